@@ -1,0 +1,76 @@
+# The front door: every target sets up what it needs. CI runs `test` and `check`, nothing else.
+#
+# torch comes in the build that pip finds first. For a small one without CUDA from its own index:
+#   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make install
+
+PYTHON ?= python3
+WORKERS ?= auto
+BIN := .venv/bin
+TORCH := $(shell sed -n 's/^torch==\([^; ]*\).*/torch==\1/p' constraints.txt)
+PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo real test check lint types floors links format bench clean
+
+help: ## Print this list
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) \
+	| while IFS="$$(printf '\t')" read -r target text; do printf '  make %-9s %s\n' "$$target" "$$text"; done
+
+install: .venv/.installed ## Make .venv with the `relpos` command; does nothing when it is up to date
+
+.venv/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "relpos needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo not there)." \
+	       "Name another one: make install PYTHON=python3.12" >&2; exit 1; }
+	@test "$$(cat $@ 2>/dev/null || echo '$(CURDIR)')" = '$(CURDIR)' && $(BIN)/python -m pip --version >/dev/null 2>&1 \
+	  || $(PYTHON) -m venv --clear .venv
+	@echo "Installing into .venv: a few minutes the first time" >&2
+	$(PIP) $(TORCH)
+	$(PIP) --editable ".[dev]"
+	@echo '$(CURDIR)' >$@
+
+# Commands in .venv/bin carry the folder's path: a copied or moved tree gets a new .venv.
+ifneq ($(shell cat .venv/.installed 2>/dev/null),$(CURDIR))
+.PHONY: .venv/.installed
+endif
+
+.venv/.bench: .venv/.installed
+	$(PIP) --editable ".[dev,bench]"
+	@touch $@
+
+demo: install ## Pre-train, fine-tune and print a table on the embedded language, offline
+	$(BIN)/relpos reproduce table=demo
+
+real: install ## The same table on real text: RELPOS_DATA names the folder with corpus/ and glue/
+	$(BIN)/relpos reproduce table=real_mini
+
+test: install ## Run the tests (WORKERS=1 for one process)
+	$(PYTEST) -n $(WORKERS) --maxprocesses 4 --dist loadfile
+
+check: lint types floors links ## Format, lint, types, import floors, links in the docs
+
+lint: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: install
+	$(BIN)/mypy src
+
+floors: install
+	$(BIN)/lint-imports --no-logo
+
+links: install
+	$(BIN)/python tests/packaging/links.py
+
+format: install ## Let ruff reformat the tree and fix what it can
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: .venv/.bench ## Run benchmarks/*.py, one after another; leave the machine alone meanwhile
+	@set -e; for script in $(filter-out benchmarks/_%,$(sort $(wildcard benchmarks/*.py))); do \
+	  echo "$$script" >&2; $(BIN)/python $$script; done
+
+clean: ## Remove .venv and caches; runs stay
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,132 @@
+"""The front door. A subcommand is a primary configuration in `conf` and a task below; Hydra does overrides, sweeps and help.
+
+Nothing heavy is imported before a subcommand is known: `relpos --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+COMMANDS = {
+    "data": "text → tokenizer and token store (the others call it when they need it)",
+    "pretrain": "masked language modelling of one encoder:  relpos pretrain position=composite size=small",
+    "finetune": "one GLUE task on top of it:                relpos finetune task=rte position=composite size=small",
+    "reproduce": "an experiment file → its runs → its table: relpos reproduce table=demo",
+    "params": "count parameters, as JSON:                 relpos params size=small position=composite",
+}
+
+HELP = """relpos: how should a Transformer encoder know the order of its tokens?
+
+usage: relpos COMMAND [word=value …] [-m word=a,b,c …]
+
+{commands}
+
+relpos COMMAND --help shows the groups, their options and the dials. relpos --completion prints a script for bash:
+eval "$(relpos --completion)". Runs go to $RELPOS_RUNS (./runs); data lie in $RELPOS_DATA.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs `relpos ARGV`; returns the exit status. Mistakes of input are one line on stderr and status 1."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `relpos … | head` ends quietly
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help"):
+        print(HELP.format(commands="\n".join(f"  {name:<10} {line}" for name, line in COMMANDS.items())), end="")
+        return 0
+    if words[0] in ("--version", "--completion"):
+        print(_version() if words[0] == "--version" else _completion(), end="")
+        return 0
+    from relpos.errors import RelposError, nearest
+
+    try:
+        if words[0] not in COMMANDS:
+            raise RelposError(f"unknown command {words[0]!r}.{nearest(words[0], COMMANDS)}")
+        return _run(words[0], words[1:])
+    except RelposError as error:
+        print(f"relpos: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("relpos: interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+
+
+def _run(command: str, words: list[str]) -> int:
+    import hydra
+
+    from relpos.errors import RelposError
+    from relpos.runs.config import check, conf_dir, one_line
+
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
+    sys.argv = [f"relpos {command}", *words]
+    if os.getcwd() not in sys.path:  # classes from outside the package: position=custom position._target_=my.Scheme
+        sys.path.insert(0, os.getcwd())
+    paths: list[str] = []
+    errors: list[RelposError] = []
+
+    def task(cfg: Any) -> None:
+        typed = list(hydra.core.hydra_config.HydraConfig.get().overrides.task)
+        try:
+            paths.append(str(_TASKS[command](check(cfg, command, typed))))
+        except RelposError as error:  # kept from Hydra, who would print a traceback of its own
+            errors.append(error)
+
+    with one_line(command, words):
+        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=command)(task)()
+    for path in dict.fromkeys(paths):
+        print(path)
+    for error in errors[:-1]:
+        print(f"relpos: {error}", file=sys.stderr)
+    if errors:
+        raise errors[-1]
+    return 0
+
+
+def _make(cfg: Any) -> str:
+    from relpos.runs import execute, plan
+
+    return str(execute(plan(cfg)).path)
+
+
+def _params(cfg: Any) -> str:
+    import json
+
+    from relpos.runs.build import build_model
+    from relpos.model.build import count
+
+    return json.dumps(count(build_model(cfg)), ensure_ascii=False)
+
+
+def _reproduce(cfg: Any) -> str:
+    from relpos.tables import reproduce
+
+    return reproduce(cfg)
+
+
+_TASKS: dict[str, Callable[[Any], str]] = {
+    "data": _make,
+    "pretrain": _make,
+    "finetune": _make,
+    "params": _params,
+    "reproduce": _reproduce,
+}
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return f"relpos {version('relpos')}\n"
+
+
+def _completion() -> str:
+    from importlib.resources import files
+
+    return files("relpos").joinpath("completion.bash").read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

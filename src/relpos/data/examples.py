@@ -1,0 +1,98 @@
+"""Sentences in a store -> training examples, formed when they are read. Nothing crosses documents.
+
+pair       sentences 1+2, 3+4, … of a document (the last of an odd number is left out): [CLS] a [SEP] b [SEP]
+document   a document's text, sentence after sentence, in windows of `length` - 2 tokens: [CLS] text [SEP]
+
+Differs from the authors' code: their pairs go on over the ends of documents, and cutting to `length` loses the final [SEP].
+The index is one number a document: example i is found by bisection, so 31 million pairs need no table of pairs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import LongTensor
+
+from relpos.data.tokenizer import CLS, PAD, SEP
+
+Ints = npt.NDArray[np.int64]
+MULTIPLE = 8  # batches are padded to a multiple of this
+
+
+class Examples(ABC):
+    """`ids` (tokens,), `sentences` (sentences + 1,) offsets into ids, `first` and `last` (documents,) the sentences of
+    the documents this is about. `limit` takes so many examples, spread evenly over all."""
+
+    def __init__(self, ids: npt.NDArray[np.integer], sentences: Ints, first: Ints, last: Ints, length: int, limit: int | None = None) -> None:
+        self.ids, self.sentences, self.first, self.last, self.length = ids, sentences, first, last, length
+        self.before = np.concatenate([[0], np.cumsum(self._counts())])  # examples before each document
+        self.total = int(self.before[-1])
+        self.count = self.total if limit is None else min(self.total, limit)
+
+    def __len__(self) -> int:
+        return self.count
+
+    @abstractmethod
+    def _counts(self) -> Ints:
+        """Examples of every document."""
+
+    @abstractmethod
+    def _spans(self, indices: Ints) -> tuple[Ints, Ints, Ints]:
+        """Where each example's tokens begin, where its second part begins, where it ends: [start, middle, end) in ids;
+        middle = end where there is one part only."""
+
+    def _document(self, indices: Ints) -> tuple[Ints, Ints]:
+        """The document of every example and the example's number in it, `limit` resolved."""
+        if self.count < self.total:
+            indices = indices * self.total // self.count
+        document = np.searchsorted(self.before, indices, side="right") - 1
+        return document, indices - self.before[document]
+
+    def lengths(self, indices: LongTensor) -> LongTensor:
+        """Tokens of each example, special ones included, before it is padded: (b,) -> (b,)."""
+        start, middle, end = self._spans(indices.numpy())
+        return torch.from_numpy(self._lengths(start, middle, end))  # type: ignore[return-value]
+
+    def _lengths(self, start: Ints, middle: Ints, end: Ints) -> Ints:
+        return np.minimum(end - start + 2 + (middle < end), self.length)
+
+    def batch(self, indices: LongTensor) -> tuple[LongTensor, LongTensor]:
+        """(b,) -> ids (b, n), padded with 0 to a multiple of 8 but not beyond `length`, and lengths (b,)."""
+        start, middle, end = (part[:, None] for part in self._spans(indices.numpy()))  # (b, 1)
+        lengths = self._lengths(start, middle, end)
+        n = min(-(-int(lengths.max()) // MULTIPLE) * MULTIPLE, self.length)
+        place = np.arange(n)[None, :]  # (1, n)
+        cut = middle - start + 1  # the place of the first [SEP]
+        token = start + place - 1 - (place > cut)
+        ids = self.ids[np.clip(token, 0, len(self.ids) - 1)].astype(np.int64)
+        ids = np.where((place == cut) | (place == lengths - 1), SEP, np.where(place == 0, CLS, ids))
+        return torch.from_numpy(np.where(place < lengths, ids, PAD)), torch.from_numpy(lengths[:, 0])  # type: ignore[return-value]
+
+
+class Pairs(Examples):
+    """[CLS] a [SEP] b [SEP]"""
+
+    def _counts(self) -> Ints:
+        return (self.last - self.first) // 2
+
+    def _spans(self, indices: Ints) -> tuple[Ints, Ints, Ints]:
+        document, number = self._document(indices)
+        a = self.first[document] + 2 * number
+        return self.sentences[a], self.sentences[a + 1], self.sentences[a + 2]
+
+
+class Windows(Examples):
+    """[CLS] text [SEP], `length` tokens long but for a document's last."""
+
+    def _counts(self) -> Ints:
+        tokens = self.sentences[self.last] - self.sentences[self.first]
+        return -(-tokens // (self.length - 2))
+
+    def _spans(self, indices: Ints) -> tuple[Ints, Ints, Ints]:
+        document, number = self._document(indices)
+        start = self.sentences[self.first[document]] + number * (self.length - 2)
+        end = np.minimum(start + self.length - 2, self.sentences[self.last[document]])
+        return start, end, end

@@ -1,0 +1,48 @@
+"""Name, size and SHA-256 of files, cached by path, size and time under $RELPOS_RUNS/cache, so that a plan is quick."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from relpos.errors import RelposError
+from relpos.files import sha256, write_json
+
+Described = list[str | int]  # [name, size, sha256]
+
+
+def described(files: Iterable[Path], below: Path) -> list[Described]:
+    """[name below `below`, size, SHA-256] of every file; the cache is written when it grew."""
+    cache = _read()
+    known = len(cache)
+    rows: list[Described] = []
+    for path in files:
+        stat = path.stat()
+        key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
+        if key not in cache:
+            cache[key] = sha256(path)
+        rows.append([path.relative_to(below).as_posix(), stat.st_size, cache[key]])
+    if len(cache) != known:
+        _write(cache)
+    return rows
+
+
+def _location() -> Path:
+    return Path(os.environ.get("RELPOS_RUNS", "runs")).expanduser() / "cache" / "hashes.json"
+
+
+def _read() -> dict[str, str]:
+    try:
+        read = json.loads(_location().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}  # no cache, or a broken one: it is made again
+    return read if isinstance(read, dict) else {}
+
+
+def _write(cache: dict[str, str]) -> None:
+    try:
+        write_json(_location(), cache)
+    except (OSError, RelposError):
+        pass  # a cache that cannot be written costs time, nothing else

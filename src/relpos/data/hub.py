@@ -1,0 +1,63 @@
+"""Text data sets of the Hugging Face hub through `datasets`, which is imported when one is read and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Any
+
+from relpos.data.documents import TITLE, Document, documents_of
+from relpos.errors import RelposError, nearest
+
+KEYS = {"id": None, "config": None, "revision": None, "split": "train", "text": "text"}
+ROWS = 1_000  # read at a time
+
+Told = Callable[[Iterator[str]], Iterator[str]]
+
+
+def checked(text: Mapping[str, Any]) -> dict[str, Any]:
+    """One entry of `data.texts` with its defaults filled in; RelposError where a key is unknown or `id` is missing."""
+    for key in text:
+        if key not in KEYS:
+            raise RelposError(f"data.texts: unknown key {key!r}.{nearest(str(key), KEYS)}")
+    if not text.get("id"):
+        raise RelposError("data.texts: an entry has no id")
+    return {key: text.get(key, default) for key, default in KEYS.items()}
+
+
+def documents(text: dict[str, Any], lines: int, streaming: bool, told: Told) -> Iterator[Document]:
+    """WikiText's articles where the rows hold them, else documents of `lines` rows."""
+    rows = _rows(text, streaming)
+    head = list(islice(rows, 100))
+    rows = chain(head, rows)
+    if TITLE.match(next((row for row in head if row.strip()), "")):
+        yield from documents_of(text["id"], told(_blocks(rows)))
+        return
+    number = 0
+    while part := list(islice(rows, lines)):
+        number += 1
+        yield Document(f"{text['id']}#{number}", chain.from_iterable(b.split("\n") for b in told(_blocks(iter(part)))))
+
+
+def _blocks(rows: Iterator[str]) -> Iterator[str]:
+    """Rows, a line each, in blocks."""
+    while part := list(islice(rows, ROWS)):
+        yield "\n".join(row.replace("\r\n", "\n").rstrip("\n") for row in part) + "\n"
+
+
+def _rows(text: dict[str, Any], streaming: bool) -> Iterator[str]:
+    """The column of text, row by row; RelposError where the data set cannot be had."""
+    try:
+        import datasets
+
+        dataset = datasets.load_dataset(
+            text["id"], text["config"], revision=text["revision"], split=text["split"], streaming=streaming
+        )
+        if dataset.column_names is not None and text["text"] not in dataset.column_names:
+            raise RelposError(f"data.texts: {text['id']} has no column {text['text']!r}.{nearest(text['text'], dataset.column_names)}")
+        for batch in dataset.iter(ROWS):
+            yield from batch[text["text"]]
+    except RelposError:
+        raise
+    except Exception as error:  # whatever the hub, the network or a file in it came to grief with
+        raise RelposError(f"data.texts: {text['id']}: {' '.join(str(error).split()) or type(error).__name__}") from error

@@ -1,0 +1,35 @@
+"""Masked language modelling: which tokens are predicted, and what stands in their place (Devlin et al. 2019).
+
+Every token of text is chosen with probability 0.15; of the chosen, 80 % become [MASK], 10 % an id drawn evenly from
+the whole vocabulary, special ids included, 10 % stay. A pure function of the keys: no generator, no state.
+[CLS], [SEP] and padding are never chosen.
+Differs from the authors' code: the attention mask comes from the lengths, so that a token replaced by [PAD] is still
+seen (theirs is taken from the ids after the replacement).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import LongTensor
+
+from relpos.counter import counter_hash, uniform
+from relpos.data.tokenizer import CLS, MASK, PAD, SEP
+
+IGNORED = -100  # the label of what is not predicted
+
+
+def mask(
+    input_ids: LongTensor, lengths: LongTensor, keys: LongTensor, seed: int, vocabulary: int, rate: float = 0.15
+) -> tuple[LongTensor, LongTensor]:
+    """input_ids (b, n), lengths (b,), keys (b,) -> (input_ids, labels), both (b, n). A row's masks depend on `seed`,
+    its key and the token's place alone."""
+    place = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]  # (1, n)
+    row = keys[:, None]  # (b, 1)
+    text = (place < lengths[:, None]) & (input_ids != CLS) & (input_ids != SEP) & (input_ids != PAD)
+    chosen = text & (uniform(seed, row, place, 0) < rate)
+    how = uniform(seed, row, place, 1)
+    drawn = (counter_hash(seed, row, place, 2) >> 1 & (1 << 62) - 1) % vocabulary
+    replaced = torch.where(how < 0.8, torch.full_like(input_ids, MASK), torch.where(how < 0.9, drawn, input_ids))
+    ids = torch.where(chosen, replaced, input_ids)
+    labels = torch.where(chosen, input_ids, torch.full_like(input_ids, IGNORED))
+    return ids, labels  # type: ignore[return-value]

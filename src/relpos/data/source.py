@@ -1,0 +1,193 @@
+"""Where text comes from: a folder or files (`Files`), the Hugging Face hub (`Hub`), or the generated language (`Toy`).
+
+The keys of `conf/data/*.yaml` are the constructor arguments here. A source says what it is (`identity`), without
+reading more than it must, and yields its documents; it writes nothing but a cache of file hashes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relpos.data import hub
+from relpos.data.documents import Document, documents_of
+from relpos.data.filehash import described
+from relpos.data.glue_hub import HubGlue
+from relpos.data.textfile import SUFFIXES, blocks, stem_and_suffix
+from relpos.errors import RelposError
+
+Progress = Callable[[int], None]  # is told of every portion of text read, in characters
+
+HELDOUT = 0.01  # share of the documents
+SAMPLE = 2_000_000  # sentences a tokenizer is trained on
+
+
+@dataclass(frozen=True)
+class Files:
+    """Text files in a folder of any depth, or one file, in the order of their names.
+
+    `root` holds `corpus/` and `glue/`; `corpus` and `glue` name them singly and win. Relative names are looked up
+    below the folder that RELPOS_DATA names, where it is set; with none of the three given, it is the root.
+    """
+
+    root: str | None = None
+    corpus: str | None = None
+    glue: str | None = None
+    pairs: int | None = None
+    heldout: float = HELDOUT
+    sample: int = SAMPLE
+
+    def corpus_location(self) -> Path:
+        """The folder (or single file) of text; RelposError where nothing names one."""
+        return _place(self.corpus, self.root, "corpus")
+
+    def glue_location(self) -> Path:
+        """The folder of GLUE's task folders; RelposError where nothing names one."""
+        return _place(self.glue, self.root, "glue")
+
+    def files(self) -> list[Path]:
+        """The text files, sorted by name; RelposError where there is no folder or no text in it."""
+        place = self.corpus_location()
+        if place.is_file():
+            if stem_and_suffix(place) is None:
+                raise RelposError(f"data.corpus: {place} is not a text file ({', '.join(SUFFIXES)}, or these in gz, xz, zst)")
+            return [place]
+        if not place.is_dir():
+            raise RelposError(f"data.corpus: there is no folder or file {place}")
+        found = sorted((path for path in place.rglob("*") if _is_text(path, place)), key=lambda path: path.relative_to(place).parts)
+        if not found:
+            raise RelposError(f"data.corpus: no text file ({', '.join(SUFFIXES)}, or these in gz, xz, zst) in {place}")
+        return found
+
+    def identity(self) -> dict[str, Any] | None:
+        """Name, size and SHA-256 of every file; None where there is no corpus."""
+        try:
+            place, files = self.corpus_location(), self.files()
+        except RelposError:
+            return None
+        return {"files": described(files, place if place.is_dir() else place.parent)}
+
+    def glue_identity(self, task: str) -> dict[str, Any] | None:
+        """Name, size and SHA-256 of the files of one task's folder; None where it is absent."""
+        try:
+            place = self.glue_location()
+        except RelposError:
+            return None
+        folder = next((path for path in sorted(place.glob("*")) if _plain(path.name) == _plain(task)), None) if place.is_dir() else None
+        files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder else []
+        return {"files": described(files, place)} if files else None
+
+    def characters(self) -> int | None:
+        """About how much text there is, for a progress bar; None where some of it is compressed."""
+        files = self.files()
+        return None if any(path.suffix not in SUFFIXES for path in files) else sum(path.stat().st_size for path in files)
+
+    def documents(self, progress: Progress | None = None) -> Iterator[Document]:
+        """The documents of all files, one file after the other."""
+        place = self.corpus_location()
+        for path in self.files():
+            name = path.name if place.is_file() else path.relative_to(place).as_posix()
+            yield from documents_of(name, _told(blocks(path), progress))
+
+
+@dataclass(frozen=True)
+class Hub:
+    """Data sets of the Hugging Face hub, or local folders in its layout, one after the other; GLUE by its id.
+
+    `texts`: mappings with `id` and, where needed, `config`, `revision`, `split` and `text`, the column's name. Rows
+    without WikiText's headings make documents of `lines` rows. `streaming` reads over the network and stores nothing.
+    """
+
+    texts: Sequence[Mapping[str, Any]]
+    streaming: bool = False
+    lines: int = 5_000
+    glue: str = "nyu-mll/glue"
+    glue_revision: str | None = None
+    pairs: int | None = None
+    heldout: float = HELDOUT
+    sample: int = SAMPLE
+
+    def identity(self) -> dict[str, Any] | None:
+        """Ids, configurations, revisions, splits and columns."""
+        return {"hub": [hub.checked(text) for text in self.texts], "lines": self.lines}
+
+    def glue_location(self) -> HubGlue:
+        """GLUE on the hub."""
+        return HubGlue(self.glue, self.glue_revision)
+
+    def glue_identity(self, task: str) -> dict[str, Any] | None:
+        """Id, configuration and revision of one task."""
+        return {"hub": {"id": self.glue, "config": task, "revision": self.glue_revision}}
+
+    def characters(self) -> int | None:
+        """Not known before it is read."""
+        return None
+
+    def documents(self, progress: Progress | None = None) -> Iterator[Document]:
+        """The documents of all data sets, one data set after the other."""
+        for text in self.texts:
+            yield from hub.documents(hub.checked(text), self.lines, self.streaming, lambda blocks: _told(blocks, progress))
+
+
+@dataclass(frozen=True)
+class Toy:
+    """The generated language. Whoever runs it has it written into a folder first (`relpos.data.toy.write`) and goes
+    on with `at(folder)`."""
+
+    seed: int = 0
+    pairs: int | None = None
+    heldout: float = 0.05
+    sample: int = 200_000
+
+    def identity(self) -> dict[str, Any] | None:
+        """The generator's version and its keys."""
+        from relpos.data import toy
+
+        return {"toy": toy.VERSION, "seed": self.seed}
+
+    def glue_identity(self, task: str) -> dict[str, Any] | None:
+        """As the corpus: one generator writes both."""
+        return self.identity()
+
+    def at(self, folder: Path) -> Files:
+        """The same source as files, once `folder` holds what the generator wrote."""
+        return Files(
+            corpus=str((folder / "corpus").absolute()),
+            glue=str((folder / "glue").absolute()),
+            pairs=self.pairs,
+            heldout=self.heldout,
+            sample=self.sample,
+        )
+
+
+def _place(given: str | None, root: str | None, name: str) -> Path:
+    """The folder `given`, else `root`/`name`, else $RELPOS_DATA/`name`."""
+    home = os.environ.get("RELPOS_DATA")
+    base = Path(home).expanduser() if home else Path.cwd()
+    if given is not None:
+        return base / Path(str(given)).expanduser()
+    if root is not None:
+        return base / Path(str(root)).expanduser() / name
+    if home:
+        return base / name
+    raise RelposError(f"data.root: say where the data lies: data.root=FOLDER, data.{name}=FOLDER or RELPOS_DATA")
+
+
+def _is_text(path: Path, below: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.relative_to(below).parts)
+    return not hidden and stem_and_suffix(path) is not None and path.is_file()
+
+
+def _plain(name: str) -> str:
+    """`STS-B`, `sts_b` and `stsb` are one task."""
+    return name.lower().replace("-", "").replace("_", "")
+
+
+def _told(portions: Iterator[str], progress: Progress | None) -> Iterator[str]:
+    for portion in portions:
+        if progress is not None:
+            progress(len(portion))
+        yield portion

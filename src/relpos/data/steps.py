@@ -1,0 +1,106 @@
+"""What a training step reads: the same `batch` pairs whatever the number of processes.
+
+Step s takes the pairs at places s·batch … (s+1)·batch - 1 of the endless order, sorts them by length and cuts them
+into fixed micro-batches, so that short pairs are not padded to the length of long ones. A process takes whole
+micro-batches, every `world`-th. Order and masks are functions of (seed, step, pair): resuming at a step is `start=step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import LongTensor, Tensor
+from torch.utils.data import IterableDataset
+
+from relpos.counter import counter_hash
+from relpos.data.examples import Examples
+from relpos.data.masking import IGNORED, mask
+from relpos.data.order import order
+from relpos.errors import RelposError
+
+HELDOUT_SEED = 20_210_801  # held-out text has the same masks in every run
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """input_ids (b, n) with masks in, attention_mask (b, n) bool, labels (b, n) with -100 = not predicted; its number
+    within the step (for a held-out batch: within the set)."""
+
+    input_ids: LongTensor
+    attention_mask: Tensor
+    labels: LongTensor
+    index: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """`chosen` and `tokens` count predicted and real tokens of the whole step, whoever holds its micro-batches.
+    `chosen` is at least 1: it divides."""
+
+    index: int
+    microbatches: list[MicroBatch]
+    chosen: int
+    tokens: int
+
+
+class Steps(IterableDataset[Step]):
+    """The steps from `start` up to but not including `stop`."""
+
+    def __init__(
+        self,
+        examples: Examples,
+        seed: int,
+        batch: int,
+        microbatch: int,
+        vocabulary: int,
+        start: int = 0,
+        stop: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        if len(examples) == 0:
+            raise RelposError("data: no training pairs: the corpus is too small")
+        self.examples, self.seed, self.batch, self.microbatch, self.vocabulary = examples, seed, batch, microbatch, vocabulary
+        self.start, self.stop, self.rank, self.world = start, stop, rank, world
+
+    def __iter__(self) -> Iterator[Step]:
+        return (self.step(index) for index in range(self.start, self.stop))
+
+    def pairs(self, index: int) -> LongTensor:
+        """The pairs of a step, in order: (batch,)."""
+        place = torch.arange(index * self.batch, (index + 1) * self.batch)
+        count = len(self.examples)
+        out = torch.empty_like(place)
+        for epoch in range(index * self.batch // count, ((index + 1) * self.batch - 1) // count + 1):
+            here = place // count == epoch
+            out[here] = order(count, epoch, self.seed, place[here] % count)  # type: ignore[arg-type]
+        return out  # type: ignore[return-value]
+
+    def step(self, index: int) -> Step:
+        """One step. Masks of all micro-batches are drawn by every process, for the count; that costs little."""
+        pairs = self.pairs(index)
+        lengths = self.examples.lengths(pairs)
+        by_length = torch.argsort(lengths, stable=True, descending=True)
+        parts = [
+            _microbatch(self.examples, pairs[part], counter_hash(index, pairs[part]), self.seed, self.vocabulary, number)
+            for number, part in enumerate(by_length.split(self.microbatch))
+        ]
+        chosen = sum(int((part.labels != IGNORED).sum()) for part in parts)
+        return Step(index, parts[self.rank :: self.world], max(1, chosen), int(lengths.sum()))
+
+
+def heldout_batches(examples: Examples, batch: int, vocabulary: int) -> Iterator[MicroBatch]:
+    """All held-out examples, by length, masked as in every other run."""
+    indices = torch.arange(len(examples))
+    by_length = torch.argsort(examples.lengths(indices), stable=True, descending=True)  # type: ignore[arg-type]
+    for number, part in enumerate(by_length.split(batch)):
+        yield _microbatch(examples, part, part, HELDOUT_SEED, vocabulary, number)
+
+
+def _microbatch(examples: Examples, pairs: Tensor, keys: Tensor, seed: int, vocabulary: int, number: int) -> MicroBatch:
+    ids, lengths = examples.batch(pairs)  # type: ignore[arg-type]
+    attention = torch.arange(ids.shape[1])[None, :] < lengths[:, None]
+    masked, labels = mask(ids, lengths, keys, seed, vocabulary)  # type: ignore[arg-type]
+    return MicroBatch(masked, attention, labels, number)

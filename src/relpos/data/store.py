@@ -1,0 +1,94 @@
+"""A store of sentences on disk: tokens, where sentences and documents begin, and which documents are held out.
+
+    ids.bin         uint16 or uint32 (tokens,)      the sentences one after the other, without special ids
+    sentences.bin   int64 (sentences + 1,)          where each begins in ids
+    documents.bin   int64 (documents + 1,)          where each begins in sentences
+    heldout.bin     uint8 (documents,)              1 = held out
+    sources.txt     a line a document               where it is from
+    manifest.json   sizes and SHA-256 of the others; written last, so a store without it is none
+
+Little-endian, mapped into memory when read: opening costs nothing, and several processes share the pages.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from relpos.data.examples import Examples, Pairs, Windows
+from relpos.data.writer import FORMAT, MANIFEST, write_store
+from relpos.errors import RelposError, nearest
+from relpos.files import sha256
+
+__all__ = ["Store", "write_store"]
+
+PACKINGS: dict[str, type[Examples]] = {"pair": Pairs, "document": Windows}
+
+
+class Store:
+    """A finished store, open for reading; RelposError where it is missing, unfinished or truncated."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self.manifest = self._checked_manifest()
+        self.vocabulary = int(self.manifest["vocabulary"])
+        self.ids = self._mapped("ids.bin", self.manifest["dtype"])
+        self.sentences = self._mapped("sentences.bin", "<i8")
+        self.documents = self._mapped("documents.bin", "<i8")
+        self.heldout = self._mapped("heldout.bin", "u1").astype(bool)
+
+    def sources(self) -> list[str]:
+        """Where each document is from."""
+        return (self.folder / "sources.txt").read_text(encoding="utf-8").splitlines()
+
+    def document(self, index: int) -> list[npt.NDArray[np.integer]]:
+        """The ids of a document, sentence by sentence."""
+        first, last = self.documents[index], self.documents[index + 1]
+        bounds = self.sentences[first : last + 1]
+        return [self.ids[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+
+    def examples(self, split: str, packing: str = "pair", length: int = 128, limit: int | None = None) -> Examples:
+        """The examples of a split ("train" or "heldout"); `limit` keeps so many, spread evenly over the store."""
+        if split not in ("train", "heldout"):
+            raise RelposError(f"unknown split {split!r}.{nearest(split, ('train', 'heldout'))}")
+        if packing not in PACKINGS:
+            raise RelposError(f"packing={packing}: unknown.{nearest(packing, PACKINGS)}")
+        if length < 8:
+            raise RelposError(f"length={length}: must be at least 8")
+        mine = np.flatnonzero(self.heldout == (split == "heldout"))
+        return PACKINGS[packing](self.ids, self.sentences, self.documents[mine], self.documents[mine + 1], length, limit)
+
+    def verify(self) -> None:
+        """Compare every file's SHA-256 with the manifest's; RelposError names the file that differs."""
+        for name, entry in self.manifest["files"].items():
+            if sha256(self.folder / name) != entry["sha256"]:
+                raise RelposError(f"damaged store: {self.folder / name} is not what the manifest says; {_REMEDY}")
+
+    def _checked_manifest(self) -> dict[str, Any]:
+        path = self.folder / MANIFEST
+        if not path.is_file():
+            raise RelposError(f"store {self.folder}: no {MANIFEST}: there is no store, or it was not finished")
+        try:
+            manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            files, version = manifest["files"], manifest["format"]
+        except (ValueError, KeyError, TypeError):
+            raise RelposError(f"store {self.folder}: {MANIFEST} cannot be read; {_REMEDY}") from None
+        if version != FORMAT:
+            raise RelposError(f"store {self.folder}: format {version}, this version reads {FORMAT}; {_REMEDY}")
+        for name, entry in files.items():
+            file = self.folder / name
+            size = file.stat().st_size if file.is_file() else 0
+            if size != entry["bytes"]:
+                raise RelposError(f"truncated store: {file} has {size} bytes, manifest says {entry['bytes']}; {_REMEDY}")
+        return manifest
+
+    def _mapped(self, name: str, dtype: str) -> npt.NDArray[Any]:
+        # A plain array over the map: indexing numpy's memmap class costs several times as much.
+        return np.asarray(np.memmap(self.folder / name, dtype=dtype, mode="r"))
+
+
+_REMEDY = "delete the folder and run again"

@@ -1,0 +1,88 @@
+"""What a GLUE task is: its files and columns, its labels, its metric, and the numbers it is trained with.
+
+One YAML a task in `conf/task/`; its keys are the arguments of `Task`. Nothing here reads a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Task:
+    """One GLUE task. Sequences and mappings of any kind are accepted and kept as tuples and dicts.
+
+    The training numbers are those of the authors' released `run_glue.py`; those the paper's Table 5 prints stand
+    beside them as `paper_*`.
+    """
+
+    name: str  # also its configuration in nyu-mll/glue
+    folder: str  # in GLUE's own layout
+    sentences: Sequence[str]  # one or two columns of the TSV files
+    label: str  # column with the label
+    labels: Sequence[str] | None  # the words in that column, class 0 first (nyu-mll/glue's order); None = regression
+    columns: Sequence[str]  # columns of the results table
+    dev: Mapping[str, str]  # column of the results table -> split it is measured on
+    test: Mapping[str, str]  # file name in a submission, without .tsv -> split it predicts
+    metric: str  # dotted name of a function (predictions, targets) -> 0..1
+    batch: int
+    steps: int  # belong to `rows` and `batch`, see `authors_steps`
+    lr: float
+    rows: int  # training rows of the official release
+    paper_batch: int
+    paper_epochs: float
+    paper_lr: float
+    intermediate: str | None = None  # the task whose fine-tuned encoder this one starts from
+    range: Sequence[float] | None = None  # of a regression's scores
+    headers: Mapping[str, Sequence[str]] = field(
+        default_factory=dict
+    )  # split -> columns of a file without a header line
+    hub_sentences: Sequence[str] | None = None  # where nyu-mll/glue names the columns otherwise
+    broken: bool = False  # leave out rows that a line end inside a sentence has broken in two
+
+    def __post_init__(self) -> None:
+        plain: dict[str, Any] = {
+            "sentences": tuple(self.sentences),
+            "labels": None if self.labels is None else tuple(str(word) for word in self.labels),
+            "columns": tuple(self.columns),
+            "dev": dict(self.dev),
+            "test": dict(self.test),
+            "range": None if self.range is None else tuple(float(bound) for bound in self.range),
+            "headers": {split: tuple(header) for split, header in self.headers.items()},
+            "hub_sentences": tuple(self.sentences if self.hub_sentences is None else self.hub_sentences),
+        }
+        for key, value in plain.items():
+            object.__setattr__(self, key, value)  # the dataclass is frozen for everybody else
+
+    @property
+    def outputs(self) -> int:
+        """Width of the classifier: the number of classes, 1 for a regression."""
+        return 1 if self.labels is None else len(self.labels)
+
+    @property
+    def regression(self) -> bool:
+        return self.labels is None
+
+    @property
+    def labelled(self) -> tuple[str, ...]:
+        """The splits that must have labels."""
+        return ("train", *self.dev.values())
+
+
+def epoch_steps(rows: int, batch: int) -> int:
+    """Steps in one pass over the rows; the last, short batch is kept."""
+    return ceil(rows / batch)
+
+
+def authors_steps(task: Task, rows: int, batch: int) -> int:
+    """The authors' steps for the official rows and their batch; for other numbers, the same number of epochs."""
+    epochs = task.steps / epoch_steps(task.rows, task.batch)
+    return max(1, round(epochs * epoch_steps(rows, batch)))
+
+
+def paper_steps(task: Task, rows: int, batch: int) -> int:
+    """The whole epochs that Table 5 of the paper prints, in steps."""
+    return max(1, round(task.paper_epochs * epoch_steps(rows, batch)))

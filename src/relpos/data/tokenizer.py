@@ -1,0 +1,113 @@
+"""The tokenizer: an uncased SentencePiece unigram model that holds everything it needs, case folding too.
+
+Differs from the authors' code: ids 0 [PAD], 1 <unk>, 2 [CLS], 3 [SEP], 4 [MASK] and then the pieces (they append the
+special ones); case folding by the rule `nmt_nfkc_cf` inside the model, in training as in encoding (they lower-case and
+strip accents outside, and only when encoding); `vocabulary` counts every id (30,004 in all).
+"""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Iterable, Iterator
+from math import exp, floor, log
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import sentencepiece
+
+from relpos.data.documents import UNKNOWN, Document
+from relpos.data.sentences import sentences
+from relpos.errors import RelposError
+from relpos.files import replacing
+
+PAD, UNK, CLS, SEP, MASK = range(5)
+FILE = "tokenizer.model"
+LONGEST = 4192  # bytes of a sentence; SentencePiece trains on no longer one
+
+
+def train_tokenizer(documents: Iterable[Document], folder: Path, vocabulary: int, sample: int, threads: int) -> None:
+    """Write `folder`/tokenizer.model, trained on `sample` sentences drawn evenly from all documents.
+
+    The pieces depend on the documents, `vocabulary`, `sample` and `threads` (the sums of the EM steps are split by
+    thread) and on nothing else. A small text yields fewer pieces. RelposError where there is no text.
+    """
+    taken = reservoir((sentence.replace(UNKNOWN, "") for sentence in sentences(documents)), sample)
+    if not taken:
+        raise RelposError("data: the corpus has no sentences")
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(taken), model_writer=model, model_type="unigram", vocab_size=vocabulary,
+            hard_vocab_limit=False, normalization_rule_name="nmt_nfkc_cf", num_threads=threads, minloglevel=2,
+            pad_id=PAD, pad_piece="[PAD]", unk_id=UNK, unk_piece="<unk>", bos_id=-1, eos_id=-1,
+            control_symbols=["[CLS]", "[SEP]", "[MASK]"], max_sentence_length=LONGEST,
+        )  # fmt: skip
+    except RuntimeError as error:
+        raise RelposError(f"vocabulary={vocabulary}: no tokenizer from {len(taken)} sentences: {_one_line(error)}") from None
+    with replacing(folder / FILE) as temporary:
+        temporary.write_bytes(model.getvalue())
+
+
+def reservoir(stream: Iterable[str], size: int, seed: int = 0) -> list[str]:
+    """`size` items of a stream, each with the same probability, in the memory of `size` items (Li 1994, algorithm L)."""
+    draw = random.Random(seed)
+    iterator: Iterator[str] = iter(stream)
+    taken = [item for _, item in zip(range(size), iterator, strict=False)]
+    if size < 1 or len(taken) < size:
+        return taken
+    w = exp(log(draw.random()) / size)
+    skip = floor(log(draw.random()) / log(1 - w))
+    for item in iterator:
+        if skip:
+            skip -= 1
+            continue
+        taken[draw.randrange(size)] = item
+        w *= exp(log(draw.random()) / size)
+        skip = floor(log(draw.random()) / log(1 - w))
+    return taken
+
+
+class Tokenizer:
+    """Text -> ids. Special ids are never produced by encoding: `[MASK]` in a text is text."""
+
+    pad, unk, cls, sep, mask = PAD, UNK, CLS, SEP, MASK
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.processor = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
+        except (OSError, RuntimeError) as error:
+            raise RelposError(f"tokenizer {path}: {_one_line(error)}") from None
+
+    @classmethod
+    def load(cls, path: Path | str) -> Tokenizer:
+        """From `tokenizer.model` or the folder that holds it; RelposError where there is none."""
+        path = Path(path)
+        file = path / FILE if path.is_dir() else path
+        if not file.is_file():
+            raise RelposError(f"tokenizer {file}: no such file")
+        tokenizer = cls(file)
+        return tokenizer
+
+    @property
+    def size(self) -> int:
+        """Number of ids, the special ones included."""
+        return int(self.processor.get_piece_size())
+
+    def encode(self, texts: list[str]) -> list[npt.NDArray[np.int32]]:
+        """The ids of each text, without special ones."""
+        return list(self.processor.encode(texts, return_type="numpy", num_threads=1))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text again (folded); special ids leave nothing behind."""
+        return str(self.processor.decode([int(i) for i in ids]))
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The pieces by their names."""
+        return [str(self.processor.id_to_piece(int(i))) for i in ids]
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,105 @@
+"""The pre-training text: pairs of related sentences about events of the train part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from relpos.data.toy import grammar, lexicon
+from relpos.data.toy.bag_tasks import opinion, weakened
+from relpos.data.toy.chance import Chance
+from relpos.data.toy.events import alike, triple, varied
+from relpos.data.toy.grammar import Event, Phrase, Words
+
+Pair = tuple[Words, Words]
+
+
+def pair(chance: Chance) -> Pair:
+    """Two sentences, the second said in view of the first."""
+    return chance.pick(KINDS)(chance)
+
+
+def _event(chance: Chance) -> Event:
+    one, verb, other = triple(chance, "train")
+    if chance.coin():
+        return alike(chance, one, verb, other)
+    return Event(varied(chance, one), verb, varied(chance, other))
+
+
+def _synonym(chance: Chance, word: str) -> str:
+    return lexicon.SYNONYM.get(word, word) if chance.coin() else word
+
+
+def _restated(chance: Chance) -> Pair:
+    """The other voice, synonyms."""
+    event, negated = _event(chance), chance.coin(0.2)
+    agent = replace(event.agent, adjective=_synonym(chance, event.agent.adjective))
+    other = Event(agent, _synonym(chance, event.verb), event.patient)
+    voices = chance.distinct((grammar.active, grammar.passive), 2)
+    return voices[0](event, negated=negated), voices[1](other, negated=negated)
+
+
+def _moved(chance: Chance) -> Pair:
+    """The adverb at another place."""
+    event, adverb = _event(chance), chance.pick(lexicon.ADVERBS)
+    here, there = chance.distinct((grammar.FIRST, grammar.INNER, grammar.LAST), 2)
+    return grammar.active(event, adverb, here), grammar.active(event, adverb, there)
+
+
+def _answered(chance: Chance) -> Pair:
+    """A question and its answer."""
+    event = _event(chance)
+    ask = chance.pick((grammar.who_does, grammar.who_undergoes, grammar.whether, grammar.whether_passive))
+    adverb = chance.pick(lexicon.ADVERBS) if chance.coin(0.3) else ""
+    return ask(event), grammar.active(event, adverb, chance.below(3))
+
+
+def _told_with_less(chance: Chance) -> Pair:
+    event = _event(chance)
+    return grammar.active(event), grammar.active(weakened(event))
+
+
+def _relative(chance: Chance) -> Pair:
+    """What the head of a relative clause does."""
+    event, act = _event(chance), chance.pick(lexicon.ACTS)
+    if chance.coin():
+        return grammar.subject_relative(event, act), grammar.acts(event.agent, act)
+    return grammar.object_relative(event, act), grammar.acts(event.patient, act)
+
+
+def _reason(chance: Chance) -> Pair:
+    event = alike(chance, *triple(chance, "train"))
+    of_agent = chance.coin()
+    adjective = chance.pick(lexicon.OF_AGENT if of_agent else lexicon.OF_PATIENT)
+    meant = event.agent if of_agent else event.patient
+    return grammar.because(event, adjective), grammar.is_adjective(meant, adjective)
+
+
+def _opposite(chance: Chance) -> Pair:
+    """the dog is not big, the dog is small; dogs help cats, dogs do not hinder cats"""
+    event = _event(chance)
+    if event.verb in lexicon.OPPOSITES and chance.coin():
+        other = event.with_verb(chance.pick(lexicon.OPPOSITES[event.verb]))
+        return grammar.active(event), grammar.active(other, negated=True)
+    subject = Phrase(event.agent.noun, event.agent.plural, "the")
+    adjective = chance.pick(lexicon.ADJECTIVES)
+    opposite = chance.pick(lexicon.OPPOSITES[adjective])
+    return grammar.is_adjective(subject, adjective, negated=True), grammar.is_adjective(subject, opposite)
+
+
+def _opinions(chance: Chance) -> Pair:
+    """Two opinions of one mind."""
+    positive = chance.coin()
+    return opinion(chance, "train", positive), opinion(chance, "train", positive)
+
+
+# A kind stands here as often as it is drawn.
+KINDS = (_restated, _restated, _moved, _answered, _answered, _told_with_less, _relative, _reason, _opposite, _opinions)
+
+
+def word_list() -> list[str]:
+    """ "chase, chases, chased." for every word, and again from the last form to the first.
+
+    SentencePiece proposes as pieces only what occurs in two different space-separated strings. Here each form stands beside a
+    comma or full stop once more, so that words become pieces and are not cut up.
+    """
+    return [f"{', '.join(order)}." for forms in lexicon.paradigms() for order in (forms, forms[::-1])]

@@ -1,0 +1,89 @@
+"""The words of the toy language and what they mean to each other. English in looks only: every form is regular."""
+
+from __future__ import annotations
+
+ANIMALS = ("dog", "cat", "horse", "cow", "pig", "rabbit", "bird", "bear", "goat", "lion")
+WORKERS = ("farmer", "teacher", "doctor", "baker", "singer", "painter", "driver", "lawyer", "sailor", "waiter")
+PEOPLE = ANIMALS + WORKERS
+HYPERNYM = {**dict.fromkeys(ANIMALS, "animal"), **dict.fromkeys(WORKERS, "worker")}
+THINGS = ("book", "film", "song", "story", "garden", "hotel", "meal", "movie", "novel", "poem", "room", "show")
+
+# A row is an axis: the synonyms at one pole and those at the other.
+VERB_AXES = (
+    (("help", "assist"), ("hinder", "block")),
+    (("push", "shove"), ("pull", "drag")),
+    (("admire", "respect"), ("despise", "scorn")),
+)
+PLAIN_VERBS = ("chase", "follow", "visit", "warn", "greet", "paint")
+VERBS = tuple(verb for axis in VERB_AXES for pole in axis for verb in pole) + PLAIN_VERBS
+ACTS = ("sleep", "jump", "dance", "laugh", "shout", "work", "wander", "yawn", "swim", "rest")
+
+ADJECTIVE_AXES = (
+    (("big", "large"), ("small", "little")),
+    (("quick", "fast"), ("slow", "sluggish")),
+    (("smart", "clever"), ("silly", "foolish")),
+    (("calm", "quiet"), ("loud", "noisy")),
+)
+ADJECTIVES = tuple(word for axis in ADJECTIVE_AXES for pole in axis for word in pole)
+OF_AGENT = ("angry", "bored", "curious", "eager", "jealous", "greedy")  # why one does it
+OF_PATIENT = ("late", "lost", "weak", "rude", "careless", "stubborn")  # why it is done to one
+ADVERBS = ("often", "always", "gladly", "rarely", "today", "again", "daily", "secretly")
+POSITIVE = ("good", "great", "lovely", "fine", "superb", "charming", "pleasant", "brilliant")
+NEGATIVE = ("bad", "awful", "dull", "ugly", "poor", "boring", "nasty", "terrible")
+
+
+def _relations(axes: tuple[tuple[tuple[str, ...], ...], ...]) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    """Each word's synonym, and the words opposite to it."""
+    synonym: dict[str, str] = {}
+    opposites: dict[str, tuple[str, ...]] = {}
+    for one, other in axes:
+        for pole, opposite in ((one, other), (other, one)):
+            synonym |= {pole[0]: pole[1], pole[1]: pole[0]}
+            opposites |= dict.fromkeys(pole, opposite)
+    return synonym, opposites
+
+
+SYNONYM, OPPOSITES = _relations(VERB_AXES + ADJECTIVE_AXES)
+
+
+def sense(word: str) -> str:
+    """One name for a word and its synonym."""
+    return min(word, SYNONYM.get(word, word))
+
+
+def plural(noun: str) -> str:
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+
+
+def singular_verb(verb: str) -> str:
+    return f"{verb}es" if verb.endswith(("sh", "ss")) else f"{verb}s"
+
+
+def participle(verb: str) -> str:
+    if verb == "drag":
+        return "dragged"
+    return f"{verb}d" if verb.endswith("e") else f"{verb}ed"
+
+
+def paradigms() -> list[list[str]]:
+    """The forms of every word: [dog, dogs], [chase, chases, chased], …"""
+    nouns = PEOPLE + THINGS + ("animal", "worker")
+    forms = [[noun, plural(noun)] for noun in nouns]
+    forms += [[verb, singular_verb(verb), participle(verb)] for verb in VERBS]
+    forms += [[act, singular_verb(act)] for act in ACTS]
+    forms += [list(pole) for axis in ADJECTIVE_AXES for pole in axis]
+    forms += [list(words[at : at + 2]) for words in (OF_AGENT, OF_PATIENT, ADVERBS, POSITIVE, NEGATIVE) for at in range(0, len(words), 2)]
+    return [*forms, ["the", "a", "some"], ["is", "are"], ["does", "do", "not"], ["it", "they"], ["and", "but", "because"], ["who", "that", "by"]]
+
+
+def word_classes() -> dict[str, str]:
+    """Every word with a letter for its class, as `grammar.PATTERN` reads it."""
+    nouns = PEOPLE + THINGS + ("animal", "worker")
+    classes = {"the": "D", "a": "A", "some": "S", "that": "t", "by": "b", "not": "x", "who": "w", "because": "c"}
+    classes |= {"is": "H", "are": "R", "does": "d", "do": "o", "it": "e", "they": "E", ".": ".", "?": "?"}
+    classes |= dict.fromkeys(nouns, "n") | {plural(noun): "N" for noun in nouns}
+    classes |= dict.fromkeys(VERBS, "V") | {singular_verb(verb): "v" for verb in VERBS}
+    classes |= {participle(verb): "p" for verb in VERBS}
+    classes |= dict.fromkeys(ACTS, "I") | {singular_verb(act): "i" for act in ACTS}
+    classes |= dict.fromkeys(ADJECTIVES + OF_AGENT + OF_PATIENT, "j") | dict.fromkeys(ADVERBS, "r")
+    return classes | dict.fromkeys(POSITIVE + NEGATIVE, "q") | {"and": "k", "but": "k", ",": ","}

@@ -1,0 +1,142 @@
+"""Writes the toy language as files: `corpus/*.txt`, a document each, and `glue/TASK/{train,dev,test}.tsv` in GLUE's layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from relpos.data.toy import bag_tasks, corpus, order_tasks
+from relpos.data.toy.chance import Chance
+from relpos.data.toy.grammar import spelled
+from relpos.data.toy.order_tasks import Item
+
+VERSION = 1  # raise it when the written bytes change: it stands in the identity of every run on this data
+DOCUMENT = 100  # pairs
+EVALUATION = 500  # items of a dev and of a test file
+
+Row = list[str]
+Task = Callable[[Chance, str], Item]
+
+
+def write(folder: Path, seed: int = 0, pairs: int = 30_000, items: int = 4_000) -> None:
+    """Fills `folder` with a corpus of `pairs` sentence pairs and nine tasks of `items` train items each.
+
+    The sentences of a document are its pairs one after the other, one sentence a line. The bytes depend on the arguments only.
+    """
+    write_corpus(folder / "corpus", seed, pairs)
+    for name, (task, layout) in TASKS.items():
+        for part, count in (("train", items), ("dev", EVALUATION), ("test", EVALUATION)):
+            _write_rows(folder / "glue" / name / f"{part}.tsv", layout(part, _items(task, seed, name, part, count)))
+    _write_mnli(folder / "glue" / "MNLI", seed, items)
+
+
+def write_corpus(folder: Path, seed: int, pairs: int) -> None:
+    """Documents of `DOCUMENT` pairs, and one that lists the forms of every word."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_lines(folder / "words.txt", corpus.word_list())
+    for start in range(0, pairs, DOCUMENT):
+        chance = Chance(seed, "corpus", start)
+        drawn = [corpus.pair(chance) for _ in range(min(DOCUMENT, pairs - start))]
+        lines = [spelled(sentence) for both in drawn for sentence in both]
+        _write_lines(folder / f"document-{start // DOCUMENT:04}.txt", lines)
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+
+
+def _items(task: Task, seed: int, name: str, part: str, count: int) -> list[Item]:
+    chance = Chance(seed, name, part)
+    return [task(chance, part) for _ in range(count)]
+
+
+def _write_rows(path: Path, rows: Iterable[Row]) -> None:
+    _write_lines(path, ("\t".join(row) for row in rows))
+
+
+def _cola(part: str, items: list[Item]) -> list[Row]:
+    if part == "test":
+        return [["index", "sentence"], *([str(n), *item.sentences] for n, item in enumerate(items))]
+    return [["toy", item.label, "" if item.label == "1" else "*", *item.sentences] for item in items]
+
+
+def _sst2(part: str, items: list[Item]) -> list[Row]:
+    if part == "test":
+        return [["index", "sentence"], *([str(n), *item.sentences] for n, item in enumerate(items))]
+    return [["sentence", "label"], *([*item.sentences, item.label] for item in items)]
+
+
+def _mrpc(part: str, items: list[Item]) -> list[Row]:
+    first = "index" if part == "test" else "Quality"
+    rows = [
+        [str(n) if part == "test" else item.label, str(2 * n + 1), str(2 * n + 2), *item.sentences]
+        for n, item in enumerate(items)
+    ]
+    return [[first, "#1 ID", "#2 ID", "#1 String", "#2 String"], *rows]
+
+
+def _stsb(part: str, items: list[Item]) -> list[Row]:
+    head = "index genre filename year old_index source1 source2 sentence1 sentence2".split()
+    fixed = ["toy", "toy", "2021"]
+    rows = [[str(n), *fixed, str(n), "none", "none", *item.sentences] for n, item in enumerate(items)]
+    return _labelled(part, head, rows, "score", items)
+
+
+def _qqp(part: str, items: list[Item]) -> list[Row]:
+    if part == "test":
+        return [["id", "question1", "question2"], *([str(n), *item.sentences] for n, item in enumerate(items))]
+    rows = [[str(n), str(2 * n + 1), str(2 * n + 2), *item.sentences] for n, item in enumerate(items)]
+    return _labelled(part, ["id", "qid1", "qid2", "question1", "question2"], rows, "is_duplicate", items)
+
+
+def _qnli(part: str, items: list[Item]) -> list[Row]:
+    rows = [[str(n), *item.sentences] for n, item in enumerate(items)]
+    return _labelled(part, ["index", "question", "sentence"], rows, "label", items)
+
+
+def _two_sentences(part: str, items: list[Item]) -> list[Row]:
+    """RTE and WNLI."""
+    rows = [[str(n), *item.sentences] for n, item in enumerate(items)]
+    return _labelled(part, ["index", "sentence1", "sentence2"], rows, "label", items)
+
+
+def _labelled(part: str, head: Row, rows: list[Row], label: str, items: list[Item]) -> list[Row]:
+    """The header and the rows, with the label as the last column unless the part is test."""
+    if part == "test":
+        return [head, *rows]
+    return [[*head, label], *([*row, item.label] for row, item in zip(rows, items, strict=True))]
+
+
+def _mnli(genre: str, labels: int, items: list[Item]) -> list[Row]:
+    """`labels` annotators' columns, all in agreement, and the gold label; 0 for test."""
+    parses = ["binary_parse", "parse"]
+    head = ["index", "promptID", "pairID", "genre", *(f"sentence{s}_{parse}" for parse in parses for s in (1, 2))]
+    head += ["sentence1", "sentence2"]
+    head += [f"label{n}" for n in range(1, labels + 1)] + (["gold_label"] if labels else [])
+    rows = [
+        [str(n), str(n), f"{n}{genre[0]}", genre, "", "", "", "", *item.sentences, *[item.label] * (labels and labels + 1)]
+        for n, item in enumerate(items)
+    ]
+    return [head, *rows]
+
+
+def _write_mnli(folder: Path, seed: int, items: int) -> None:
+    matched, mismatched = bag_tasks.mnli, bag_tasks.mnli_mismatched
+    _write_rows(folder / "train.tsv", _mnli("animals", 1, _items(matched, seed, "MNLI", "train", items)))
+    for name, genre, task in (("matched", "animals", matched), ("mismatched", "workers", mismatched)):
+        for part, labels in (("dev", 5), ("test", 0)):
+            drawn = _items(task, seed, f"MNLI {name}", part, EVALUATION)
+            _write_rows(folder / f"{part}_{name}.tsv", _mnli(genre, labels, drawn))
+
+
+TASKS: dict[str, tuple[Task, Callable[[str, list[Item]], list[Row]]]] = {
+    "CoLA": (order_tasks.cola, _cola),
+    "SST-2": (bag_tasks.sst2, _sst2),
+    "MRPC": (order_tasks.mrpc, _mrpc),
+    "STS-B": (bag_tasks.stsb, _stsb),
+    "QQP": (bag_tasks.qqp, _qqp),
+    "QNLI": (order_tasks.qnli, _qnli),
+    "RTE": (order_tasks.rte, _two_sentences),
+    "WNLI": (order_tasks.wnli, _two_sentences),
+}

@@ -1,0 +1,65 @@
+"""Files that are whole or absent: written beside their place, flushed to disk, renamed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from relpos.errors import RelposError
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a temporary path in the same folder; on success it takes the place of `path`, on failure nothing is left.
+
+    Raises:
+        RelposError: where the disk is full or refuses the file; whatever stood at `path` before is untouched.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield temporary
+        _flush(temporary)
+        os.replace(temporary, path)
+        _flush(path.parent)
+    # torch reports a full disk as RuntimeError, safetensors as its own class: whatever fails in here is about the file.
+    except Exception as error:
+        if isinstance(error, RelposError):
+            raise
+        free = shutil.disk_usage(path.parent).free / 1e6
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise RelposError(f"cannot write {path} ({free:,.0f} MB free): {reason}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Writes `content` as indented JSON, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_text(path: Path, content: str) -> None:
+    """Writes `content`, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(content, encoding="utf-8")
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""The encoder: pure torch, without files, configuration or trainer."""

@@ -1,0 +1,65 @@
+"""From sizes to a masked language model, and what its parameters are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from relpos.model.conv import Conv
+from relpos.model.encoder import Encoder
+from relpos.model.heads import MaskedLM
+from relpos.model.position.base import Position
+from relpos.model.shape import Shape
+
+
+def initialise(model: MaskedLM, seed: int) -> None:
+    """Weights of linear maps and embeddings N(0, 0.02), biases 0, layer norms (1, 0).
+
+    Bare parameters and convolutions keep what they drew when they were made, as in the authors' code, and a position scheme sees to
+    its own. The padding row is no exception. The draws come from a generator of their own, so that two models that differ in their
+    scheme alone start from the same weights everywhere else.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    schemes = set(model.encoder.position.modules())
+    for part in model.modules():
+        if isinstance(part, nn.Linear | nn.Embedding) and part not in schemes:
+            nn.init.normal_(part.weight, std=0.02, generator=generator)
+        if isinstance(part, nn.Linear) and part not in schemes:
+            nn.init.zeros_(part.bias)
+
+
+def build(
+    size: Mapping[str, Any],
+    position: Position,
+    vocabulary: int,
+    conv: Callable[[Shape], Conv] | None = None,
+    kernel: str = "auto",
+) -> MaskedLM:
+    """`size` holds the encoder's keyword arguments. All randomness follows from torch's generator."""
+    seed = int(torch.randint(1 << 62, (), device="cpu"))
+    model = MaskedLM(Encoder(position, conv, vocabulary=vocabulary, kernel=kernel, **{str(key): size[key] for key in size}))
+    initialise(model, seed)
+    return model
+
+
+def count(model: MaskedLM) -> dict[str, Any]:
+    """Trainable parameters: {"total", "position", "parts"}; tied ones count once, where they first stand."""
+    encoder = model.encoder
+    parts = {
+        "words": encoder.embedding.words,
+        "token_types": encoder.embedding.types,
+        "embedding_norm": encoder.embedding.norm,
+        "embedding_projection": encoder.embedding.widen,
+        "position": encoder.position,
+        "layers": encoder.layers,
+        "head": model.head,
+    }
+    numbers = {name: _parameters(part) for name, part in parts.items()}
+    return {"total": _parameters(model), "position": numbers["position"], "parts": numbers}
+
+
+def _parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)

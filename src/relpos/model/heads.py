@@ -1,0 +1,82 @@
+"""What stands on the encoder: the masked language model and the classifier."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from relpos.model.dropout import Dropout
+from relpos.model.encoder import ACTIVATIONS, Encoder
+
+IGNORED = -100  # the label of a token that is not predicted
+
+
+class Head(nn.Module):
+    """(..., hidden) → (..., vocabulary): linear map to the embedding's width, gelu, layer norm, word table transposed, bias.
+
+    The word table is the encoder's own and is handed in; the head owns only the bias.
+    """
+
+    def __init__(self, hidden: int, embedding: int, vocabulary: int, norm_eps: float) -> None:
+        super().__init__()
+        self.narrow = nn.Linear(hidden, embedding)
+        self.activation = ACTIVATIONS["gelu"]
+        self.norm = nn.LayerNorm(embedding, eps=norm_eps)
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+
+    def forward(self, x: Tensor, words: Tensor) -> Tensor:
+        return functional.linear(self.norm(self.activation(self.narrow(x))), words, self.bias)
+
+
+class MaskedLM(nn.Module):
+    """The encoder with a tied masked-language-modelling head."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+        words, norm = encoder.embedding.words, encoder.embedding.norm
+        self.head = Head(encoder.shape.hidden, encoder.shape.embedding, words.num_embeddings, norm.eps)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
+        """Logits (B, n, vocabulary) at every token."""
+        return self.head(self.encoder(input_ids, attention_mask, token_types), self.encoder.embedding.words.weight)
+
+    def loss_sum(
+        self, input_ids: Tensor, labels: Tensor, attention_mask: Tensor | None = None, token_types: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(sum of the losses, number of chosen tokens, number predicted right). The head runs at the chosen tokens only."""
+        chosen = labels.flatten().ne(IGNORED).nonzero().squeeze(1)
+        x = self.encoder(input_ids, attention_mask, token_types).flatten(0, 1)[chosen]
+        logits = self.head(x, self.encoder.embedding.words.weight)
+        target = labels.flatten()[chosen]
+        total = functional.cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), target, reduction="sum")
+        with torch.no_grad():
+            correct = logits.argmax(-1).eq(target).sum()
+        return total, torch.tensor(len(chosen)), correct
+
+    def loss(
+        self, input_ids: Tensor, labels: Tensor, attention_mask: Tensor | None = None, token_types: Tensor | None = None
+    ) -> Tensor:
+        """Mean cross-entropy over the tokens whose label is not −100; 0 where there is none."""
+        total, number, _ = self.loss_sum(input_ids, labels, attention_mask, token_types)
+        return total / max(int(number), 1)
+
+
+class Classifier(nn.Module):
+    """Encoder → fresh pooler (linear, tanh, on the first token) → dropout → linear to the labels; one label means regression."""
+
+    def __init__(self, encoder: Encoder, labels: int, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.pooler = nn.Linear(encoder.shape.hidden, encoder.shape.hidden)
+        self.dropout = Dropout(dropout)
+        self.classifier = nn.Linear(encoder.shape.hidden, labels)
+        for part in (self.pooler, self.classifier):
+            nn.init.normal_(part.weight, std=0.02)
+            nn.init.zeros_(part.bias)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
+        """(B, labels)"""
+        first = self.encoder(input_ids, attention_mask, token_types)[:, 0]
+        return self.classifier(self.dropout(torch.tanh(self.pooler(first))))

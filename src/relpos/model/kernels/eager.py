@@ -1,0 +1,72 @@
+"""The definition of attention with position terms, to be read against the equation. Every other kernel must equal it.
+
+    s_ij = q_i·k_j + β_{j−i} + a_{i, j−i} + b_{j, i−j} + D_ij                 y_i = Σ_j drop(softmax_j(s_ij)) (v_j + u_{j−i})
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from relpos.model.dropout import drop
+from relpos.model.position.base import Terms
+
+MASKED = -1e30  # the score of a padding token; finite, so that a row of nothing but padding has no NaN
+
+
+def supports(terms: Terms, device: torch.device, training: bool) -> bool:
+    """Everything, everywhere."""
+    return True
+
+
+def scores(q: Tensor | None, k: Tensor | None, terms: Terms, like: Tensor) -> Tensor:
+    """(B, H, n, n), padding not yet hidden. q, k (B, H, n, head_dim), q scaled, or None for attention without q·k."""
+    batch, heads, n, _ = like.shape
+    s = like.new_zeros(batch, heads, n, n) if q is None or k is None else q @ k.transpose(-1, -2)
+    offsets = _offsets(n, like.device)  # (n, n), j − i
+    if terms.offset is not None:
+        s = s + terms.offset[:, offsets + n - 1]
+    if terms.query is not None:
+        s = s + _read(terms.query, offsets, terms.outside)
+    if terms.key is not None:
+        s = s + _read(terms.key, offsets, terms.outside).transpose(-1, -2)  # [j, i] at i − j
+    if terms.dense is not None:
+        s = s + terms.dense
+    return s
+
+
+def probabilities(s: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax over the real keys; mask (B, n)."""
+    return torch.softmax(s if mask is None else s.masked_fill(~mask[:, None, None, :], MASKED), -1)
+
+
+def attention(
+    q: Tensor | None, k: Tensor | None, v: Tensor, terms: Terms, mask: Tensor | None, dropout: tuple[float, int]
+) -> Tensor:
+    """y (B, H, n, head_dim)."""
+    p = drop(probabilities(scores(q, k, terms, v), mask), *dropout).to(v.dtype)
+    y = p @ v
+    return y if terms.value is None else y + _weighted(p, terms.value, terms.outside)
+
+
+def _offsets(n: int, device: torch.device) -> Tensor:
+    token = torch.arange(n, device=device)
+    return token[None, :] - token[:, None]
+
+
+def _read(kernel: Tensor, offsets: Tensor, outside: str) -> Tensor:
+    """kernel (B, H, n, 2k+1) of each token, read at offsets (n, n) → (B, H, n, n)."""
+    k = kernel.shape[-1] // 2
+    columns = (offsets.clamp(-k, k) + k).expand(*kernel.shape[:2], -1, -1)
+    read = kernel.gather(-1, columns)
+    return read if outside == "clamp" else read * (offsets.abs() <= k).to(kernel.dtype)
+
+
+def _weighted(p: Tensor, value: Tensor, outside: str) -> Tensor:
+    """Σ_j p_ij u_{j−i}: the probabilities (B, H, n, n) are first summed by offset, so that no (n, n, head_dim) tensor exists."""
+    n, k = p.shape[-1], value.shape[0] // 2
+    offsets = _offsets(n, p.device)
+    if outside == "zero":
+        p = p * (offsets.abs() <= k).to(p.dtype)
+    columns = (offsets.clamp(-k, k) + k).expand_as(p)
+    return p.new_zeros(*p.shape[:-1], 2 * k + 1).scatter_add(-1, columns, p) @ value.to(p.dtype)

@@ -1,0 +1,28 @@
+"""Absolute positions of BERT (Devlin et al. 2019)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from relpos.model.position.base import Scheme
+from relpos.model.shape import Shape
+
+
+class Absolute(Scheme):
+    """x_i = word_i + type_i + P[i], a learned row for each of the `max_positions` positions, N(0, 0.02).
+
+    Differs from the original: not truncated normal, as in Chang et al.'s code. The table has the width of the embedding, so that a
+    factorised model pays max_positions × embedding parameters.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.max_length = shape.max_positions
+        self.table = nn.Parameter(torch.empty(shape.max_positions, shape.embedding).normal_(std=0.02))
+
+    def embed(self, n: int) -> Tensor:
+        return self.table[:n]
+
+    def count(self, shape: Shape) -> int:
+        return shape.max_positions * shape.embedding

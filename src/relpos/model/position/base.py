@@ -1,0 +1,117 @@
+"""What a position scheme is: an `nn.Module` that fills the holes of one equation and nothing else.
+
+    s_ij = scale · q_i·k_j + β_{j−i} + a_{i, j−i} + b_{j, i−j} + D_ij           y_i = Σ_j softmax_j(s_ij) (v_j + u_{j−i})
+
+An offset is counted from the token that owns the kernel to the other one; +1 is the next token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from relpos.errors import RelposError, nearest
+from relpos.model.shape import Shape
+
+OUTSIDE = ("clamp", "zero")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is added to the scores, and to the values, of one layer. None adds nothing.
+
+    `outside` says what query, key and value do beyond ±k: `clamp` lets the outermost weight go on, `zero` ends it. The width 2k+1 of
+    these tensors says k; the offset o stands in column o + k. `offset` covers all offsets of a sequence, o in column o + n − 1.
+    """
+
+    offset: Tensor | None = None  # β (H, 2n−1)
+    query: Tensor | None = None  # a (B, H, n, 2k+1), read at j − i
+    key: Tensor | None = None  # b (B, H, n, 2k+1), read at i − j
+    dense: Tensor | None = None  # D (1 or B, H, n, n)
+    value: Tensor | None = None  # u (2k+1, head_dim), read at j − i
+    outside: str = "clamp"
+
+
+class Scheme(nn.Module):
+    """No position at all: every hole at its default. Schemes override what they fill.
+
+    `layer` counts passes through a layer; with shared layers each pass still has its own position terms.
+    """
+
+    projections: frozenset[str] = frozenset("qkv")  # which linear maps the attention needs
+    max_length: int | None = None  # None: runs at any length
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+
+    @property
+    def scale(self) -> float | None:
+        """Factor of q·k; None for attention without q·k."""
+        return float(self.shape.head_dim) ** -0.5
+
+    def embed(self, n: int) -> Tensor | None:
+        """(n, embedding) added to the token embeddings."""
+        return None
+
+    def prepare(self, n: int) -> Any:
+        """What all layers need for sequences of length n; computed once a forward pass and handed on as `state`."""
+        return None
+
+    def turn(self, layer: int, q: Tensor, k: Tensor, v: Tensor, state: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k, v (B, H, n, head_dim) → the same shapes, before scaling."""
+        return q, k, v
+
+    def terms(self, layer: int, q: Tensor, k: Tensor, state: Any) -> Terms:
+        """q, k (B, H, n, head_dim) as projected: neither turned nor scaled."""
+        return Terms()
+
+    def count(self, shape: Shape) -> int:
+        """Number of parameters, as a formula."""
+        return 0
+
+    def check_length(self, n: int) -> None:
+        """Raises RelposError where the scheme cannot serve n tokens."""
+        if self.max_length is not None and n > self.max_length:
+            name = type(self).__name__
+            raise RelposError(f"{name} has {self.max_length} positions (size.max_positions); a sequence of {n} tokens is too long")
+
+
+Position = Callable[[Shape], Scheme]
+
+
+def check_k(k: int) -> int:
+    """k itself; raises RelposError where it is no half-width of a kernel."""
+    if isinstance(k, bool) or not isinstance(k, int):
+        raise RelposError(f"k must be a whole number, not {k!r}")
+    if k < 0:
+        raise RelposError(f"k must be 0 or more, not {k}")
+    return k
+
+
+def check_outside(outside: str) -> str:
+    """`outside` itself; raises RelposError for an unknown word."""
+    if outside not in OUTSIDE:
+        raise RelposError(f"outside must be 'clamp' or 'zero', not {outside!r}.{nearest(str(outside), OUTSIDE)}")
+    return outside
+
+
+def extend(kernel: Tensor, n: int, outside: str) -> Tensor:
+    """(..., 2k+1) over offsets −k..k → (..., 2n−1) over offsets 1−n..n−1, clamped or zero beyond the window."""
+    k = kernel.shape[-1] // 2
+    offsets = torch.arange(1 - n, n, device=kernel.device)
+    wide = kernel[..., offsets.clamp(-k, k) + k]
+    return wide if outside == "clamp" else wide * (offsets.abs() <= k).to(kernel.dtype)
+
+
+def kernel_table(shape: Shape, k: int) -> nn.Parameter:
+    """(layers, head_dim, 2k+1), shared by the heads of a layer, uniform in ±1/√(2k+1).
+
+    That is the authors' init: a Kaiming-uniform call that takes the width for the fan-in because the table is stored this way round.
+    """
+    width = 2 * k + 1
+    return nn.Parameter(torch.empty(shape.layers, shape.head_dim, width).uniform_(-(width**-0.5), width**-0.5))

@@ -1,0 +1,30 @@
+"""Composite attention (Chang et al. 2021, Eq. 6)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from relpos.model.position.base import Scheme, Terms, check_k, check_outside, extend, kernel_table
+from relpos.model.position.dynamic import kernels
+from relpos.model.shape import Shape
+
+
+class Composite(Scheme):
+    """T_ij = β_{j−i} + a_{i, j−i}: the fixed kernel of Eq. 4 plus the dynamic one of Eq. 5."""
+
+    def __init__(self, shape: Shape, k: int = 8, outside: str = "clamp", scaled: bool = True) -> None:
+        super().__init__(shape)
+        self.k, self.outside, self.scaled = check_k(k), check_outside(outside), scaled
+        self.beta = nn.Parameter(torch.zeros(shape.layers, shape.heads, 2 * k + 1))
+        self.query = kernel_table(shape, self.k)
+
+    def prepare(self, n: int) -> list[tuple[Tensor, Tensor]]:
+        return list(zip(extend(self.beta, n, self.outside).unbind(0), self.query.unbind(0), strict=True))
+
+    def terms(self, layer: int, q: Tensor, k: Tensor, state: list[tuple[Tensor, Tensor]]) -> Terms:
+        offset, table = state[layer]
+        return Terms(offset=offset, query=kernels(q, table, self.scaled), outside=self.outside)
+
+    def count(self, shape: Shape) -> int:
+        return shape.layers * (shape.heads + shape.head_dim) * (2 * self.k + 1)

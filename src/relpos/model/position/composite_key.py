@@ -1,0 +1,26 @@
+"""Composite attention with a key-based term besides (Chang et al. 2021, Table 6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from relpos.model.position.base import Terms, kernel_table
+from relpos.model.position.composite import Composite
+from relpos.model.position.dynamic import kernels
+from relpos.model.shape import Shape
+
+
+class CompositeKey(Composite):
+    """T_ij = β_{j−i} + a_{i, j−i} + b_{j, i−j}: Eq. 6 plus the key's kernel, which has a table of its own."""
+
+    def __init__(self, shape: Shape, k: int = 8, outside: str = "clamp", scaled: bool = True) -> None:
+        super().__init__(shape, k, outside, scaled)
+        self.key = kernel_table(shape, self.k)
+
+    def terms(self, layer: int, q: Tensor, k: Tensor, state: list[tuple[Tensor, Tensor]]) -> Terms:
+        return replace(super().terms(layer, q, k, state), key=kernels(k, self.key[layer], self.scaled))
+
+    def count(self, shape: Shape) -> int:
+        return shape.layers * (shape.heads + 2 * shape.head_dim) * (2 * self.k + 1)

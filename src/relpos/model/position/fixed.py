@@ -1,0 +1,31 @@
+"""Fixed lightweight convolution as a term of the attention (Chang et al. 2021, Eq. 4)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from relpos.model.position.base import Scheme, Terms, check_k, check_outside, extend
+from relpos.model.shape import Shape
+
+
+class Fixed(Scheme):
+    """T_ij = β_{j−i}: one learned kernel of 2k+1 weights a layer and head, zero at the start, not scaled.
+
+    Column k+1 is the next token. Beyond ±k the outermost weight goes on (`clamp`, the authors' code) or nothing is added (`zero`,
+    Eqs. 2–3 read literally).
+    """
+
+    def __init__(self, shape: Shape, k: int = 8, outside: str = "clamp") -> None:
+        super().__init__(shape)
+        self.k, self.outside = check_k(k), check_outside(outside)
+        self.beta = nn.Parameter(torch.zeros(shape.layers, shape.heads, 2 * k + 1))
+
+    def prepare(self, n: int) -> tuple[Tensor, ...]:
+        return extend(self.beta, n, self.outside).unbind(0)
+
+    def terms(self, layer: int, q: Tensor, k: Tensor, state: tuple[Tensor, ...]) -> Terms:
+        return Terms(offset=state[layer], outside=self.outside)
+
+    def count(self, shape: Shape) -> int:
+        return shape.layers * shape.heads * (2 * self.k + 1)

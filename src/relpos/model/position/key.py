@@ -1,0 +1,30 @@
+"""Key-based dynamic lightweight convolution (Chang et al. 2021, section 3.2 and Table 6)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from relpos.model.position.base import Scheme, Terms, check_k, check_outside, kernel_table
+from relpos.model.position.dynamic import kernels
+from relpos.model.shape import Shape
+
+
+class Key(Scheme):
+    """T_ij = b_{j, i−j} with b_j = k_j S / √head_dim: a kernel made from each key and read where the query stands, seen from the key.
+
+    Column k+1 says how much the token after me attends to me, as in the authors' code.
+    """
+
+    def __init__(self, shape: Shape, k: int = 8, outside: str = "clamp", scaled: bool = True) -> None:
+        super().__init__(shape)
+        self.k, self.outside, self.scaled = check_k(k), check_outside(outside), scaled
+        self.key = kernel_table(shape, self.k)
+
+    def prepare(self, n: int) -> tuple[Tensor, ...]:
+        return self.key.unbind(0)
+
+    def terms(self, layer: int, q: Tensor, k: Tensor, state: tuple[Tensor, ...]) -> Terms:
+        return Terms(key=kernels(k, state[layer], self.scaled), outside=self.outside)
+
+    def count(self, shape: Shape) -> int:
+        return shape.layers * shape.head_dim * (2 * self.k + 1)

@@ -1,0 +1,29 @@
+"""Sinusoidal positions (Vaswani et al. 2017)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from relpos.model.position.base import Scheme
+from relpos.model.shape import Shape
+
+
+class Sinusoidal(Scheme):
+    """P[p, 2m] = sin(p / 10000^(2m/E)), P[p, 2m+1] = cos(p / 10000^(2m/E)), added to the token embeddings of width E. No parameters.
+
+    Differs from the paper: the embeddings are not multiplied by √E, because a layer norm follows.
+    """
+
+    wave: Tensor  # (E,) the angular step of each channel; for a cosine the phase is π/2 ahead
+    phase: Tensor
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        channel = torch.arange(shape.embedding, dtype=torch.float64)
+        self.register_buffer("wave", 10000.0 ** (-2 * (channel // 2) / shape.embedding), persistent=False)
+        self.register_buffer("phase", (channel % 2) * (torch.pi / 2), persistent=False)
+
+    def embed(self, n: int) -> Tensor:
+        position = torch.arange(n, device=self.wave.device, dtype=self.wave.dtype)
+        return torch.sin(position[:, None] * self.wave + self.phase)

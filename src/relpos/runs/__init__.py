@@ -1,0 +1,8 @@
+"""What a run is and what became of it: identity, record, claim, and how it is carried out."""
+
+from relpos.runs.config import compose
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan, with_task
+from relpos.runs.run import Run, read_record, runs_root
+
+__all__ = ["Run", "compose", "execute", "plan", "read_record", "runs_root", "with_task"]

@@ -1,0 +1,179 @@
+"""Words → a checked configuration. Hydra composes; here every wrong word becomes one line with the nearest right one.
+
+Hydra itself lets three kinds of mistake through: `+typo=1`, values of the wrong kind, and interpolations that lead nowhere.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
+from hydra.utils import get_object
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from relpos.errors import RelposError, nearest
+
+COUNTS = ("steps", "batch", "microbatch", "length", "vocabulary", "evaluations", "checkpoint_every", "log_every", "kernels")
+"""Dials that count something: whole numbers from 1 up."""
+FROM_ZERO = ("k", "seed")
+CHOICES = {"precision": ("fp32", "bf16"), "packing": ("pair", "document"), "outside": ("clamp", "zero")}
+
+
+def conf_dir() -> Path:
+    """The folder of the configuration: inside the installed package, or beside `src` in a checkout."""
+    return shipped("conf")
+
+
+def shipped(name: str) -> Path:
+    """A folder that ships with the package (`conf`, `experiments`)."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / name
+    return inside if inside.is_dir() else package.parents[1] / name
+
+
+def compose(command: str, words: Sequence[str] = ()) -> DictConfig:
+    """The configuration that `relpos COMMAND WORDS…` would use.
+
+    Args:
+        command: a primary configuration: `pretrain`, `finetune`, `data`, `params`, `reproduce`.
+        words: Hydra overrides, as typed on the command line.
+
+    Raises:
+        RelposError: a wrong word, named with the nearest right one.
+    """
+    with one_line(command, words):
+        if GlobalHydra.instance().is_initialized():  # inside `hydra.main`: a table composes its rows there
+            GlobalHydra.instance().clear()
+        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            cfg = hydra_compose(command, overrides=list(words))
+    return check(cfg, command, words)
+
+
+def check(cfg: DictConfig, command: str, words: Sequence[str]) -> DictConfig:
+    """Refuses unknown keys and impossible values; returns the configuration.
+
+    Raises:
+        RelposError: names the key and, where there is one, the nearest right word.
+    """
+    with one_line(command, words):
+        plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    assert isinstance(plain, dict)
+    added = [word.lstrip("+").partition("=")[0] for word in words if word.startswith("+")]
+    if added:
+        reference = compose(command, [word for word in words if not word.startswith("+")])
+        known = set(_keys(OmegaConf.to_container(reference, resolve=False)))
+        for key in added:
+            if key.replace("/", ".") not in known and not _belongs_to_target(plain, key):
+                raise RelposError(f"unknown key {key!r}.{nearest(key, known)}")
+    for path, node in _targets(plain):
+        _check_signature(path, node)
+    for key, value in plain.items():
+        _check_dial(key, value)
+    for key, value in (plain.get("pretrain") or {}).items():
+        _check_dial(key, value, "pretrain.")
+    return cfg
+
+
+class one_line:  # noqa: N801  (reads as a statement: `with one_line(command, words):`)
+    """Turns what Hydra and OmegaConf raise into a RelposError of one line."""
+
+    def __init__(self, command: str, words: Sequence[str]) -> None:
+        self.command, self.words = command, words
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, MissingConfigException):
+            raise RelposError(_unknown_option(str(error), self.command)) from error
+        if isinstance(error, ConfigCompositionException) and (key := re.search(r"Could not override '([^']+)'", str(error))):
+            known = _keys(OmegaConf.to_container(_plain(self.command), resolve=False))
+            raise RelposError(f"unknown key {key[1]!r}.{nearest(key[1], known)}") from error
+        if isinstance(error, HydraException | OmegaConfBaseException):
+            raise RelposError(" ".join(str(error).split("\n")[:1])) from error
+
+
+def _plain(command: str) -> DictConfig:
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        return hydra_compose(command)
+
+
+def _unknown_option(message: str, command: str) -> str:
+    found = re.search(r"Could not find '([^']+)'", message)
+    group, _, option = (found[1] if found else "").rpartition("/")
+    if found and group in options():
+        known = set(re.findall(r"^\t(\S+)$", message, flags=re.M)) or set(options()[group])
+        return f"unknown {group} {option!r}.{nearest(option, known)}"
+    word = group or option
+    return f"unknown word {word!r}.{nearest(word, options())}"
+
+
+def options() -> dict[str, list[str]]:
+    """The groups and their options, as the files lie in `conf`."""
+    folders = (folder for folder in conf_dir().iterdir() if folder.is_dir() and folder.name != "hydra")
+    return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
+
+
+def _keys(node: Any, prefix: str = "") -> Iterator[str]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            yield f"{prefix}{key}"
+            yield from _keys(value, f"{prefix}{key}.")
+
+
+def _targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if isinstance(node, Mapping):
+        if "_target_" in node:
+            yield path, node
+        for key, value in node.items():
+            yield from _targets(value, f"{path}.{key}".lstrip("."))
+
+
+def _belongs_to_target(plain: Mapping[str, Any], key: str) -> bool:
+    return any(key.startswith(f"{path}.") for path, _ in _targets(plain))
+
+
+def _check_signature(path: str, node: Mapping[str, Any]) -> None:
+    """Keys beside a `_target_` are arguments of that constructor."""
+    target = node["_target_"]
+    try:
+        parameters = inspect.signature(get_object(target)).parameters
+    except Exception as error:
+        raise RelposError(f"{path}._target_: cannot import {target!r} ({error.__cause__ or error})".split("\n")[0]) from error
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for key in node:
+        if not key.startswith("_") and key not in parameters:
+            raise RelposError(f"unknown key '{path}.{key}'.{nearest(key, parameters)}")
+
+
+def _check_dial(key: str, value: Any, prefix: str = "") -> None:
+    if key in CHOICES and value not in CHOICES[key]:
+        raise RelposError(f"{prefix}{key}={value}: not one of {', '.join(CHOICES[key])}.{nearest(str(value), CHOICES[key])}")
+    least = 1 if key in COUNTS else 0 if key in FROM_ZERO else None
+    if least is None or value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RelposError(f"{prefix}{key}={value}: a whole number is expected")
+    if value < least:
+        raise RelposError(f"{prefix}{key}={value}: must be {least} or more")
+
+
+
+
+def instantiate(node: Mapping[str, Any], **more: Any) -> Any:
+    """What a node with a `_target_` describes."""
+    from hydra.utils import instantiate as hydra_instantiate
+
+    return hydra_instantiate(node, **more, _convert_="all")
+
+

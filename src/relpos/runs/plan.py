@@ -1,0 +1,157 @@
+"""A configuration → the run it names, with everything that must be there before. Pure: nothing is read but file hashes."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.utils import get_object
+from omegaconf import DictConfig, OmegaConf
+
+from relpos.data.filehash import described
+from relpos.data.source import Toy
+from relpos.errors import RelposError
+from relpos.files import sha256
+from relpos.runs.config import conf_dir, instantiate
+from relpos.runs.run import Run, read_record
+
+DIALS = ("steps", "batch", "seed", "precision", "length")
+TOKENIZER_THREADS = 2
+"""SentencePiece's pieces depend on the number of threads, so it is fixed."""
+MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every")
+"""What a run is told and its result does not depend on."""
+
+
+def plan(cfg: DictConfig) -> Run:
+    """The run that a checked configuration names. `cfg.stage` is `store`, `pretrain` or `finetune`."""
+    return {"store": store_run, "pretrain": pretrain_run, "finetune": finetune_run}[cfg.stage](cfg)
+
+
+def store_run(cfg: DictConfig) -> Run:
+    """Corpus → tokenizer → store."""
+    node = _plain(cfg.data)
+    source = instantiate(node)
+    inputs = _toy_input(source)
+    corpus = {} if inputs else {"corpus": source.identity()}
+    name = type(source).__name__.lower()
+    text = {"vocabulary": cfg.vocabulary, "sample": source.sample, "threads": TOKENIZER_THREADS}
+    tokenizer = Run("tokenizer", f"{name}-{cfg.vocabulary}", corpus | text, text | {"data": node}, inputs)
+    config = {"heldout": source.heldout, "data": node}
+    return Run("store", name, corpus | {"heldout": source.heldout}, config, inputs | {"tokenizer": tokenizer})
+
+
+def pretrain_run(cfg: DictConfig) -> Run:
+    """Store → pre-training."""
+    plain = _plain(cfg)
+    store = store_run(cfg)
+    keys = (*DIALS, "microbatch", "packing")
+    meaning = {key: plain[key] for key in keys} | _architecture(plain) | {"recipe": _recipe(plain["recipe"])}
+    meaning["pairs"] = plain["data"].get("pairs")
+    name = f"{_shape_name(plain)}-{store.name}-seed{cfg.seed}"
+    inputs = {"store": store, "tokenizer": store.inputs["tokenizer"]}
+    return Run("pretrain", name, meaning, meaning | _machine(plain), inputs)
+
+
+def finetune_run(cfg: DictConfig) -> Run:
+    """Pre-training (or a given model) → intermediate task, where there is one → the task."""
+    if cfg.intermediate not in (None, "none") and cfg.intermediate != cfg.task.name:
+        start = finetune_run(with_task(cfg, cfg.intermediate))
+    else:
+        start = _given(Path(cfg["from"])) if cfg["from"] else pretrain_run(pretraining_of(cfg))
+    plain = _plain(cfg)
+    source = instantiate(plain["data"])
+    inputs = {"start": start} | _toy_input(source)
+    meaning: dict[str, Any] = {key: plain[key] for key in (*DIALS, "task")} | {"recipe": _recipe(plain["recipe"])}
+    if not _toy_input(source):
+        meaning["glue"] = source.glue_identity(cfg.task.name)
+    name = f"{cfg.task.name}-{start.name if cfg['from'] else _shape_name(plain)}-seed{cfg.seed}"
+    return Run("finetune", name, meaning, meaning | _machine(plain) | {"data": plain["data"]}, inputs)
+
+
+def pretraining_of(cfg: DictConfig) -> DictConfig:
+    """The configuration of the pre-training that a fine-tuning's words name."""
+    shared = ("size", "position", "conv", "data", "speed", "logger", "vocabulary", "k", "outside", "kernels", "length")
+    config = OmegaConf.create({key: _plain(cfg)[key] for key in (*shared, *MACHINE)} | _plain(cfg.pretrain))
+    config.stage = "pretrain"
+    return config
+
+
+def with_task(cfg: DictConfig, name: str, **dials: Any) -> DictConfig:
+    """The same fine-tuning on another task (and seed): steps, batch and learning rate follow the task as its recipe says.
+
+    Raises:
+        RelposError: there is no such task.
+    """
+    path = conf_dir() / "task" / f"{name}.yaml"
+    if not path.is_file():
+        raise RelposError(f"unknown task {name!r}")
+    other = OmegaConf.create(OmegaConf.to_container(cfg, resolve=False))
+    assert isinstance(other, DictConfig)
+    if name != cfg.task.name:
+        defaults = {"steps": "${recipe.steps}", "batch": "${recipe.batch}", "intermediate": "${task.intermediate}"}
+        other.merge_with(OmegaConf.create({"task": None}))
+        other.task = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for key, value in defaults.items():
+            other[key] = value
+    for key, value in dials.items():
+        other[key] = value
+    return other
+
+
+def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
+    """The nodes that are instantiated; a class from outside the package is known by its source."""
+    nodes = {key: plain[key] for key in ("size", "position", "conv")}
+    sources = {}
+    for node in nodes.values():
+        target = node.get("_target_", "relpos.")
+        if not target.startswith("relpos."):
+            sources[target] = sha256(Path(inspect.getfile(get_object(target))))
+    return nodes | ({"sources": sources} if sources else {})
+
+
+def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
+    """The recipe without the dials that stand at the top level."""
+    return {key: value for key, value in recipe.items() if key not in ("steps", "batch", "microbatch")}
+
+
+def _machine(plain: dict[str, Any]) -> dict[str, Any]:
+    return {key: plain[key] for key in MACHINE}
+
+
+def _shape_name(plain: dict[str, Any]) -> str:
+    classes = [plain[key]["_target_"] for key in ("position", "conv")]
+    names = [_snake(target.rpartition(".")[2]) for target in classes if not target.endswith(".NoConv")]
+    return f"{'-'.join(names)}-{plain['size']['layers']}x{plain['size']['hidden']}"
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("no_position", "none")
+
+
+def _toy_input(source: Any) -> dict[str, Run]:
+    if not isinstance(source, Toy):
+        return {}
+    return {"toy": Run("toy", f"seed{source.seed}", source.identity() or {}, {"seed": source.seed})}
+
+
+def _given(folder: Path) -> Run:
+    """A run's folder or a model folder that the user named.
+
+    Raises:
+        RelposError: there is no model there.
+    """
+    model = folder / "model" if (folder / "model").is_dir() else folder
+    weights = model / "model.safetensors"
+    if not weights.is_file():
+        raise RelposError(f"from={folder}: no finished run and no model folder (model.safetensors is missing)")
+    identity = read_record(folder).get("identity") or described([weights], model)
+    return Run("given", folder.resolve().name, {"model": identity}, {}, folder=str(model.resolve()))
+
+
+def _plain(node: DictConfig) -> dict[str, Any]:
+    content = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(content, dict)
+    return {str(key): value for key, value in content.items()}

@@ -1,0 +1,84 @@
+"""What each stage does, from a run's configuration and the folders of its inputs to its final metrics."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relpos.runs.run import Run
+
+Metrics = dict[str, Any]
+
+
+def toy(run: Run) -> Metrics:
+    """The generated language: `corpus/` and `glue/` in the run's folder."""
+    from relpos.data.toy import write
+
+    write(run.path, **run.config)
+    return {}
+
+
+def tokenizer(run: Run) -> Metrics:
+    """Text → `tokenizer.model`."""
+    from relpos.data.tokenizer import Tokenizer, train_tokenizer
+
+    source = source_of(run)
+    with _reading(f"reading text for {run.name}", source) as progress:
+        documents = source.documents(progress)
+        train_tokenizer(documents, run.path, run.config["vocabulary"], run.config["sample"], run.config["threads"])
+    pieces = Tokenizer.load(run.path).size
+    if pieces < run.config["vocabulary"]:
+        print(f"relpos: the text yields {pieces:,} pieces instead of {run.config['vocabulary']:,}", file=sys.stderr)
+    return {"pieces": pieces}
+
+
+def store(run: Run) -> Metrics:
+    """Text → token ids on disk."""
+    from relpos.data.store import Store, write_store
+    from relpos.data.tokenizer import Tokenizer
+
+    source = source_of(run)
+    with _reading(f"encoding text for {run.name}", source) as progress:
+        write_store(source.documents(progress), Tokenizer.load(run.inputs["tokenizer"].path), run.path, run.config["heldout"])
+    written = Store(run.path)
+    return {"sentences": len(written.sentences) - 1, "tokens": len(written.ids)}
+
+
+def pretrain(run: Run) -> Metrics:
+    """Masked language modelling → `model/`."""
+    from relpos.runs.training import pretrain as train
+
+    return train(run)
+
+
+def finetune(run: Run) -> Metrics:
+    """One GLUE task → columns, `predictions/` and `model/`."""
+    from relpos.runs.training import finetune as train
+
+    return train(run)
+
+
+STAGES: dict[str, Callable[[Any], Metrics]] = {
+    "toy": toy,
+    "tokenizer": tokenizer,
+    "store": store,
+    "pretrain": pretrain,
+    "finetune": finetune,
+}
+
+
+def source_of(run: Run) -> Any:
+    """The source that `data` describes; for the toy language, the files of its run."""
+    from relpos.runs.config import instantiate
+
+    source = instantiate(run.config["data"])
+    return source.at(run.inputs["toy"].path) if "toy" in run.inputs else source
+
+
+def _reading(title: str, source: Any) -> Any:
+    from relpos.runs.reading import reading
+
+    return reading(title, source.characters())
+

@@ -1,0 +1,167 @@
+"""The two stages that train: from a run to a trainer and back to final metrics."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.plugins.environments import LightningEnvironment
+
+from relpos.data.glue import read
+from relpos.data.glue_encoding import encode
+from relpos.data.store import Store
+from relpos.data.tasks import Task, authors_steps, epoch_steps
+from relpos.data.tokenizer import FILE, Tokenizer
+from relpos.errors import RelposError
+from relpos.model.build import count
+from relpos.runs.config import instantiate
+from relpos.runs.execute import start_entry
+from relpos.runs.run import Run
+from relpos.runs.stages import source_of
+from relpos.train.checkpoint import Checkpointing, Snapshots, WholeCheckpoints, newest
+from relpos.train.finetune import Finetuning, FinetuningData, classifier_on, columns
+from relpos.train.loggers import JsonLines, log_figure
+from relpos.train.module import Training, set_threads
+from relpos.train.optim import Recipe
+from relpos.train.pretrain import Pretraining, PretrainingData
+from relpos.train.progress import Bar
+from relpos.train.weights import load_model, network, read_model_config, save_model
+
+for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
+    logging.getLogger(noisy).setLevel(logging.ERROR)
+warnings.filterwarnings("ignore", module=r"pytorch_lightning|lightning_fabric")  # advice about workers and loggers
+
+
+def pretrain(run: Run) -> dict[str, Any]:
+    """Pre-trains; writes `model/`, `snapshots/` and the figure of the kernels."""
+    config, store = run.config, Store(run.inputs["store"].path)
+    words = {key: config[key] for key in ("size", "position", "conv")} | {"vocabulary": store.vocabulary}
+    torch.manual_seed(config["seed"])
+    model = network(words | {"kernel": config["speed"]["kernel"]})
+    module = Pretraining(model, Recipe(**config["recipe"]), *_of(config, "steps", "seed", "precision", "log_every"))
+    keys = ("seed", "steps", "batch", "microbatch", "length", "packing", "pairs")
+    data = PretrainingData(store, **{key: config[key] for key in keys})
+    trainer = _fit(run, module, data, config["evaluations"])
+    if not hasattr(module, "result") or trainer.global_step % _interval(config["steps"], config["evaluations"]):
+        trainer.validate(module, data, verbose=False)
+    parameters = count(model)
+    figure = run.path / "figures" / "kernels.png"
+    if False:
+        log_figure(trainer.loggers, "kernels", figure)
+    save_model(run.path / "model", model, words, run.inputs["tokenizer"].path / FILE)
+    _finish(run, trainer)
+    return module.result | {
+        "perplexity": module.result["heldout_perplexity"],
+        "parameters": parameters["total"],
+        "position_parameters": parameters["position"],
+        "steps": config["steps"],
+    }
+
+
+def finetune(run: Run) -> dict[str, Any]:
+    """Fine-tunes on one task; writes `model/` and `predictions/`."""
+    config, start = run.config, run.inputs["start"]
+    folder = start.path if start.stage == "given" else start.path / "model"
+    task: Task = instantiate(config["task"])
+    tokenizer, source = Tokenizer.load(folder), source_of(run)
+    location = source.glue_location()
+    encoded = encode(read(location, task, "train"), tokenizer, config["length"])
+    before = load_model(folder)
+    words = read_model_config(folder)
+    torch.manual_seed(config["seed"])
+    model = classifier_on(before, task.outputs, words["size"]["dropout"]).train()
+    recipe = dict(config["recipe"])
+    steps = tuning_steps(config["steps"], recipe.pop("epochs", None), task, len(encoded), config["batch"])
+    module = Finetuning(model, Recipe(**recipe), steps, *_of(config, "seed", "precision", "log_every"))
+    trainer = _fit(run, module, FinetuningData(encoded, seed=config["seed"], batch=config["batch"], steps=steps), 0)
+    result = columns(model, task, location, tokenizer, config["length"], config["precision"], run.path / "predictions")
+    for logger in trainer.loggers:
+        logger.log_metrics(result["columns"], step=steps)
+    save_model(run.path / "model", model, words | {"outputs": task.outputs}, folder / FILE)
+    _finish(run, trainer)
+    return result | {"steps": steps}
+
+
+def tuning_steps(steps: int | None, epochs: float | None, task: Task, rows: int, batch: int) -> int:
+    """The steps asked for; else the epochs asked for; else the authors' epochs."""
+    if steps is not None:
+        return steps
+    return max(1, round(epochs * epoch_steps(rows, batch))) if epochs else authors_steps(task, rows, batch)
+
+
+def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: int) -> pl.Trainer:
+    """Trains from the newest checkpoint, or from the start, to the last step."""
+    config, folder = run.config, run.path / "checkpoint"
+    starts = run.record.get("starts", [])
+    threads = set_threads(config["speed"]["threads"] or (starts[0]["threads"] if starts else None))
+    checkpoint = newest(folder)
+    step = _check(checkpoint, module) if checkpoint else 0
+    run.update(starts=[*starts, start_entry(step, threads)])
+    trainer = pl.Trainer(
+        accelerator=config["speed"]["accelerator"],
+        devices=1,
+        max_steps=module.steps,
+        logger=[JsonLines(run.path / "metrics.jsonl", step), *_more_loggers(run)],
+        callbacks=[
+            Checkpointing(folder, config["checkpoint_every"]),
+            Snapshots(run.path / "snapshots", config["snapshots"]),
+            Bar(run.name, module.steps),
+        ],
+        plugins=[WholeCheckpoints(), LightningEnvironment()],
+        val_check_interval=_interval(module.steps, evaluations) if evaluations else None,
+        check_val_every_n_epoch=None,
+        limit_val_batches=1.0 if evaluations else 0,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=run.path,
+    )
+    started = time.perf_counter()
+    trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+    run.update(fit_seconds=round(run.record.get("fit_seconds", 0.0) + time.perf_counter() - started, 2))
+    return trainer
+
+
+def _interval(steps: int, evaluations: int) -> int:
+    return max(1, steps // max(1, evaluations))
+
+
+def _check(path: Path, module: Training) -> int:
+    """The step of a checkpoint.
+
+    Raises:
+        RelposError: it was written for a network of another shape or vocabulary.
+    """
+    content = torch.load(path, map_location="cpu", weights_only=True)
+    own = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    found = {name: tuple(value.shape) for name, value in content["state_dict"].items()}
+    for name in sorted(own.keys() | found.keys()):
+        if own.get(name) != found.get(name):
+            raise RelposError(f"checkpoint {path}: {name} is {found.get(name)}, this model needs {own.get(name)}; delete it to start anew")
+    return int(content["global_step"])
+
+
+def _more_loggers(run: Run) -> list[Any]:
+    if not run.config["logger"]:
+        return []
+    words = {"id": run.identity, "name": run.path.name, "group": run.config.get("row", run.name), "job_type": run.stage}
+    return [instantiate(run.config["logger"], run=words | {"config": run.meaning}, folder=run.path)]
+
+
+def _finish(run: Run, trainer: pl.Trainer) -> None:
+    """A finished run needs no checkpoint."""
+    for logger in trainer.loggers:
+        logger.finalize("success")
+    shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
+
+
+def _of(config: dict[str, Any], *keys: str) -> list[Any]:
+    return [config[key] for key in keys]

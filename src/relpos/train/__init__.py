@@ -1,0 +1,1 @@
+"""Lightning modules and data modules: pre-training, fine-tuning, optimiser, metrics, checkpoints."""

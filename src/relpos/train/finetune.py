@@ -1,0 +1,117 @@
+"""Fine-tuning on one GLUE task: the module, its data, the columns and the predictions for the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from relpos.data.collate import TuningSteps, evaluation_batches
+from relpos.data.glue import Location, has_split, read
+from relpos.data.glue_encoding import Encoded, encode
+from relpos.data.tasks import Task
+from relpos.data.tokenizer import Tokenizer
+from relpos.errors import RelposError
+from relpos.model.heads import Classifier
+from relpos.model.precision import autocast
+from relpos.train.metrics import decide, majority, score
+from relpos.train.module import Training
+from relpos.train.predictions import write_predictions
+
+EVALUATION_BATCH = 64
+
+
+class Finetuning(Training):
+    """Cross-entropy, or mean squared error on the raw scores of a regression."""
+
+    model: Classifier
+
+    def training_step(self, batch: dict[str, Any], _: int) -> None:
+        """One update."""
+        labels = batch["labels"]
+        with self.forward_scope(int(batch["step"])):
+            outputs = self.model(batch["input_ids"], batch["attention_mask"], batch["token_types"])
+        if labels.is_floating_point():
+            loss = nn.functional.mse_loss(outputs.squeeze(-1).float(), labels)
+        else:
+            loss = nn.functional.cross_entropy(outputs.float(), labels)
+        self.manual_backward(loss)
+        self.add(loss=loss, examples=len(labels))
+        self.update()
+        self.log_step()
+
+    def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
+        """Mean loss of the steps, and examples per second."""
+        return {"loss": sums["loss"] / sums["steps"], "examples_per_second": sums["examples"] / seconds}
+
+
+class FinetuningData(pl.LightningDataModule):
+    """The training rows of a task, in batches of like length."""
+
+    def __init__(self, encoded: Encoded, *, seed: int, batch: int, steps: int) -> None:
+        super().__init__()
+        self.batches = TuningSteps(encoded, seed, batch, steps)
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Called after a checkpoint is restored: the trainer knows the step to go on from."""
+        assert self.trainer is not None
+        self.batches.start = self.trainer.global_step
+        return DataLoader(self.batches, batch_size=None)
+
+
+def classifier_on(model: nn.Module, outputs: int, dropout: float) -> Classifier:
+    """A new classifier on a pre-trained or fine-tuned encoder, drawn from torch's present seed.
+
+    From an intermediate task the pooler is kept and the output layer is new, as the authors do.
+    """
+    new = Classifier(model.encoder, outputs, dropout)  # type: ignore[arg-type]
+    if isinstance(model, Classifier):
+        new.pooler.load_state_dict(model.pooler.state_dict())
+    return new
+
+
+def columns(
+    model: Classifier, task: Task, location: Location, tokenizer: Tokenizer, length: int, precision: str, predictions: Path
+) -> dict[str, Any]:
+    """Scores the dev splits and writes predictions for the test splits that are there.
+
+    Returns:
+        `columns` and `majority`: column → score × 100; `examples`: column → dev rows.
+    """
+    result: dict[str, Any] = {"columns": {}, "majority": {}, "examples": {}}
+    for column, split in task.dev.items():
+        rows = encode(read(location, task, split), tokenizer, length)
+        assert rows.labels is not None
+        targets = rows.labels.double().numpy()
+        result["columns"][column] = score(task, decide(task, outputs(model, rows, precision)), targets)
+        result["majority"][column] = majority(task, targets.tolist())
+        result["examples"][column] = len(rows)
+    for name, split in task.test.items():
+        if has_split(location, task, split):
+            rows = encode(read(location, task, split), tokenizer, length)
+            write_predictions(predictions, task, name, rows.indices, decide(task, outputs(model, rows, precision)))
+    return result
+
+
+@torch.no_grad()
+def outputs(model: Classifier, encoded: Encoded, precision: str) -> Tensor:
+    """The classifier's outputs (rows, outputs), in the order of the rows.
+
+    Raises:
+        RelposError: an output is not a number: training has diverged.
+    """
+    device = next(model.parameters()).device
+    model.eval()
+    result = torch.empty(len(encoded), model.classifier.out_features, dtype=torch.float64)
+    for batch in evaluation_batches(encoded, EVALUATION_BATCH):
+        inputs = (batch[key].to(device) for key in ("input_ids", "attention_mask", "token_types"))
+        with autocast(precision, device):
+            result[batch["rows"]] = model(*inputs).double().cpu()
+    if not np.isfinite(result.numpy()).all():
+        raise RelposError("fine-tuning diverged: the outputs are not numbers; try a lower recipe.lr")
+    return result

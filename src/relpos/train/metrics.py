@@ -1,0 +1,118 @@
+"""The nine columns of GLUE, on all predictions at once in float64.
+
+A constant prediction scores 0 in Matthews and in correlations (GLUE's practice), and so do predictions that are not
+finite. Averages over batches, and metrics that return noise for constant predictions, are for the progress bar only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from relpos.data.tasks import Task
+from relpos.errors import RelposError
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+Floats = NDArray[np.float64]
+
+
+def accuracy(predictions: ArrayLike, targets: ArrayLike) -> float:
+    """Share of equal entries."""
+    p, t = _pair(predictions, targets)
+    return float(np.mean(p == t))
+
+
+def f1(predictions: ArrayLike, targets: ArrayLike) -> float:
+    """2 TP / (2 TP + FP + FN) of class 1; 0 where class 1 is neither there nor predicted."""
+    p, t = _pair(predictions, targets)
+    wanted = np.sum(p == 1) + np.sum(t == 1)
+    return float(2 * np.sum((p == 1) & (t == 1)) / wanted) if wanted else 0.0
+
+
+def accuracy_and_f1(predictions: ArrayLike, targets: ArrayLike) -> float:
+    """(accuracy + F1) / 2: the column of MRPC and QQP."""
+    return (accuracy(predictions, targets) + f1(predictions, targets)) / 2
+
+
+def matthews(predictions: ArrayLike, targets: ArrayLike) -> float:
+    """Matthews correlation of two classes = Pearson correlation of the 0/1 vectors: the column of CoLA."""
+    return pearson(predictions, targets)
+
+
+def pearson(predictions: ArrayLike, targets: ArrayLike) -> float:
+    """Linear correlation; 0 where either side is constant or not finite."""
+    p, t = (_direction(x) for x in _pair(predictions, targets))
+    return float(np.clip(p @ t, -1.0, 1.0))
+
+
+def spearman(predictions: ArrayLike, targets: ArrayLike) -> float:
+    """Pearson correlation of the ranks, ties sharing their mean rank; 0 where either side is constant or not finite."""
+    from scipy.stats import rankdata  # half a second to import
+
+    p, t = _pair(predictions, targets)
+    if not (np.isfinite(p).all() and np.isfinite(t).all()):
+        return 0.0
+    return pearson(rankdata(p), rankdata(t))
+
+
+def pearson_and_spearman(predictions: ArrayLike, targets: ArrayLike) -> float:
+    """(Pearson + Spearman) / 2: the column of STS-B."""
+    return (pearson(predictions, targets) + spearman(predictions, targets)) / 2
+
+
+def decide(task: Task, outputs: Tensor) -> Floats:
+    """Outputs of the classifier (rows, task.outputs) to predictions (rows,): the class, or a regression's value."""
+    if task.regression:
+        return outputs.detach().double().squeeze(-1).cpu().numpy()
+    return outputs.detach().argmax(-1).double().cpu().numpy()
+
+
+def score(task: Task, predictions: ArrayLike, targets: ArrayLike) -> float:
+    """The task's column, x 100."""
+    return 100 * _function(task)(predictions, targets)
+
+
+def majority(task: Task, targets: Sequence[int] | Sequence[float]) -> float:
+    """The column, x 100, of always predicting the most frequent class (a regression: any one value)."""
+    values, counts = np.unique(np.asarray(targets, dtype=np.float64), return_counts=True)
+    return score(task, np.full(len(targets), values[counts.argmax()]), targets)
+
+
+def progress_metric(task: Task) -> Metric:
+    """What a progress bar shows while training: accuracy, or the mean squared error of a regression."""
+    from torchmetrics import MeanSquaredError
+    from torchmetrics.classification import MulticlassAccuracy
+
+    return MeanSquaredError() if task.regression else MulticlassAccuracy(task.outputs, average="micro")
+
+
+def _function(task: Task) -> Callable[[ArrayLike, ArrayLike], float]:
+    module, _, name = task.metric.rpartition(".")
+    try:
+        function: Callable[[ArrayLike, ArrayLike], float] = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise RelposError(f"task {task.name}: no metric {task.metric!r}; name a function by its module") from error
+    return function
+
+
+def _pair(predictions: ArrayLike, targets: ArrayLike) -> tuple[Floats, Floats]:
+    p, t = np.asarray(predictions, dtype=np.float64), np.asarray(targets, dtype=np.float64)
+    if p.shape != t.shape or p.ndim != 1 or not len(p):
+        raise ValueError(f"predictions {p.shape} and targets {t.shape} must be equally long vectors, not empty")
+    return p, t
+
+
+def _direction(x: Floats) -> Floats:
+    """x centred and of length 1; zeros where x is constant or not finite."""
+    if not np.isfinite(x).all() or np.ptp(x) == 0:
+        return np.zeros_like(x)
+    x = x / np.abs(x).max()  # so that squares neither overflow nor vanish
+    x = x - x.mean()
+    return x / np.linalg.norm(x)

@@ -1,0 +1,54 @@
+"""AdamW with the papers' parameter groups, and the linear schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How weights are updated (Chang et al. 2021, Tables 4 and 5).
+
+    Args:
+        lr: the highest learning rate.
+        warmup: steps of linear warm-up, as a count (1 or more) or as a share of the steps.
+        clip: the largest norm of the gradient of all parameters together.
+    """
+
+    lr: float
+    warmup: float
+    weight_decay: float = 0.01
+    betas: Sequence[float] = (0.9, 0.999)
+    eps: float = 1e-6
+    clip: float = 1.0
+
+    def warmup_steps(self, steps: int) -> int:
+        """Steps of warm-up in a run of `steps`."""
+        return int(self.warmup if self.warmup >= 1 else self.warmup * steps)
+
+    def optimizer(self, model: nn.Module) -> torch.optim.AdamW:
+        """AdamW; biases and LayerNorms are exempt from decay, tables, kernels and convolution taps are not.
+
+        Differs from the authors' code: eps is added after the bias correction, as PyTorch does.
+        """
+        exempt = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
+        exempt |= {id(p) for name, p in model.named_parameters() if name.endswith("bias")}
+        groups = [
+            {"params": [p for p in model.parameters() if id(p) not in exempt], "weight_decay": self.weight_decay},
+            {"params": [p for p in model.parameters() if id(p) in exempt], "weight_decay": 0.0},
+        ]
+        beta1, beta2 = self.betas
+        return torch.optim.AdamW(groups, lr=self.lr, betas=(beta1, beta2), eps=self.eps, fused=True)
+
+    def schedule(self, optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
+        """Linear from 0 (the first update) to `lr`, then linear to 0 at the last step."""
+        warmup = self.warmup_steps(steps)
+
+        def factor(step: int) -> float:
+            return step / max(1, warmup) if step < warmup else max(0.0, (steps - step) / max(1, steps - warmup))
+
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)

@@ -1,0 +1,32 @@
+"""Files for the GLUE server: `index<TAB>prediction`, one file a test set, named as the server wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from relpos.data.tasks import Task
+from relpos.files import write_text
+
+
+def write_predictions(folder: Path, task: Task, name: str, indices: Sequence[int], predictions: ArrayLike) -> Path:
+    """Writes `folder/NAME.tsv` in one piece and returns its path. `name` is a key of `task.test`.
+
+    Predictions are classes or scores, as `relpos.train.metrics.decide` gives them. Classes are written as the words of
+    the task's own files (`entailment`, `1`), scores clipped to the task's range (facts B.5: STS-B to 0..5).
+    """
+    words = _words(task, np.asarray(predictions, dtype=np.float64))
+    lines = [f"{index}\t{word}\n" for index, word in sorted(zip(indices, words, strict=True))]
+    path = folder / f"{name}.tsv"
+    write_text(path, "".join(["index\tprediction\n", *lines]))
+    return path
+
+
+def _words(task: Task, predictions: np.ndarray) -> list[str]:
+    if task.labels is not None:
+        return [task.labels[int(number)] for number in predictions]
+    low, high = task.range or (-np.inf, np.inf)
+    return [f"{number:.3f}" for number in np.clip(np.nan_to_num(predictions, nan=low), low, high)]

@@ -1,0 +1,121 @@
+"""Masked language modelling: the module, its data, and the held-out loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytorch_lightning as pl
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
+
+from relpos.data.steps import MicroBatch, Step, Steps, heldout_batches
+from relpos.data.store import Store
+from relpos.model.heads import MaskedLM
+from relpos.model.precision import autocast
+from relpos.train.module import Training
+
+HELDOUT_EXAMPLES = 2000
+"""Held-out examples that are scored; every run scores the same ones under the same masks."""
+
+
+class Pretraining(Training):
+    """One masked-language-modelling run; the loss of a step is the sum over its chosen tokens divided by their number."""
+
+    model: MaskedLM
+
+    def training_step(self, step: Step, _: int) -> None:
+        """Sums the gradients of the micro-batches and updates once."""
+        for microbatch in step.microbatches:
+            with self.forward_scope(step.index, microbatch.index):
+                loss, _, correct = self.model.loss_sum(microbatch.input_ids, microbatch.labels, microbatch.attention_mask)
+            self.manual_backward(loss / step.chosen)
+            self.add(loss=loss, correct=correct)
+        self.add(chosen=step.chosen, tokens=step.tokens)
+        self.update()
+        self.log_step()
+
+    def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
+        """Loss and accuracy per chosen token, and real tokens (padding not counted) per second."""
+        return {
+            "loss": sums["loss"] / sums["chosen"],
+            "accuracy": sums["correct"] / sums["chosen"],
+            "real_tokens_per_second": sums["tokens"] / seconds,
+        }
+
+    def on_validation_epoch_start(self) -> None:
+        """Sums start at zero."""
+        self.heldout: list[Tensor | int] = [0, 0, 0]
+
+    def validation_step(self, batch: MicroBatch, _: int) -> None:
+        """Sums the loss over held-out tokens."""
+        with autocast(self.precision, self.device):
+            parts = self.model.loss_sum(batch.input_ids, batch.labels, batch.attention_mask)
+        self.heldout = [total + part for total, part in zip(self.heldout, parts, strict=True)]
+
+    def on_validation_epoch_end(self) -> None:
+        """Writes one line; keeps the figures as `self.result`."""
+        loss, chosen, correct = (float(total) for total in self.heldout)
+        self.result = {
+            "heldout_loss": loss / chosen,
+            "heldout_perplexity": math.exp(loss / chosen),
+            "heldout_accuracy": correct / chosen,
+        }
+        for logger in self.loggers:
+            logger.log_metrics(self.result, step=self.global_step)
+
+
+class PretrainingData(pl.LightningDataModule):
+    """Steps from wherever training goes on, and the held-out examples.
+
+    Args:
+        store: tokens on disk.
+        pairs: at most so many training examples; None: all.
+    """
+
+    def __init__(
+        self, store: Store, *, seed: int, steps: int, batch: int, microbatch: int, length: int, packing: str, pairs: int | None
+    ) -> None:
+        super().__init__()
+        examples = store.examples("train", packing, length, pairs)
+        self.steps = Steps(examples, seed, batch, microbatch, store.vocabulary, stop=steps)
+        self.heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES)
+        self.microbatch = microbatch
+
+    def train_dataloader(self) -> DataLoader[Step]:
+        """Called after a checkpoint is restored: the trainer knows the step to go on from."""
+        assert self.trainer is not None
+        self.steps.start = self.trainer.global_step
+        return DataLoader(self.steps, batch_size=None)
+
+    def val_dataloader(self) -> DataLoader[MicroBatch]:
+        """Held-out examples under fixed masks."""
+        return DataLoader(_Heldout(self), batch_size=None)
+
+    def transfer_batch_to_device(self, batch: Any, device: Any, index: int) -> Any:
+        """Dataclasses of tensors move as a whole."""
+        return move(batch, device)
+
+
+class _Heldout(IterableDataset[MicroBatch]):
+    def __init__(self, data: PretrainingData) -> None:
+        self.data = data
+
+    def __iter__(self) -> Iterator[MicroBatch]:
+        return heldout_batches(self.data.heldout, max(16, self.data.microbatch), self.data.steps.vocabulary)
+
+
+def move(value: Any, device: Any) -> Any:
+    """Tensors inside dataclasses, lists and dicts, to a device; where they are there already nothing is copied."""
+    from dataclasses import fields, is_dataclass, replace
+
+    if isinstance(value, Tensor):
+        return value.to(device, non_blocking=True)
+    if isinstance(value, list):
+        return [move(item, device) for item in value]
+    if isinstance(value, dict):
+        return {key: move(item, device) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: move(getattr(value, field.name), device) for field in fields(value)})
+    return value

@@ -1,0 +1,46 @@
+"""The progress bar: on a terminal a line that moves, elsewhere a line now and then; always on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import pytorch_lightning as pl
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+SECONDS = 30.0
+"""Between two lines where stderr is not a terminal."""
+
+
+class Bar(pl.Callback):
+    """Step, speed, time left and the newest logged loss.
+
+    Args:
+        name: the run's name, at the start of the line.
+        steps: updates in all.
+    """
+
+    def __init__(self, name: str, steps: int) -> None:
+        self.name, self.steps = name, steps
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[shown]}")
+        self.progress = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+        self.spoken = time.monotonic()
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Begins at the step the run goes on from."""
+        self.progress.start()
+        self.bar = self.progress.add_task(self.name, total=self.steps, completed=trainer.global_step, shown="")
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
+        """One step further."""
+        shown = "  ".join(f"{key} {value:.4g}" for key, value in module.shown.items() if key in ("loss", "accuracy", "real_tokens_per_second"))
+        self.progress.update(self.bar, completed=trainer.global_step, shown=shown)
+        if self.progress.disable and time.monotonic() - self.spoken > SECONDS:
+            self.spoken = time.monotonic()
+            print(f"{self.name}: step {trainer.global_step}/{self.steps}  {shown}", file=sys.stderr)
+
+    def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+        """Leaves the terminal as it was."""
+        self.progress.stop()

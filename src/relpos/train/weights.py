@@ -1,0 +1,107 @@
+"""A model folder: weights as safetensors, the words that build the network, and the tokenizer. Loadable alone, nothing unpickled."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.utils import get_class
+from omegaconf import OmegaConf
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from relpos.errors import RelposError
+from relpos.files import replacing, write_text
+from relpos.model.build import build
+from relpos.model.conv import Conv
+from relpos.model.heads import Classifier, MaskedLM
+from relpos.model.position import Scheme
+
+
+def network(config: dict[str, Any]) -> MaskedLM:
+    """The network that `size`, `position`, `conv`, `vocabulary` describe; initialised from torch's present seed.
+
+    Raises:
+        RelposError: a class named by `_target_` is not a Scheme, or refuses its arguments.
+    """
+    position, conv = constructor("position", config["position"], Scheme), constructor("conv", config["conv"], Conv)
+    return build(config["size"], position, config["vocabulary"], conv, config.get("kernel", "auto"))
+
+
+def constructor(key: str, node: dict[str, Any], base: type[nn.Module]) -> Any:
+    """What a node with a `_target_` describes, waiting for its shape. Nothing but a subclass of `base` is ever called.
+
+    Raises:
+        RelposError: the class is something else.
+    """
+    kind = get_class(node["_target_"])
+    if not issubclass(kind, base):
+        raise RelposError(f"{key}._target_: {node['_target_']} is not a {base.__module__.removesuffix('.base')}.{base.__name__}")
+    return partial(kind, **{name: value for name, value in node.items() if not name.startswith("_")})
+
+
+def save_weights(model: nn.Module, path: Path) -> None:
+    """The parameters, each once (the tied word table stands under its first name)."""
+    with replacing(path) as temporary:
+        save_file({name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}, temporary)
+
+
+def load_weights(model: nn.Module, path: Path, strict: bool = True) -> None:
+    """Fills the parameters from a file.
+
+    Args:
+        strict: refuse a file that lacks some parameter of `model` or has one more.
+
+    Raises:
+        RelposError: names the file and the first parameter that is missing, too many, or of another shape.
+    """
+    try:
+        found = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise RelposError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+    own = dict(model.named_parameters())
+    for name in sorted(own.keys() ^ found.keys()) if strict else ():
+        raise RelposError(f"{path}: {'lacks' if name in own else 'has an unknown'} parameter {name!r}")
+    with torch.no_grad():
+        for name in own.keys() & found.keys():
+            if own[name].shape != found[name].shape:
+                shapes = f"{tuple(found[name].shape)}, the model needs {tuple(own[name].shape)}"
+                raise RelposError(f"{path}: {name!r} has shape {shapes}")
+            own[name].copy_(found[name])
+
+
+def save_model(folder: Path, model: nn.Module, config: dict[str, Any], tokenizer: Path) -> None:
+    """Writes a model folder; the weights come last, so that a folder with weights is complete."""
+    write_text(folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(config)))
+    with replacing(folder / "tokenizer.model") as temporary:
+        shutil.copyfile(tokenizer, temporary)
+    save_weights(model, folder / "model.safetensors")
+
+
+def read_model_config(folder: Path) -> dict[str, Any]:
+    """The words of a model folder.
+
+    Raises:
+        RelposError: there is no model in `folder`.
+    """
+    path = folder / "config.yaml"
+    if not path.is_file() or not (folder / "model.safetensors").is_file():
+        raise RelposError(f"no model in {folder}: config.yaml and model.safetensors are expected")
+    content = OmegaConf.to_container(OmegaConf.load(path))
+    assert isinstance(content, dict)
+    return {str(key): value for key, value in content.items()}
+
+
+def load_model(folder: Path) -> nn.Module:
+    """The network of a model folder, with its weights: a `MaskedLM`, or a `Classifier` where it was fine-tuned."""
+    config = read_model_config(folder)
+    model: nn.Module = network(config)
+    if "outputs" in config:
+        assert isinstance(model, MaskedLM)
+        model = Classifier(model.encoder, config["outputs"])
+    load_weights(model, folder / "model.safetensors")
+    return model.eval()

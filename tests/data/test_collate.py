@@ -1,0 +1,86 @@
+"""Batches: every row once an epoch, the same from any start, padded to their own longest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relpos.data.collate import TuningSteps, collate, epoch_batches, evaluation_batches
+from relpos.data.glue_encoding import Encoded
+
+
+def encoded(lengths: list[int], length: int = 128, labels: bool = True) -> Encoded:
+    ids = [np.full(n, 5 + row, dtype=np.int32) for row, n in enumerate(lengths)]
+    types = [(np.arange(n) >= n // 2).astype(np.uint8) for n in lengths]
+    return Encoded(ids, types, torch.arange(len(lengths)) if labels else None, list(range(len(lengths))), 0, length)
+
+
+def random_lengths(count: int) -> torch.Tensor:
+    return torch.randint(3, 128, (count,), generator=torch.Generator().manual_seed(count))
+
+
+def test_a_batch_is_padded_to_eight_beyond_its_longest() -> None:
+    batch = collate(encoded([3, 10, 60]), torch.tensor([1, 0]))
+    assert batch["input_ids"].shape == (2, 16)
+    assert batch["attention_mask"].sum(1).tolist() == [10, 3]
+    assert batch["labels"].tolist() == [1, 0]
+    assert not batch["input_ids"][~batch["attention_mask"]].any()
+    assert batch["token_types"][0].tolist() == [0] * 5 + [1] * 5 + [0] * 6
+
+
+def test_a_batch_is_never_longer_than_the_full_length() -> None:
+    assert collate(encoded([20], length=20), torch.tensor([0]))["input_ids"].shape == (1, 20)
+
+
+@settings(deadline=None, max_examples=30)
+@given(count=st.integers(1, 300), batch=st.integers(1, 40), seed=st.integers(0, 5), epoch=st.integers(0, 3))
+def test_an_epoch_is_every_row_once(count: int, batch: int, seed: int, epoch: int) -> None:
+    batches = epoch_batches(random_lengths(count), seed, epoch, batch)
+    assert sorted(torch.cat(batches).tolist()) == list(range(count))
+    sizes = sorted(len(rows) for rows in batches)
+    assert len(batches) == -(-count // batch)
+    assert sizes[1:] == [batch] * (len(batches) - 1)
+
+
+def test_seeds_and_epochs_differ_and_repeat() -> None:
+    lengths = random_lengths(200)
+    draws = [torch.cat(epoch_batches(lengths, *key, 32)).tolist() for key in ((0, 0), (0, 1), (1, 0), (0, 0))]
+    assert draws[0] == draws[3]
+    assert draws[0] != draws[1] != draws[2] != draws[0]
+
+
+def test_order_does_not_depend_on_the_global_random_state() -> None:
+    lengths = random_lengths(50)
+    torch.manual_seed(1)
+    one = torch.cat(epoch_batches(lengths, 3, 0, 8))
+    torch.manual_seed(2)
+    assert torch.equal(one, torch.cat(epoch_batches(lengths, 3, 0, 8)))
+
+
+def test_rows_of_a_batch_are_of_like_length() -> None:
+    lengths = random_lengths(2_000)
+    padded = sum(int(lengths[rows].max()) * len(rows) for rows in epoch_batches(lengths, 0, 0, 32))
+    assert padded < 1.12 * int(lengths.sum())
+
+
+@pytest.mark.parametrize("start", [0, 1, 7, 8, 20])
+def test_steps_are_the_same_from_any_start(start: int) -> None:
+    data = encoded(random_lengths(50).tolist())
+    whole = list(TuningSteps(data, seed=4, batch=7, steps=20))
+    rest = list(TuningSteps(data, seed=4, batch=7, steps=20, start=start))
+    assert [batch["step"] for batch in rest] == list(range(start, 20))
+    for one, other in zip(whole[start:], rest, strict=True):
+        assert torch.equal(torch.as_tensor(one["labels"]), torch.as_tensor(other["labels"]))
+
+
+def test_evaluation_gives_back_the_order() -> None:
+    data = encoded(random_lengths(50).tolist(), labels=False)
+    outputs = torch.zeros(50, dtype=torch.int64)
+    for rank in range(3):
+        for batch in evaluation_batches(data, 8, rank, world=3):
+            outputs[batch["rows"]] += batch["input_ids"][:, 0]
+            assert "labels" not in batch
+    assert outputs.tolist() == [5 + row for row in range(50)]

@@ -1,0 +1,101 @@
+"""GLUE rows from files: labels, indices, refusals, and the real release where it is at hand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from glue_tasks import NAMES, task, write
+from relpos.data.glue import Rows, has_split, read
+from relpos.errors import RelposError
+
+PAIRS = "index\tsentence1\tsentence2\tlabel\n"
+SCORES = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+
+# rows of the official release (train, dev), and of the subsets that stand in for three of them
+OFFICIAL = {"cola": 1043, "sst2": 872, "mrpc": 408, "stsb": 1500, "rte": 277, "wnli": 71, "qnli": 5463}
+SUBSETS = {"qqp": (23_497, 7_600), "mnli": (14_948, 9_815), "qnli": (2_000, 5_463)}
+
+
+def refusal(folder: Path, name: str, split: str = "train") -> str:
+    with pytest.raises(RelposError) as caught:
+        read(folder, task(name), split)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_cola_has_no_header_and_numbers_its_rows(tmp_path: Path) -> None:
+    write(tmp_path, "CoLA/train.tsv", "gj04\t1\t\tHe sat.\ngj04\t0\t*\tSat he the.")
+    assert read(tmp_path, task("cola"), "train") == Rows(["He sat.", "Sat he the."], None, [1, 0], [0, 1])
+
+
+def test_words_become_classes_in_the_order_of_the_hub(tmp_path: Path) -> None:
+    write(tmp_path, "RTE/train.tsv", f"{PAIRS}7\ta\tb\tnot_entailment\n9\tc\td\tentailment\n")
+    assert read(tmp_path, task("rte"), "train") == Rows(["a", "c"], ["b", "d"], [1, 0], [0, 1])
+
+
+def test_gold_label_is_the_label_of_mnli(tmp_path: Path) -> None:
+    header = "index\tsentence1\tsentence2\tlabel1\tgold_label\n"
+    write(tmp_path, "MNLI/dev_matched.tsv", f"{header}0\ta\tb\tneutral\tcontradiction\n")
+    assert read(tmp_path, task("mnli"), "dev_matched").labels == [2]
+
+
+def test_scores_are_numbers(tmp_path: Path) -> None:
+    write(tmp_path, "STS-B/train.tsv", SCORES + "0" + "\tx" * 6 + "\ta\tb\t3.800\n")
+    assert read(tmp_path, task("stsb"), "train").labels == [3.8]
+
+
+def test_test_split_has_indices_and_no_labels(tmp_path: Path) -> None:
+    assert not has_split(tmp_path, task("qqp"), "test")
+    write(tmp_path, "QQP/test.tsv", "id\tquestion1\tquestion2\n4\ta\tb\n2\tc\td\n")
+    assert has_split(tmp_path, task("qqp"), "test")
+    rows = read(str(tmp_path), task("qqp"), "test")
+    assert (rows.labels, rows.indices) == (None, [4, 2])
+
+
+def test_label_outside_the_set_is_refused_with_line_and_set(tmp_path: Path) -> None:
+    path = write(tmp_path, "RTE/train.tsv", f"{PAIRS}0\ta\tb\tentailment\n1\ta\tb\tentailmnt\n")
+    assert refusal(tmp_path, "rte") == (
+        f"{path} line 3: label 'entailmnt' is outside the set. Did you mean 'entailment' or 'not_entailment'?"
+    )
+
+
+def test_all_labels_are_listed_in_their_order_where_none_is_near(tmp_path: Path) -> None:
+    write(tmp_path, "SST-2/train.tsv", "sentence\tlabel\nx\t2\n")
+    assert refusal(tmp_path, "sst2").endswith("SST-2/train.tsv line 2: label '2' is outside the set. Known: 0, 1.")
+
+
+@pytest.mark.parametrize(("score", "what"), [("high", "not a number"), ("5.1", "outside 0 to 5"), ("nan", "outside")])
+def test_bad_scores_are_refused_with_their_line(tmp_path: Path, score: str, what: str) -> None:
+    write(tmp_path, "STS-B/dev.tsv", SCORES + "0" + "\tx" * 6 + f"\ta\tb\t{score}\n")
+    message = refusal(tmp_path, "stsb", "dev")
+    assert f"line 2: score '{score}' is {what}" in message
+
+
+@pytest.mark.parametrize("gone", ["sentence2", "label"])
+def test_missing_column_is_refused_with_the_nearest(tmp_path: Path, gone: str) -> None:
+    path = write(tmp_path, "WNLI/train.tsv", PAIRS.replace(gone, gone.upper()) + "0\ta\tb\t1\n")
+    assert f"{path}: no column '{gone}'." in refusal(tmp_path, "wnli")
+
+
+def test_index_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "RTE/test.tsv", "index\tsentence1\tsentence2\nx\ta\tb\n")
+    assert "line 2: index 'x' is not a row number" in refusal(tmp_path, "rte", "test")
+
+
+@pytest.mark.skipif("RELPOS_DATA" not in os.environ, reason="RELPOS_DATA names no folder with glue/")
+@pytest.mark.parametrize("name", NAMES)
+def test_real_files_have_the_official_rows(name: str) -> None:
+    folder, t = Path(os.environ["RELPOS_DATA"]) / "glue", task(name)
+    if not has_split(folder, t, "train"):
+        pytest.skip(f"no {t.folder} in {folder}")
+    train, dev = (len(read(folder, t, split)) for split in ("train", next(iter(t.dev.values()))))
+    official = {"mnli": (t.rows, 9_815), "qqp": (t.rows, 40_430)}.get(name, (t.rows, OFFICIAL.get(name)))
+    assert (train, dev) in (official, SUBSETS.get(name))
+    for split in t.test.values():
+        if has_split(folder, t, split):
+            rows = read(folder, t, split)
+            assert rows.labels is None
+            assert rows.indices == list(range(len(rows)))

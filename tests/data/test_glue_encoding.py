@@ -1,0 +1,70 @@
+"""Encoding: special tokens, segment types, longest-first truncation."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relpos.data.glue import Rows
+from relpos.data.glue_encoding import cut, encode
+from relpos.errors import RelposError
+
+
+class Words:
+    """A tokenizer: a word that is a number is its own id."""
+
+    pad, cls, sep = 0, 2, 3
+
+    def encode(self, sentences: list[str]) -> list[list[int]]:
+        return [[int(word) for word in sentence.split()] for sentence in sentences]
+
+
+def test_pair_has_two_separators_and_two_types() -> None:
+    encoded = encode(Rows(["11 12"], ["21"], [1], [0]), Words())
+    assert encoded.ids[0].tolist() == [2, 11, 12, 3, 21, 3]
+    assert encoded.types[0].tolist() == [0, 0, 0, 0, 1, 1]
+
+
+def test_single_sentence_has_one_type() -> None:
+    encoded = encode(Rows(["11 12"], None, None, [0]), Words())
+    assert encoded.ids[0].tolist() == [2, 11, 12, 3]
+    assert encoded.types[0].tolist() == [0, 0, 0, 0]
+    assert encoded.labels is None
+
+
+def test_classes_are_integers_and_scores_are_floats() -> None:
+    classes = encode(Rows(["11", "12"], None, [1, 0], [0, 1]), Words()).labels
+    scores = encode(Rows(["11", "12"], None, [1.0, 0.5], [0, 1]), Words()).labels
+    assert classes is not None
+    assert scores is not None
+    assert (classes.dtype, scores.dtype) == (torch.int64, torch.float32)
+
+
+def test_cut_rows_keep_their_separators() -> None:
+    long = " ".join(str(10 + i) for i in range(200))
+    for second in (None, [long], ["5"]):
+        ids = encode(Rows([long], second, None, [0]), Words(), length=16).ids[0].tolist()
+        assert len(ids) == 16
+        assert (ids[0], ids[-1], ids.count(3)) == (2, 3, 1 if second is None else 2)
+
+
+def test_empty_sentences_are_encoded() -> None:
+    assert encode(Rows([""], [""], None, [0]), Words()).ids[0].tolist() == [2, 3, 3]
+
+
+def test_too_small_a_length_is_refused() -> None:
+    with pytest.raises(RelposError, match="length=4"):
+        encode(Rows(["1"], None, None, [0]), Words(), length=4)
+
+
+@given(a=st.integers(0, 60), b=st.integers(0, 60), room=st.integers(2, 40))
+def test_cut_takes_one_token_at_a_time_off_the_longer(a: int, b: int, room: int) -> None:
+    kept_a, kept_b = a, b
+    while kept_a + kept_b > room:
+        if kept_a > kept_b:
+            kept_a -= 1
+        else:
+            kept_b -= 1
+    assert cut(a, b, room) == (kept_a, kept_b)

@@ -1,0 +1,71 @@
+"""`nyu-mll/glue`'s layout, from a local copy of it: the same rows as from the TSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from glue_tasks import task, write
+from relpos.data.glue import has_split, read
+from relpos.data.glue_hub import HubGlue
+from relpos.errors import RelposError
+
+Columns = dict[str, list[str] | list[int] | list[float]]
+
+
+@pytest.fixture(autouse=True)
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = pytest.importorskip("datasets").config
+    monkeypatch.setattr(config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(config, "HF_HUB_OFFLINE", True)
+
+
+def put(folder: Path, config: str, splits: dict[str, Columns], names: Sequence[str] | None) -> None:
+    """One configuration as Parquet files, with the README that declares it."""
+    import datasets
+
+    lines = []
+    for split, columns in splits.items():
+        label = datasets.ClassLabel(names=list(names)) if names else datasets.Value("float32")
+        kinds = {key: datasets.Value("string") for key in columns} | {"label": label, "idx": datasets.Value("int32")}
+        table = datasets.Dataset.from_dict(columns, features=datasets.Features(kinds))
+        path = folder / config / f"{split}-00000-of-00001.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        table.to_parquet(path)
+        lines.append(f"  - split: {split}\n    path: {config}/{split}-*")
+    readme = folder / "README.md"
+    before = readme.read_text().removesuffix("---\n") if readme.exists() else "---\nconfigs:\n"
+    readme.write_text(before + f"- config_name: {config}\n  data_files:\n" + "\n".join(lines) + "\n---\n")
+
+
+def test_hub_and_files_give_the_same_rows(tmp_path: Path) -> None:
+    text = {"premise": ["a", "c"], "hypothesis": ["b", "d"]}
+    train: Columns = {**text, "label": [2, 0], "idx": [5, 3]}
+    hidden: Columns = {**text, "label": [-1, -1], "idx": [5, 3]}
+    names = ["entailment", "neutral", "contradiction"]
+    put(tmp_path / "hub", "mnli", {"train": train, "validation_matched": train, "test_matched": hidden}, names)
+    put(tmp_path / "hub", "ax", {"test": hidden}, names)
+    labelled = "index\tsentence1\tsentence2\tgold_label\n5\ta\tb\tcontradiction\n3\tc\td\tentailment\n"
+    plain = "index\tsentence1\tsentence2\n5\ta\tb\n3\tc\td\n"
+    for name, content in {"train": labelled, "dev_matched": labelled, "test_matched": plain}.items():
+        write(tmp_path, f"MNLI/{name}.tsv", content)
+    write(tmp_path, "AX/test.tsv", plain)
+    hub = HubGlue(str(tmp_path / "hub"))
+    for split in ("train", "dev_matched", "test_matched", "ax"):
+        assert has_split(hub, task("mnli"), split)
+        assert read(hub, task("mnli"), split) == read(tmp_path, task("mnli"), split)
+    assert not has_split(hub, task("mnli"), "test_mismatched")
+
+
+def test_scores_read_as_in_the_files(tmp_path: Path) -> None:
+    columns: Columns = {"sentence1": ["a"], "sentence2": ["b"], "label": [3.8], "idx": [0]}
+    put(tmp_path / "hub", "stsb", {"train": columns}, None)
+    assert read(HubGlue(str(tmp_path / "hub")), task("stsb"), "train").labels == [3.8]
+
+
+def test_a_data_set_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(RelposError, match=r"data set '.*nowhere' \(rte\): ") as caught:
+        read(HubGlue(str(tmp_path / "nowhere")), task("rte"), "train")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,117 @@
+"""TSV files: what is a row, and what is refused with file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from glue_tasks import task, write
+from relpos.data.glue_tsv import TsvGlue, read_table
+from relpos.errors import RelposError
+
+HEADER = "index\tsentence1\tsentence2\tlabel\n"
+
+
+def refusal(path: Path, **options: object) -> str:
+    with pytest.raises(RelposError) as caught:
+        read_table(path, **options)  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert str(path) in message
+    assert "\n" not in message
+    return message
+
+
+def test_quotes_mean_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.tsv", 'a\tb\n"one\ttwo\n"" three\tfo"ur\n')
+    assert read_table(path).rows == [['"one', "two"], ['"" three', 'fo"ur']]
+
+
+def test_only_line_feeds_end_lines(tmp_path: Path) -> None:
+    text = "one\u2028two\x85three\x0b\x0c\x1cfour"
+    assert read_table(write(tmp_path, "t.tsv", f"a\n{text}\n")).rows == [[text]]
+
+
+def test_line_ends_of_windows_are_no_text(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path, "t.tsv", "a\tb\r\n1\t2\r\n"))
+    assert table.column("b") == ["2"]
+
+
+def test_byte_order_mark_is_no_column_name(tmp_path: Path) -> None:
+    assert read_table(write(tmp_path, "t.tsv", b"\xef\xbb\xbfQuality\n1\n")).has("Quality")
+
+
+def test_last_line_needs_no_line_end(tmp_path: Path) -> None:
+    assert len(read_table(write(tmp_path, "t.tsv", "a\n1\n2")).rows) == 2
+
+
+def test_empty_fields_stay(tmp_path: Path) -> None:
+    assert read_table(write(tmp_path, "t.tsv", "a\tb\n\t\n")).rows == [["", ""]]
+
+
+def test_file_without_header_starts_at_its_first_line(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path, "t.tsv", "x\t1\ny\t0"), header=["text", "label"])
+    assert table.column("text") == ["x", "y"]
+    assert table.where(1).endswith("line 2")
+
+
+@pytest.mark.parametrize("row", ["1\tx\ty", "1\tx\ty\t0\t0", ""])
+def test_ragged_row_is_refused_with_its_line(tmp_path: Path, row: str) -> None:
+    message = refusal(write(tmp_path, "t.tsv", f"{HEADER}0\ta\tb\t1\n{row}\n2\ta\tb\t1\n"))
+    assert f"line 3: {row.count(chr(9)) + 1} column" in message
+    assert "header has 4" in message
+
+
+def test_ragged_row_is_refused_where_broken_rows_are_left_out(tmp_path: Path) -> None:
+    message = refusal(write(tmp_path, "t.tsv", f"{HEADER}0\ta\tb\t1\n1\tx\ty\n2\ta\tb\t1\n"), broken=True)
+    assert "line 3: 3 columns" in message
+
+
+@pytest.mark.parametrize("broken", ['1\tx\n"\ty\t0', "1\tx\n\n z\ty\t0", "1\tx\ty\n\t0"])
+def test_rows_broken_by_line_ends_are_left_out(tmp_path: Path, broken: str) -> None:
+    table = read_table(write(tmp_path, "t.tsv", f"{HEADER}0\ta\tb\t1\n{broken}\n2\ta\tb\t1\n"), broken=True)
+    assert table.column("index") == ["0", "2"]
+    assert table.skipped == 1
+    assert table.where(1).endswith(f"line {4 + broken.count(chr(10))}")
+
+
+def test_empty_file_is_refused(tmp_path: Path) -> None:
+    assert "empty" in refusal(write(tmp_path, "t.tsv", ""))
+    assert "empty" in refusal(write(tmp_path, "t.tsv", "\n\n"))
+
+
+def test_header_alone_is_refused(tmp_path: Path) -> None:
+    assert "no rows" in refusal(write(tmp_path, "t.tsv", HEADER))
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_bytes_that_are_not_utf8_are_refused_with_their_line(tmp_path: Path, mark: bytes) -> None:
+    assert "line 3: not UTF-8" in refusal(write(tmp_path, "t.tsv", mark + b"a\nfine\ncaf\xe9\nfine\n"))
+
+
+def test_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    assert str(tmp_path) in refusal(tmp_path)
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    glue = TsvGlue(tmp_path)
+    write(tmp_path, "CoLA-1/train.tsv", "x")
+    with pytest.raises(RelposError, match=r"CoLA/train\.tsv.* 'CoLA-1'"):
+        glue.table(task("cola"), "train")
+    with pytest.raises(RelposError, match="no GLUE folder"):
+        TsvGlue(tmp_path / "nowhere").table(task("cola"), "train")
+
+
+def test_unknown_column_names_the_nearest(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path, "t.tsv", "sentence\tlabels\nx\t1\n"))
+    with pytest.raises(RelposError, match=r"no column 'label'\. Did you mean 'labels'"):
+        table.column("label")
+
+
+@pytest.mark.parametrize("name", ["AX/test.tsv", "diagnostic/diagnostic.tsv"])
+def test_diagnostic_set_is_found_under_both_names(tmp_path: Path, name: str) -> None:
+    glue = TsvGlue(tmp_path)
+    assert not glue.has(task("mnli"), "ax")
+    write(tmp_path, name, "index\tsentence1\tsentence2\n0\ta\tb")
+    assert glue.has(task("mnli"), "ax")
+    assert glue.table(task("mnli"), "ax").column("sentence2") == ["b"]

@@ -1,0 +1,91 @@
+"""What README and docs say exists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from relpos.runs.config import compose
+from tests.packaging.links import ROOT, anchors, broken, pages
+
+SHELL = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"`(make [a-z][^`]*)`")
+MACHINE = re.compile(rb"(?<![\w.])/(?:work|root|home/\w|Users/\w|mnt/\w|tmp/\w)")
+
+
+def make_targets() -> set[str]:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return set(re.findall(r"^([a-z][a-z-]*):", text, re.MULTILINE))
+
+
+def documented_commands(page: Path) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    lines = [line.split("#")[0].strip() for block in SHELL.findall(text) for line in block.splitlines()]
+    return [line for line in lines if line] + COMMAND.findall(text)
+
+
+def project_files() -> list[Path]:
+    """What git tracks or would track."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [path for name in listed.stdout.splitlines() if (path := ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    assert list(broken(page)) == []
+
+
+def test_link_check_finds_a_missing_file_and_a_missing_heading(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One thing\n[a](#one-thing) [b](gone.md) [c](#two) [d](https://example.org)\n`[e](code)`\n")
+    assert anchors(page) == {"one-thing"}
+    assert [line.rpartition(" ")[2] for line in broken(page)] == ["gone.md", "#two"]
+
+
+def test_readme_begins_with_the_two_commands() -> None:
+    assert documented_commands(ROOT / "README.md")[:2] == ["make demo", "make test"]
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_make_command_is_a_target(page: Path) -> None:
+    words = [word for line in documented_commands(page) for word in re.findall(r"\bmake ([a-z][a-z-]*)", line)]
+    assert set(words) <= make_targets()
+
+
+def test_ci_runs_the_readme_test_command_and_the_checks() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert re.findall(r"^make (\w+)", script, re.MULTILINE) == ["test", "check"]
+
+
+def test_make_help_lists_the_targets() -> None:
+    shown = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {"demo", "test", "check", "install", "bench"} <= set(re.findall(r"make ([a-z-]+)", shown))
+
+
+def test_no_file_names_a_folder_of_some_machine() -> None:
+    assert [str(path.relative_to(ROOT)) for path in project_files() if MACHINE.search(path.read_bytes())] == []
+
+
+def test_no_source_file_is_ignored_by_git() -> None:
+    known = set(project_files())
+    sources = {path for folder in ("src", "conf", "experiments", "tests") for path in (ROOT / folder).rglob("*.[py]*")}
+    assert {path for path in sources - known if path.is_file() and "__pycache__" not in path.parts} == set()
+
+
+def relpos_commands() -> list[str]:
+    lines = [line for page in pages() for line in documented_commands(page)]
+    return sorted({line for line in lines if line.startswith("relpos ") and "=" in line and "--" not in line})
+
+
+@pytest.mark.parametrize("line", relpos_commands())
+def test_documented_command_composes(line: str) -> None:
+    _, command, *words = shlex.split(line)
+    plain = [re.sub(r"=(\w+),.*", r"=\1", word) for word in words if word != "-m"]  # the first value of a sweep
+    assert compose(command, plain)
