@@ -19,6 +19,9 @@ COMMANDS = {
     "params": "count parameters, as JSON:                 relpos params size=small position=composite",
 }
 
+VALUED = ("-cd", "--config-dir", "-cp", "--config-path", "-cn", "--config-name", "-p", "--package")
+"""Hydra's flags that take a value."""
+
 HELP = """relpos: how should a Transformer encoder know the order of its tokens?
 
 usage: relpos COMMAND [word=value …] [-m word=a,b,c …]
@@ -57,20 +60,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(command: str, words: list[str]) -> int:
     import hydra
+    from hydra.core.hydra_config import HydraConfig
 
     from relpos.errors import RelposError
     from relpos.runs.config import check, conf_dir, one_line
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
-    sys.argv = [f"relpos {command}", *words]
+    sys.argv = [f"relpos {command}", *_flags_first(words)]
     if os.getcwd() not in sys.path:  # classes from outside the package: position=custom position._target_=my.Scheme
         sys.path.insert(0, os.getcwd())
     paths: list[str] = []
     errors: list[RelposError] = []
 
     def task(cfg: Any) -> None:
-        typed = list(hydra.core.hydra_config.HydraConfig.get().overrides.task)
         try:
+            typed = _typed(HydraConfig.get())
             paths.append(str(_TASKS[command](check(cfg, command, typed))))
         except RelposError as error:  # kept from Hydra, who would print a traceback of its own
             errors.append(error)
@@ -84,6 +88,25 @@ def _run(command: str, words: list[str]) -> int:
     if errors:
         raise errors[-1]
     return 0
+
+
+def _flags_first(words: list[str]) -> list[str]:
+    """`position=none -m k=2,3` as Hydra wants it: `-m position=none k=2,3`; a flag's own value stays behind it."""
+    flags: list[str] = []
+    rest: list[str] = []
+    for word in words:
+        takes_value = bool(flags) and flags[-1] in VALUED
+        (flags if word.startswith("-") or takes_value else rest).append(word)
+    return flags + rest
+
+
+def _typed(hydra_cfg: Any) -> list[str]:
+    """The words as typed, and where the user's own option files lie (`--config-dir`)."""
+    from omegaconf import OmegaConf
+
+    words = OmegaConf.to_container(hydra_cfg.overrides, resolve=False)["task"]  # type: ignore[call-overload, index]
+    own = [source.path for source in hydra_cfg.runtime.config_sources if source.provider == "command-line"]
+    return [*words, *(f"hydra.searchpath=[file://{path}]" for path in own)]
 
 
 def _make(cfg: Any) -> str:

@@ -1,13 +1,14 @@
 """A stream of lines -> documents of paragraphs, for the four ways in which plain text is laid out.
 
-| layout    | told by                                                      | document         | paragraph                 |
-|-----------|--------------------------------------------------------------|------------------|---------------------------|
-| wikitext  | a line ` = Title = ` between empty lines                     | from title on    | a line; headings dropped  |
-| wrapped   | lines that end where the next word would not have fitted     | the file         | up to an empty line       |
-| ragged    | the same, without empty lines                                | the file         | up to a line cut short    |
-| lines     | anything else: a sentence or a paragraph a line              | the file         | a line                    |
+| layout   | told by                                                   | document      | paragraph                |
+|----------|-----------------------------------------------------------|---------------|--------------------------|
+| wikitext | a first line ` = Title = `                                | from a title  | a line; headings dropped |
+| wrapped  | lines that end where the next word would not have fitted  | the file      | up to an empty line      |
+| ragged   | the same, without empty lines                             | the file      | up to a line cut short   |
+| lines    | anything else: a sentence or a paragraph a line           | the file      | a line                   |
 
-The beginning of a file decides for the file. Text from Project Gutenberg's `*** END OF` on is its licence and is cut.
+The beginning of a file decides for the file. From Project Gutenberg's line `*** END OF` on comes its licence: it is
+cut, up to the next `*** START OF` or the end.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 
 TITLE = re.compile(r"^ ?= (?!=)(.*[^= ].*) = ?$")  # a level-1 heading of WikiText
 HEADING = re.compile(r"^ ?=( =)* .*= ?$")  # any heading of WikiText
-LICENCE = re.compile(r"^\*\*\* ?END OF .*", re.MULTILINE)
+LICENCE = re.compile(r"^\*\*\* ?END OF ", re.MULTILINE)
+BEGIN = re.compile(r"^\*\*\* ?START OF ")
 PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
 UNKNOWN = "\ue000"  # of the private use area: in no text, kept by normalisation
-HEAD = 400_000  # characters that decide on the layout
+HEAD = 100_000  # characters that decide on the layout
 ENDS = ".!?:;\"'”’)"  # of a sentence or of direct speech
 LONGEST = 1 << 16  # characters of a paragraph that is not yet at its end
 
@@ -60,14 +62,16 @@ def wrapped_at(lines: list[str]) -> int | None:
     """The width at which lines were wrapped by hand; None where they were not.
 
     Wrapped means: many lines follow a line on which their first word would not have fitted, few lines are long, and
-    most do not end a sentence. (131 novels: 0.42 and more such places against 0.32 at most; 0.13-0.44 against 0.57-1.00.)
+    most do not end a sentence. (In 131 novels 0.42 or more of the places against 0.32 at most.)
     """
     bare = [line.strip() for line in lines]
-    full = sorted(line for line in bare if line)
-    follows = [(len(a), len(a) + 1 + len(b.split(None, 1)[0])) for a, b in zip(bare, bare[1:], strict=False) if a and b]
+    full = [line for line in bare if line]
+    follows = [(len(a), len(a) + 1 + len(b.split(None, 1)[0])) for a, b in pairwise(bare) if a and b]
     if len(full) < 20 or len(follows) < 10:
         return None
-    if sum(len(line) > 120 for line in full) > 0.05 * len(full) or sum(line[-1] in ENDS for line in full) > 0.5 * len(full):
+    if sum(len(line) > 120 for line in full) > 0.05 * len(full) or sum(line[-1] in ENDS for line in full) > 0.5 * len(
+        full
+    ):
         return None
     end, next_end = np.asarray(follows).T
     share, width = max((np.mean((end <= width + 2) & (next_end > width - 3)), width) for width in range(40, 121))
@@ -88,12 +92,17 @@ def _peek(blocks: Iterator[str]) -> tuple[str, Iterator[str]]:
 
 
 def _without_licence(blocks: Iterator[str]) -> Iterator[str]:
+    inside = False
     for block in blocks:
-        found = LICENCE.search(block) if "END OF" in block else None
-        if found:
-            yield block[: found.start()]
-            return
-        yield block
+        if not inside and ("***" not in block or not LICENCE.search(block)):
+            yield block
+            continue
+        kept = []
+        for line in block.splitlines(keepends=True) if "***" in block else ():
+            inside = bool(LICENCE.match(line)) or (inside and not BEGIN.match(line))
+            if not inside and not BEGIN.match(line):
+                kept.append(line)
+        yield "".join(kept)
 
 
 def _is_wikitext(lines: list[str]) -> bool:
@@ -103,7 +112,7 @@ def _is_wikitext(lines: list[str]) -> bool:
 
 def _has_paragraphs(lines: list[str]) -> bool:
     """Whether empty lines part the text, rather than a chapter's head only: at least one in 40."""
-    body = [line for line in lines[len(lines) // 10 :]] or lines
+    body = list(lines[len(lines) // 10 :]) or lines
     return 40 * sum(not line.strip() for line in body) > len(body)
 
 

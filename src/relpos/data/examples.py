@@ -3,7 +3,7 @@
 pair       sentences 1+2, 3+4, … of a document (the last of an odd number is left out): [CLS] a [SEP] b [SEP]
 document   a document's text, sentence after sentence, in windows of `length` - 2 tokens: [CLS] text [SEP]
 
-Differs from the authors' code: their pairs go on over the ends of documents, and cutting to `length` loses the final [SEP].
+Differs from the authors' code: their pairs cross the ends of documents, and cutting to `length` loses the last [SEP].
 The index is one number a document: example i is found by bisection, so 31 million pairs need no table of pairs.
 """
 
@@ -26,7 +26,15 @@ class Examples(ABC):
     """`ids` (tokens,), `sentences` (sentences + 1,) offsets into ids, `first` and `last` (documents,) the sentences of
     the documents this is about. `limit` takes so many examples, spread evenly over all."""
 
-    def __init__(self, ids: npt.NDArray[np.integer], sentences: Ints, first: Ints, last: Ints, length: int, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        ids: npt.NDArray[np.integer],
+        sentences: Ints,
+        first: Ints,
+        last: Ints,
+        length: int,
+        limit: int | None = None,
+    ) -> None:
         self.ids, self.sentences, self.first, self.last, self.length = ids, sentences, first, last, length
         self.before = np.concatenate([[0], np.cumsum(self._counts())])  # examples before each document
         self.total = int(self.before[-1])
@@ -57,7 +65,8 @@ class Examples(ABC):
         return torch.from_numpy(self._lengths(start, middle, end))  # type: ignore[return-value]
 
     def _lengths(self, start: Ints, middle: Ints, end: Ints) -> Ints:
-        return np.minimum(end - start + 2 + (middle < end), self.length)
+        lengths: Ints = np.minimum(end - start + 2 + (middle < end), self.length)
+        return lengths
 
     def batch(self, indices: LongTensor) -> tuple[LongTensor, LongTensor]:
         """(b,) -> ids (b, n), padded with 0 to a multiple of 8 but not beyond `length`, and lengths (b,)."""

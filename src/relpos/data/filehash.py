@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from relpos.errors import RelposError
@@ -42,7 +43,5 @@ def _read() -> dict[str, str]:
 
 
 def _write(cache: dict[str, str]) -> None:
-    try:
+    with suppress(OSError, RelposError):  # a cache that cannot be written costs time, nothing else
         write_json(_location(), cache)
-    except (OSError, RelposError):
-        pass  # a cache that cannot be written costs time, nothing else

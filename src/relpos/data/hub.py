@@ -54,10 +54,14 @@ def _rows(text: dict[str, Any], streaming: bool) -> Iterator[str]:
             text["id"], text["config"], revision=text["revision"], split=text["split"], streaming=streaming
         )
         if dataset.column_names is not None and text["text"] not in dataset.column_names:
-            raise RelposError(f"data.texts: {text['id']} has no column {text['text']!r}.{nearest(text['text'], dataset.column_names)}")
+            raise RelposError(
+                f"data.texts: {text['id']} has no column {text['text']!r}.{nearest(text['text'], dataset.column_names)}"
+            )
         for batch in dataset.iter(ROWS):
-            yield from batch[text["text"]]
+            yield from (row or "" for row in batch[text["text"]])
     except RelposError:
         raise
     except Exception as error:  # whatever the hub, the network or a file in it came to grief with
-        raise RelposError(f"data.texts: {text['id']}: {' '.join(str(error).split()) or type(error).__name__}") from error
+        raise RelposError(
+            f"data.texts: {text['id']}: {' '.join(str(error).split()) or type(error).__name__}"
+        ) from error

@@ -1,8 +1,8 @@
 """What a training step reads: the same `batch` pairs whatever the number of processes.
 
 Step s takes the pairs at places s·batch … (s+1)·batch - 1 of the endless order, sorts them by length and cuts them
-into fixed micro-batches, so that short pairs are not padded to the length of long ones. A process takes whole
-micro-batches, every `world`-th. Order and masks are functions of (seed, step, pair): resuming at a step is `start=step`.
+into fixed micro-batches, so that short pairs are not padded to the length of long ones. A process takes whole ones,
+every `world`-th. Order and masks are functions of (seed, step, pair): resuming at a step is `start=step`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,13 @@ class Steps(IterableDataset[Step]):
     ) -> None:
         if len(examples) == 0:
             raise RelposError("data: no training pairs: the corpus is too small")
-        self.examples, self.seed, self.batch, self.microbatch, self.vocabulary = examples, seed, batch, microbatch, vocabulary
+        self.examples, self.seed, self.batch, self.microbatch, self.vocabulary = (
+            examples,
+            seed,
+            batch,
+            microbatch,
+            vocabulary,
+        )
         self.start, self.stop, self.rank, self.world = start, stop, rank, world
 
     def __iter__(self) -> Iterator[Step]:
@@ -84,8 +90,10 @@ class Steps(IterableDataset[Step]):
         lengths = self.examples.lengths(pairs)
         by_length = torch.argsort(lengths, stable=True, descending=True)
         parts = [
-            _microbatch(self.examples, pairs[part], counter_hash(index, pairs[part]), self.seed, self.vocabulary, number)
-            for number, part in enumerate(by_length.split(self.microbatch))
+            _microbatch(
+                self.examples, pairs[part], counter_hash(index, pairs[part]), self.seed, self.vocabulary, number
+            )
+            for number, part in enumerate(torch.split(by_length, self.microbatch))
         ]
         chosen = sum(int((part.labels != IGNORED).sum()) for part in parts)
         return Step(index, parts[self.rank :: self.world], max(1, chosen), int(lengths.sum()))
@@ -95,7 +103,7 @@ def heldout_batches(examples: Examples, batch: int, vocabulary: int) -> Iterator
     """All held-out examples, by length, masked as in every other run."""
     indices = torch.arange(len(examples))
     by_length = torch.argsort(examples.lengths(indices), stable=True, descending=True)  # type: ignore[arg-type]
-    for number, part in enumerate(by_length.split(batch)):
+    for number, part in enumerate(torch.split(by_length, batch)):
         yield _microbatch(examples, part, part, HELDOUT_SEED, vocabulary, number)
 
 

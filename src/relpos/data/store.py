@@ -12,6 +12,7 @@ Little-endian, mapped into memory when read: opening costs nothing, and several 
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ class Store:
         """The ids of a document, sentence by sentence."""
         first, last = self.documents[index], self.documents[index + 1]
         bounds = self.sentences[first : last + 1]
-        return [self.ids[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        return [self.ids[a:b] for a, b in itertools.pairwise(bounds)]
 
     def examples(self, split: str, packing: str = "pair", length: int = 128, limit: int | None = None) -> Examples:
         """The examples of a split ("train" or "heldout"); `limit` keeps so many, spread evenly over the store."""
@@ -59,8 +60,12 @@ class Store:
             raise RelposError(f"packing={packing}: unknown.{nearest(packing, PACKINGS)}")
         if length < 8:
             raise RelposError(f"length={length}: must be at least 8")
+        if limit is not None and limit < 1:
+            raise RelposError(f"data.pairs={limit}: must be at least 1")
         mine = np.flatnonzero(self.heldout == (split == "heldout"))
-        return PACKINGS[packing](self.ids, self.sentences, self.documents[mine], self.documents[mine + 1], length, limit)
+        return PACKINGS[packing](
+            self.ids, self.sentences, self.documents[mine], self.documents[mine + 1], length, limit
+        )
 
     def verify(self) -> None:
         """Compare every file's SHA-256 with the manifest's; RelposError names the file that differs."""
@@ -83,7 +88,9 @@ class Store:
             file = self.folder / name
             size = file.stat().st_size if file.is_file() else 0
             if size != entry["bytes"]:
-                raise RelposError(f"truncated store: {file} has {size} bytes, manifest says {entry['bytes']}; {_REMEDY}")
+                raise RelposError(
+                    f"truncated store: {file} has {size} bytes, manifest says {entry['bytes']}; {_REMEDY}"
+                )
         return manifest
 
     def _mapped(self, name: str, dtype: str) -> npt.NDArray[Any]:

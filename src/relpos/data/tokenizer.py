@@ -33,6 +33,8 @@ def train_tokenizer(documents: Iterable[Document], folder: Path, vocabulary: int
     The pieces depend on the documents, `vocabulary`, `sample` and `threads` (the sums of the EM steps are split by
     thread) and on nothing else. A small text yields fewer pieces. RelposError where there is no text.
     """
+    if sample < 1:
+        raise RelposError(f"data.sample={sample}: must be at least 1")
     taken = reservoir((sentence.replace(UNKNOWN, "") for sentence in sentences(documents)), sample)
     if not taken:
         raise RelposError("data: the corpus has no sentences")
@@ -45,13 +47,15 @@ def train_tokenizer(documents: Iterable[Document], folder: Path, vocabulary: int
             control_symbols=["[CLS]", "[SEP]", "[MASK]"], max_sentence_length=LONGEST,
         )  # fmt: skip
     except RuntimeError as error:
-        raise RelposError(f"vocabulary={vocabulary}: no tokenizer from {len(taken)} sentences: {_one_line(error)}") from None
+        raise RelposError(
+            f"vocabulary={vocabulary}: no tokenizer from {len(taken)} sentences: {_one_line(error)}"
+        ) from None
     with replacing(folder / FILE) as temporary:
         temporary.write_bytes(model.getvalue())
 
 
 def reservoir(stream: Iterable[str], size: int, seed: int = 0) -> list[str]:
-    """`size` items of a stream, each with the same probability, in the memory of `size` items (Li 1994, algorithm L)."""
+    """`size` items of a stream, each as probable as any, in the memory of `size` items (Li 1994, algorithm L)."""
     draw = random.Random(seed)
     iterator: Iterator[str] = iter(stream)
     taken = [item for _, item in zip(range(size), iterator, strict=False)]
@@ -98,7 +102,8 @@ class Tokenizer:
 
     def encode(self, texts: list[str]) -> list[npt.NDArray[np.int32]]:
         """The ids of each text, without special ones."""
-        return list(self.processor.encode(texts, return_type="numpy", num_threads=1))
+        ids: list[npt.NDArray[np.int32]] = self.processor.encode(texts, return_type="numpy", num_threads=1)
+        return ids
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text again (folded); special ids leave nothing behind."""

@@ -1,4 +1,4 @@
-"""Documents -> a store, streamed: at no time is more in memory than a few portions of text and eight bytes a document."""
+"""Documents -> a store, streamed: never more in memory than a few portions of text and eight bytes a document."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from relpos.data.documents import Document
-from relpos.data.sentences import portions, split, splitter
+from relpos.data.encoding import encoded, processors
+from relpos.data.sentences import portions, splitter
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.files import write_json
@@ -23,8 +24,12 @@ MANIFEST = "manifest.json"
 FORMAT = 1  # of the files; a reader refuses another
 
 
-def write_store(documents: Iterable[Document], tokenizer: Tokenizer, folder: Path, heldout: float) -> None:
+def write_store(
+    documents: Iterable[Document], tokenizer: Tokenizer, folder: Path, heldout: float, processes: int | None = None
+) -> None:
     """Write a store into `folder`. About `heldout` of the documents are held out, at least one and never all.
+
+    `processes` encode (None: one a processor); the bytes do not depend on their number.
 
     RelposError where there is no sentence, or where the disk is full; without its manifest the folder is no store.
     """
@@ -35,8 +40,8 @@ def write_store(documents: Iterable[Document], tokenizer: Tokenizer, folder: Pat
     dtype = "<u2" if tokenizer.size <= 1 << 16 else "<u4"
     try:
         with _Writer(folder, dtype) as out:
-            for document in documents:
-                out.add(document, tokenizer)
+            for item in encoded(_feed(documents), tokenizer, processes or processors()):
+                out.end(item) if isinstance(item, _End) else out.add(*item)
             out.finish(heldout)
     except OSError as error:
         free = shutil.disk_usage(folder).free / 1e6
@@ -44,12 +49,23 @@ def write_store(documents: Iterable[Document], tokenizer: Tokenizer, folder: Pat
     write_json(folder / MANIFEST, out.manifest | {"vocabulary": tokenizer.size, "splitter": splitter()})
 
 
+@dataclass(frozen=True)
+class _End:
+    """The end of a document: where it is from, and the 64-bit hash of its content."""
+
+    source: str
+    content: int
+
+
 class _Writer:
     """The open files of a store."""
 
     def __init__(self, folder: Path, dtype: str) -> None:
         self.dtype = dtype
-        self.files = {name: _File(folder / name) for name in ("ids.bin", "sentences.bin", "documents.bin", "heldout.bin", "sources.txt")}
+        self.files = {
+            name: _File(folder / name)
+            for name in ("ids.bin", "sentences.bin", "documents.bin", "heldout.bin", "sources.txt")
+        }
         self.tokens, self.sentences = 0, 0
         self.starts = [0]  # of the documents, in sentences
         self.hashes: list[int] = []  # of the documents' content, 64 bits
@@ -58,29 +74,27 @@ class _Writer:
     def __enter__(self) -> _Writer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for file in self.files.values():
             file.close(whole=kind is None)
+            if kind is not None:
+                file.path.unlink(missing_ok=True)
 
-    def add(self, document: Document, tokenizer: Tokenizer) -> None:
-        """One document; one without a sentence leaves no trace."""
-        content = hashlib.blake2b(digest_size=8)
-        for text in portions(_hashed(document, content)):
-            self._write(tokenizer.encode(split(text)))
+    def add(self, lengths: npt.NDArray[np.int32], ids: npt.NDArray[np.int32]) -> None:
+        """Sentences of the document that is being written."""
+        self.files["ids.bin"].write(ids.astype(self.dtype))
+        self.files["sentences.bin"].write((self.tokens + np.cumsum(lengths, dtype=np.int64)).astype("<i8"))
+        self.tokens += len(ids)
+        self.sentences += len(lengths)
+
+    def end(self, document: _End) -> None:
+        """The end of a document; one without a sentence leaves no trace."""
         if self.sentences > self.starts[-1]:
             self.starts.append(self.sentences)
-            self.hashes.append(int.from_bytes(content.digest(), "little"))
+            self.hashes.append(document.content)
             self.files["sources.txt"].write(f"{' '.join(document.source.split())}\n".encode())
-
-    def _write(self, encoded: list[npt.NDArray[np.int32]]) -> None:
-        lengths = np.fromiter((len(ids) for ids in encoded), np.int64, len(encoded))
-        lengths = lengths[lengths > 0]  # a sentence of characters that normalisation drops is none
-        if not len(lengths):
-            return
-        self.files["ids.bin"].write(np.concatenate(encoded).astype(self.dtype))
-        self.files["sentences.bin"].write((self.tokens + np.cumsum(lengths)).astype("<i8"))
-        self.tokens += int(lengths.sum())
-        self.sentences += len(lengths)
 
     def finish(self, heldout: float) -> None:
         """Offsets and flags of the documents, and the numbers for the manifest."""
@@ -93,14 +107,17 @@ class _Writer:
         for file in self.files.values():
             file.flush()
         self.manifest = {
-            "format": FORMAT, "dtype": self.dtype, "documents": len(self.hashes), "sentences": self.sentences, "tokens": self.tokens,
+            "format": FORMAT, "dtype": self.dtype, "documents": len(self.hashes), "sentences": self.sentences,
+            "tokens": self.tokens,
             "files": {name: {"bytes": file.size, "sha256": file.hash.hexdigest()} for name, file in self.files.items()},
         }  # fmt: skip
 
     def _halve(self, heldout: float) -> None:
         """A corpus of one document: its end becomes another, or nothing could be held out."""
         if self.sentences < 4:
-            raise RelposError(f"data: the corpus has {self.sentences} sentences in one document, too few to hold some out")
+            raise RelposError(
+                f"data: the corpus has {self.sentences} sentences in one document, too few to hold some out"
+            )
         cut = self.sentences - max(2, round(heldout * self.sentences))
         self.starts = [0, cut, self.sentences]
         self.hashes = [1 << 63, 0]  # the end is what is held out
@@ -120,10 +137,17 @@ def chosen(hashes: npt.NDArray[np.uint64], share: float) -> npt.NDArray[np.bool_
     return below
 
 
+def _feed(documents: Iterable[Document]) -> Iterator[str | _End]:
+    """The texts of all documents, an _End after each."""
+    for document in documents:
+        content = hashlib.blake2b(digest_size=8)
+        yield from portions(_hashed(document, content))
+        yield _End(document.source, int.from_bytes(content.digest(), "little"))
+
+
 def _hashed(document: Document, content: hashlib.blake2b) -> Iterator[str]:
     for line in document.lines:
-        content.update(document.fingerprint(line).encode())
-        content.update(b"\n")
+        content.update(f"{document.fingerprint(line)}\n".encode())
         yield line
 
 
@@ -131,15 +155,16 @@ class _File:
     """A file that knows its size and SHA-256."""
 
     def __init__(self, path: Path) -> None:
-        self.file: BinaryIO = open(path, "wb", buffering=1 << 20)
+        self.path = path
+        self.file = path.open("wb", buffering=1 << 20)
         self.hash = hashlib.sha256()
         self.size = 0
 
     def write(self, data: bytes | npt.NDArray[np.generic]) -> None:
-        view = data if isinstance(data, bytes) else memoryview(np.ascontiguousarray(data)).cast("B")
-        self.file.write(view)
-        self.hash.update(view)
-        self.size += len(view)
+        raw = data if isinstance(data, bytes) else data.tobytes()
+        self.file.write(raw)
+        self.hash.update(raw)
+        self.size += len(raw)
 
     def flush(self) -> None:
         self.file.flush()

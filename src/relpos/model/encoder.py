@@ -15,6 +15,8 @@ from relpos.model.attention import Attention
 from relpos.model.conv import Conv, NoConv
 from relpos.model.dropout import Dropout
 from relpos.model.position.base import Position, Scheme
+from relpos.model.precision import compute_dtype
+from relpos.model.residual import add_norm
 from relpos.model.shape import Shape
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -42,7 +44,8 @@ class Embedding(nn.Module):
         x = self.words(input_ids) + types
         if positions is not None:
             x = x + positions.to(x.dtype)
-        return self.widen(self.dropout(self.norm(x)))
+        x = self.norm(x)
+        return self.widen(self.dropout(x.to(compute_dtype(x))))
 
 
 class Layer(nn.Module):
@@ -60,9 +63,9 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None, position: Scheme, layer: int, state: Any) -> Tensor:
         y = self.attention(x, mask, position, layer, state)
-        x = self.attention_norm(x + self.attention_dropout(y, layer))
+        x = add_norm(x, y, self.attention_norm, self.attention_dropout.draw(layer))
         y = self.narrow(self.activation(self.widen(x)))
-        return self.ffn_norm(x + self.ffn_dropout(y, layer))
+        return add_norm(x, y, self.ffn_norm, self.ffn_dropout.draw(layer))
 
 
 class Encoder(nn.Module):
@@ -91,7 +94,8 @@ class Encoder(nn.Module):
         super().__init__()
         _check(layers, hidden, embedding, heads, ffn, max_positions, vocabulary, token_types, activation)
         self.shape = shape = Shape(heads, hidden // heads, hidden, embedding, layers, max_positions)
-        self.position = position(shape)
+        with torch.random.fork_rng(devices=[]):  # what a scheme draws leaves the other weights as they are: rows of a table are paired
+            self.position = position(shape)
         self.embedding = Embedding(shape, vocabulary, token_types, dropout, norm_eps)
         kernels.check_kernel(kernel)
 

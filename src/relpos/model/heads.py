@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from relpos.model.dropout import Dropout
 from relpos.model.encoder import ACTIVATIONS, Encoder
+from relpos.model.loss import tied_cross_entropy
 
 IGNORED = -100  # the label of a token that is not predicted
 
@@ -25,8 +26,12 @@ class Head(nn.Module):
         self.norm = nn.LayerNorm(embedding, eps=norm_eps)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
+    def transform(self, x: Tensor) -> Tensor:
+        """(..., hidden) → (..., embedding): what the word table is multiplied with."""
+        return self.norm(self.activation(self.narrow(x)))
+
     def forward(self, x: Tensor, words: Tensor) -> Tensor:
-        return functional.linear(self.norm(self.activation(self.narrow(x))), words, self.bias)
+        return functional.linear(self.transform(x), words, self.bias)
 
 
 class MaskedLM(nn.Module):
@@ -47,13 +52,10 @@ class MaskedLM(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """(sum of the losses, number of chosen tokens, number predicted right). The head runs at the chosen tokens only."""
         chosen = labels.flatten().ne(IGNORED).nonzero().squeeze(1)
-        x = self.encoder(input_ids, attention_mask, token_types).flatten(0, 1)[chosen]
-        logits = self.head(x, self.encoder.embedding.words.weight)
-        target = labels.flatten()[chosen]
-        total = functional.cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), target, reduction="sum")
-        with torch.no_grad():
-            correct = logits.argmax(-1).eq(target).sum()
-        return total, torch.tensor(len(chosen)), correct
+        x = self.encoder(input_ids, attention_mask, token_types).flatten(0, 1).index_select(0, chosen)
+        words, target = self.encoder.embedding.words.weight, labels.flatten()[chosen]
+        total, right = tied_cross_entropy(self.head.transform(x), words, self.head.bias, target)
+        return total, torch.tensor(len(chosen)), right
 
     def loss(
         self, input_ids: Tensor, labels: Tensor, attention_mask: Tensor | None = None, token_types: Tensor | None = None
@@ -79,4 +81,5 @@ class Classifier(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
         """(B, labels)"""
         first = self.encoder(input_ids, attention_mask, token_types)[:, 0]
-        return self.classifier(self.dropout(torch.tanh(self.pooler(first))))
+        logits = self.classifier(self.dropout(torch.tanh(self.pooler(first))))
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -18,3 +18,9 @@ def autocast(precision: str, device: str | torch.device) -> AbstractContextManag
     if precision == "fp32":
         return nullcontext()
     return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)
+
+
+def compute_dtype(x: torch.Tensor) -> torch.dtype:
+    """The number format of matrix products with x here and now."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) and x.dtype != torch.float64 else x.dtype

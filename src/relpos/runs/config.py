@@ -64,15 +64,15 @@ def check(cfg: DictConfig, command: str, words: Sequence[str]) -> DictConfig:
         RelposError: names the key and, where there is one, the nearest right word.
     """
     with one_line(command, words):
-        plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-    assert isinstance(plain, dict)
+        plain: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     added = [word.lstrip("+").partition("=")[0] for word in words if word.startswith("+")]
     if added:
         reference = compose(command, [word for word in words if not word.startswith("+")])
         known = set(_keys(OmegaConf.to_container(reference, resolve=False)))
         for key in added:
             if key.replace("/", ".") not in known and not _belongs_to_target(plain, key):
-                raise RelposError(f"unknown key {key!r}.{nearest(key, known)}")
+                raise _unknown_key(key, known)
+    _check_numbers(plain, command, words)
     for path, node in _targets(plain):
         _check_signature(path, node)
     for key, value in plain.items():
@@ -89,16 +89,39 @@ class one_line:  # noqa: N801  (reads as a statement: `with one_line(command, wo
         self.command, self.words = command, words
 
     def __enter__(self) -> None:
-        return None
+        pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, MissingConfigException):
             raise RelposError(_unknown_option(str(error), self.command)) from error
         if isinstance(error, ConfigCompositionException) and (key := re.search(r"Could not override '([^']+)'", str(error))):
             known = _keys(OmegaConf.to_container(_plain(self.command), resolve=False))
-            raise RelposError(f"unknown key {key[1]!r}.{nearest(key[1], known)}") from error
+            raise _unknown_key(key[1], set(known)) from error
         if isinstance(error, HydraException | OmegaConfBaseException):
             raise RelposError(" ".join(str(error).split("\n")[:1])) from error
+
+
+def _unknown_key(key: str, known: set[str]) -> RelposError:
+    """Only the keys of the top level are listed where none is close."""
+    tail = nearest(key, known)
+    return RelposError(f"unknown key {key!r}.{tail if 'Did you mean' in tail else nearest(key, {k for k in known if '.' not in k})}")
+
+
+def _check_numbers(plain: Mapping[str, Any], command: str, words: Sequence[str]) -> None:
+    """Where the default is a number, a word in its place is refused: `recipe.lr=high`."""
+    for word in words:
+        key = word.partition("=")[0]
+        if word[:1] in "+~" or "." not in key or not isinstance(_at(plain, key), str):
+            continue
+        default = _at(OmegaConf.to_container(_plain(command), resolve=True), key)
+        if isinstance(default, int | float):
+            raise RelposError(f"{word}: a {'choice of true and false' if isinstance(default, bool) else 'number'} is expected")
+
+
+def _at(node: Any, key: str) -> Any:
+    for part in key.split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node
 
 
 def _plain(command: str) -> DictConfig:
@@ -159,6 +182,8 @@ def _check_signature(path: str, node: Mapping[str, Any]) -> None:
 def _check_dial(key: str, value: Any, prefix: str = "") -> None:
     if key in CHOICES and value not in CHOICES[key]:
         raise RelposError(f"{prefix}{key}={value}: not one of {', '.join(CHOICES[key])}.{nearest(str(value), CHOICES[key])}")
+    if key == "snapshots" and not all(isinstance(share, int) and 0 < share <= 100 for share in value):
+        raise RelposError(f"snapshots={value}: per cents of the steps are expected, from 1 to 100")
     least = 1 if key in COUNTS else 0 if key in FROM_ZERO else None
     if least is None or value is None:
         return

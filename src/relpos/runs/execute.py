@@ -23,8 +23,12 @@ from relpos.runs.stages import STAGES
 PACKAGES = ("relpos", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sentencex")
 
 
-def execute(run: Run) -> Run:
+def execute(run: Run, wait: bool = True) -> Run:
     """Finds the run finished, or finishes it; then returns it.
+
+    Args:
+        run: what is wanted; its inputs come first.
+        wait: where another process holds it, until that one is done; otherwise the run is returned as it is.
 
     Raises:
         RelposError: an input is wrong; the record says `failed` and why.
@@ -35,8 +39,8 @@ def execute(run: Run) -> Run:
     if run.state == "finished":
         _say_what_is_not_there(run)
         return run
-    with claim(run.path):
-        if run.state != "finished":  # another process may have done it while we waited
+    with claim(run.path, wait) as held:
+        if held and run.state != "finished":  # another process may have done it while we waited
             _start(run)
             _carry_out(run)
     return run

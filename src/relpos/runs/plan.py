@@ -55,12 +55,17 @@ def pretrain_run(cfg: DictConfig) -> Run:
     return Run("pretrain", name, meaning, meaning | _machine(plain), inputs)
 
 
-def finetune_run(cfg: DictConfig) -> Run:
-    """Pre-training (or a given model) → intermediate task, where there is one → the task."""
+def finetune_run(cfg: DictConfig, pretrained: Run | None = None) -> Run:
+    """Pre-training (or a given model) → intermediate task, where there is one → the task.
+
+    Args:
+        cfg: a checked configuration.
+        pretrained: the run to start from; None: the one that `cfg` names.
+    """
     if cfg.intermediate not in (None, "none") and cfg.intermediate != cfg.task.name:
-        start = finetune_run(with_task(cfg, cfg.intermediate))
+        start = finetune_run(with_task(cfg, cfg.intermediate), pretrained)
     else:
-        start = _given(Path(cfg["from"])) if cfg["from"] else pretrain_run(pretraining_of(cfg))
+        start = pretrained or (_given(Path(cfg["from"])) if cfg["from"] else pretrain_run(pretraining_of(cfg)))
     plain = _plain(cfg)
     source = instantiate(plain["data"])
     inputs = {"start": start} | _toy_input(source)
@@ -74,7 +79,8 @@ def finetune_run(cfg: DictConfig) -> Run:
 def pretraining_of(cfg: DictConfig) -> DictConfig:
     """The configuration of the pre-training that a fine-tuning's words name."""
     shared = ("size", "position", "conv", "data", "speed", "logger", "vocabulary", "k", "outside", "kernels", "length")
-    config = OmegaConf.create({key: _plain(cfg)[key] for key in (*shared, *MACHINE)} | _plain(cfg.pretrain))
+    plain = _plain(cfg)
+    config = OmegaConf.create({key: plain[key] for key in (*shared, *MACHINE)} | plain["pretrain"])
     config.stage = "pretrain"
     return config
 
@@ -105,9 +111,11 @@ def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
     """The nodes that are instantiated; a class from outside the package is known by its source."""
     nodes = {key: plain[key] for key in ("size", "position", "conv")}
     sources = {}
-    for node in nodes.values():
+    for key, node in nodes.items():
         target = node.get("_target_", "relpos.")
         if not target.startswith("relpos."):
+            if not inspect.isclass(get_object(target)):
+                raise RelposError(f"{key}._target_: {target} is not a class")
             sources[target] = sha256(Path(inspect.getfile(get_object(target))))
     return nodes | ({"sources": sources} if sources else {})
 

@@ -24,7 +24,7 @@ from relpos.runs.config import instantiate
 from relpos.runs.execute import start_entry
 from relpos.runs.run import Run
 from relpos.runs.stages import source_of
-from relpos.train.checkpoint import Checkpointing, Snapshots, WholeCheckpoints, newest
+from relpos.train.checkpoint import Checkpointing, Interrupted, Snapshots, WholeCheckpoints, newest
 from relpos.train.finetune import Finetuning, FinetuningData, classifier_on, columns
 from relpos.train.loggers import JsonLines, log_figure
 from relpos.train.module import Training, set_threads
@@ -71,6 +71,8 @@ def finetune(run: Run) -> dict[str, Any]:
     task: Task = instantiate(config["task"])
     tokenizer, source = Tokenizer.load(folder), source_of(run)
     location = source.glue_location()
+    for split in task.dev.values():  # a mistake in these files shows before training, not after
+        read(location, task, split)
     encoded = encode(read(location, task, "train"), tokenizer, config["length"])
     before = load_model(folder)
     words = read_model_config(folder)
@@ -125,7 +127,10 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
         default_root_dir=run.path,
     )
     started = time.perf_counter()
-    trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+    try:
+        trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+    except Interrupted as stop:
+        raise KeyboardInterrupt(str(stop)) from stop
     run.update(fit_seconds=round(run.record.get("fit_seconds", 0.0) + time.perf_counter() - started, 2))
     return trainer
 

@@ -17,8 +17,11 @@ from relpos.errors import RelposError
 from relpos.files import replacing, sha256
 
 
-class Interrupted(KeyboardInterrupt):
-    """The process was asked to stop, by SIGINT or SIGTERM; a checkpoint has been written."""
+class Interrupted(BaseException):
+    """The process was asked to stop, by SIGINT or SIGTERM; a checkpoint has been written.
+
+    Not a KeyboardInterrupt: Lightning would answer that with an exit of its own.
+    """
 
 
 class WholeCheckpoints(TorchCheckpointIO):

@@ -25,7 +25,7 @@ class Pretraining(Training):
 
     model: MaskedLM
 
-    def training_step(self, step: Step, _: int) -> None:
+    def training_step(self, step: Step, _index: int) -> None:
         """Sums the gradients of the micro-batches and updates once."""
         for microbatch in step.microbatches:
             with self.forward_scope(step.index, microbatch.index):
@@ -48,7 +48,7 @@ class Pretraining(Training):
         """Sums start at zero."""
         self.heldout: list[Tensor | int] = [0, 0, 0]
 
-    def validation_step(self, batch: MicroBatch, _: int) -> None:
+    def validation_step(self, batch: MicroBatch, _index: int) -> None:
         """Sums the loss over held-out tokens."""
         with autocast(self.precision, self.device):
             parts = self.model.loss_sum(batch.input_ids, batch.labels, batch.attention_mask)

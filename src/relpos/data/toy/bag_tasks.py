@@ -1,7 +1,7 @@
-"""The tasks that a bag of words decides: SST-2, QQP, STS-B and (almost) MNLI. No single word gives the label away.
+"""The tasks that a bag of words decides: SST-2, QQP, STS-B and MNLI. No single word gives the label away.
 
-Words stand in the same proportions under every label: SST-2 is a majority of three, the others compare two sentences, and the
-second one's words are drawn as the first one's are.
+SST-2 is a majority of three. The others compare two sentences whose words are drawn alike, so that a word is as
+frequent under one label as under another.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from dataclasses import replace
 
 from relpos.data.toy import grammar, lexicon
 from relpos.data.toy.chance import Chance
-from relpos.data.toy.events import bare, part_of, two_events
+from relpos.data.toy.events import bare, opposed_events, part_of, two_events
 from relpos.data.toy.grammar import Event, Words
 from relpos.data.toy.order_tasks import Item, item
 
 ROLES = ("agent", "verb", "patient")
-OPPOSABLE = tuple(verb for verb in lexicon.VERBS if verb in lexicon.OPPOSITES)
 
 
 def opinion(chance: Chance, part: str, positive: bool) -> Words:
@@ -31,7 +30,7 @@ def opinion(chance: Chance, part: str, positive: bool) -> Words:
         ["the", thing, "is", a, ",", b, "and", c, "."],
         ["the", a, thing, "is", b, "and", c, "."],
         [a, "and", b, ",", "the", thing, "is", c, "."],
-        ["a", a, thing, ",", b, "but", c, "."],
+        [a, "but", b, ",", "the", thing, "is", c, "."],
     )
     return chance.pick(frames)
 
@@ -58,23 +57,23 @@ def stsb(chance: Chance, part: str) -> Item:
 
 
 def mnli(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.ANIMALS) -> Item:
-    """Entailment: synonyms. Neutral: another noun, now and then exchanged roles. Contradiction: the opposite, or `not`.
+    """Entailment: synonyms. Neutral: another noun and verb. Contradiction: the opposite, or `not` on one side.
 
     `not` is as frequent in either sentence under every label.
     """
     label = chance.pick(("entailment", "neutral", "contradiction"))
-    exchanged = label == "neutral" and chance.coin(0.1)
-    kept = {"verb", chance.pick(("agent", "patient"))} if label == "neutral" and not exchanged else set(ROLES)
-    one, two = (bare(*words) for words in two_events(chance, part, kept, nouns, OPPOSABLE))
     negated = other_negated = chance.coin(0.25)
     if label == "contradiction" and chance.coin():
+        one, two = opposed_events(chance, part, nouns)
         negated = other_negated = False
-        two = two.with_verb(chance.pick(lexicon.OPPOSITES[two.verb]))
-    elif label == "contradiction":
-        negated = chance.coin()
-        other_negated = not negated
-    two = synonymous(chance, two.exchanged() if exchanged else two)
-    return item(label, grammar.active(one, negated=negated), grammar.active(two, negated=other_negated))
+    elif label == "neutral":
+        one, two = two_events(chance, part, {chance.pick(("agent", "patient"))}, nouns, lexicon.OPPOSABLE)
+    else:
+        one, two = two_events(chance, part, set(ROLES), nouns, lexicon.OPPOSABLE)
+        negated = chance.coin() if label == "contradiction" else negated
+        other_negated = negated != (label == "contradiction")
+    first, second = bare(*one), synonymous(chance, bare(*two))
+    return item(label, grammar.active(first, negated=negated), grammar.active(second, negated=other_negated))
 
 
 def synonymous(chance: Chance, event: Event) -> Event:

@@ -1,4 +1,4 @@
-"""Draws that are the same on every machine: only `Random.random` is used, whose values no Python version has changed."""
+"""Draws that are the same on every machine: of `Random` only `random` is used, which no Python version has changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ATTEMPTS = 10_000  # bounds every rejection loop; what is rejected most often pa
 
 
 class Chance:
-    """A stream of draws named by plain values: `Chance(seed, "CoLA", "dev")` does not depend on what was drawn elsewhere."""
+    """A stream of draws named by plain values: `Chance(seed, "CoLA", "dev")` is the same whatever else was drawn."""
 
     def __init__(self, *names: object) -> None:
         self._random = Random(":".join(map(str, names)))  # a string is hashed by SHA-512, not by `hash`

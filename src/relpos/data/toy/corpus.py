@@ -7,7 +7,7 @@ from dataclasses import replace
 from relpos.data.toy import grammar, lexicon
 from relpos.data.toy.bag_tasks import opinion, weakened
 from relpos.data.toy.chance import Chance
-from relpos.data.toy.events import alike, triple, varied
+from relpos.data.toy.events import alike, bare, opposed_events, triple, varied
 from relpos.data.toy.grammar import Event, Phrase, Words
 
 Pair = tuple[Words, Words]
@@ -76,11 +76,10 @@ def _reason(chance: Chance) -> Pair:
 
 def _opposite(chance: Chance) -> Pair:
     """the dog is not big, the dog is small; dogs help cats, dogs do not hinder cats"""
-    event = _event(chance)
-    if event.verb in lexicon.OPPOSITES and chance.coin():
-        other = event.with_verb(chance.pick(lexicon.OPPOSITES[event.verb]))
-        return grammar.active(event), grammar.active(other, negated=True)
-    subject = Phrase(event.agent.noun, event.agent.plural, "the")
+    if chance.coin():
+        one, other = opposed_events(chance, "train")
+        return grammar.active(bare(*one)), grammar.active(bare(*other), negated=True)
+    subject = Phrase(chance.pick(lexicon.PEOPLE), chance.coin(), "the")
     adjective = chance.pick(lexicon.ADJECTIVES)
     opposite = chance.pick(lexicon.OPPOSITES[adjective])
     return grammar.is_adjective(subject, adjective, negated=True), grammar.is_adjective(subject, opposite)
@@ -99,7 +98,7 @@ KINDS = (_restated, _restated, _moved, _answered, _answered, _told_with_less, _r
 def word_list() -> list[str]:
     """ "chase, chases, chased." for every word, and again from the last form to the first.
 
-    SentencePiece proposes as pieces only what occurs in two different space-separated strings. Here each form stands beside a
-    comma or full stop once more, so that words become pieces and are not cut up.
+    SentencePiece proposes as pieces only what occurs in two different space-separated strings. Here each form stands
+    beside a comma or full stop once more, so that words become pieces and are not cut up.
     """
     return [f"{', '.join(order)}." for forms in lexicon.paradigms() for order in (forms, forms[::-1])]

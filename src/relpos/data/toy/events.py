@@ -1,7 +1,7 @@
 """Drawing events so that what is held out for dev and test is held out everywhere.
 
-The key of an event is its two nouns, in no order, and the sense of its verb. So no permutation, other voice or synonym of a
-dev sentence is in a train file or in the corpus.
+The key of an event is its two nouns, in no order, and the sense of its verb. So no permutation, other voice or synonym
+of a dev sentence is in a train file or in the corpus.
 """
 
 from __future__ import annotations
@@ -30,37 +30,57 @@ def event_key(event: Event) -> str:
     return key(event.agent.noun, event.verb, event.patient.noun)
 
 
-def triple(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.PEOPLE) -> tuple[str, str, str]:
-    """(noun, verb, other noun) of this part."""
+Triple = tuple[str, str, str]  # agent, verb, patient
 
-    def draw() -> tuple[str, str, str]:
-        one, other = chance.distinct(nouns, 2)
-        return one, chance.pick(lexicon.VERBS), other
 
-    return chance.until(draw, lambda drawn: part_of(key(*drawn)) == part)
+def _of(part: str, *triples: Triple) -> bool:
+    return all(part_of(key(*one)) == part for one in triples)
+
+
+def triple(chance: Chance, part: str) -> Triple:
+    """An event of this part."""
+
+    def draw() -> Triple:
+        agent, patient = chance.distinct(lexicon.PEOPLE, 2)
+        return agent, chance.pick(lexicon.VERBS), patient
+
+    return chance.until(draw, lambda drawn: _of(part, drawn))
 
 
 def two_events(
     chance: Chance, part: str, kept: set[str], nouns: tuple[str, ...], verbs: tuple[str, ...]
-) -> tuple[tuple[str, str, str], tuple[str, str, str]]:
-    """Two triples of this part that agree in `kept`, a subset of {agent, verb, patient}, and in nothing else.
+) -> tuple[Triple, Triple]:
+    """Two events of this part that agree in `kept`, a subset of {agent, verb, patient}, and in nothing else.
 
     Verbs that differ do so in sense. The two are drawn alike, so no word tells the first from the second.
     """
 
-    def draw() -> tuple[tuple[str, str, str], tuple[str, str, str]]:
+    def draw() -> tuple[Triple, Triple]:
         agent, patient, *fresh = chance.distinct(nouns, 4)
         verb = chance.pick(verbs)
         other = verb if "verb" in kept else chance.pick(verbs)
-        pair = agent if "agent" in kept else fresh[0], other, patient if "patient" in kept else fresh[1]
-        return (agent, verb, patient), pair
+        return (agent, verb, patient), (
+            agent if "agent" in kept else fresh[0],
+            other,
+            patient if "patient" in kept else fresh[1],
+        )
 
-    def accept(drawn: tuple[tuple[str, str, str], tuple[str, str, str]]) -> bool:
+    def accept(drawn: tuple[Triple, Triple]) -> bool:
         one, other = drawn
-        differs = "verb" in kept or lexicon.sense(one[1]) != lexicon.sense(other[1])
-        return differs and part_of(key(*one)) == part and part_of(key(*other)) == part
+        return _of(part, one, other) and ("verb" in kept or lexicon.sense(one[1]) != lexicon.sense(other[1]))
 
     return chance.until(draw, accept)
+
+
+def opposed_events(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.PEOPLE) -> tuple[Triple, Triple]:
+    """Two events of this part whose verbs are opposites: dogs help cats, dogs hinder cats."""
+
+    def draw() -> tuple[Triple, Triple]:
+        agent, patient = chance.distinct(nouns, 2)
+        verb = chance.pick(lexicon.OPPOSABLE)
+        return (agent, verb, patient), (agent, chance.pick(lexicon.OPPOSITES[verb]), patient)
+
+    return chance.until(draw, lambda drawn: _of(part, *drawn))
 
 
 def varied(chance: Chance, noun: str, adjective: float = 0.3) -> Phrase:

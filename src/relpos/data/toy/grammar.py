@@ -1,8 +1,8 @@
 """From an event to sentences, and a recogniser that says which word sequences are sentences.
 
-SVO without case. Number stands on noun, determiner and verb; a clause may be active, passive or negated, ask a question,
-or hang on a noun as a relative clause: "the dog that chases the cat" (of the subject), "the dog that the cat chases"
-(of the object). An adverb stands first, before the verb, or last.
+SVO without case. Number stands on noun, determiner and verb; a clause may be active, passive or negated, ask a
+question, or hang on a noun as a relative clause: "the dog that chases the cat" (of the subject), "the dog that the cat
+chases" (of the object). An adverb stands first, before the verb, or last.
 """
 
 from __future__ import annotations

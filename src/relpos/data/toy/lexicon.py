@@ -44,6 +44,7 @@ def _relations(axes: tuple[tuple[tuple[str, ...], ...], ...]) -> tuple[dict[str,
 
 
 SYNONYM, OPPOSITES = _relations(VERB_AXES + ADJECTIVE_AXES)
+OPPOSABLE = tuple(verb for verb in VERBS if verb in OPPOSITES)
 
 
 def sense(word: str) -> str:
@@ -72,8 +73,11 @@ def paradigms() -> list[list[str]]:
     forms += [[verb, singular_verb(verb), participle(verb)] for verb in VERBS]
     forms += [[act, singular_verb(act)] for act in ACTS]
     forms += [list(pole) for axis in ADJECTIVE_AXES for pole in axis]
-    forms += [list(words[at : at + 2]) for words in (OF_AGENT, OF_PATIENT, ADVERBS, POSITIVE, NEGATIVE) for at in range(0, len(words), 2)]
-    return [*forms, ["the", "a", "some"], ["is", "are"], ["does", "do", "not"], ["it", "they"], ["and", "but", "because"], ["who", "that", "by"]]
+    for words in (OF_AGENT, OF_PATIENT, ADVERBS, POSITIVE, NEGATIVE):
+        forms += [list(pair) for pair in zip(words[::2], words[1::2], strict=True)]
+    return forms + [
+        line.split() for line in ("the a some", "is are", "do does not", "it they", "and but", "who that by because")
+    ]
 
 
 def word_classes() -> dict[str, str]:

@@ -1,12 +1,13 @@
 """The tasks that only word order decides: CoLA, RTE, MRPC, QNLI and WNLI.
 
-Their rule: the label is drawn independently of the multiset of words of each segment. Every item is built in two versions
-that have the same words in each segment and differ in label, and a fair coin chooses between them. An encoder that sees a bag
-of words can then do no better than chance, whatever it learns.
+Their rule: the label is independent of the multiset of words of each segment. Every item is built in two versions that
+have the same words in each segment and opposite labels, and a fair coin chooses between them. An encoder that sees a
+bag of words can then do no better than chance, whatever it learns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from relpos.data.toy import grammar, lexicon
@@ -28,12 +29,20 @@ def item(label: str, *sentences: Words, kind: str = "") -> Item:
     return Item(tuple(grammar.spelled(words) for words in sentences), label, kind)
 
 
-def cola(chance: Chance, part: str) -> Item:
-    """A sentence, or the same words in an order that is none."""
+Versions = Callable[[Chance, str], tuple[Item, Item]]
+
+
+def fair(versions: Versions) -> Callable[[Chance, str], Item]:
+    """Either version, with probability 1/2."""
+    return lambda chance, part: chance.pick(versions(chance, part))
+
+
+def cola(chance: Chance, part: str) -> tuple[Item, Item]:
+    """A sentence, and the same words in an order that is none."""
     draw = chance.below(100)
     kind = "exchange" if draw < 35 else "relative" if draw < 60 else "swap"
     good, bad = _swapped(chance, part) if kind == "swap" else _disagreeing(chance, part, kind == "relative")
-    return item("1", good, kind=kind) if chance.coin() else item("0", bad, kind=kind)
+    return item("1", good, kind=kind), item("0", bad, kind=kind)
 
 
 def _disagreeing(chance: Chance, part: str, relative: bool) -> tuple[Words, Words]:
@@ -74,40 +83,47 @@ def _any_sentence(chance: Chance, part: str) -> Words:
     return relative(event, chance.pick(lexicon.ACTS))
 
 
-def rte(chance: Chance, part: str) -> Item:
-    """the dog that (chases the cat | the cat chases) sleeps: so the dog sleeps, and nothing is said of the cat."""
+def rte(chance: Chance, part: str) -> tuple[Item, Item]:
+    """the dog that (chases the cat | the cat chases) sleeps: so the dog sleeps, not the cat."""
     event = alike(chance, *triple(chance, part))
     act = chance.pick(lexicon.ACTS)
-    subject, holds = chance.coin(), chance.coin()
-    premise = grammar.subject_relative(event, act) if subject else grammar.object_relative(event, act)
-    sleeper = event.agent if subject == holds else event.patient
-    return item("entailment" if holds else "not_entailment", premise, grammar.acts(sleeper, act))
+    hypothesis = grammar.acts(event.agent, act)
+    holds = _relative(chance, event, act)
+    fails = _relative(chance, event.exchanged(), act)
+    return item("entailment", holds, hypothesis), item("not_entailment", fails, hypothesis)
 
 
-def mrpc(chance: Chance, part: str) -> Item:
+def _relative(chance: Chance, event: Event, act: str) -> Words:
+    """The event's agent as the head of a relative clause, in which it does it or undergoes it."""
+    if chance.coin():
+        return grammar.subject_relative(event, act)
+    return grammar.object_relative(event.exchanged(), act)
+
+
+def mrpc(chance: Chance, part: str) -> tuple[Item, Item]:
     """The adverb moves, which changes nothing; or it moves and the nouns change places."""
     event = bare(*triple(chance, part))
     adverb = chance.pick(lexicon.ADVERBS)
     here, there = chance.distinct((grammar.FIRST, grammar.INNER, grammar.LAST), 2)
-    same = chance.coin()
-    other = event if same else event.exchanged()
-    return item("1" if same else "0", grammar.active(event, adverb, here), grammar.active(other, adverb, there))
+    first = grammar.active(event, adverb, here)
+    same, other = grammar.active(event, adverb, there), grammar.active(event.exchanged(), adverb, there)
+    return item("1", first, same), item("0", first, other)
 
 
-def qnli(chance: Chance, part: str) -> Item:
-    """who chases the cat? The sentence answers it if the cat is chased in it, not if the cat chases."""
+def qnli(chance: Chance, part: str) -> tuple[Item, Item]:
+    """who chases the cat? It is answered where the cat is chased, not where the cat chases."""
     event = alike(chance, *triple(chance, part))
-    answers = chance.coin()
-    adverb = chance.pick(lexicon.ADVERBS) if chance.coin() else ""
-    sentence = grammar.active(event if answers else event.exchanged(), adverb, chance.below(3))
-    return item("entailment" if answers else "not_entailment", grammar.who_does(event), sentence)
+    adverb, place = chance.pick(lexicon.ADVERBS) if chance.coin() else "", chance.below(3)
+    question = grammar.who_does(event)
+    answer, other = grammar.active(event, adverb, place), grammar.active(event.exchanged(), adverb, place)
+    return item("entailment", question, answer), item("not_entailment", question, other)
 
 
-def wnli(chance: Chance, part: str) -> Item:
+def wnli(chance: Chance, part: str) -> tuple[Item, Item]:
     """dogs chase cats because they are angry: the adjective says who is, the agent or the patient."""
     event = bare(*triple(chance, part))
-    of_agent, holds = chance.coin(), chance.coin()
+    of_agent = chance.coin()
     adjective = chance.pick(lexicon.OF_AGENT if of_agent else lexicon.OF_PATIENT)
-    meant = event.agent if of_agent == holds else event.patient
-    hypothesis = grammar.is_adjective(meant, adjective)
-    return item("1" if holds else "0", grammar.because(event, adjective), hypothesis)
+    hypothesis = grammar.is_adjective(event.agent if of_agent else event.patient, adjective)
+    holds, fails = grammar.because(event, adjective), grammar.because(event.exchanged(), adjective)
+    return item("1", holds, hypothesis), item("0", fails, hypothesis)

@@ -1,4 +1,4 @@
-"""Writes the toy language as files: `corpus/*.txt`, a document each, and `glue/TASK/{train,dev,test}.tsv` in GLUE's layouts."""
+"""Writes the toy language: `corpus/*.txt`, a document each, and `glue/TASK/{train,dev,test}.tsv` in GLUE's layouts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from relpos.data.toy import bag_tasks, corpus, order_tasks
 from relpos.data.toy.chance import Chance
 from relpos.data.toy.grammar import spelled
-from relpos.data.toy.order_tasks import Item
+from relpos.data.toy.order_tasks import Item, fair
 
 VERSION = 1  # raise it when the written bytes change: it stands in the identity of every run on this data
 DOCUMENT = 100  # pairs
@@ -21,7 +21,7 @@ Task = Callable[[Chance, str], Item]
 def write(folder: Path, seed: int = 0, pairs: int = 30_000, items: int = 4_000) -> None:
     """Fills `folder` with a corpus of `pairs` sentence pairs and nine tasks of `items` train items each.
 
-    The sentences of a document are its pairs one after the other, one sentence a line. The bytes depend on the arguments only.
+    A document is its pairs one after the other, one sentence a line. The bytes depend on the arguments only.
     """
     write_corpus(folder / "corpus", seed, pairs)
     for name, (task, layout) in TASKS.items():
@@ -77,7 +77,7 @@ def _mrpc(part: str, items: list[Item]) -> list[Row]:
 
 
 def _stsb(part: str, items: list[Item]) -> list[Row]:
-    head = "index genre filename year old_index source1 source2 sentence1 sentence2".split()
+    head = ["index", "genre", "filename", "year", "old_index", "source1", "source2", "sentence1", "sentence2"]
     fixed = ["toy", "toy", "2021"]
     rows = [[str(n), *fixed, str(n), "none", "none", *item.sentences] for n, item in enumerate(items)]
     return _labelled(part, head, rows, "score", items)
@@ -114,11 +114,11 @@ def _mnli(genre: str, labels: int, items: list[Item]) -> list[Row]:
     head = ["index", "promptID", "pairID", "genre", *(f"sentence{s}_{parse}" for parse in parses for s in (1, 2))]
     head += ["sentence1", "sentence2"]
     head += [f"label{n}" for n in range(1, labels + 1)] + (["gold_label"] if labels else [])
-    rows = [
-        [str(n), str(n), f"{n}{genre[0]}", genre, "", "", "", "", *item.sentences, *[item.label] * (labels and labels + 1)]
+    gold = labels + 1 if labels else 0
+    return [head] + [
+        [str(n), str(n), f"{n}{genre[0]}", genre, "", "", "", "", *item.sentences, *[item.label] * gold]
         for n, item in enumerate(items)
     ]
-    return [head, *rows]
 
 
 def _write_mnli(folder: Path, seed: int, items: int) -> None:
@@ -131,12 +131,12 @@ def _write_mnli(folder: Path, seed: int, items: int) -> None:
 
 
 TASKS: dict[str, tuple[Task, Callable[[str, list[Item]], list[Row]]]] = {
-    "CoLA": (order_tasks.cola, _cola),
+    "CoLA": (fair(order_tasks.cola), _cola),
     "SST-2": (bag_tasks.sst2, _sst2),
-    "MRPC": (order_tasks.mrpc, _mrpc),
+    "MRPC": (fair(order_tasks.mrpc), _mrpc),
     "STS-B": (bag_tasks.stsb, _stsb),
     "QQP": (bag_tasks.qqp, _qqp),
-    "QNLI": (order_tasks.qnli, _qnli),
-    "RTE": (order_tasks.rte, _two_sentences),
-    "WNLI": (order_tasks.wnli, _two_sentences),
+    "QNLI": (fair(order_tasks.qnli), _qnli),
+    "RTE": (fair(order_tasks.rte), _two_sentences),
+    "WNLI": (fair(order_tasks.wnli), _two_sentences),
 }

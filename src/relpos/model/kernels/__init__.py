@@ -7,10 +7,10 @@ from types import ModuleType
 import torch
 
 from relpos.errors import RelposError, nearest
-from relpos.model.kernels import eager
+from relpos.model.kernels import eager, fused
 from relpos.model.position.base import Terms
 
-FASTEST_FIRST: tuple[ModuleType, ...] = (eager,)
+FASTEST_FIRST: tuple[ModuleType, ...] = (fused, eager)
 
 
 def name_of(kernel: ModuleType) -> str:

@@ -1,0 +1,136 @@
+"""Texts -> token ids of their sentences, in order, on several processors once there is enough to do.
+
+SentencePiece holds the interpreter's lock, so threads gain nothing; each processor gets a process of its own, fed by
+a thread. The processes are started as programs (`python -m relpos.data.encoding MODEL`), neither forked, which is
+unsafe beside the threads of others, nor spawned, which would run the caller's script again. They end with their input.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from relpos.data.sentences import split
+from relpos.data.tokenizer import Tokenizer
+from relpos.errors import RelposError
+
+Encoded = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]  # tokens of every sentence; their ids
+Mark = TypeVar("Mark")
+
+ALONE = 3_000_000  # characters encoded here before other processes are started
+AHEAD = 4  # texts a process that are read ahead
+
+
+def encode(tokenizer: Tokenizer, text: str) -> Encoded:
+    """The sentences of a text. One that normalisation leaves nothing of is none."""
+    ids = tokenizer.encode(split(text))
+    lengths = np.fromiter(map(len, ids), np.int32, len(ids))
+    return lengths[lengths > 0], np.concatenate(ids) if ids else np.zeros(0, np.int32)
+
+
+def encoded(feed: Iterator[str | Mark], tokenizer: Tokenizer, processes: int) -> Iterator[Encoded | Mark]:
+    """`feed` with every text in it encoded; anything else passes through in its place."""
+    waiting: deque[Future[Encoded] | Encoded | Mark] = deque()
+    characters = 0
+    with _Workers(tokenizer.path, processes) as workers:
+        for item in feed:
+            if isinstance(item, str):
+                characters += len(item)
+                waiting.append(encode(tokenizer, item) if processes < 2 or characters < ALONE else workers.submit(item))
+            else:
+                waiting.append(item)
+            while waiting and (len(waiting) > AHEAD * processes or not isinstance(waiting[0], Future)):
+                yield _result(waiting.popleft())
+        while waiting:
+            yield _result(waiting.popleft())
+
+
+def processors() -> int:
+    """Processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _result(item: Future[Encoded] | Encoded | Mark) -> Encoded | Mark:
+    return item.result() if isinstance(item, Future) else item
+
+
+class _Workers:
+    """Threads, each with a process that it starts when it first has something to do."""
+
+    def __init__(self, model: Path, count: int) -> None:
+        self.model = model
+        self.threads = ThreadPoolExecutor(count)
+        self.mine = threading.local()
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> _Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.threads.shutdown(cancel_futures=True)
+        for process in self.processes:
+            process.communicate()  # closes its input, at which it ends
+
+    def submit(self, text: str) -> Future[Encoded]:
+        return self.threads.submit(self._encode, text)
+
+    def _encode(self, text: str) -> Encoded:
+        process: subprocess.Popen[bytes] = getattr(self.mine, "process", None) or self._start()
+        assert process.stdin
+        assert process.stdout
+        try:
+            _send(process.stdin, text.encode())
+            lengths, ids = _receive(process.stdout), _receive(process.stdout)
+        except OSError:
+            lengths = ids = None
+        if lengths is None or ids is None:
+            raise RelposError(f"an encoding process ended with status {process.poll()}")
+        return np.frombuffer(lengths, np.int32), np.frombuffer(ids, np.int32)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "relpos.data.encoding", str(self.model)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.processes.append(process)
+        self.mine.process = process
+        return process
+
+
+def _send(file: IO[bytes], data: bytes) -> None:
+    file.write(struct.pack("<q", len(data)))
+    file.write(data)
+    file.flush()
+
+
+def _receive(file: IO[bytes]) -> bytes | None:
+    """What `_send` sent; None at the end of the file."""
+    head = file.read(8)
+    if len(head) < 8:
+        return None
+    (size,) = struct.unpack("<q", head)
+    data = file.read(size)
+    return data if len(data) == size else None
+
+
+def _serve(model: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which closes our input
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a parent that was killed: end without a word
+    tokenizer = Tokenizer.load(model)
+    while (text := _receive(sys.stdin.buffer)) is not None:
+        for part in encode(tokenizer, text.decode()):
+            _send(sys.stdout.buffer, part.tobytes())
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])

@@ -1,0 +1,35 @@
+"""x ← LN(x + drop(y)) as one step of differentiation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from relpos.model.dropout import keep_bits, rescale, zero_dropped
+
+
+class _AddNorm(torch.autograd.Function):
+    """Keeps the sum and two bytes an element for the mask. The normalisation is in float32 inside, whatever the number format."""
+
+    @staticmethod
+    def forward(ctx, x, y, weight, bias, eps, p, key):  # type: ignore[no-untyped-def, override]
+        bits = keep_bits(y.shape, p, key, y.device) if p > 0 else None
+        ctx.rescale = rescale(p) if p > 0 else 1.0
+        total = x.add(y if bits is None else zero_dropped(y, bits), alpha=ctx.rescale)
+        out, mean, rstd = torch.native_layer_norm(total, weight.shape, weight, bias, eps)
+        ctx.save_for_backward(total, mean, rstd, weight, bias, bits)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def, override]
+        total, mean, rstd, weight, bias, bits = ctx.saved_tensors
+        grad_x, grad_weight, grad_bias = torch.ops.aten.native_layer_norm_backward(
+            grad.contiguous(), total, weight.shape, mean, rstd, weight, bias, [True, True, True]
+        )
+        grad_y = grad_x if bits is None else zero_dropped(grad_x, bits).mul_(ctx.rescale)
+        return grad_x, grad_y, grad_weight, grad_bias, None, None, None
+
+
+def add_norm(x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: tuple[float, int]) -> Tensor:
+    """LN(x + drop(y)); x and y (..., hidden), dropout = (rate, key)."""
+    return _AddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, *dropout)

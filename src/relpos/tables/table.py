@@ -1,0 +1,131 @@
+"""Rows of runs → rows of numbers. What is missing is None, never zero; a mean never stands without its spread and count."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from relpos.errors import RelposError
+from relpos.runs.run import Run
+from relpos.tables.experiment import Experiment
+from relpos.tables.plan import Row, Tuning
+
+GLUE = ("cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")
+"""The nine columns whose mean is GLUE; WNLI stands beside."""
+
+
+def table_of(rows: Iterable[Row], printed: dict[str, dict[str, float]] | None = None) -> list[dict[str, Any]]:
+    """The table: one dictionary of plain values a row.
+
+    Args:
+        rows: the plan; the numbers come from the records of its runs.
+        printed: the paper's numbers, row → column → number.
+
+    Returns:
+        rows with `name`, `words`, `parameters`, `position_parameters`, `perplexity`, `columns`, `mean` and
+        `heldout_loss`. A column has `values` and `seeds` (of the runs that are there), their `mean`, `sem` and
+        `best`, `n_failed`, `n_missing`, and of its dev set `majority` (the score of the majority class), `examples`
+        and `metric`.
+    """
+    return [_row(row, (printed or {}).get(row.name, {})) for row in rows]
+
+
+def _row(row: Row, printed: dict[str, float]) -> dict[str, Any]:
+    metrics = [run.metrics for run in row.pretrainings if run.state == "finished"]
+    several = len(row.pretrainings) > 1
+    columns: dict[str, Any] = {}
+    for task in dict.fromkeys(tuning.task for tuning in row.tunings):
+        own = [tuning for tuning in row.tunings if tuning.task == task]
+        for column in own[0].run.config["task"]["columns"]:
+            columns[column] = _column(column, own, several) | {"printed": printed.get(column)}
+    perplexities = [found["perplexity"] for found in metrics]
+    return {
+        "name": row.name,
+        "words": row.words,
+        "parameters": metrics[0]["parameters"] if metrics else None,
+        "position_parameters": metrics[0]["position_parameters"] if metrics else None,
+        "perplexity": statistics(perplexities)["mean"] if len(perplexities) == len(row.pretrainings) else None,
+        "columns": columns,
+        "mean": _mean(columns) | {"printed": printed.get("glue")},
+        "heldout_loss": _curve(row.pretrainings[0]),
+    }
+
+
+def _column(column: str, tunings: list[Tuning], several: bool) -> dict[str, Any]:
+    states = [tuning.run.state for tuning in tunings]
+    there = [tuning for tuning, state in zip(tunings, states, strict=True) if state == "finished"]
+    metrics = [tuning.run.metrics for tuning in there]
+    first = metrics[0] if metrics else {}
+    return statistics([found["columns"][column] for found in metrics]) | {
+        "seeds": [f"{tuning.pretrain_seed}/{tuning.seed}" if several else tuning.seed for tuning in there],
+        "n_failed": states.count("failed"),
+        "n_missing": len(states) - len(there) - states.count("failed"),
+        "majority": first.get("majority", {}).get(column),
+        "examples": first.get("examples", {}).get(column),
+        "metric": tunings[0].run.config["task"]["metric"].rpartition(".")[2],
+    }
+
+
+def statistics(values: list[float]) -> dict[str, Any]:
+    """Mean, its standard error s/√n (none for a single value) and the best of some values."""
+    array = np.array(values, dtype=np.float64)
+    count = len(array)
+    return {
+        "values": values,
+        "mean": float(array.mean()) if count else None,
+        "sem": float(array.std(ddof=1) / np.sqrt(count)) if count > 1 else None,
+        "best": float(array.max()) if count else None,
+    }
+
+
+def mean_of(columns: Iterable[str]) -> list[str]:
+    """The columns whose mean is taken: GLUE's nine, or those of them that the table has."""
+    return [column for column in GLUE if column in set(columns)]
+
+
+def _mean(columns: dict[str, Any]) -> dict[str, Any]:
+    """The mean of GLUE's columns, seed by seed; only seeds of which every column is there."""
+    names = mean_of(columns)
+    by_seed = [dict(zip(columns[name]["seeds"], columns[name]["values"], strict=True)) for name in names]
+    seeds = [seed for seed in by_seed[0] if all(seed in other for other in by_seed)] if names else []
+    values = [float(np.mean([column[seed] for column in by_seed])) for seed in seeds]
+    return statistics(values) | {"seeds": seeds, "of": names}
+
+
+def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
+    """The paper's numbers, row → column → number, from the CSV that an experiment names; `COLUMN` or `COLUMN_mean`.
+
+    Raises:
+        RelposError: there is no such file.
+    """
+    if experiment.printed is None:
+        return {}
+    path = experiment.folder / experiment.printed
+    if not path.is_file():
+        raise RelposError(f"table {experiment.name}: printed: there is no file {path}")
+    with path.open(encoding="utf-8", newline="") as file:
+        lines = [dict(line) for line in csv.DictReader(file)]
+    return {line["row"]: {key.removesuffix("_mean"): float(line[key]) for key in line if _is_number(line[key])} for line in lines}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _curve(run: Run) -> list[list[float]]:
+    """[step, held-out loss] as the run logged them."""
+    try:
+        text = (run.path / "metrics.jsonl").read_text(encoding="utf-8")
+    except OSError:
+        return []
+    lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("}\n")]
+    points = {line["step"]: line["heldout_loss"] for line in lines if "heldout_loss" in line}
+    return [[step, loss] for step, loss in sorted(points.items())]

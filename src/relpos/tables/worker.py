@@ -1,0 +1,81 @@
+"""`python -m relpos.tables.worker JOB.json`: executes the runs of a job, one after another, until none is left to do.
+
+Any number of workers may share a job, on any number of machines that see the folders: the claims keep them apart.
+With `--tethered`, standard input is a pipe from the launcher; when it closes, the worker writes a checkpoint and ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from relpos.runs.execute import execute
+from relpos.runs.run import Run
+from relpos.tables.jobs import Job, Standing
+
+PAUSE = 0.2
+"""Seconds between two looks at runs that other processes hold."""
+
+
+def work(job: Job, stop: threading.Event) -> None:
+    """Takes the first ready run that nobody holds, executes it, and looks again from the top."""
+    standing = Standing(job)
+    while (pending := standing.open()) and not stop.is_set():
+        if not any(_attempt(run, standing) for run in pending if standing.is_ready(run)):
+            stop.wait(PAUSE)
+
+
+def _attempt(run: Run, standing: Standing) -> bool:
+    """Whether the run is settled now; False where another process holds it."""
+    _reset()
+    try:
+        execute(run, wait=False)
+    except Exception:  # the record says what happened; the other runs go on
+        print(f"--- {run.path}", file=sys.stderr)
+        traceback.print_exc()
+    return standing.is_finished(run) or standing.has_failed(run)
+
+
+def _reset() -> None:
+    """What a run may have left behind in this process: signal handlers, and a number of threads."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _interrupt)
+    threads = os.environ.get("OMP_NUM_THREADS")
+    if threads and "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(int(threads))
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _tether(stop: threading.Event) -> None:
+    """Asks this process to stop when the launcher closes the pipe, or is gone."""
+    while os.read(0, 1024):
+        pass
+    stop.set()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main(argv: list[str]) -> int:
+    """Works on the job; 130 where it was asked to stop."""
+    stop = threading.Event()
+    _reset()
+    if "--tethered" in argv:
+        threading.Thread(target=_tether, args=(stop,), daemon=True).start()
+    try:
+        work(Job.read(Path(argv[0])), stop)
+    except KeyboardInterrupt:
+        return 130
+    return 130 if stop.is_set() else 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.getcwd())  # classes from outside the package
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,43 @@
+"""Fixtures every test may use: a folder for runs of its own, and one small toy language for the whole session."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("WANDB_MODE", "offline")
+
+
+@pytest.fixture(autouse=True)
+def _own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test writes into the runs of the person who starts it, or finds theirs."""
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """$RELPOS_RUNS with the toy language, its tokenizer and its store made once; copy or link from it."""
+    from relpos.runs import compose, execute, plan
+
+    root = tmp_path_factory.mktemp("prepared")
+    before = os.environ.get("RELPOS_RUNS")
+    os.environ["RELPOS_RUNS"] = str(root)
+    try:
+        execute(plan(compose("data")))
+    finally:
+        os.environ.pop("RELPOS_RUNS") if before is None else os.environ.__setitem__("RELPOS_RUNS", before)
+    return root
+
+
+@pytest.fixture
+def toy_runs(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fresh $RELPOS_RUNS in which the toy's data are there already."""
+    root = tmp_path / "runs"
+    root.mkdir(exist_ok=True)
+    for stage in ("toy", "tokenizer", "store"):
+        (root / stage).symlink_to(prepared / stage)
+    return root

@@ -1,0 +1,114 @@
+"""Layouts of plain text are told apart and brought to paragraphs."""
+
+import textwrap
+
+import pytest
+
+from relpos.data.documents import UNKNOWN, documents_of, wrapped_at
+
+WORDS = [
+    "the",
+    "old",
+    "man",
+    "and",
+    "his",
+    "dog",
+    "walked",
+    "along",
+    "the",
+    "river",
+    "until",
+    "they",
+    "came",
+    "to",
+    "a",
+    "bridge",
+    "of",
+    "grey",
+    "stone",
+    "where",
+    "nobody",
+    "was",
+]
+
+
+def paragraphs(count: int) -> list[str]:
+    """Paragraphs of different lengths, each of one sentence."""
+    return [" ".join(WORDS[(i + j) % len(WORDS)] for j in range(15 + 7 * (i % 5))) + f" {i}." for i in range(count)]
+
+
+def read(text: str, portion: int = 997) -> list[tuple[str, list[str]]]:
+    """Sources and paragraphs, the text handed over in blocks of whole lines."""
+    blocks, block = [], ""
+    for line in text.splitlines(keepends=True):
+        block += line
+        if len(block) > portion:
+            blocks.append(block)
+            block = ""
+    found = documents_of("x.txt", iter([*blocks, block]))
+    return [(document.source, [line.strip() for line in document.lines if line.strip()]) for document in found]
+
+
+def test_one_paragraph_a_line() -> None:
+    assert read("\n".join(paragraphs(60))) == [("x.txt", paragraphs(60))]
+
+
+def test_empty_lines_between_paragraphs_of_one_line_mean_nothing() -> None:
+    assert read("\n\n".join(paragraphs(60))) == [("x.txt", paragraphs(60))]
+
+
+def test_short_sentences_a_line_are_not_wrapped_text() -> None:
+    assert wrapped_at([f"the {a} sees the {b} ." for a in WORDS for b in WORDS]) is None
+
+
+def test_wrapped_lines_are_joined() -> None:
+    text = "\n\n".join(textwrap.fill(paragraph, 60) for paragraph in paragraphs(60))
+    assert read(text) == [("x.txt", paragraphs(60))]
+
+
+def test_wrapped_lines_without_empty_lines_lose_no_word() -> None:
+    text = "\n".join(textwrap.fill(paragraph, 60) for paragraph in paragraphs(200))
+    assert " ".join(read(text)[0][1]) == " ".join(paragraphs(200))
+
+
+def test_wrapped_lines_without_empty_lines_end_paragraphs_where_a_line_is_short() -> None:
+    text = "\n".join(textwrap.fill(paragraph, 60) for paragraph in paragraphs(200))
+    assert len(read(text)[0][1]) > 100
+
+
+def test_the_licence_is_cut() -> None:
+    text = "A story.\n*** END OF THE PROJECT GUTENBERG EBOOK ***\nYou may copy it.\n"
+    assert read(text) == [("x.txt", ["A story."])]
+
+
+def test_after_a_licence_another_book_may_start() -> None:
+    text = "One.\n*** END OF THIS PROJECT\nNo.\n*** START OF THIS PROJECT\nTwo.\n"
+    assert read(text) == [("x.txt", ["One.", "Two."])]
+
+
+WIKITEXT = """ \n = First <unk> = \n \n A well @-@ known town of 3 @,@ 000 . \n \n = = History = = \n \n It is <unk> .
+ = 3 = \n \n = Second = \n \n Another . \n"""
+
+
+def test_a_title_starts_a_document() -> None:
+    assert [source for source, _ in read(WIKITEXT)] == ["x.txt#1", "x.txt#2"]
+
+
+def test_headings_are_dropped() -> None:
+    assert not any("History" in line for _, lines in read(WIKITEXT) for line in lines)
+
+
+def test_wikitext_is_untokenised() -> None:
+    assert read(WIKITEXT)[0][1] == ["A well-known town of 3,000 .", f"It is {UNKNOWN} ."]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n \n"])
+def test_nothing_is_one_document_of_nothing(text: str) -> None:
+    assert read(text) == [("x.txt", [])]
+
+
+def test_copies_of_an_article_with_other_unknown_words_have_one_fingerprint() -> None:
+    def prints(text: str) -> list[list[str]]:
+        return [[document.fingerprint(line) for line in document.lines] for document in documents_of("x", iter([text]))]
+
+    assert prints(WIKITEXT) == prints(WIKITEXT.replace("town", "<unk>"))

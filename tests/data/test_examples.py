@@ -1,0 +1,92 @@
+"""Examples are formed from offsets: nothing crosses documents, the last [SEP] is kept."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relpos.data.examples import Examples, Pairs, Windows
+from relpos.data.tokenizer import CLS, PAD, SEP
+
+Documents = list[list[list[int]]]  # documents of sentences of ids
+
+
+def examples(kind: type[Examples], documents: Documents, length: int, limit: int | None = None) -> Examples:
+    sentences = [sentence for document in documents for sentence in document]
+    ids = np.asarray([token for sentence in sentences for token in sentence], np.uint16)
+    offsets = np.cumsum([0, *map(len, sentences)]).astype(np.int64)
+    bounds = np.cumsum([0, *map(len, documents)]).astype(np.int64)
+    return kind(ids, offsets, bounds[:-1], bounds[1:], length, limit)
+
+
+def rows(made: Examples) -> list[list[int]]:
+    ids, lengths = made.batch(torch.arange(len(made)))
+    assert lengths.tolist() == made.lengths(torch.arange(len(made))).tolist()
+    return [row[:n].tolist() for row, n in zip(ids, lengths, strict=True)]
+
+
+def expected_pairs(documents: Documents, length: int) -> list[list[int]]:
+    """The definition, in plain Python."""
+    made = []
+    for document in documents:
+        for a, b in zip(document[::2], document[1::2], strict=False):
+            row = [CLS, *a, SEP, *b, SEP]
+            made.append(row if len(row) <= length else [*row[: length - 1], SEP])
+    return made
+
+
+def expected_windows(documents: Documents, length: int) -> list[list[int]]:
+    made = []
+    for document in documents:
+        text = [token for sentence in document for token in sentence]
+        made += [[CLS, *text[i : i + length - 2], SEP] for i in range(0, len(text), length - 2)]
+    return made
+
+
+sentence = st.lists(st.integers(5, 999), min_size=1, max_size=20)
+corpora = st.lists(st.lists(sentence, min_size=1, max_size=6), min_size=1, max_size=5)
+
+
+@settings(max_examples=80, deadline=None)
+@given(documents=corpora.filter(lambda d: any(len(x) > 1 for x in d)), length=st.integers(8, 40))
+def test_pairs_are_those_of_the_definition(documents: Documents, length: int) -> None:
+    assert rows(examples(Pairs, documents, length)) == expected_pairs(documents, length)
+
+
+@settings(max_examples=80, deadline=None)
+@given(documents=corpora, length=st.integers(8, 40))
+def test_windows_are_those_of_the_definition(documents: Documents, length: int) -> None:
+    assert rows(examples(Windows, documents, length)) == expected_windows(documents, length)
+
+
+def test_an_odd_sentence_is_not_paired_with_the_next_document() -> None:
+    made = examples(Pairs, [[[10], [11], [12]], [[20], [21]]], 16)
+    assert rows(made) == [[CLS, 10, SEP, 11, SEP], [CLS, 20, SEP, 21, SEP]]
+
+
+def test_a_cut_pair_keeps_its_last_separator() -> None:
+    made = examples(Pairs, [[[7] * 4, [8] * 90]], 16)
+    assert rows(made) == [[CLS, 7, 7, 7, 7, SEP, *[8] * 9, SEP]]
+
+
+def test_batches_are_padded_to_a_multiple_of_eight() -> None:
+    ids, _ = examples(Pairs, [[[7] * 4, [8] * 5]], 128).batch(torch.tensor([0]))
+    assert ids.shape == (1, 16)
+    assert ids[0, 12:].tolist() == [PAD] * 4
+
+
+def test_batches_are_never_wider_than_length() -> None:
+    ids, _ = examples(Pairs, [[[7] * 40, [8] * 50]], 20).batch(torch.tensor([0]))
+    assert ids.shape == (1, 20)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 7])
+def test_a_limit_is_spread_over_the_text(limit: int) -> None:
+    documents = [[[10 + i], [100 + i]] for i in range(21)]
+    firsts = [row[1] - 10 for row in rows(examples(Pairs, documents, 16, limit))]
+    assert firsts == [i * 21 // limit for i in range(limit)]
+
+
+def test_a_limit_beyond_the_text_is_all_of_it() -> None:
+    assert len(examples(Pairs, [[[1], [2]]], 16, 100)) == 1

@@ -1,0 +1,62 @@
+"""Text data sets in the hub's layout, from local folders by the same call that reaches the hub."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from relpos.data.source import Hub
+from relpos.errors import RelposError
+
+ROWS = {
+    "book": [f"sentence number {i} ." for i in range(25)],
+    "wiki": ["", " = One = \n", "", " First . \n", "", " = Two = \n", "", " Second . \n"],
+}
+
+
+@pytest.fixture(autouse=True)
+def _offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A data set with two configurations, as the hub keeps it."""
+    head = ["---", "configs:"]
+    for name, rows in ROWS.items():
+        (tmp_path / "texts" / name).mkdir(parents=True)
+        pq.write_table(pa.table({"text": rows}), tmp_path / "texts" / name / "train-00000-of-00001.parquet")
+        head += [f"- config_name: {name}", "  data_files:", "  - split: train", f"    path: {name}/train-*"]
+    (tmp_path / "texts" / "README.md").write_text("\n".join([*head, "---", ""]))
+    return tmp_path / "texts"
+
+
+def read(place: Path, config: str, streaming: bool = False, **keys: str) -> list[list[str]]:
+    source = Hub(texts=[{"id": str(place), "config": config, **keys}], lines=10, streaming=streaming)
+    return [[line.strip() for line in document.lines if line.strip()] for document in source.documents()]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_rows_make_documents_of_so_many_lines(place: Path, streaming: bool) -> None:
+    found = read(place, "book", streaming)
+    assert [len(document) for document in found] == [10, 10, 5]
+    assert [line for document in found for line in document] == ROWS["book"]
+
+
+def test_titles_make_documents(place: Path) -> None:
+    assert read(place, "wiki") == [["First ."], ["Second ."]]
+
+
+def test_a_missing_column_is_named(place: Path) -> None:
+    with pytest.raises(RelposError, match=r"no column 'txt'.*'text'"):
+        read(place, "book", text="txt")
+
+
+def test_a_missing_data_set_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(RelposError, match="nowhere") as caught:
+        read(tmp_path / "nowhere", "book")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,73 @@
+"""Masks are a function of their keys; 15 % of the text is chosen, 80/10/10."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from relpos.data.masking import mask
+from relpos.data.tokenizer import CLS, MASK, PAD, SEP
+
+VOCABULARY = 500
+
+
+@pytest.fixture(scope="module")
+def masked() -> tuple[Tensor, Tensor, Tensor]:
+    """ids, masked ids and labels of 400 rows of 126 tokens of text."""
+    ids = torch.randint(5, VOCABULARY, (400, 128), generator=torch.Generator().manual_seed(0))
+    ids[:, 0], ids[:, -1] = CLS, SEP
+    return ids, *mask(ids, torch.full((400,), 128), torch.arange(400), seed=7, vocabulary=VOCABULARY)
+
+
+def test_fifteen_per_cent_are_chosen(masked: tuple[Tensor, Tensor, Tensor]) -> None:
+    assert (masked[2] != -100).float().mean().item() == pytest.approx(0.15 * 126 / 128, abs=0.006)
+
+
+def test_eighty_per_cent_of_them_become_mask(masked: tuple[Tensor, Tensor, Tensor]) -> None:
+    _, out, labels = masked
+    assert (out[labels != -100] == MASK).float().mean().item() == pytest.approx(0.8, abs=0.02)
+
+
+def test_ten_per_cent_of_them_stay(masked: tuple[Tensor, Tensor, Tensor]) -> None:
+    ids, out, labels = masked
+    assert (out == ids)[labels != -100].float().mean().item() == pytest.approx(0.1, abs=0.015)
+
+
+def test_labels_are_the_ids_that_stood_there(masked: tuple[Tensor, Tensor, Tensor]) -> None:
+    ids, _, labels = masked
+    assert torch.equal(labels[labels != -100], ids[labels != -100])
+
+
+def test_what_is_not_chosen_stays(masked: tuple[Tensor, Tensor, Tensor]) -> None:
+    ids, out, labels = masked
+    assert torch.equal(out[labels == -100], ids[labels == -100])
+
+
+def test_random_ids_reach_the_whole_vocabulary(masked: tuple[Tensor, Tensor, Tensor]) -> None:
+    ids, out, labels = masked
+    drawn = out[(labels != -100) & (out != ids) & (out != MASK)]
+    assert drawn.min() < 5
+    assert drawn.max() == VOCABULARY - 1
+    assert len(drawn.unique()) > 0.7 * VOCABULARY
+
+
+def test_special_tokens_are_never_chosen() -> None:
+    ids = torch.tensor([[CLS, 9, SEP, 8, SEP, PAD, PAD, PAD]]).expand(2000, 8)
+    _, labels = mask(ids, torch.full((2000,), 5), torch.arange(2000), 0, VOCABULARY, rate=0.9)
+    assert sorted(labels.unique().tolist()) == [-100, 8, 9]
+
+
+def test_masks_do_not_depend_on_the_row_or_the_padding() -> None:
+    ids = torch.randint(5, VOCABULARY, (6, 16), generator=torch.Generator().manual_seed(1))
+    keys, lengths = torch.arange(6), torch.full((6,), 16)
+    out, labels = mask(ids, lengths, keys, 3, VOCABULARY)
+    wide = torch.nn.functional.pad(ids.flip(0), (0, 8))
+    other, other_labels = mask(wide, lengths, keys.flip(0), 3, VOCABULARY)
+    assert torch.equal(other.flip(0)[:, :16], out)
+    assert torch.equal(other_labels.flip(0)[:, :16], labels)
+
+
+@pytest.mark.parametrize(("keys", "seed"), [(1, 3), (0, 4)])
+def test_another_key_or_seed_gives_other_masks(keys: int, seed: int) -> None:
+    ids = torch.full((1, 512), 9)
+    one = mask(ids, torch.tensor([512]), torch.tensor([0]), 3, VOCABULARY)[1]
+    assert not torch.equal(mask(ids, torch.tensor([512]), torch.tensor([keys]), seed, VOCABULARY)[1], one)

@@ -1,0 +1,36 @@
+"""The order of the pairs is a bijection, another one for every epoch and seed."""
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relpos.data.order import order
+
+
+@settings(max_examples=60, deadline=None)
+@given(count=st.integers(1, 3000), epoch=st.integers(0, 100), seed=st.integers(0, 2**31))
+def test_every_pair_stands_at_one_place(count: int, epoch: int, seed: int) -> None:
+    assert sorted(order(count, epoch, seed, torch.arange(count)).tolist()) == list(range(count))
+
+
+def test_a_place_can_be_asked_for_alone() -> None:
+    whole = order(1000, 3, 1, torch.arange(1000))
+    assert order(1000, 3, 1, torch.tensor([17, 999])).tolist() == whole[[17, 999]].tolist()
+
+
+def test_an_epoch_has_its_own_order() -> None:
+    assert order(1000, 0, 1, torch.arange(1000)).tolist() != order(1000, 1, 1, torch.arange(1000)).tolist()
+
+
+def test_a_seed_has_its_own_order() -> None:
+    assert order(1000, 0, 0, torch.arange(1000)).tolist() != order(1000, 0, 1, torch.arange(1000)).tolist()
+
+
+def test_thirty_one_million_pairs_need_no_table() -> None:
+    drawn = order(31_000_000, 0, 0, torch.arange(30_999_000, 31_000_000))
+    assert len(set(drawn.tolist())) == 1000
+
+
+def test_neighbours_are_spread() -> None:
+    drawn = order(100_000, 0, 0, torch.arange(1000)).double()
+    assert 45_000 < drawn.mean() < 55_000

@@ -1,0 +1,149 @@
+"""Folders and files of text: what is read, what is refused, what they are known by."""
+
+import gzip
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from relpos.data.source import Files, Hub, Toy
+from relpos.errors import RelposError
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
+    monkeypatch.delenv("RELPOS_DATA", raising=False)
+
+
+def text_of(source: Files) -> dict[str, list[str]]:
+    return {document.source: [line for line in document.lines if line] for document in source.documents()}
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress), (".zst", zstandard.compress)],
+)
+def test_compressed_text_reads_like_plain(tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]) -> None:
+    (tmp_path / f"a.txt{suffix}").write_bytes(pack("Größe.\nTwo.\n".encode()))
+    assert text_of(Files(corpus=str(tmp_path))) == {f"a.txt{suffix}": ["Größe.", "Two."]}
+
+
+def test_byte_order_mark_and_carriage_returns_are_dropped(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfOne.\r\nTwo.\r\n")
+    assert text_of(Files(corpus=str(tmp_path))) == {"a.txt": ["One.", "Two."]}
+
+
+def test_a_line_longer_than_a_block_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("wörter " * 400_000, encoding="utf-8")
+    parts = text_of(Files(corpus=str(tmp_path)))["a.txt"]
+    assert len(parts) > 1
+    assert "".join(parts) == "wörter " * 400_000
+
+
+def test_only_text_is_read_and_folders_are_searched(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    for name in ("b/x.tokens", "a.txt", "books.tsv", ".hidden.txt", "c.gz"):
+        (tmp_path / name).write_text("One.\n")
+    assert list(text_of(Files(corpus=str(tmp_path)))) == ["a.txt", "b/x.tokens"]
+
+
+def test_one_file_is_a_corpus(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One.\n")
+    assert list(text_of(Files(corpus=str(tmp_path / "a.txt")))) == ["a.txt"]
+
+
+def test_text_that_is_not_utf8_names_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"One.\n" * 300_000 + b"Gr\xf6\xdfe\n")
+    with pytest.raises(RelposError, match=r"a\.txt, line 300001: not UTF-8"):
+        text_of(Files(corpus=str(tmp_path)))
+
+
+def test_a_broken_archive_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"One.\n" * 10_000)[:-20])
+    with pytest.raises(RelposError, match=r"a\.txt\.gz, near line"):
+        text_of(Files(corpus=str(tmp_path)))
+
+
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RelposError, match=r"no folder or file .*nowhere"):
+        Files(corpus=str(tmp_path / "nowhere")).files()
+
+
+def test_a_folder_without_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RelposError, match="no text file"):
+        Files(corpus=str(tmp_path)).files()
+
+
+def test_no_place_at_all_is_refused() -> None:
+    with pytest.raises(RelposError, match=r"data\.root=FOLDER"):
+        Files().files()
+
+
+def test_the_root_holds_corpus_and_glue(tmp_path: Path) -> None:
+    source = Files(root=str(tmp_path), glue=str(tmp_path / "elsewhere"))
+    assert source.corpus_location() == tmp_path / "corpus"
+    assert source.glue_location() == tmp_path / "elsewhere"
+
+
+def test_relpos_data_is_the_root_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_DATA", str(tmp_path))
+    assert Files().corpus_location() == tmp_path / "corpus"
+    assert Files(root="real").glue_location() == tmp_path / "real" / "glue"
+
+
+def test_files_are_known_by_name_size_and_hash(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_text("One.\n")
+    found = Files(root=str(tmp_path)).identity()
+    assert found is not None
+    (name, size, digest) = found["files"][0]
+    assert (name, size, len(digest)) == ("a.txt", 5, 64)
+
+
+def test_hashes_are_cached(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One.\n")
+    Files(corpus=str(tmp_path / "a.txt")).identity()
+    cache = json.loads((tmp_path / "runs" / "cache" / "hashes.json").read_text())
+    assert len(cache) == 1
+
+
+def test_a_changed_file_has_another_identity(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One.\n")
+    before = Files(corpus=str(tmp_path)).identity()
+    (tmp_path / "a.txt").write_text("Other.\n")
+    assert Files(corpus=str(tmp_path)).identity() != before
+
+
+def test_an_absent_corpus_has_no_identity(tmp_path: Path) -> None:
+    assert Files(root=str(tmp_path)).identity() is None
+
+
+def test_a_task_is_known_by_its_files(tmp_path: Path) -> None:
+    (tmp_path / "glue" / "STS-B").mkdir(parents=True)
+    (tmp_path / "glue" / "STS-B" / "train.tsv").write_text("x\n")
+    found = Files(root=str(tmp_path)).glue_identity("stsb")
+    assert found is not None
+    assert found["files"][0][0] == "STS-B/train.tsv"
+
+
+def test_an_absent_task_has_no_identity(tmp_path: Path) -> None:
+    assert Files(root=str(tmp_path)).glue_identity("rte") is None
+
+
+def test_a_hub_text_is_known_by_id_configuration_and_revision() -> None:
+    found = Hub(texts=[{"id": "a/b", "revision": "r"}]).identity()
+    assert found is not None
+    assert found["hub"] == [{"id": "a/b", "config": None, "revision": "r", "split": "train", "text": "text"}]
+
+
+def test_an_unknown_key_of_a_hub_text_is_refused() -> None:
+    with pytest.raises(RelposError, match=r"'revison'.*revision"):
+        Hub(texts=[{"id": "a/b", "revison": "r"}]).identity()
+
+
+def test_the_toy_language_is_known_by_its_generator_and_seed() -> None:
+    assert Toy(seed=1).identity() != Toy(seed=2).identity()

@@ -1,0 +1,104 @@
+"""A step is the same pairs whatever the number of processes."""
+
+import numpy as np
+import pytest
+import torch
+
+from relpos.data.examples import Pairs
+from relpos.data.steps import Steps, heldout_batches
+from relpos.errors import RelposError
+
+VOCABULARY = 300
+
+
+@pytest.fixture(scope="module")
+def examples() -> Pairs:
+    """101 pairs of one document, between 5 and 43 tokens."""
+    random = np.random.default_rng(0)
+    lengths = random.integers(1, 20, 202)
+    ids = random.integers(5, VOCABULARY, lengths.sum()).astype(np.uint16)
+    return Pairs(ids, np.concatenate([[0], np.cumsum(lengths)]), np.asarray([0]), np.asarray([202]), 32)
+
+
+def steps(examples: Pairs, **changed: int) -> Steps:
+    return Steps(examples, **{"seed": 1, "batch": 24, "microbatch": 5, "vocabulary": VOCABULARY, "stop": 9, **changed})
+
+
+@pytest.mark.parametrize("world", [1, 2, 4, 8])
+def test_processes_share_the_micro_batches_of_a_step(examples: Pairs, world: int) -> None:
+    alone = steps(examples).step(3)
+    shared = [steps(examples, rank=rank, world=world).step(3) for rank in range(world)]
+    parts = sorted((part for step in shared for part in step.microbatches), key=lambda part: part.index)
+    assert [part.index for part in parts] == [0, 1, 2, 3, 4]
+    assert all(torch.equal(a.input_ids, b.input_ids) for a, b in zip(alone.microbatches, parts, strict=True))
+    assert all(torch.equal(a.labels, b.labels) for a, b in zip(alone.microbatches, parts, strict=True))
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_counts_are_those_of_the_whole_step(examples: Pairs, world: int) -> None:
+    alone = steps(examples).step(5)
+    for rank in range(world):
+        step = steps(examples, rank=rank, world=world).step(5)
+        assert (step.chosen, step.tokens) == (alone.chosen, alone.tokens)
+
+
+def test_counts_are_right(examples: Pairs) -> None:
+    step = steps(examples).step(0)
+    assert step.chosen == sum(int((part.labels != -100).sum()) for part in step.microbatches)
+    assert step.tokens == sum(int(part.attention_mask.sum()) for part in step.microbatches)
+
+
+def test_an_epoch_holds_every_pair_once(examples: Pairs) -> None:
+    made = steps(examples, batch=101)
+    assert sorted(made.pairs(4).tolist()) == list(range(101))
+
+
+def test_steps_go_on_over_the_end_of_an_epoch(examples: Pairs) -> None:
+    small = torch.cat([steps(examples).pairs(index) for index in range(9)])
+    large = torch.cat([steps(examples, batch=72).pairs(index) for index in range(3)])
+    assert torch.equal(small, large)
+
+
+def test_a_step_may_hold_more_pairs_than_there_are(examples: Pairs) -> None:
+    assert steps(examples, batch=500).pairs(1).bincount(minlength=101).min() >= 3
+
+
+def test_starting_later_gives_the_same_steps(examples: Pairs) -> None:
+    whole, later = list(steps(examples)), list(steps(examples, start=6))
+    assert [step.index for step in later] == [6, 7, 8]
+    assert torch.equal(whole[6].microbatches[0].input_ids, later[0].microbatches[0].input_ids)
+
+
+def test_micro_batches_are_sorted_by_length(examples: Pairs) -> None:
+    longest = [int(part.attention_mask.sum(1).max()) for part in steps(examples).step(0).microbatches]
+    assert longest == sorted(longest, reverse=True)
+
+
+def test_masks_are_fresh_in_every_epoch(examples: Pairs) -> None:
+    made = steps(examples, batch=101, microbatch=101)
+    first, second = made.step(0).microbatches[0], made.step(1).microbatches[0]
+    assert (first.labels != -100).sum() != (second.labels != -100).sum()
+
+
+def test_a_step_without_a_chosen_token_divides_by_one() -> None:
+    ids = np.asarray([7, 8], np.uint16)
+    one = Pairs(ids, np.asarray([0, 1, 2]), np.asarray([0]), np.asarray([2]), 16)
+    assert min(step.chosen for step in Steps(one, 0, 1, 1, VOCABULARY, stop=30)) == 1
+
+
+def test_heldout_batches_hold_every_example_once(examples: Pairs) -> None:
+    batches = list(heldout_batches(examples, 8, VOCABULARY))
+    assert sum(len(batch.input_ids) for batch in batches) == 101
+
+
+def test_heldout_masks_do_not_depend_on_the_batch(examples: Pairs) -> None:
+    def chosen(batch: int) -> int:
+        return sum(int((part.labels != -100).sum()) for part in heldout_batches(examples, batch, VOCABULARY))
+
+    assert chosen(8) == chosen(50)
+
+
+def test_no_pairs_is_refused(examples: Pairs) -> None:
+    empty = Pairs(examples.ids, examples.sentences, np.asarray([0]), np.asarray([1]), 32)
+    with pytest.raises(RelposError, match="no training pairs"):
+        steps(empty)

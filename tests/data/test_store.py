@@ -1,0 +1,198 @@
+"""A store holds what was written, is whole or is none, and keeps documents together."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relpos.data import encoding
+from relpos.data.documents import Document
+from relpos.data.store import Store, write_store
+from relpos.data.tokenizer import Tokenizer, train_tokenizer
+from relpos.data.writer import MANIFEST, chosen
+from relpos.errors import RelposError
+
+TEXTS = {
+    f"book {i}": [f"The {word} dog number {i} ran.", f"It saw a {word} cat.", "Then it slept."]
+    for i, word in enumerate(["old", "new", "red", "sad", "tall", "low"])
+}
+
+
+def documents() -> Iterator[Document]:
+    return (Document(source, iter(lines)) for source, lines in TEXTS.items())
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    train_tokenizer(documents(), folder, 60, 1000, 1)
+    return Tokenizer.load(folder)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, tokenizer: Tokenizer) -> Path:
+    write_store(documents(), tokenizer, tmp_path / "store", 0.2)
+    return tmp_path / "store"
+
+
+def test_text_goes_in_and_comes_out(folder: Path, tokenizer: Tokenizer) -> None:
+    store = Store(folder)
+    read = {source: [tokenizer.decode(ids) for ids in store.document(i)] for i, source in enumerate(store.sources())}
+    assert read == {source: [line.lower() for line in lines] for source, lines in TEXTS.items()}
+
+
+def test_a_paragraph_becomes_its_sentences(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    write_store(iter([Document("a", iter(["One ran. Two ran! Did three?"])), *documents()]), tokenizer, tmp_path, 0.2)
+    assert len(Store(tmp_path).document(0)) == 3
+
+
+def test_documents_without_a_sentence_leave_no_trace(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    empty = Document("empty", iter(["", "  ", "\u200b"]))
+    write_store(iter([empty, *documents()]), tokenizer, tmp_path, 0.2)
+    assert Store(tmp_path).sources() == list(TEXTS)
+
+
+def test_small_vocabularies_take_two_bytes_a_token(folder: Path) -> None:
+    assert Store(folder).ids.dtype == np.uint16
+
+
+def test_every_example_is_in_one_split(folder: Path) -> None:
+    store = Store(folder)
+    assert len(store.examples("train")) + len(store.examples("heldout")) == len(TEXTS)
+    assert len(store.examples("heldout")) > 0
+
+
+def test_writing_again_gives_the_same_bytes(folder: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    write_store(documents(), tokenizer, tmp_path / "again", 0.2)
+    assert Store(tmp_path / "again").manifest == Store(folder).manifest
+
+
+def test_other_processes_write_the_same_bytes(
+    folder: Path, tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, "ALONE", 0)
+    write_store(documents(), tokenizer, tmp_path / "again", 0.2, processes=2)
+    assert Store(tmp_path / "again").manifest == Store(folder).manifest
+
+
+def test_an_error_in_the_text_leaves_no_store(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    def broken() -> Iterator[str]:
+        yield "One."
+        raise RelposError("a.txt, line 2: not UTF-8")
+
+    write_store(documents(), tokenizer, tmp_path, 0.2)
+    with pytest.raises(RelposError, match="line 2"):
+        write_store(iter([Document("a", broken())]), tokenizer, tmp_path, 0.2)
+    with pytest.raises(RelposError, match="not finished"):
+        Store(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_named_and_leaves_nothing(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("relpos.data.writer.os.fsync", full)
+    with pytest.raises(RelposError, match=r"cannot write .* MB free\): No space left"):
+        write_store(documents(), tokenizer, tmp_path, 0.2)
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_text_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    with pytest.raises(RelposError, match="no sentences"):
+        write_store(iter([]), tokenizer, tmp_path, 0.2)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -1.0])
+def test_a_share_outside_0_to_1_is_refused(tmp_path: Path, tokenizer: Tokenizer, share: float) -> None:
+    with pytest.raises(RelposError, match=r"data\.heldout"):
+        write_store(documents(), tokenizer, tmp_path, share)
+
+
+def test_of_a_single_document_the_end_is_held_out(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    write_store(iter([Document("a", iter(f"Dog {i} ran." for i in range(100)))]), tokenizer, tmp_path, 0.1)
+    store = Store(tmp_path)
+    assert store.heldout.tolist() == [False, True]
+    assert np.diff(store.documents).tolist() == [90, 10]
+
+
+def test_a_missing_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RelposError, match=r"no manifest\.json"):
+        Store(tmp_path)
+
+
+def test_a_truncated_store_is_refused(folder: Path) -> None:
+    (folder / "ids.bin").write_bytes((folder / "ids.bin").read_bytes()[:-2])
+    with pytest.raises(RelposError, match=r"truncated store: .*ids\.bin has \d+ bytes, manifest says \d+; delete"):
+        Store(folder)
+
+
+def test_a_broken_manifest_is_refused(folder: Path) -> None:
+    (folder / MANIFEST).write_text((folder / MANIFEST).read_text()[:40])
+    with pytest.raises(RelposError, match="cannot be read"):
+        Store(folder)
+
+
+def test_another_format_is_refused(folder: Path) -> None:
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps(manifest | {"format": 99}))
+    with pytest.raises(RelposError, match="format 99"):
+        Store(folder)
+
+
+def test_a_flipped_bit_is_found(folder: Path) -> None:
+    Store(folder).verify()
+    data = bytearray((folder / "ids.bin").read_bytes())
+    data[5] ^= 1
+    (folder / "ids.bin").write_bytes(data)
+    with pytest.raises(RelposError, match=r"damaged store: .*ids\.bin"):
+        Store(folder).verify()
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"split": "dev"}, "unknown split"),
+        ({"split": "train", "packing": "pairs"}, "Did you mean 'pair'"),
+        ({"split": "train", "length": 4}, "length=4"),
+        ({"split": "train", "limit": 0}, r"data\.pairs=0"),
+    ],
+)
+def test_wrong_words_are_refused(folder: Path, keys: dict[str, object], message: str) -> None:
+    with pytest.raises(RelposError, match=message):
+        Store(folder).examples(**keys)  # type: ignore[arg-type]
+
+
+def test_a_pair_is_read_from_the_store(folder: Path, tokenizer: Tokenizer) -> None:
+    store = Store(folder)
+    ids, lengths = store.examples("train").batch(torch.tensor([0]))
+    first = store.document(int(np.flatnonzero(~store.heldout)[0]))
+    assert ids[0, : lengths[0]].tolist() == [tokenizer.cls, *first[0], tokenizer.sep, *first[1], tokenizer.sep]
+
+
+hashes = st.lists(st.integers(0, 2**64 - 1), min_size=2, max_size=40)
+
+
+@settings(max_examples=100, deadline=None)
+@given(hashes=hashes, share=st.floats(0.001, 0.999))
+def test_some_documents_are_held_out_and_never_all(hashes: list[int], share: float) -> None:
+    flags = chosen(np.asarray(hashes, np.uint64), share)
+    assert flags.any()
+    assert not flags.all()
+
+
+def test_copies_are_on_one_side() -> None:
+    flags = chosen(np.asarray([2**60, 7, 2**63, 7, 2**60], np.uint64), 0.01)
+    assert flags.tolist() == [False, True, False, True, False]
+
+
+def test_a_share_is_about_kept() -> None:
+    drawn = np.random.default_rng(0).integers(0, 2**64, 20_000, np.uint64)
+    assert chosen(drawn, 0.1).mean() == pytest.approx(0.1, abs=0.01)

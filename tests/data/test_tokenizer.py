@@ -1,0 +1,97 @@
+"""The tokenizer: ids, case folding, sampling."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relpos.data.documents import UNKNOWN, Document
+from relpos.data.tokenizer import FILE, Tokenizer, reservoir, train_tokenizer
+from relpos.errors import RelposError
+
+TEXT = [
+    f"The {a} dog sees a {b} cat near the {c} house ."
+    for a in ["old", "new", "big"]
+    for b in ["red", "sad"]
+    for c in ["tall", "low"]
+]
+
+
+def documents() -> Iterator[Document]:
+    yield Document("a", iter(TEXT * 5))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    train_tokenizer(documents(), folder, 60, 1000, 1)
+    return Tokenizer.load(folder)
+
+
+def test_special_ids_come_first(tokenizer: Tokenizer) -> None:
+    assert tokenizer.pieces(range(5)) == ["[PAD]", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def test_case_is_folded(tokenizer: Tokenizer) -> None:
+    upper, lower = tokenizer.encode(["THE OLD DOG", "the old dog"])
+    assert upper.tolist() == lower.tolist()
+
+
+def test_text_comes_back_folded(tokenizer: Tokenizer) -> None:
+    assert tokenizer.decode(tokenizer.encode(["The big dog"])[0]) == "the big dog"
+
+
+def test_special_names_in_a_text_are_text(tokenizer: Tokenizer) -> None:
+    assert not {0, 2, 3, 4} & set(tokenizer.encode(["[MASK] [CLS] [SEP] [PAD]"])[0].tolist())
+
+
+def test_wikitexts_unknown_word_is_the_unknown_id(tokenizer: Tokenizer) -> None:
+    assert tokenizer.encode([f"old {UNKNOWN} dog"])[0].tolist().count(tokenizer.unk) == 1
+
+
+def test_the_size_counts_every_id(tmp_path: Path) -> None:
+    train_tokenizer(documents(), tmp_path, 27, 1000, 1)
+    assert Tokenizer.load(tmp_path).size == 27
+
+
+def test_a_small_text_yields_fewer_pieces(tmp_path: Path) -> None:
+    train_tokenizer(documents(), tmp_path, 30_004, 1000, 1)
+    assert 5 < Tokenizer.load(tmp_path).size < 30_004
+
+
+def test_training_is_repeatable(tmp_path: Path) -> None:
+    for name in "ab":
+        train_tokenizer(documents(), tmp_path / name, 60, 20, 1)
+    assert (tmp_path / "a" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
+
+
+def test_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RelposError, match="no sentences"):
+        train_tokenizer(iter([]), tmp_path, 60, 1000, 1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_vocabulary_below_the_characters_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RelposError, match="vocabulary=6"):
+        train_tokenizer(documents(), tmp_path, 6, 1000, 1)
+
+
+def test_a_missing_tokenizer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RelposError, match=r"tokenizer\.model: no such file"):
+        Tokenizer.load(tmp_path)
+
+
+def test_a_broken_tokenizer_is_refused(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"nothing of the kind")
+    with pytest.raises(RelposError, match=r"tokenizer\.model"):
+        Tokenizer.load(tmp_path)
+
+
+def test_a_small_stream_is_taken_whole() -> None:
+    assert reservoir(iter("abc"), 10) == list("abc")
+
+
+def test_a_sample_is_drawn_evenly() -> None:
+    drawn = [int(item) for item in reservoir(map(str, range(100_000)), 5_000)]
+    assert len(set(drawn)) == 5_000
+    assert 48_000 < sum(drawn) / len(drawn) < 52_000

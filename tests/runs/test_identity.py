@@ -1,0 +1,84 @@
+"""The identity of a run is what can change its result, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relpos.errors import RelposError
+from relpos.runs import Run, compose, plan
+from relpos.runs.plan import with_task
+
+
+def pretrain(*words: str) -> Run:
+    return plan(compose("pretrain", words))
+
+
+def finetune(*words: str) -> Run:
+    return plan(compose("finetune", words))
+
+
+def test_a_dial_that_nothing_reads_changes_nothing() -> None:
+    assert len({pretrain("position=none", f"kernels={s}").identity for s in (1, 3, 5)}) == 1
+    assert pretrain("position=none", "k=2").identity == pretrain("position=none").identity
+
+
+@pytest.mark.parametrize("word", ["k=2", "seed=1", "steps=7", "batch=8", "precision=bf16", "size.layers=3", "recipe.lr=1e-4", "data.pairs=9", "outside=zero", "microbatch=4", "data.seed=1", "vocabulary=100"])
+def test_what_changes_the_result_changes_the_identity(word: str) -> None:
+    assert pretrain("position=composite", word).identity != pretrain("position=composite").identity
+
+
+@pytest.mark.parametrize("word", ["logger=tensorboard", "speed.threads=1", "speed.kernel=eager", "log_every=3", "checkpoint_every=9", "snapshots=[50]", "evaluations=2"])
+def test_machine_and_logging_do_not(word: str) -> None:
+    assert pretrain(word).identity == pretrain().identity
+
+
+def test_a_fine_tuning_starts_from_the_pre_training_that_its_words_name() -> None:
+    run = finetune("position=composite", "pretrain.seed=3", "pretrain.steps=40", "seed=1", "steps=5", "k=4")
+    assert run.inputs["start"].identity == pretrain("position=composite", "seed=3", "steps=40", "k=4").identity
+
+
+def test_the_intermediate_task_is_a_run_of_its_own_with_the_same_seed() -> None:
+    rte = finetune("task=rte", "seed=5")
+    assert rte.inputs["start"].identity == finetune("task=mnli", "seed=5").identity
+    assert finetune("task=rte", "intermediate=none").inputs["start"].stage == "pretrain"
+
+
+def test_another_task_takes_its_own_numbers() -> None:
+    cfg = compose("finetune", ["size=small", "task=cola"])
+    other = plan(with_task(cfg, "qnli", seed=2))
+    assert other.identity == finetune("size=small", "task=qnli", "seed=2").identity
+
+
+def test_a_plan_needs_no_data() -> None:
+    run = pretrain("data=files", "data.root=nowhere")
+    assert run.state == "missing"
+
+
+def test_a_plan_travels_as_plain_values() -> None:
+    run = finetune("task=rte")
+    assert Run.from_dict(run.to_dict()).identity == run.identity
+
+
+def test_a_file_that_changes_makes_another_run(tmp_path: Path) -> None:
+    corpus = tmp_path / "text.txt"
+    corpus.write_text("one sentence\n")
+    before = pretrain("data=files", f"data.corpus={corpus}").identity
+    corpus.write_text("another sentence\n")
+    assert pretrain("data=files", f"data.corpus={corpus}").identity != before
+
+
+def test_a_scheme_from_outside_is_known_by_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "outside_scheme.py"
+    module.write_text("from relpos.model.position import Scheme\n\n\nclass Mine(Scheme):\n    def __init__(self, shape, x=1):\n        super().__init__(shape)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ("position=none", "position._target_=outside_scheme.Mine", "+position.x=3")
+    before = pretrain(*words).identity
+    module.write_text(module.read_text() + "# changed\n")
+    assert pretrain(*words).identity != before
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RelposError, match="no finished run and no model folder"):
+        finetune(f"from={tmp_path}")

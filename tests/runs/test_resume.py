@@ -1,0 +1,136 @@
+"""Kill it anywhere: the same call goes on, and the weights are those of the uninterrupted run, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from relpos.errors import RelposError
+from relpos.runs import Run, compose, execute, plan
+
+WORDS = ["steps=12", "position=composite", "batch=8", "microbatch=4", "checkpoint_every=2", "log_every=1", "evaluations=2"]
+SLOW = """
+import sys, time
+from relpos.cli import main
+from relpos.train.pretrain import Pretraining
+
+step = Pretraining.training_step
+Pretraining.training_step = lambda *a: (time.sleep(0.2), step(*a))[1]
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def weights(run: Run) -> dict[str, torch.Tensor]:
+    return load_file(run.path / "model" / "model.safetensors")
+
+
+def test_killed_and_continued_equals_uninterrupted(toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = plan(compose("pretrain", WORDS))
+    process = subprocess.Popen([sys.executable, "-c", SLOW, "pretrain", *WORDS], env=os.environ, stderr=subprocess.DEVNULL)
+    checkpoints = run.path / "checkpoint"
+    while not list(checkpoints.glob("last-*.ckpt")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert run.state == "running"
+    torch.set_num_threads(1)
+    execute(run)
+    starts = run.record["starts"]
+    assert len(starts) == 2
+    assert starts[1]["from_step"] > 0
+    steps = [json.loads(line)["step"] for line in (run.path / "metrics.jsonl").read_text().splitlines() if '"loss"' in line]
+    assert steps == list(range(1, 13))
+    interrupted = weights(run)
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "again"))
+    (tmp_path / "again").mkdir()
+    for stage in ("toy", "tokenizer", "store"):
+        (tmp_path / "again" / stage).symlink_to(toy_runs / stage)
+    whole = weights(execute(plan(compose("pretrain", WORDS))))
+    assert all(torch.equal(whole[name], interrupted[name]) for name in whole)
+
+
+def test_a_stop_signal_leaves_a_checkpoint(toy_runs: Path) -> None:
+    run = plan(compose("pretrain", WORDS))
+    process = subprocess.Popen([sys.executable, "-c", SLOW, "pretrain", *WORDS, "checkpoint_every=1000"], stderr=subprocess.PIPE, text=True)
+    while not (run.path / "metrics.jsonl").exists() or not (run.path / "metrics.jsonl").read_text():
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate()[1]
+    assert process.returncode == 130
+    assert "the same command goes on" in said
+    assert "Traceback" not in said
+    assert run.state == "interrupted"
+    assert list((run.path / "checkpoint").glob("last-*.ckpt"))
+
+
+def test_a_finished_run_is_found(toy_runs: Path) -> None:
+    run = execute(plan(compose("pretrain", [*WORDS, "steps=1"])))
+    before = (run.path / "model" / "model.safetensors").stat().st_mtime_ns
+    assert execute(plan(compose("pretrain", [*WORDS, "steps=1"]))).path == run.path
+    assert (run.path / "model" / "model.safetensors").stat().st_mtime_ns == before
+    assert not (run.path / "checkpoint").exists()
+
+
+def test_a_damaged_checkpoint_is_refused_by_name(toy_runs: Path) -> None:
+    run = plan(compose("pretrain", WORDS))
+    (run.path / "checkpoint").mkdir(parents=True)
+    (run.path / "checkpoint" / "last-0123456789abcdef.ckpt").write_bytes(b"not this")
+    with pytest.raises(RelposError, match="damaged checkpoint .*last-0123456789abcdef"):
+        execute(run)
+    assert run.state == "failed"
+    assert (run.path / "checkpoint" / "last-0123456789abcdef.ckpt").exists()
+
+
+def test_a_checkpoint_of_another_shape_is_refused_by_name(toy_runs: Path) -> None:
+    from relpos.files import sha256
+
+    run = plan(compose("pretrain", WORDS))
+    folder = run.path / "checkpoint"
+    folder.mkdir(parents=True)
+    torch.save({"state_dict": {"model.head.bias": torch.zeros(7)}, "global_step": 3}, folder / "x")
+    (folder / "x").rename(folder / f"last-{sha256(folder / 'x')[:16]}.ckpt")
+    with pytest.raises(RelposError, match="this model needs"):
+        execute(run)
+
+
+FULL = """
+import resource, signal, sys
+from relpos.cli import main
+from relpos.train.checkpoint import WholeCheckpoints
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+save = WholeCheckpoints.save_checkpoint
+
+
+def full(self, checkpoint, path, **more):
+    if list(path.parent.glob("*.ckpt")):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    save(self, checkpoint, path, **more)
+
+
+WholeCheckpoints.save_checkpoint = full
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_full_disk_keeps_the_checkpoint_before(toy_runs: Path) -> None:
+    run = plan(compose("pretrain", WORDS))
+    done = subprocess.run([sys.executable, "-c", FULL, "pretrain", *WORDS], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("relpos: cannot write")
+    assert "Traceback" not in done.stderr
+    assert len(list((run.path / "checkpoint").iterdir())) == 1
+    torch.set_num_threads(1)
+    execute(run)
+    assert run.record["starts"][1]["from_step"] == 2

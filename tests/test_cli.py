@@ -1,0 +1,64 @@
+"""The front door, as a person meets it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def relpos(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "relpos.cli", *words], capture_output=True, text=True, check=False, cwd=cwd)
+
+
+def test_params_prints_json_and_the_exact_total() -> None:
+    done = relpos("params", "size=small", "position=composite")
+    assert done.returncode == 0
+    content = json.loads(done.stdout)
+    assert (content["total"], content["position"]) == (13_428_196, 13_872)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["pretran"], "relpos: unknown command 'pretran'. Did you mean 'pretrain'?"),
+        (["pretrain", "position=compsite"], "relpos: unknown position 'compsite'. Did you mean 'composite' or 'composite_key'?"),
+        (["pretrain", "data=files", "data.root=/nowhere"], "/nowhere"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_one(words: list[str], said: str, tmp_path: Path) -> None:
+    done = relpos(*words, cwd=tmp_path)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert said in done.stderr
+    assert done.stdout == ""
+
+
+def test_help_of_a_subcommand_shows_groups_and_dials() -> None:
+    done = relpos("pretrain", "--help")
+    assert "position: absolute, composite," in done.stdout
+    assert "steps: ${recipe.steps}" in done.stdout
+
+
+def test_equal_runs_of_a_sweep_are_done_once_and_the_folder_is_the_last_line(toy_runs: Path, tmp_path: Path) -> None:
+    done = relpos("pretrain", "-m", "position=none", "kernels=1,3", "steps=2", "batch=4", "microbatch=4", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folders = list((toy_runs / "pretrain").iterdir())
+    assert len(folders) == 1
+    assert done.stdout.splitlines()[-1] == str(folders[0])
+    assert list(tmp_path.iterdir()) == [toy_runs]  # nothing is left in the folder where it was typed
+
+
+def test_flags_may_stand_behind_the_words() -> None:
+    done = relpos("params", "position=composite", "size=tiny", "-m", "k=2,3")
+    assert len(done.stdout.splitlines()) == 2
+
+
+def test_an_option_file_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "position").mkdir()
+    (tmp_path / "position" / "mine.yaml").write_text("_target_: relpos.model.position.Composite\n_partial_: true\nk: 3\n")
+    done = relpos("params", "position=mine", "--config-dir", str(tmp_path), "+position.scaled=false")
+    assert json.loads(done.stdout)["position"] == 12 * (4 + 64) * 7
