@@ -6,8 +6,8 @@
     at_least: 85                         ≥ the number; undecided while it lies within 3 standard errors above
     near: best                           no more than 3 standard errors of the difference below the best row
 
-The standard error is that of a score on so many dev examples: binomial, 100·√(p(1−p)/n), for accuracies; 100/√n, that of a
-correlation of nothing, for correlations. Chance is the score of the best constant answer, 0 for correlations.
+The standard error is that of a score on so many dev examples: binomial, 100·√(p(1−p)/n), for accuracies; 100/√n, that
+of no correlation, for correlations. Chance is the score of the best constant answer, 0 for correlations.
 """
 
 from __future__ import annotations
@@ -50,10 +50,13 @@ def validate(checks: list[Any], where: str, rows: list[str]) -> None:
         for row in check["rows"]:
             if row not in rows:
                 raise RelposError(f"{place}: unknown row {row!r}.{nearest(str(row), rows)}")
-        bounds = {key: check[key] for key in ("at_most", "at_least", "near") if key in check}
-        allowed = {"at_most": "chance", "near": "best"}
-        if len(bounds) != 1 or not all(isinstance(bound, int | float) or bound == allowed.get(key) for key, bound in bounds.items()):
+        bounds = [(key, check[key]) for key in ("at_most", "at_least", "near") if key in check]
+        if len(bounds) != 1 or not _is_bound(*bounds[0]):
             raise RelposError(f"{place}: one of at_most: chance or a number, at_least: a number, near: best is needed")
+
+
+def _is_bound(key: str, bound: Any) -> bool:
+    return bound == {"at_most": "chance", "near": "best"}.get(key) or (key != "near" and isinstance(bound, int | float))
 
 
 def _check(check: dict[str, Any], rows: Rows) -> dict[str, str]:
@@ -76,7 +79,8 @@ def _cell(check: dict[str, Any], name: str, row: dict[str, Any], rows: Rows) -> 
         return "not run", "not run"
     if "at_most" in check:
         chance = constant_score(column)
-        bound = chance + WIDTH * standard_error(column, chance) if check["at_most"] == "chance" else float(check["at_most"])
+        limit = chance + WIDTH * standard_error(column, chance)
+        bound = limit if check["at_most"] == "chance" else float(check["at_most"])
         return ("holds", f"{value:.1f} ≤ {bound:.1f}") if value <= bound else ("fails", f"{value:.1f} > {bound:.1f}")
     if "at_least" in check:
         bound = float(check["at_least"])
@@ -84,7 +88,8 @@ def _cell(check: dict[str, Any], name: str, row: dict[str, Any], rows: Rows) -> 
             return "holds", f"{value:.1f} ≥ {bound:.1f}"
         undecided = value + WIDTH * standard_error(column, value) >= bound
         return "undecided" if undecided else "fails", f"{value:.1f} < {bound:.1f}"
-    best = max((other["columns"][name] for other in rows if other["columns"][name]["mean"] is not None), key=lambda c: c["mean"])
+    others = [other["columns"][name] for other in rows]
+    best = max((other for other in others if other["mean"] is not None), key=lambda other: float(other["mean"]))
     margin = WIDTH * sqrt(standard_error(column, value) ** 2 + standard_error(best, best["mean"]) ** 2)
     figures = f"{value:.1f}, best {best['mean']:.1f} (margin {margin:.1f})"
     return "holds" if best["mean"] - value <= margin else "fails", figures
@@ -102,8 +107,8 @@ def standard_error(column: dict[str, Any], score: float) -> float:
 def constant_score(column: dict[str, Any]) -> float:
     """The score of the best constant answer.
 
-    That is the majority class's, but for (accuracy + F1)/2 where it is class 0: then F1 is 0, twice the score is the share
-    1 − p, and always answering class 1 gives (p + 2p/(1+p))/2.
+    That is the majority class's, but for (accuracy + F1)/2 where it is class 0: then F1 is 0, twice the score is the
+    share 1 − p, and always answering class 1 gives (p + 2p/(1+p))/2.
     """
     majority = float(column["majority"])
     if not column["metric"].endswith("f1") or majority > 50:

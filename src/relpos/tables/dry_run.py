@@ -17,13 +17,24 @@ def describe(name: str, rows: list[Row], runs: list[Run]) -> str:
     for row in rows:
         lines.append(f"{row.name} ({' '.join(row.words) or 'no words of its own'})")
         lines += [f"  {_line(run)}" for run in row.pretrainings]
-        for task in dict.fromkeys(tuning.task for tuning in row.tunings):
-            tunings = [tuning for tuning in row.tunings if tuning.task == task]
-            counts = _counts(Counter(tuning.run.state for tuning in tunings))
-            start = tunings[0].run.inputs["start"]
-            seeds = ",".join(dict.fromkeys(str(tuning.seed) for tuning in tunings))
-            lines.append(f"  finetune {task:<6} seed {seeds}: {counts}; needs {start.stage} {start.name}")
+        starts = {start.path: f"{start.stage} {start.name}" for start in _starts(row)}
+        for state, tunings in _by_state(row).items():
+            tasks = ", ".join(f"{task} {seeds}" for task, seeds in tunings.items())
+            lines.append(f"  finetune {state}: {tasks}")
+        lines.append(f"  fine-tunings need {', '.join(starts.values())}")
     return "\n".join(lines)
+
+
+def _starts(row: Row) -> list[Run]:
+    return [tuning.run.inputs["start"] for tuning in row.tunings]
+
+
+def _by_state(row: Row) -> dict[str, dict[str, list[int]]]:
+    """State → task → seeds."""
+    result: dict[str, dict[str, list[int]]] = {}
+    for tuning in row.tunings:
+        result.setdefault(tuning.run.state, {}).setdefault(tuning.task, []).append(tuning.seed)
+    return result
 
 
 def _counts(states: Counter[str]) -> str:

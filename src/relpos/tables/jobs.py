@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,7 @@ class Job:
 
     def write(self, path: Path) -> None:
         """Writes the job as JSON."""
-        runs = [run.to_dict() | {"inputs": {name: other.identity for name, other in run.inputs.items()}} for run in self.runs]
-        keyed = [[run.identity, content] for run, content in zip(self.runs, runs, strict=True)]
+        keyed = [[run.identity, _flat(run)] for run in self.runs]
         write_text(path, json.dumps({"launched": self.launched, "runs": keyed}))
 
     @classmethod
@@ -55,9 +54,8 @@ class Standing:
 
     def has_failed(self, run: Run) -> bool:
         """It failed since the launch."""
-        if run.identity not in self.failed and run.state == "failed":
-            if (run.path / "record.json").stat().st_mtime >= self.job.launched:
-                self.failed.add(run.identity)
+        if run.identity not in self.failed and run.state == "failed" and _changed(run) >= self.job.launched:
+            self.failed.add(run.identity)
         return run.identity in self.failed
 
     def is_ready(self, run: Run) -> bool:
@@ -76,3 +74,12 @@ class Standing:
             else:
                 result.append(run)
         return result
+
+
+def _flat(run: Run) -> dict[str, Any]:
+    inputs = {name: other.identity for name, other in run.inputs.items()}
+    return replace(run, inputs={}).to_dict() | {"inputs": inputs}
+
+
+def _changed(run: Run) -> float:
+    return (run.path / "record.json").stat().st_mtime

@@ -63,7 +63,8 @@ def _row(experiment: Experiment, name: str, own: list[str], more: list[str]) -> 
         first.seed = pretrain_seed
         pretraining = _labelled(pretrain_run(first), name)
         pretrainings.append(pretraining)
-        tunings += [Tuning(task, pretrain_seed, seed, run) for task, seed, run in _tunings(experiment, name, second, words, pretraining)]
+        found = _tunings(experiment, name, second, words, pretraining)
+        tunings += [Tuning(task, pretrain_seed, seed, run) for task, seed, run in found]
     return Row(name, own, pretrainings, tunings)
 
 
@@ -73,13 +74,22 @@ def _tunings(
     said = {word.partition("=")[0].lstrip("+") for word in words_of("finetune", experiment, words)}
     dials: dict[str, Any] = {key: cfg[key] for key in OF_TASK if key in said}
     for task in experiment.tasks:
+        planned = _labelled(finetune_run(with_task(cfg, task, **dials, seed=experiment.seeds[0]), pretraining), name)
         for seed in experiment.seeds:
-            run = finetune_run(with_task(cfg, task, **dials, seed=seed), pretraining)
-            yield task, seed, _labelled(run, name)
+            yield task, seed, reseeded(planned, seed)
+
+
+def reseeded(run: Run, seed: int) -> Run:
+    """A fine-tuning, and the intermediate one before it, with another seed: what planning anew would give."""
+    start = run.inputs["start"]
+    inputs = run.inputs | {"start": reseeded(start, seed) if start.stage == "finetune" else start}
+    name = f"{run.name.rpartition('-seed')[0]}-seed{seed}"
+    meaning, config = run.meaning | {"seed": seed}, run.config | {"seed": seed}
+    return replace(run, name=name, meaning=meaning, config=config, inputs=inputs)
 
 
 def words_of(stage: str, experiment: Experiment, words: Iterable[str]) -> list[str]:
-    """The words that reach one stage: of all rows, of the stage, then `words`; later ones win. A stage's prefix is taken off."""
+    """The words that reach one stage: of all rows, of the stage, then `words`; later ones win. Prefixes are taken off."""
     other = next(name for name in STAGES if name != stage)
     every = [*experiment.base, *experiment.stages.get(stage, []), *words]
     return [word.removeprefix(f"{stage}.") for word in every if not word.startswith(f"{other}.")]

@@ -1,11 +1,11 @@
-"""What the launcher of a table shows on stderr: a line for each run that is settled, and on a terminal what is going on."""
+"""What the launcher of a table shows on stderr: a line for each run that is settled, and what is under way."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console, Group
@@ -18,6 +18,8 @@ from relpos.tables.jobs import Job, Standing
 
 TAIL = 4096
 """Bytes at the end of a `metrics.jsonl` that hold its last line."""
+SECONDS = 60.0
+"""Between two looks at what is under way, where stderr is not a terminal."""
 
 
 class Display:
@@ -35,6 +37,7 @@ class Display:
         self.progress = Progress(*columns, console=self.console)
         self.bar = self.progress.add_task("runs", total=len(job.runs))
         self.told = {run.identity for run in job.runs if standing.is_finished(run)}
+        self.spoken = time.monotonic()
         self.live = Live(console=self.console, transient=True, auto_refresh=False) if sys.stderr.isatty() else None
 
     def __enter__(self) -> Display:
@@ -43,24 +46,27 @@ class Display:
         self.console.print(f"{len(self.told)} of {len(self.job.runs)} runs are there", style="dim")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self.live:
             self.live.stop()
 
     def show(self) -> None:
         """Tells of the runs that are settled since the last time, and shows the others that are under way."""
-        lines = []
         for run in self.job.runs:
-            if run.identity in self.told:
-                continue
-            if self.standing.is_finished(run) or self.standing.has_failed(run):
+            if run.identity not in self.told and (self.standing.is_finished(run) or self.standing.has_failed(run)):
                 self.told.add(run.identity)
-                self.console.print(Text(f"[{len(self.told)}/{len(self.job.runs)}] {ending(run)}"))
-            elif self.live and run.state == "running":
-                lines.append(Text(f"  {under_way(run)}", style="cyan"))
+                self.console.print(Text(f"[{len(self.told)}/{len(self.job.runs)}] {ending(run)}"), soft_wrap=True)
         if self.live:
             self.progress.update(self.bar, completed=len(self.told))
-            self.live.update(Group(*lines, self.progress), refresh=True)
+            self.live.update(Group(*self._under_way(), self.progress), refresh=True)
+        elif time.monotonic() - self.spoken > SECONDS:
+            self.spoken = time.monotonic()
+            for line in self._under_way():
+                self.console.print(line, soft_wrap=True)
+
+    def _under_way(self) -> list[Text]:
+        running = (run for run in self.job.runs if run.identity not in self.told and run.state == "running")
+        return [Text(f"  {under_way(run)}", style="cyan") for run in running]
 
 
 def ending(run: Run) -> str:

@@ -16,13 +16,11 @@ from rich.text import Text
 from relpos.files import write_json, write_text
 from relpos.tables.table import GLUE, mean_of
 
-NAMES = {
-    "cola": "CoLA", "mnli_m": "MNLI-m", "mnli_mm": "MNLI-mm", "mrpc": "MRPC", "qnli": "QNLI", "qqp": "QQP", "rte": "RTE",
-    "sst2": "SST-2", "stsb": "STS-B", "wnli": "WNLI",
-}  # fmt: skip
+NAMES = {"cola": "CoLA", "mnli_m": "MNLI-m", "mnli_mm": "MNLI-mm", "mrpc": "MRPC", "qnli": "QNLI", "qqp": "QQP"}
+NAMES |= {"rte": "RTE", "sst2": "SST-2", "stsb": "STS-B", "wnli": "WNLI"}
 MISSING = "—"
 NOTE = (
-    "Columns x 100 on the dev sets. Mean ± standard error over seeds where there are several, best of them in brackets; "
+    "Columns × 100 on the dev sets. Mean ± standard error over seeds where there are several, the best in brackets; "
     f"{MISSING} = not run."
 )
 
@@ -82,15 +80,14 @@ def cell(column: dict[str, Any]) -> str:
 
 
 def leaders(rows: list[dict[str, Any]]) -> set[tuple[int, int]]:
-    """(row, cell) of the best numbers: highest means, lowest perplexity."""
-    names = columns_of(rows)
-    numbers = [[row["perplexity"], *(row["columns"][name]["mean"] for name in names), row["mean"]["mean"]] for row in rows]
-    signed = [[None if line[0] is None else -line[0], *line[1:]] for line in numbers]
+    """(row, cell) of the best numbers: highest means, lowest perplexity; none where a column has one number only."""
+    columns = [[None if row["perplexity"] is None else -row["perplexity"] for row in rows]]
+    columns += [[row["columns"][name]["mean"] for row in rows] for name in columns_of(rows)]
+    columns += [[row["mean"]["mean"] for row in rows]]
     found = set()
-    for place in range(len(names) + 2):
-        values = [line[place] for line in signed]
+    for place, values in enumerate(columns, start=2):
         known = [value for value in values if value is not None]
-        found |= {(row, place + 2) for row, value in enumerate(values) if value is not None and len(known) > 1 and value == max(known)}
+        found |= {(row, place) for row, value in enumerate(values) if len(known) > 1 and value == max(known)}
     return found
 
 
@@ -100,11 +97,12 @@ def terminal(content: dict[str, Any], console: Console | None = None) -> None:
     rows = content["rows"]
     best = leaders(rows)
     texts = [[Text(head, style="bold") for head in header(rows)]]
-    for number, line in enumerate(body(rows)):
-        texts.append([Text(text, style="bold green" if (number, place) in best else "") for place, text in enumerate(line)])
+    for number, cells in enumerate(body(rows)):
+        styles = ["bold green" if (number, place) in best else "" for place in range(len(cells))]
+        texts.append([Text(text, style=style) for text, style in zip(cells, styles, strict=True)])
     if _width(texts) > console.width and len(rows) < len(texts[0]):
         texts = [list(line) for line in zip(*texts, strict=True)]
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1), title=content["question"], title_justify="left", title_style="italic")
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), title=content["question"], title_justify="left")
     for place, head in enumerate(texts[0]):
         table.add_column(head, justify="right" if place else "left", no_wrap=True)
     for line in texts[1:]:
@@ -113,7 +111,8 @@ def terminal(content: dict[str, Any], console: Console | None = None) -> None:
     console.print(NOTE, style="dim", soft_wrap=True)
     for check in content["checks"]:
         colour = {"holds": "green", "fails": "red"}.get(check["verdict"], "yellow")
-        console.print(Text.assemble((f"{check['verdict']:>9}", f"bold {colour}"), f"  {check['says']}: {check['figures']}"), soft_wrap=True)
+        words = (f"{check['verdict']:>9}", f"bold {colour}"), f"  {check['says']}: {check['figures']}"
+        console.print(Text.assemble(*words), soft_wrap=True)
 
 
 def _width(texts: list[list[Text]]) -> int:
@@ -140,8 +139,8 @@ def _curves(rows: list[dict[str, Any]]) -> list[str]:
     if not steps:
         return []
     head = [_line(["held-out loss at step", *map(str, steps)]), "|---|" + "---:|" * len(steps)]
-    own = [_line([row["name"], *(f"{curve[step]:.3f}" for step in steps)]) for row, curve in zip(rows, curves, strict=True)]
-    return [*head, *own, ""]
+    lines = [[row["name"], *(f"{curve[step]:.3f}" for step in steps)] for row, curve in zip(rows, curves, strict=True)]
+    return [*head, *map(_line, lines), ""]
 
 
 def _line(cells: list[str]) -> str:
@@ -149,7 +148,7 @@ def _line(cells: list[str]) -> str:
 
 
 def comma_separated(rows: list[dict[str, Any]]) -> str:
-    """One line a row; each column with its standard error, best and number of runs. An empty cell is a missing number."""
+    """One line a row; each column with its standard error, best and number of runs; empty where it is missing."""
     names = columns_of(rows)
     parts = ("mean", "sem", "best", "n")
     text = io.StringIO()

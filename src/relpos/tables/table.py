@@ -1,10 +1,11 @@
-"""Rows of runs → rows of numbers. What is missing is None, never zero; a mean never stands without its spread and count."""
+"""Rows of runs → rows of numbers. What is missing is None, never zero; a mean stands with its spread and count."""
 
 from __future__ import annotations
 
 import csv
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -109,15 +110,15 @@ def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
         raise RelposError(f"table {experiment.name}: printed: there is no file {path}")
     with path.open(encoding="utf-8", newline="") as file:
         lines = [dict(line) for line in csv.DictReader(file)]
-    return {line["row"]: {key.removesuffix("_mean"): float(line[key]) for key in line if _is_number(line[key])} for line in lines}
+    return {line["row"]: _numbers(line) for line in lines}
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _numbers(line: dict[str, str]) -> dict[str, float]:
+    result = {}
+    for key, text in line.items():
+        with suppress(ValueError):
+            result[key.removesuffix("_mean")] = float(text)
+    return result
 
 
 def _curve(run: Run) -> list[list[float]]:

@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -72,7 +71,8 @@ def main(argv: list[str]) -> int:
     try:
         work(Job.read(Path(argv[0])), stop)
     except KeyboardInterrupt:
-        return 130
+        stop.set()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # there is nothing left to stop
     return 130 if stop.is_set() else 0
 
 

@@ -1,0 +1,128 @@
+"""kill -9 at ten moments of a pre-training and of a fine-tuning run, then the same command: does it go on, and is the result the same?
+
+    python benchmarks/kill.py            writes benchmarks/results/kill.{json,md}
+
+Moments: three right after the start, four in the middle of writing a checkpoint (its temporary file exists), three between checkpoints.
+A run passes when its record shows a start from a step > 0 (or the kill came before the first checkpoint, and says so) and its weights
+equal those of the uninterrupted run bit for bit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from _report import machine, write_results
+from safetensors.torch import load_file
+
+COMMON = ["position=composite", "checkpoint_every=4", "log_every=4", "speed.threads=1", "size.dropout=0.1"]
+STAGES = {
+    "pretrain": [*COMMON, "steps=60", "batch=32", "microbatch=16"],
+    "finetune": [*COMMON, "steps=60", "pretrain.steps=60", "pretrain.batch=32", "pretrain.microbatch=16"],
+}
+
+
+def relpos(stage: str, words: list[str], root: Path) -> subprocess.Popen[bytes]:
+    """The command, as a process of its own."""
+    environment = os.environ | {"RELPOS_RUNS": str(root), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, "-m", "relpos.cli", stage, *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def finish(stage: str, words: list[str], root: Path) -> Path:
+    """Runs the command to its end; the folder of its run."""
+    out, _ = relpos(stage, words, root).communicate()
+    return Path(out.decode().splitlines()[-1])
+
+
+def fresh(prepared: Path, stage: str, parent: Path) -> Path:
+    """A folder for runs in which everything before `stage` is there already."""
+    root = Path(tempfile.mkdtemp(dir=parent))
+    for name in ("toy", "tokenizer", "store", *(["pretrain"] if stage == "finetune" else [])):
+        (root / name).symlink_to(prepared / name)
+    return root
+
+
+def moments(stage: str) -> dict[str, Callable[[Path], bool]]:
+    """Name → has the moment come? Asked again and again with the folder for runs."""
+
+    def started(root: Path) -> bool:
+        return any((root / stage).glob("*/record.json"))
+
+    def writing(number: int) -> Callable[[Path], bool]:
+        seen: set[str] = set()
+
+        def now(root: Path) -> bool:
+            found = [path for path in (root / stage).glob("*/checkpoint/.writing*")]
+            if found:
+                seen.add(str(sorted(path.name for path in (root / stage).glob("*/checkpoint/last-*"))))
+            return bool(found) and len(seen) >= number
+
+        return now
+
+    def after(number: int) -> Callable[[Path], bool]:
+        def now(root: Path) -> bool:
+            lines = [path.read_text().count("loss") for path in (root / stage).glob("*/metrics.jsonl")]
+            return sum(lines) >= number
+
+        return now
+
+    return (
+        {f"start + {wait:.1f} s": _later(started, wait) for wait in (0.0, 0.3, 1.0)}
+        | {f"writing checkpoint {n}": writing(n) for n in (1, 2, 5, 9)}
+        | {f"between checkpoints, log line {n}": after(n) for n in (2, 6, 11)}
+    )
+
+
+def _later(condition: Callable[[Path], bool], seconds: float) -> Callable[[Path], bool]:
+    since: list[float] = []
+
+    def now(root: Path) -> bool:
+        if condition(root) and not since:
+            since.append(time.monotonic())
+        return bool(since) and time.monotonic() - since[0] >= seconds
+
+    return now
+
+
+def trial(stage: str, name: str, moment: Callable[[Path], bool], root: Path, whole: dict[str, torch.Tensor]) -> dict[str, object]:
+    """One kill and what became of it."""
+    process = relpos(stage, STAGES[stage], root)
+    while process.poll() is None and not moment(root):
+        time.sleep(0.0005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    half = [path.name for path in (root / stage).glob("*/checkpoint/last-*")]
+    folder = finish(stage, STAGES[stage], root)
+    record = json.loads((folder / "record.json").read_text())
+    result = load_file(folder / "model" / "model.safetensors")
+    equal = result.keys() == whole.keys() and all(torch.equal(result[key], whole[key]) for key in whole)
+    from_step = record["starts"][-1]["from_step"]
+    return {"stage": stage, "killed": name, "checkpoint there": bool(half), "went on from step": from_step, "weights equal": equal}
+
+
+def main() -> int:
+    """All moments of both stages."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        parent = Path(folder)
+        prepared = parent / "prepared"
+        for stage, words in STAGES.items():
+            whole = load_file(finish(stage, words, prepared) / "model" / "model.safetensors")
+            for name, moment in moments(stage).items():
+                rows.append(trial(stage, name, moment, fresh(prepared, stage, parent), whole))
+                print(rows[-1], file=sys.stderr)
+    passed = all(row["weights equal"] and (row["went on from step"] or not row["checkpoint there"]) for row in rows)
+    write_results("kill", {"machine": machine(), "passed": passed, "rows": rows})
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""The learned kernels, drawn as in Figure 2 of Chang et al. 2021: a panel a layer, a line a head, over the offsets −k..k."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_TERMS = ("offset", "query", "key")
+_TOKENS = (8, 64)  # sequences × length over which the kernels made from tokens are averaged
+
+
+@torch.no_grad()
+def learned_kernels(model: Any, input_ids: Tensor | None = None, k: int | None = None) -> list[Tensor]:
+    """A (heads, 2k+1) tensor a layer: what the scheme adds to the score at each offset, summed over its terms.
+
+    Terms made from tokens are averaged over `input_ids` (B, n); by default random ones. A key's kernel is turned round, so that the
+    offset is always that of the attended token. k: that of the scheme, else 8. An empty list where the scheme adds nothing so.
+    """
+    encoder = getattr(model, "encoder", model)
+    found = [terms for terms in _record(encoder, input_ids) if any(getattr(terms, name) is not None for name in _TERMS)]
+    half = int(k if k is not None else getattr(encoder.position, "k", 8))
+    return [_sum(terms, half) for terms in found]
+
+
+def draw_kernels(model: Any, path: str | Path, input_ids: Tensor | None = None) -> bool:
+    """Writes the figure to `path` (its suffix says the format); False, and no file, where the scheme has no kernels."""
+    kernels = learned_kernels(model, input_ids)
+    if not kernels:
+        return False
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = min(4, len(kernels))
+    rows = -(-len(kernels) // columns)
+    figure = Figure(figsize=(3 * columns, 2.4 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=True).flat
+    for number, panel in enumerate(panels):
+        if number >= len(kernels):
+            panel.axis("off")
+            continue
+        half = kernels[number].shape[1] // 2
+        for head, kernel in enumerate(kernels[number].tolist(), 1):
+            panel.plot(range(-half, half + 1), kernel, linewidth=1, label=f"head {head}")
+        panel.axvline(0, color="0.8", linewidth=0.5, zorder=0)
+        panel.set_title(f"layer {number + 1}", fontsize=9)
+    figure.supxlabel("offset of the attended token")
+    figure.supylabel("added to the score")
+    figure.savefig(path, dpi=120)
+    return True
+
+
+def _record(encoder: nn.Module, input_ids: Tensor | None) -> list[Any]:
+    """The terms of every pass through a layer, for one forward pass in evaluation mode."""
+    position: Any = encoder.position
+    record: list[Any] = []
+    fill = position.terms
+
+    def spy(*arguments: Any) -> Any:
+        record.append(fill(*arguments))
+        return record[-1]
+
+    training = encoder.training
+    position.terms = spy
+    try:
+        encoder.eval()
+        encoder(_random_ids(encoder) if input_ids is None else input_ids)
+    finally:
+        encoder.train(training)
+        with suppress(AttributeError):
+            del position.terms
+    return record
+
+
+def _random_ids(encoder: Any) -> Tensor:
+    words = encoder.embedding.words
+    count, length = _TOKENS
+    shape = (count, min(length, encoder.shape.max_positions))
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(words.num_embeddings, shape, generator=generator).to(words.weight.device)
+
+
+def _sum(terms: Any, half: int) -> Tensor:
+    """(heads, 2·half+1), all terms added up."""
+    parts = []
+    if terms.offset is not None:
+        parts.append(_centre(terms.offset.float().cpu(), half))
+    if terms.query is not None:
+        parts.append(_centre(terms.query.float().mean((0, 2)).cpu(), half))
+    if terms.key is not None:
+        parts.append(_centre(terms.key.float().mean((0, 2)).cpu(), half).flip(-1))
+    return torch.stack(parts).sum(0)
+
+
+def _centre(kernel: Tensor, half: int) -> Tensor:
+    """(heads, odd width) → its 2·half+1 middle columns, with NaN where it has none."""
+    missing = half - kernel.shape[-1] // 2
+    if missing > 0:
+        return nn.functional.pad(kernel, (missing, missing), value=float("nan"))
+    return kernel[:, -missing : kernel.shape[-1] + missing]
