@@ -141,8 +141,7 @@ def _layer(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[bo
     parts = []
     for head in range(heads):
         q, k, v = (
-            projected[:, part * heads * width + head * width : part * heads * width + (head + 1) * width]
-            for part in range(3)
+            projected[:, part * heads * width + head * width : part * heads * width + (head + 1) * width] for part in range(3)
         )
 
         def add(i: int, j: int, head: int = head, q: Tensor = q, k: Tensor = k) -> Any:

@@ -50,13 +50,13 @@ def counter_hash(*keys: int | Tensor) -> Tensor:
     """(...) int64 of uniformly distributed bits, one for each element of the keys broadcast against one another."""
     state: int | Tensor = 0
     for key in keys:
-        if isinstance(state, int) and isinstance(key, int):
-            state = _signed(_mix((state ^ key) & _WORD))
-        elif isinstance(key, int):
-            state = _mix_(state ^ _signed(key))  # type: ignore[operator]
-        else:
+        if isinstance(key, Tensor):
             state = _mix_(key.to(torch.int64) ^ state)
-    return torch.tensor(state) if isinstance(state, int) else state
+        elif isinstance(state, Tensor):
+            state = _mix_(state ^ _signed(key))
+        else:
+            state = _signed(_mix((state ^ key) & _WORD))
+    return state if isinstance(state, Tensor) else torch.tensor(state)
 
 
 def uniform(*keys: int | Tensor) -> Tensor:

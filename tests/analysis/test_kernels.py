@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from schemes import SHAPE, model_of
 
 from relpos.analysis import draw_kernels, learned_kernels
 from relpos.model.position import Absolute, Composite, Fixed, Key, NoPosition, Scheme
+from schemes import SHAPE, model_of
 
 
 def test_a_fixed_kernel_is_its_own_picture() -> None:

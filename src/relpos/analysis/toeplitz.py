@@ -12,7 +12,7 @@ from relpos.errors import RelposError
 def toeplitz_r2(matrix: Any) -> float:
     """R² = 1 − RSS/TSS of the best Toeplitz matrix, which holds the mean of each diagonal; every entry weighs the same.
 
-    `matrix` (n, n): anything numpy or torch. 1 for a Toeplitz matrix, a constant one included. RelposError unless square and finite.
+    `matrix` (n, n): anything numpy or torch. 1 for a Toeplitz matrix, a constant one too. RelposError unless square and finite.
     """
     values = np.asarray(matrix.detach().cpu() if hasattr(matrix, "detach") else matrix, dtype=np.float64)
     if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:

@@ -31,14 +31,12 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None, position: Scheme, layer: int, state: Any) -> Tensor:
         q, k, v = self.heads(x, mask)
         terms = position.terms(layer, q, k, state)
-        turned_q, turned_k, turned_v = position.turn(layer, q, k, v, state)
-        if position.scale is None:
-            turned_q = turned_k = None
-        else:
-            turned_q = turned_q * position.scale
+        content = (None, None, v)
+        if position.scale is not None:
+            turned = position.turn(layer, q, k, v, state)
+            content = (turned[0] * position.scale, *turned[1:])
         kernel = kernels.select(self.kernel, terms, x.device, self.training)
-        y = kernel.attention(turned_q, turned_k, turned_v, terms, mask, self.dropout.draw(layer))
-        y = y.transpose(1, 2).flatten(2)
+        y = kernel.attention(*content, terms, mask, self.dropout.draw(layer)).transpose(1, 2).flatten(2)
         after = self.conv.after(v.transpose(1, 2).flatten(2), mask)
         return self.output(y if after is None else y + after)
 

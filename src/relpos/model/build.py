@@ -11,7 +11,7 @@ from torch import nn
 from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder
 from relpos.model.heads import MaskedLM
-from relpos.model.position.base import Position, Scheme
+from relpos.model.position.base import Position
 from relpos.model.shape import Shape
 
 

@@ -1,13 +1,14 @@
 """Dropout whose masks are a pure function of a seed.
 
-A mask is drawn from an integer hash of (seed, place in the model, pass through the layer, element): the same bits on every device and
-in every kernel, whatever else has drawn random numbers. On a CPU it costs a tenth of `bernoulli_`: one 64-bit word decides four elements.
-Each has 15 bits, so a rate is a multiple of 1/32768 (0.1 becomes 0.100006; the rescaling is exact for it).
+A mask is drawn from an integer hash of (seed, place in the model, pass through the layer, element): the same bits on every
+device and in every kernel, whatever else has drawn random numbers. On a CPU it costs a tenth of `bernoulli_`: one 64-bit word
+decides four elements. Each has 15 bits, so a rate is a multiple of 1/32768 (0.1 becomes 0.100006; the rescaling is exact for it).
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +46,7 @@ def dropped(shape: torch.Size | tuple[int, ...], p: float, key: int, device: tor
     keys = counter_hash(key, torch.arange(blocks, device=device))
     words = (_words(device)[:count] ^ keys[:, None]).mul_(_FACTOR)
     words.bitwise_xor_((words >> 32).bitwise_and_(0xFFFF_FFFF))
-    # In each lane: 2^15 + threshold - 1 - x has its sign bit set just where x < threshold, and nothing is borrowed from the next lane.
+    # In each lane, 2^15 + threshold - 1 - x has its sign bit set just where x < threshold, and borrows nothing from the next.
     words.bitwise_and_(0x7FFF * _LANES).neg_().add_(_signed((_LEVELS + threshold(p) - 1) * _LANES))
     return words.view(-1).view(torch.int16)[:size].view(shape)
 
@@ -73,14 +74,14 @@ class _Drop(torch.autograd.Function):
     """x · mask · rescale."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, p: float, key: int) -> Tensor:  # type: ignore[no-untyped-def, override]
+    def forward(ctx: Any, x: Tensor, p: float, key: int) -> Tensor:
         bits = keep_bits(x.shape, p, key, x.device)
         ctx.save_for_backward(bits)
         ctx.rescale = rescale(p)
         return zero_dropped(x, bits).mul_(ctx.rescale)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def, override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (bits,) = ctx.saved_tensors
         return zero_dropped(grad, bits).mul_(ctx.rescale), None, None
 
@@ -118,7 +119,7 @@ class Dropout(nn.Module):
 
 
 def seed_dropout(module: nn.Module, seed: int | None) -> None:
-    """Makes every later forward of `module` a pure function of (weights, batch, seed); None gives the masks back to torch's generator."""
+    """Makes every later forward of `module` a pure function of (weights, batch, seed); None leaves masks to torch's generator."""
     places = [part for part in module.modules() if isinstance(part, Dropout)]
     for number, place in enumerate(places):
         place.seed, place.place = seed, number

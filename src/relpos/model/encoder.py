@@ -27,8 +27,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Embedding(nn.Module):
-    """ids (B, n) → (B, n, hidden): words + token types + positions → layer norm over the embedding's width → dropout → linear map to
-    the hidden width. The map exists only where the widths differ, and nothing follows it.
+    """ids (B, n) → (B, n, hidden): words + token types + positions → layer norm over the embedding's width → dropout → linear
+    map to the hidden width. The map exists only where the widths differ, and nothing follows it.
     """
 
     def __init__(self, shape: Shape, vocabulary: int, token_types: int, dropout: float, norm_eps: float) -> None:
@@ -51,9 +51,7 @@ class Embedding(nn.Module):
 class Layer(nn.Module):
     """x ← LN(x + drop(attention(x))); x ← LN(x + drop(W_2 act(W_1 x)))."""
 
-    def __init__(
-        self, shape: Shape, attention: Attention, ffn: int, dropout: float, activation: str, norm_eps: float
-    ) -> None:
+    def __init__(self, shape: Shape, attention: Attention, ffn: int, dropout: float, activation: str, norm_eps: float) -> None:
         super().__init__()
         self.attention = attention
         self.attention_dropout, self.attention_norm = Dropout(dropout), nn.LayerNorm(shape.hidden, eps=norm_eps)
@@ -92,9 +90,17 @@ class Encoder(nn.Module):
         kernel: str = "auto",
     ) -> None:
         super().__init__()
-        _check(layers, hidden, embedding, heads, ffn, max_positions, vocabulary, token_types, activation)
+        _check_counts(layers=layers, hidden=hidden, embedding=embedding, heads=heads, ffn=ffn)
+        _check_counts(max_positions=max_positions, token_types=token_types, vocabulary=vocabulary)
+        _check_rates(dropout=dropout, attention_dropout=attention_dropout)
+        if hidden % heads:
+            raise RelposError(f"hidden={hidden} is not a multiple of heads={heads}")
+        if activation not in ACTIVATIONS:
+            raise RelposError(f"there is no activation {activation!r}.{nearest(str(activation), ACTIVATIONS)}")
         self.shape = shape = Shape(heads, hidden // heads, hidden, embedding, layers, max_positions)
-        with torch.random.fork_rng(devices=[]):  # what a scheme draws leaves the other weights as they are: rows of a table are paired
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # what a scheme draws leaves the other weights as they are: rows of a table are paired
             self.position = position(shape)
         self.embedding = Embedding(shape, vocabulary, token_types, dropout, norm_eps)
         kernels.check_kernel(kernel)
@@ -117,15 +123,13 @@ class Encoder(nn.Module):
         return x
 
 
-def _check(
-    layers: int, hidden: int, embedding: int, heads: int, ffn: int, max_positions: int, vocabulary: int, token_types: int, activation: str
-) -> None:
-    """RelposError for sizes that make no encoder."""
-    sizes = dict(layers=layers, hidden=hidden, embedding=embedding, heads=heads, ffn=ffn, max_positions=max_positions)
-    for key, value in {**sizes, "vocabulary": vocabulary, "token_types": token_types}.items():
+def _check_counts(**counts: int) -> None:
+    for key, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise RelposError(f"{key} must be a whole number of 1 or more, not {value!r}")
-    if hidden % heads:
-        raise RelposError(f"hidden={hidden} is not a multiple of heads={heads}")
-    if activation not in ACTIVATIONS:
-        raise RelposError(f"there is no activation {activation!r}.{nearest(activation, ACTIVATIONS)}")
+
+
+def _check_rates(**rates: float) -> None:
+    for key, value in rates.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+            raise RelposError(f"{key} must be a number from 0 up to, not including, 1, not {value!r}")

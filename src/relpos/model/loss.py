@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -14,7 +16,7 @@ class _TiedCrossEntropy(torch.autograd.Function):
     """The gradient with respect to the logits, softmax − one-hot, falls out of the forward pass and is all that is kept."""
 
     @staticmethod
-    def forward(ctx, x, words, bias, target):  # type: ignore[no-untyped-def, override]
+    def forward(ctx: Any, x: Tensor, words: Tensor, bias: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         dtype = compute_dtype(x)
         x, table, shift = x.to(dtype), words.to(dtype), bias.to(dtype)
         needed = any(ctx.needs_input_grad)
@@ -39,7 +41,7 @@ class _TiedCrossEntropy(torch.autograd.Function):
         return total, right
 
     @staticmethod
-    def backward(ctx, scale, _):  # type: ignore[no-untyped-def, override]
+    def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         x, table, grad = ctx.saved_tensors
         words_type, bias_type = ctx.types
         scale = scale.to(x.dtype)
@@ -52,5 +54,6 @@ class _TiedCrossEntropy(torch.autograd.Function):
 
 
 def tied_cross_entropy(x: Tensor, words: Tensor, bias: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """x (N, E), words (V, E), bias (V,), target (N,) → (Σ −log softmax(x wordsᵀ + bias)[target], number whose largest logit is the target)."""
-    return _TiedCrossEntropy.apply(x, words, bias, target)
+    """x (N, E), words (V, E), bias (V,), target (N,) → (Σ −log softmax(x wordsᵀ + bias)[target], number predicted right)."""
+    total, right = _TiedCrossEntropy.apply(x, words, bias, target)
+    return total, right

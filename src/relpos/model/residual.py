@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -12,7 +14,7 @@ class _AddNorm(torch.autograd.Function):
     """Keeps the sum and two bytes an element for the mask. The normalisation is in float32 inside, whatever the number format."""
 
     @staticmethod
-    def forward(ctx, x, y, weight, bias, eps, p, key):  # type: ignore[no-untyped-def, override]
+    def forward(ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, p: float, key: int) -> Tensor:
         bits = keep_bits(y.shape, p, key, y.device) if p > 0 else None
         ctx.rescale = rescale(p) if p > 0 else 1.0
         total = x.add(y if bits is None else zero_dropped(y, bits), alpha=ctx.rescale)
@@ -21,7 +23,7 @@ class _AddNorm(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx, grad):  # type: ignore[no-untyped-def, override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         total, mean, rstd, weight, bias, bits = ctx.saved_tensors
         grad_x, grad_weight, grad_bias = torch.ops.aten.native_layer_norm_backward(
             grad.contiguous(), total, weight.shape, mean, rstd, weight, bias, [True, True, True]

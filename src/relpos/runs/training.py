@@ -13,6 +13,7 @@ import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.environments import LightningEnvironment
 
+from relpos.analysis.kernels import draw_kernels
 from relpos.data.glue import read
 from relpos.data.glue_encoding import encode
 from relpos.data.store import Store
@@ -52,7 +53,8 @@ def pretrain(run: Run) -> dict[str, Any]:
         trainer.validate(module, data, verbose=False)
     parameters = count(model)
     figure = run.path / "figures" / "kernels.png"
-    if False:
+    figure.parent.mkdir(exist_ok=True)
+    if draw_kernels(model, figure):
         log_figure(trainer.loggers, "kernels", figure)
     save_model(run.path / "model", model, words, run.inputs["tokenizer"].path / FILE)
     _finish(run, trainer)

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from relpos.errors import RelposError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from relpos.tables.experiment import Experiment
     from relpos.tables.plan import Row
+
+
+def gathered(words: Sequence[str]) -> list[str]:
+    """Command-line words of `reproduce`: those that are not its own keys are for the rows, and go into `words=[…]`.
+
+    So `relpos reproduce table=real_mini data.root=FOLDER` needs no brackets and no quotes.
+
+    Raises:
+        RelposError: `words=[…]` is there as well.
+    """
+    own = ("table", "rows", "words", "workers", "dry_run", "hydra")
+    for_rows = [word for word in words if not word.startswith("-") and word.partition("=")[0].split(".")[0] not in own]
+    if not for_rows:
+        return list(words)
+    if any(word.startswith("words=") for word in words):
+        raise RelposError(f"{for_rows[0]}: give words for the rows by themselves or in words=[…], not both ways")
+    quoted = ",".join("'" + word.replace("'", "\\'") + "'" for word in for_rows)
+    return [*(word for word in words if word not in for_rows), f"words=[{quoted}]"]
 
 
 def reproduce(cfg: DictConfig) -> str:
@@ -23,7 +44,6 @@ def reproduce(cfg: DictConfig) -> str:
         RelposError: something in the file or the words is wrong; or runs failed, after the others are done.
         KeyboardInterrupt: asked to stop; the same command goes on.
     """
-    from relpos.errors import RelposError
     from relpos.runs.run import runs_root
     from relpos.tables import dry_run, engine, experiment, plan
 

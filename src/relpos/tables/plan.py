@@ -89,7 +89,7 @@ def reseeded(run: Run, seed: int) -> Run:
 
 
 def words_of(stage: str, experiment: Experiment, words: Iterable[str]) -> list[str]:
-    """The words that reach one stage: of all rows, of the stage, then `words`; later ones win. Prefixes are taken off."""
+    """The words that reach one stage: of all rows, of the stage, then `words`. Later ones win; prefixes come off."""
     other = next(name for name in STAGES if name != stage)
     every = [*experiment.base, *experiment.stages.get(stage, []), *words]
     return [word.removeprefix(f"{stage}.") for word in every if not word.startswith(f"{other}.")]

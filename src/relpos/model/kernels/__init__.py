@@ -30,4 +30,6 @@ def select(name: str, terms: Terms, device: torch.device, training: bool) -> Mod
     for kernel in FASTEST_FIRST:
         if name in ("auto", name_of(kernel)) and kernel.supports(terms, device, training):
             return kernel
-    raise RelposError(f"kernel {name!r} does not serve this position scheme on {device.type}; speed.kernel=auto picks one that does")
+    raise RelposError(
+        f"kernel {name!r} does not serve this position scheme on {device.type}; speed.kernel=auto picks one that does"
+    )

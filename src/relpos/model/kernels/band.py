@@ -9,50 +9,51 @@ from torch import Tensor
 
 
 def _middle(s: Tensor, k: int) -> Tensor:
-    """(M, n − 2k, 2k+1) view of the window of each row that lies wholly inside the matrix. Row i's window starts at column i − k."""
+    """(M, n − 2k, 2k+1) view of the windows that lie wholly inside the matrix; row i's starts at column i − k."""
     _, n, _ = s.shape
     matrix, row, column = s.stride()
     return s.as_strided((len(s), n - 2 * k, 2 * k + 1), (matrix, row + column, column), s.storage_offset() + k * row)
 
 
-def _corner(kernel: Tensor, first: int, k: int) -> Tensor:
-    """(M, k, 2k) dense block of the k rows whose window starts at column `first` − k … of the block, cut off at its sides."""
-    row = torch.arange(k, device=kernel.device)[:, None]
-    column = torch.arange(2 * k, device=kernel.device)
-    offset = column - row - first
+def _block(kernel: Tensor, first: int, columns: int) -> Tensor:
+    """(M, rows, columns): the window of row i centred on column `first` + i, cut off at both sides."""
+    k = kernel.shape[2] // 2
+    row = torch.arange(kernel.shape[1], device=kernel.device)[:, None]
+    offset = torch.arange(columns, device=kernel.device) - row - first
     inside = (offset.abs() <= k).to(kernel.dtype)
     return kernel.gather(2, (offset.clamp(-k, k) + k).expand(len(kernel), -1, -1)).mul_(inside)
 
 
-def _spread(block: Tensor, first: int, k: int) -> Tensor:
-    """The adjoint of `_corner`: (M, k, 2k) → (M, k, 2k+1)."""
-    row = torch.arange(k, device=block.device)[:, None]
-    column = torch.arange(2 * k + 1, device=block.device) - k + row + first
-    inside = ((column >= 0) & (column < 2 * k)).to(block.dtype)
-    return block.gather(2, column.clamp(0, 2 * k - 1).expand(len(block), -1, -1)).mul_(inside)
-
-
-def fits(n: int, width: int) -> bool:
-    """Whether a window of this width can slide in a matrix of n columns."""
-    return n >= width
+def _windows(block: Tensor, first: int, k: int) -> Tensor:
+    """The adjoint of `_block`: (M, rows, columns) → (M, rows, 2k+1)."""
+    _, rows, columns = block.shape
+    row = torch.arange(rows, device=block.device)[:, None]
+    column = torch.arange(-k, k + 1, device=block.device) + row + first
+    inside = ((column >= 0) & (column < columns)).to(block.dtype)
+    return block.gather(2, column.clamp(0, columns - 1).expand(len(block), -1, -1)).mul_(inside)
 
 
 def add_band_(s: Tensor, kernel: Tensor) -> None:
     """s[:, i, j] += kernel[:, i, j − i + k] for |j − i| ≤ k."""
     n, k = s.shape[1], kernel.shape[2] // 2
     kernel = kernel.to(s.dtype)
+    if n <= 2 * k:
+        s += _block(kernel, 0, n)
+        return
     _middle(s, k).add_(kernel[:, k : n - k])
     if k:
-        s[:, :k, : 2 * k] += _corner(kernel[:, :k], 0, k)
-        s[:, n - k :, n - 2 * k :] += _corner(kernel[:, n - k :], k, k)
+        s[:, :k, : 2 * k] += _block(kernel[:, :k], 0, 2 * k)
+        s[:, n - k :, n - 2 * k :] += _block(kernel[:, n - k :], k, 2 * k)
 
 
 def read_band(s: Tensor, k: int) -> Tensor:
     """(M, n, 2k+1): the adjoint of `add_band_`."""
     n = s.shape[1]
+    if n <= 2 * k:
+        return _windows(s, 0, k)
     if not k:
         return _middle(s, k).clone()
-    ends = _spread(s[:, :k, : 2 * k], 0, k), _spread(s[:, n - k :, n - 2 * k :], k, k)
+    ends = _windows(s[:, :k, : 2 * k], 0, k), _windows(s[:, n - k :, n - 2 * k :], k, k)
     return torch.cat((ends[0], _middle(s, k), ends[1]), 1)
 
 

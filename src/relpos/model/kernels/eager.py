@@ -1,6 +1,6 @@
 """The definition of attention with position terms, to be read against the equation. Every other kernel must equal it.
 
-    s_ij = q_i·k_j + β_{j−i} + a_{i, j−i} + b_{j, i−j} + D_ij                 y_i = Σ_j drop(softmax_j(s_ij)) (v_j + u_{j−i})
+s_ij = q_i·k_j + β_{j−i} + a_{i, j−i} + b_{j, i−j} + D_ij                 y_i = Σ_j drop(softmax_j(s_ij)) (v_j + u_{j−i})
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attention as one step of differentiation, in plain torch. Equal to `eager`, dropout masks included, in a third of its time on a CPU.
+"""Attention as one step of differentiation, in plain torch. Equal to `eager`, dropout masks included, and faster on a CPU.
 
 What makes it fast: position terms are added to the scores in place, kernels only on the band where they act; a dropped probability
 is stored with a minus sign, so that no mask is stored, converted or multiplied with.
@@ -6,20 +6,21 @@ is stored with a minus sign, so that no mask is stored, converted or multiplied 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from relpos.model.dropout import dropped, rescale
-from relpos.model.kernels.band import add_band_, beyond, diagonal_sums, fits, read_band, toeplitz
+from relpos.model.kernels.band import add_band_, beyond, diagonal_sums, read_band, toeplitz
 from relpos.model.kernels.eager import MASKED
 from relpos.model.position.base import Terms
 from relpos.model.precision import compute_dtype
 
 
 def supports(terms: Terms, device: torch.device, training: bool) -> bool:
-    """No value table, and sequences no shorter than a kernel."""
-    kernels = [kernel for kernel in (terms.query, terms.key) if kernel is not None]
-    return terms.value is None and all(fits(kernel.shape[2], kernel.shape[3]) for kernel in kernels)
+    """Everything but a value table."""
+    return terms.value is None
 
 
 def _add_query_(s: Tensor, kernel: Tensor, outside: str) -> None:
@@ -64,7 +65,10 @@ def _grad_key(s: Tensor, width: int, outside: str) -> Tensor:
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, offset, query, key, dense, mask, outside, p, seed):  # type: ignore[no-untyped-def, override]
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, offset: Tensor | None, query: Tensor | None, key: Tensor | None,
+        dense: Tensor | None, mask: Tensor | None, outside: str, p: float, seed: int,
+    ) -> Tensor:  # fmt: skip
         batch, heads, n, width = q.shape
         q, k, v = (x.reshape(batch * heads, n, width) for x in (q, k, v))
         s = torch.bmm(q, k.transpose(1, 2))  # (B·H, n, n)
@@ -90,7 +94,7 @@ class _Attention(torch.autograd.Function):
         return (y.mul_(rescale(p)) if p > 0 else y).view(batch, heads, n, width)
 
     @staticmethod
-    def backward(ctx, grad):  # type: ignore[no-untyped-def, override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, signed = ctx.saved_tensors
         grad = grad.reshape(q.shape)
         if ctx.p > 0:
@@ -105,7 +109,7 @@ class _Attention(torch.autograd.Function):
         return *(x.view(ctx.shape) for x in grads), *_term_grads(s, ctx), None, None, None, None
 
 
-def _term_grads(s: Tensor, ctx) -> list[Tensor | None]:  # type: ignore[no-untyped-def]
+def _term_grads(s: Tensor, ctx: Any) -> list[Tensor | None]:
     """Gradients of offset, query, key, dense from that of the scores s (B·H, n, n)."""
     batch, heads, n, _ = ctx.shape
     offset, query, key, dense = ctx.terms

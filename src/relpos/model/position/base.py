@@ -24,8 +24,9 @@ OUTSIDE = ("clamp", "zero")
 class Terms:
     """What is added to the scores, and to the values, of one layer. None adds nothing.
 
-    `outside` says what query, key and value do beyond ±k: `clamp` lets the outermost weight go on, `zero` ends it. The width 2k+1 of
-    these tensors says k; the offset o stands in column o + k. `offset` covers all offsets of a sequence, o in column o + n − 1.
+    `outside` says what query, key and value do beyond ±k: `clamp` lets the outermost weight go on, `zero` ends it. The width
+    2k+1 of these tensors says k; the offset o stands in column o + k. `offset` covers all offsets of a sequence, o in column
+    o + n − 1. Any floating-point type will do; a kernel adds them in that of the scores.
     """
 
     offset: Tensor | None = None  # β (H, 2n−1)
@@ -111,7 +112,7 @@ def extend(kernel: Tensor, n: int, outside: str) -> Tensor:
 def kernel_table(shape: Shape, k: int) -> nn.Parameter:
     """(layers, head_dim, 2k+1), shared by the heads of a layer, uniform in ±1/√(2k+1).
 
-    That is the authors' init: a Kaiming-uniform call that takes the width for the fan-in because the table is stored this way round.
+    That is the authors' init: a Kaiming-uniform call that takes the width for the fan-in, the table being stored this way round.
     """
     width = 2 * k + 1
     return nn.Parameter(torch.empty(shape.layers, shape.head_dim, width).uniform_(-(width**-0.5), width**-0.5))

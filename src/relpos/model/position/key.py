@@ -10,7 +10,7 @@ from relpos.model.shape import Shape
 
 
 class Key(Scheme):
-    """T_ij = b_{j, i−j} with b_j = k_j S / √head_dim: a kernel made from each key and read where the query stands, seen from the key.
+    """T_ij = b_{j, i−j} with b_j = k_j S / √head_dim: a kernel made from each key, read where the query stands seen from the key.
 
     Column k+1 says how much the token after me attends to me, as in the authors' code.
     """

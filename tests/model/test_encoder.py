@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from relpos.errors import RelposError
+from relpos.model.build import build
+from relpos.model.conv import Conv
+from relpos.model.encoder import Encoder
+from relpos.model.position import Composite, Fixed, NoPosition
+from relpos.model.precision import autocast
+from relpos.model.residual import add_norm
+from schemes import SHAPE, SIZE, VOCABULARY, batch, make, model_of
+
+
+def test_no_mask_and_no_types_mean_all_real_and_all_type_zero() -> None:
+    encoder = model_of(Composite).encoder.eval()
+    ids, _ = batch()
+    assert torch.equal(encoder(ids), encoder(ids, torch.ones_like(ids), torch.zeros_like(ids)))
+
+
+def test_the_second_type_makes_a_difference() -> None:
+    encoder = model_of(Composite).encoder.eval()
+    ids, _ = batch()
+    assert not torch.allclose(encoder(ids), encoder(ids, token_types=torch.ones_like(ids)))
+
+
+def test_equal_widths_need_no_projection() -> None:
+    model = build({**SIZE, "embedding": SIZE["hidden"]}, NoPosition, VOCABULARY)
+    assert isinstance(model.encoder.embedding.widen, nn.Identity)
+    assert model(batch()[0]).shape == (2, 9, VOCABULARY)
+
+
+def test_shared_layers_share_weights_but_not_positions() -> None:
+    model = build({**SIZE, "layers": 3, "share_layers": True}, make(Fixed, k=2), VOCABULARY)
+    assert len(model.encoder.layers) == 1
+    assert model.encoder.position.beta.shape[0] == 3
+    assert model(batch()[0]).shape == (2, 9, VOCABULARY)
+
+
+def test_two_schemes_start_from_the_same_weights_elsewhere() -> None:
+    def weights(scheme: Any) -> dict[str, Tensor]:
+        torch.manual_seed(4)
+        return build(SIZE, scheme, VOCABULARY).state_dict()
+
+    plain, composite = weights(NoPosition), weights(Composite)
+    assert all(torch.equal(value, composite[name]) for name, value in plain.items())
+
+
+def test_initialisation_is_the_authors() -> None:
+    torch.manual_seed(0)
+    model = build({**SIZE, "hidden": 128, "embedding": 64}, Composite, 2000)
+    for part in model.modules():
+        if isinstance(part, nn.Linear | nn.Embedding) and part.weight.numel() > 5000:
+            assert float(part.weight.detach().std()) == pytest.approx(0.02, rel=0.05)
+        if isinstance(part, nn.Linear):
+            assert part.bias.abs().max() == 0
+    position = model.encoder.position
+    assert position.beta.abs().max() == 0
+    assert float(position.query.detach().abs().max()) == pytest.approx(17**-0.5, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"heads": 3}, "hidden=8 is not a multiple of heads=3"),
+        ({"layers": 0}, "layers must be a whole number of 1 or more, not 0"),
+        ({"ffn": "many"}, "ffn must be a whole number of 1 or more, not 'many'"),
+        ({"activation": "gelo"}, "there is no activation 'gelo'. Did you mean 'gelu'?"),
+        ({"dropout": 1.5}, "dropout must be a number from 0 up to, not including, 1, not 1.5"),
+    ],
+)
+def test_impossible_sizes_are_one_line(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(RelposError) as error:
+        build({**SIZE, **change}, NoPosition, VOCABULARY)
+    assert str(error.value) == message
+
+
+class OwnValues(Conv):
+    """Makes the values and adds them again after the softmax; records the mask."""
+
+    projections = frozenset("v")
+
+    def __init__(self, shape: Any) -> None:
+        super().__init__(shape)
+        self.map = nn.Linear(shape.hidden, shape.heads * shape.head_dim)
+
+    def project(self, x: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+        self.seen = mask
+        return {"v": self.map(x)}
+
+    def after(self, v: Tensor, mask: Tensor | None) -> Tensor | None:
+        return v
+
+
+def test_a_convolution_takes_over_projections_and_receives_the_padding() -> None:
+    model = build(SIZE, Composite, VOCABULARY, conv=OwnValues)
+    attention = model.encoder.layers[0].attention
+    assert attention.project.out_features == 2 * SHAPE.hidden  # q and k only
+    ids, mask = batch()
+    model(ids, mask).sum().backward()
+    assert attention.conv.seen.dtype == torch.bool
+    assert attention.conv.map.weight.grad.abs().max() > 0
+
+
+def test_a_scheme_without_content_has_no_key_map() -> None:
+    class Blind(NoPosition):
+        projections = frozenset("v")
+        scale = None
+
+    model = build(SIZE, Blind, VOCABULARY)
+    assert model.encoder.layers[0].attention.project.out_features == SHAPE.hidden
+    assert model(batch()[0]).isfinite().all()
+
+
+def test_add_norm_is_its_formula() -> None:
+    norm = nn.LayerNorm(6, eps=1e-12).double()
+    x, y = (torch.randn(4, 6, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    torch.testing.assert_close(add_norm(x, y, norm, (0.0, 0)), norm(x + y))
+    assert torch.autograd.gradcheck(lambda x, y: add_norm(x, y, norm, (0.3, 7)), (x, y))
+
+
+@pytest.mark.parametrize("scheme", [NoPosition, Composite])
+@pytest.mark.parametrize("embedding", [6, 8])
+def test_bfloat16_is_close_and_its_gradients_are_float32(scheme: Any, embedding: int) -> None:
+    torch.manual_seed(0)
+    model = build({**SIZE, "embedding": embedding, "max_positions": 32}, scheme, VOCABULARY).eval()
+    ids, mask = batch(n=20)
+    expected = model.loss(ids, ids, mask)
+    with autocast("bf16", "cpu"):
+        found = model.loss(ids, ids, mask)
+        assert model.encoder(ids, mask).dtype == torch.bfloat16
+    assert found.dtype == torch.float32
+    assert found.item() == pytest.approx(expected.item(), rel=2e-3)
+    found.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.dtype == torch.float32, name
+
+
+def test_precision_is_one_of_two_words() -> None:
+    with pytest.raises(RelposError, match="precision must be 'fp32' or 'bf16', not 'fp16'"):
+        autocast("fp16", "cpu")
+
+
+def test_the_encoder_is_usable_without_hydra() -> None:
+    position = lambda shape: Composite(shape, k=8, outside="zero")  # noqa: E731
+    encoder = Encoder(position, vocabulary=50, layers=1, hidden=16, embedding=8, heads=2, ffn=32)
+    assert encoder(torch.randint(50, (2, 30))).shape == (2, 30, 16)

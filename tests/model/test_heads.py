@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import reference
+from relpos.model.heads import Classifier
+from relpos.model.loss import tied_cross_entropy
+from relpos.model.position import Composite
+from schemes import SHAPE, VOCABULARY, batch, model_of
+
+
+def test_logits_equal_the_loops() -> None:
+    model = model_of(Composite).eval()
+    ids, mask = batch(rows=1)
+    hidden = model.encoder(ids, mask)[0, 4]
+    torch.testing.assert_close(model(ids, mask)[0, 4], reference.logits(model, hidden))
+
+
+def test_loss_is_the_mean_over_the_chosen_tokens() -> None:
+    model = model_of(Composite).eval()
+    ids, mask = batch()
+    labels = torch.full_like(ids, -100)
+    labels[0, 2], labels[1, 1], labels[1, 4] = 7, 8, 22
+    logits = model(ids, mask)
+    expected = functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+    torch.testing.assert_close(model.loss(ids, labels, mask), expected)
+    total, number, right = model.loss_sum(ids, labels, mask)
+    torch.testing.assert_close(total, 3 * expected)
+    assert int(number) == 3
+    assert int(right) == int((logits.argmax(-1) == labels).sum())
+
+
+def test_gradients_equal_those_of_all_logits() -> None:
+    ids, mask = batch()
+    labels = torch.where(torch.arange(9) % 2 == 0, ids, torch.tensor(-100))
+    grads = []
+    for sparse in (True, False):
+        model = model_of(Composite).eval()
+        logits = model(ids, mask)
+        dense = functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        (model.loss(ids, labels, mask) if sparse else dense).backward()
+        grads.append({name: parameter.grad for name, parameter in model.named_parameters()})
+    torch.testing.assert_close(*grads)
+
+
+def test_nothing_chosen_costs_nothing() -> None:
+    model = model_of(Composite)
+    ids, mask = batch()
+    loss = model.loss(ids, torch.full_like(ids, -100), mask)
+    loss.backward()
+    assert float(loss) == 0
+
+
+def test_the_loss_of_many_rows_has_the_right_gradient() -> None:
+    x, words, bias = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((130, 3), (7, 3), (7,)))
+    target = torch.randint(7, (130,))
+    expected = functional.cross_entropy(functional.linear(x, words, bias), target, reduction="sum")
+    total, _ = tied_cross_entropy(x, words, bias, target)
+    torch.testing.assert_close(total, expected)
+    found = torch.autograd.grad(total * 0.5, (x, words, bias))
+    torch.testing.assert_close(found, torch.autograd.grad(expected * 0.5, (x, words, bias)))
+
+
+@pytest.mark.parametrize("size", [1e3, 1e5])
+def test_the_loss_survives_large_logits(size: float) -> None:
+    x, words = torch.tensor([[size]], requires_grad=True), torch.tensor([[1.0], [-1.0]])
+    total, right = tied_cross_entropy(x, words, torch.zeros(2), torch.tensor([1]))
+    assert float(total) == pytest.approx(2 * size)
+    assert int(right) == 0
+
+
+def test_the_word_table_is_tied() -> None:
+    model = model_of(Composite)
+    assert sum(1 for p in model.parameters() if p.shape == (VOCABULARY, SHAPE.embedding)) == 1
+
+
+def test_the_classifier_reads_the_first_token_through_a_fresh_pooler() -> None:
+    torch.manual_seed(0)
+    classifier = Classifier(model_of(Composite).encoder, 3).double().eval()
+    ids, mask = batch()
+    first = classifier.encoder(ids, mask)[:, 0]
+    expected = classifier.classifier(torch.tanh(classifier.pooler(first)))
+    torch.testing.assert_close(classifier(ids, mask), expected)
+    assert isinstance(classifier.pooler, nn.Linear)
+    assert classifier.classifier.bias.abs().max() == 0

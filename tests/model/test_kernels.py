@@ -1,0 +1,196 @@
+"""Every kernel equals the definition, for any terms a scheme may come up with."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import reference
+from relpos.errors import RelposError
+from relpos.model import kernels
+from relpos.model.build import build
+from relpos.model.dropout import keep_mask, rescale
+from relpos.model.kernels import eager, fused
+from relpos.model.position import Fixed, Terms
+from schemes import SIZE, VOCABULARY, make
+
+B, H, N, D, K = 2, 3, 9, 4, 2
+CPU = torch.device("cpu")
+SHAPES: dict[str, tuple[int, ...]] = {
+    "offset": (H, 2 * N - 1), "query": (B, H, N, 2 * K + 1), "key": (B, H, N, 2 * K + 1),
+    "dense": (1, H, N, N), "value": (2 * K + 1, D),
+}  # fmt: skip
+COMBINATIONS: list[tuple[str, ...]] = [(), ("offset",), ("query",), ("key",), ("dense",), ("offset", "query", "key", "dense")]
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=torch.float64)
+
+
+def inputs(names: tuple[str, ...]) -> dict[str, Tensor]:
+    wanted = {"q": (B, H, N, D), "k": (B, H, N, D), "v": (B, H, N, D), **{name: SHAPES[name] for name in names}}
+    return {name: numbers(*shape, seed=i).requires_grad_() for i, (name, shape) in enumerate(wanted.items())}
+
+
+def mask() -> Tensor:
+    real = torch.ones(B, N, dtype=torch.bool)
+    real[1, -3:] = False
+    return real
+
+
+def run(kernel: Any, names: tuple[str, ...], outside: str, dropout: tuple[float, int], real: Tensor | None) -> list[Tensor]:
+    """Output and gradients."""
+    x = inputs(names)
+    terms = Terms(**{name: x[name] for name in names}, outside=outside)
+    y = kernel.attention(x["q"], x["k"], x["v"], terms, real, dropout)
+    (y * numbers(B, H, N, D, seed=9)).sum().backward()
+    return [y.detach(), *(value.grad for value in x.values())]
+
+
+@pytest.mark.parametrize("outside", ["clamp", "zero"])
+@pytest.mark.parametrize("names", [*COMBINATIONS, ("value",)], ids="+".join)
+def test_eager_equals_the_loops(names: tuple[str, ...], outside: str) -> None:
+    x, real = inputs(names), mask()
+    terms = Terms(**{name: x[name] for name in names}, outside=outside)
+    y = eager.attention(x["q"], x["k"], x["v"], terms, real, (0.0, 0))
+
+    for b in range(B):
+        for h in range(H):
+
+            def add(i: int, j: int, b: int = b, h: int = h) -> Any:
+                total: Any = 0.0
+                if terms.offset is not None:
+                    total = total + terms.offset[h, j - i + N - 1]
+                if terms.query is not None:
+                    total = total + reference.read(terms.query[b, h, i], j - i, outside)
+                if terms.key is not None:
+                    total = total + reference.read(terms.key[b, h, j], i - j, outside)
+                if terms.dense is not None:
+                    total = total + terms.dense[0, h, i, j]
+                return total
+
+            def value(offset: int) -> Any:
+                return torch.stack([reference.read(column, offset, outside) for column in x["value"].unbind(1)])
+
+            expected = reference.attend(
+                x["q"][b, h], x["k"][b, h], x["v"][b, h], add, 1.0, real[b].tolist(), value if "value" in names else None
+            )
+            torch.testing.assert_close(y[b, h], expected, atol=1e-11, rtol=1e-9)
+
+
+@pytest.mark.parametrize("dropout", [(0.0, 0), (0.3, 12345)], ids=["kept", "dropped"])
+@pytest.mark.parametrize("padded", [True, False], ids=["padded", "full"])
+@pytest.mark.parametrize("outside", ["clamp", "zero"])
+@pytest.mark.parametrize("names", COMBINATIONS, ids="+".join)
+def test_fused_equals_eager(names: tuple[str, ...], outside: str, padded: bool, dropout: tuple[float, int]) -> None:
+    real = mask() if padded else None
+    found, expected = (run(kernel, names, outside, dropout, real) for kernel in (fused, eager))
+    torch.testing.assert_close(found, expected, atol=1e-11, rtol=1e-9)
+
+
+@pytest.mark.parametrize("width", [1, 3, 7, 9, 11, 17, 19])
+def test_fused_equals_eager_for_other_widths(width: int) -> None:
+    for name, outside in product(("query", "key"), ("clamp", "zero")):
+        results = []
+        for kernel in (fused, eager):
+            table = numbers(B, H, N, width).requires_grad_()
+            q, k, v = (numbers(B, H, N, D, seed=s) for s in range(3))
+            y = kernel.attention(q, k, v, Terms(**{name: table}, outside=outside), None, (0.0, 0))
+            y.square().sum().backward()
+            results.append((y.detach(), table.grad))
+        torch.testing.assert_close(*results)
+
+
+def test_gradients_of_the_fused_kernel_are_those_of_its_output() -> None:
+    names = ("offset", "query", "key", "dense")
+    x = inputs(names)
+
+    def function(*values: Tensor) -> Tensor:
+        q, k, v, *rest = values
+        terms = Terms(**dict(zip(names, rest, strict=True)))
+        return fused.attention(q, k, v, terms, mask(), (0.2, 3))
+
+    assert torch.autograd.gradcheck(function, list(x.values()), fast_mode=True)
+
+
+@pytest.mark.parametrize("kernel", [eager, fused])
+def test_any_strides_will_do(kernel: Any) -> None:
+    q, k, v = (numbers(B, N, H, D, seed=s).transpose(1, 2) for s in range(3))
+    plain = kernel.attention(*(x.contiguous() for x in (q, k, v)), Terms(), None, (0.0, 0))
+    assert torch.equal(kernel.attention(q, k, v, Terms(), None, (0.0, 0)), plain)
+
+
+@pytest.mark.parametrize("kernel", [eager, fused])
+def test_a_sequence_of_padding_alone_has_no_nan(kernel: Any) -> None:
+    q = numbers(B, H, N, D)
+    assert kernel.attention(q, q, q, Terms(), torch.zeros(B, N, dtype=torch.bool), (0.0, 0)).isfinite().all()
+
+
+@pytest.mark.parametrize("kernel", [eager, fused])
+def test_zero_terms_equal_no_terms_exactly(kernel: Any) -> None:
+    q, k, v = (numbers(B, H, N, D, seed=s) for s in range(3))
+    names = ("offset", "query", "key", "dense")
+    silent = Terms(**{name: torch.zeros(SHAPES[name], dtype=torch.float64) for name in names})
+    assert torch.equal(kernel.attention(q, k, v, silent, mask(), (0.0, 0)), kernel.attention(q, k, v, Terms(), mask(), (0.0, 0)))
+
+
+@pytest.mark.parametrize("kernel", [eager, fused])
+@pytest.mark.parametrize(("name", "neighbour"), [("offset", 1), ("query", 1), ("key", -1)])
+def test_a_one_hot_kernel_at_plus_one(kernel: Any, name: str, neighbour: int) -> None:
+    """β, a: each token attends to its right neighbour; b: each is attended to by its right neighbour."""
+    one_hot = torch.zeros(SHAPES[name], dtype=torch.float64)
+    one_hot[..., one_hot.shape[-1] // 2 + 1] = 100.0
+    v = numbers(B, H, N, D)
+    y = kernel.attention(0 * v, 0 * v, v, Terms(**{name: one_hot}, outside="zero"), None, (0.0, 0))
+    inner = slice(1, N - 1)
+    torch.testing.assert_close(y[:, :, inner], v.roll(-neighbour, 2)[:, :, inner])
+
+
+def test_an_offset_kernel_is_a_dense_term_with_constant_diagonals() -> None:
+    offset = numbers(H, 2 * N - 1)
+    dense = torch.stack([offset[:, N - 1 - i : 2 * N - 1 - i] for i in range(N)], 1)[None]
+    q, k, v = (numbers(B, H, N, D, seed=s) for s in range(3))
+    a, b = (fused.attention(q, k, v, terms, None, (0.0, 0)) for terms in (Terms(offset=offset), Terms(dense=dense)))
+    torch.testing.assert_close(a, b)
+
+
+def test_without_content_the_terms_are_the_scores() -> None:
+    dense, v = numbers(*SHAPES["dense"]), numbers(B, H, N, D)
+    expected = torch.softmax(dense, -1) @ v
+    for kernel in (eager, fused):
+        torch.testing.assert_close(kernel.attention(None, None, v, Terms(dense=dense), None, (0.0, 0)), expected)
+
+
+def test_the_definition_gives_its_probabilities() -> None:
+    q, k = numbers(B, H, N, D), numbers(B, H, N, D, seed=1)
+    p = eager.probabilities(eager.scores(q, k, Terms(), q), mask())
+    torch.testing.assert_close(p.sum(-1), torch.ones(B, H, N, dtype=torch.float64))
+    assert p[1, :, :, -3:].abs().max() == 0
+
+
+def test_dropped_probabilities_are_those_of_the_mask() -> None:
+    v = torch.eye(N, dtype=torch.float64).expand(1, 1, N, N)
+    keep = keep_mask((1, 1, N, N), 0.4, 77, CPU)
+    for kernel in (eager, fused):
+        y = kernel.attention(0 * v, 0 * v, v, Terms(), None, (0.4, 77))
+        torch.testing.assert_close(y, keep.double() * rescale(0.4) / N)
+
+
+def test_auto_takes_the_first_that_serves() -> None:
+    assert kernels.select("auto", Terms(), CPU, True) is fused
+    assert kernels.select("auto", Terms(value=numbers(5, D)), CPU, True) is eager
+    assert kernels.select("eager", Terms(), CPU, True) is eager
+
+
+def test_a_kernel_that_does_not_serve_is_refused_by_name() -> None:
+    with pytest.raises(RelposError, match="kernel 'fused' does not serve"):
+        kernels.select("fused", Terms(value=numbers(5, D)), CPU, True)
+
+
+def test_an_unknown_kernel_is_refused_when_the_model_is_made() -> None:
+    with pytest.raises(RelposError, match=r"there is no kernel 'fuzed'\. Did you mean 'fused'"):
+        build(SIZE, make(Fixed), VOCABULARY, kernel="fuzed")

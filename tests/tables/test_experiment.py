@@ -1,0 +1,70 @@
+"""Experiment files: what ships can be planned; a mistake is one line with the nearest right word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relpos.errors import RelposError
+from relpos.runs.config import shipped
+from relpos.tables.experiment import load
+from tables.small_data import write_experiment
+
+NAMES = sorted(path.stem for path in shipped("experiments").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_first_comment_is_the_command(name: str) -> None:
+    first = (shipped("experiments") / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith(f"# relpos reproduce table={name}")
+    assert load(name).question
+
+
+def test_a_table_is_found_by_name_and_by_path(tmp_path: Path) -> None:
+    assert list(load("demo").rows) == ["none", "absolute", "fixed", "dynamic", "composite"]
+    assert load(str(write_experiment(tmp_path))).name == "small"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sedes": [0]}, "unknown key 'sedes'. Did you mean 'seeds'?"),
+        ({"tasks": ["colla"]}, "unknown task 'colla'. Did you mean 'cola'?"),
+        ({"stages": {"pretain": []}}, "unknown stage 'pretain'. Did you mean 'pretrain'?"),
+        ({"rows": {}}, "rows is missing"),
+        ({"rows": {"none": "position=none"}}, "rows.none: a list of words is expected"),
+        ({"base": ["tiny"]}, "base: 'tiny' is not a word"),
+        ({"seeds": [0, 0]}, "seeds: a seed stands there twice"),
+        ({"seeds": ["a"]}, "seeds: a list of whole numbers"),
+        ({"workers": 0}, "workers: a whole number from 1 up"),
+        (
+            {"checks": [{"says": "x", "rows": ["nome"], "columns": ["cola"]}]},
+            "unknown row 'nome'. Did you mean 'none'?",
+        ),
+        ({"checks": [{"says": "x", "rows": ["none"], "columns": ["cola"]}]}, "check 1: one of at_most"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(RelposError) as caught:
+        load(str(write_experiment(tmp_path, **changes)))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_table_names_the_nearest() -> None:
+    with pytest.raises(RelposError, match=r"unknown table 'dmo'. Did you mean 'demo'"):
+        load("dmo")
+
+
+def test_broken_yaml_names_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text("question: x\nrows: [a\ntasks: [cola]\n", encoding="utf-8")
+    with pytest.raises(RelposError, match=r"broken.yaml:3: not YAML"):
+        load(str(path))
+
+
+def test_unknown_row_names_the_nearest() -> None:
+    with pytest.raises(RelposError, match=r"unknown row 'compsite'. Did you mean 'composite'"):
+        load("demo").select(["compsite"])

@@ -1,0 +1,106 @@
+"""From rows to runs: shared, identical to those of the single commands, quickly planned."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from relpos.errors import RelposError
+from relpos.runs import compose, plan
+from relpos.runs.plan import finetune_run, with_task
+from relpos.tables import gathered
+from relpos.tables.experiment import load
+from relpos.tables.jobs import Job
+from relpos.tables.plan import plan_table, reseeded, runs_of
+from tables.small_data import write_experiment
+
+PRETRAIN = ["steps=7", "seed=3", "precision=bf16", "recipe.lr=0.01", "batch=32", "evaluations=2"]
+
+
+@pytest.fixture(autouse=True)
+def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("RELPOS_DATA", str(tmp_path / "nothing"))
+
+
+def test_a_fine_tuning_starts_from_its_rows_pre_training(tmp_path: Path) -> None:
+    stages = {"pretrain": PRETRAIN, "finetune": ["steps=5"]}
+    for row in plan_table(load(str(write_experiment(tmp_path, stages=stages, tasks=["cola", "rte"])))):
+        starts = [tuning.run.inputs["start"] for tuning in row.tunings]
+        assert starts[0] is row.pretrainings[0]  # cola
+        assert starts[1].stage == "finetune"  # rte comes after mnli
+        assert starts[1].inputs["start"] is row.pretrainings[0]
+
+
+def test_runs_are_those_of_the_single_commands(tmp_path: Path) -> None:
+    stages = {"pretrain": PRETRAIN, "finetune": ["steps=5", "intermediate=none"]}
+    experiment = load(str(write_experiment(tmp_path, stages=stages, seeds=[0, 4])))
+    row = plan_table(experiment, ["fixed"])[0]
+    shared = [*experiment.base, *experiment.rows["fixed"]]
+    assert row.pretrainings[0].identity == plan(compose("pretrain", [*shared, *PRETRAIN])).identity
+    inner = [f"pretrain.{word}" for word in PRETRAIN if not word.startswith("evaluations")]
+    words = [*shared, *inner, "task=rte", "steps=5", "intermediate=none", "seed=4"]
+    alone = plan(compose("finetune", words))
+    tuning = next(tuning for tuning in row.tunings if (tuning.task, tuning.seed) == ("rte", 4))
+    assert (tuning.run.identity, tuning.run.name) == (alone.identity, alone.name)
+
+
+def test_another_seed_is_what_planning_anew_gives() -> None:
+    cfg = compose("finetune", ["task=cola"])
+    first, anew = (finetune_run(with_task(cfg, "rte", seed=seed)) for seed in (0, 5))
+    assert reseeded(first, 5) == anew
+    assert reseeded(first, 5).inputs["start"].identity == anew.inputs["start"].identity
+
+
+def test_words_for_one_stage_do_not_reach_the_other(tmp_path: Path) -> None:
+    experiment = load(str(write_experiment(tmp_path)))
+    before, after = (plan_table(experiment, ["none"], words)[0] for words in ([], ["finetune.steps=9"]))
+    assert before.pretrainings[0].identity == after.pretrainings[0].identity
+    assert {tuning.run.config["steps"] for tuning in after.tunings} == {9}
+    longer = plan_table(experiment, ["none"], ["pretrain.steps=9"])[0]
+    assert longer.pretrainings[0].config["steps"] == 9
+    assert {tuning.run.config["steps"] for tuning in longer.tunings} == {3}
+
+
+def test_several_pre_training_seeds_give_several_runs(tmp_path: Path) -> None:
+    row = plan_table(load(str(write_experiment(tmp_path, pretrain_seeds=[0, 1], seeds=[0, 1, 2]))))[0]
+    assert [run.config["seed"] for run in row.pretrainings] == [0, 1]
+    assert len({tuning.run.identity for tuning in row.tunings}) == 2 * 3 * 2
+
+
+def test_a_wrong_word_names_the_row(tmp_path: Path) -> None:
+    rows = {"none": ["position=none"], "long": ["position=fixd"]}
+    with pytest.raises(RelposError, match=r"table small, row 'long': unknown position 'fixd'. Did you mean 'fixed'"):
+        plan_table(load(str(write_experiment(tmp_path, rows=rows))))
+
+
+def test_inputs_come_before_what_needs_them_and_each_run_once() -> None:
+    runs = runs_of(plan_table(load("demo")))
+    places = {run.identity: place for place, run in enumerate(runs)}
+    assert len(places) == len(runs) == 3 + 5 * 10
+    assert all(places[other.identity] < places[run.identity] for run in runs for other in run.inputs.values())
+
+
+def test_a_job_survives_its_file(tmp_path: Path) -> None:
+    runs = runs_of(plan_table(load("demo"), ["none", "fixed"]))
+    Job(runs, 1.5).write(tmp_path / "job.json")
+    read = Job.read(tmp_path / "job.json")
+    assert read.launched == 1.5
+    assert [(run.identity, run.path) for run in read.runs] == [(run.identity, run.path) for run in runs]
+    assert read.runs == runs
+
+
+def test_the_demo_is_planned_quickly() -> None:
+    plan_table(load("demo"), ["none"])  # imports
+    start = time.process_time()
+    runs = runs_of(plan_table(load("demo")))
+    assert [run.state for run in runs] == ["missing"] * len(runs)
+    assert time.process_time() - start < 3
+
+
+def test_words_of_the_rows_need_no_brackets() -> None:
+    words = ["table=demo", "rows=[none]", "data.root=/a b", "pretrain.steps=3"]
+    assert gathered(words) == ["table=demo", "rows=[none]", "words=['data.root=/a b','pretrain.steps=3']"]
+    assert gathered(["table=demo", "--cfg", "hydra.verbose=true"]) == ["table=demo", "--cfg", "hydra.verbose=true"]

@@ -1,0 +1,138 @@
+"""The numbers of a table, from records written by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from relpos.runs import Run
+from relpos.tables import curves, render
+from relpos.tables.plan import Row, Tuning
+from relpos.tables.table import GLUE, statistics, table_of
+
+TASKS = {"mnli": ["mnli_m", "mnli_mm"]}
+
+
+@pytest.fixture(autouse=True)
+def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
+
+
+def finish(run: Run, metrics: dict[str, Any]) -> Run:
+    run.path.mkdir(parents=True)
+    run.update(state="finished", metrics=metrics)
+    return run
+
+
+def pretraining(name: str, perplexity: float | None = 10.0) -> Run:
+    run = Run("pretrain", name, {"name": name}, {})
+    metrics = {"perplexity": perplexity, "parameters": 1234567, "position_parameters": 17}
+    return finish(run, metrics) if perplexity is not None else run
+
+
+def tuning(row: str, task: str, seed: int, scores: list[float] | None) -> Tuning:
+    names = TASKS.get(task, [task])
+    config = {"task": {"columns": names, "metric": "relpos.train.metrics.accuracy"}}
+    run = Run("finetune", f"{task}-{row}", {"row": row, "task": task, "seed": seed}, config)
+    if scores is not None:
+        columns = dict(zip(names, scores, strict=True))
+        finish(run, {"columns": columns, "majority": dict.fromkeys(names, 50.0), "examples": dict.fromkeys(names, 100)})
+    return Tuning(task, 0, seed, run)
+
+
+def row(name: str, scores: dict[str, list[list[float] | None]], perplexity: float | None = 10.0) -> Row:
+    tunings = [tuning(name, task, seed, one) for task, seeds in scores.items() for seed, one in enumerate(seeds)]
+    return Row(name, [f"position={name}"], [pretraining(name, perplexity)], tunings)
+
+
+def test_mean_and_standard_error_by_hand() -> None:
+    found = statistics([30.0, 32.0, 37.0])
+    assert found["mean"] == pytest.approx(33.0)
+    assert found["sem"] == pytest.approx((26 / 2) ** 0.5 / 3**0.5)  # s² = (9 + 1 + 16) / 2
+    assert found["best"] == 37.0
+    assert statistics([5.0])["sem"] is None
+
+
+def test_what_is_missing_is_none_and_never_zero() -> None:
+    content = table_of([row("none", {"cola": [None, None], "rte": [[50.0], None]}, perplexity=None)])[0]
+    assert content["parameters"] is None
+    assert content["perplexity"] is None
+    assert content["columns"]["cola"]["mean"] is None
+    assert content["columns"]["rte"] | {"values": [50.0], "seeds": [0], "n_missing": 1} == content["columns"]["rte"]
+    assert content["mean"]["mean"] is None
+    assert [render.cell(content["columns"][name]) for name in ("cola", "rte")] == ["—", "50.0, n=1"]
+
+
+def test_a_failed_run_is_counted() -> None:
+    planned = row("none", {"cola": [[10.0], [20.0], None]})
+    failed = planned.tunings[2].run
+    failed.path.mkdir(parents=True)
+    failed.update(state="failed", error="no")
+    column = table_of([planned])[0]["columns"]["cola"]
+    assert (column["n_failed"], column["n_missing"], column["seeds"]) == (1, 0, [0, 1])
+    assert render.cell(column) == "15.0 ± 5.0 (20.0), n=2, 1 failed"
+
+
+def test_glue_is_the_mean_of_nine_columns_seed_by_seed() -> None:
+    tasks = ("cola", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli")
+    scores: dict[str, list[list[float] | None]] = {task: [[10.0], [40.0]] for task in tasks}
+    scores["mnli"] = [[19.0, 28.0], [40.0, 40.0]]
+    content = table_of([row("none", scores)])[0]
+    assert content["mean"]["of"] == list(GLUE)
+    assert content["mean"]["values"] == [pytest.approx(13.0), pytest.approx(40.0)]  # WNLI is not in it
+    assert content["mean"]["sem"] == pytest.approx(13.5)
+    assert render.header([content])[-1] == "GLUE"
+
+
+def test_fewer_columns_have_a_mean_by_another_name() -> None:
+    content = table_of([row("none", {"cola": [[10.0]], "rte": [[50.0]], "wnli": [[90.0]]})])
+    assert content[0]["mean"]["mean"] == pytest.approx(30.0)
+    assert render.header(content) == ["row", "parameters", "perplexity", "CoLA", "RTE", "WNLI", "mean of 2"]
+
+
+def both() -> dict[str, Any]:
+    rows = [row("none", {"cola": [[0.0]], "rte": [[51.0]]}, 12.0), row("fixed", {"cola": [[40.0]], "rte": [None]}, 9.0)]
+    return {"name": "t", "question": "why?", "rows": table_of(rows), "checks": []}
+
+
+def test_the_best_are_marked() -> None:
+    lines = render.markdown(both()).splitlines()
+    assert "| none | 1,234,567 | 12.00 | 0.0 | 51.0 | 25.5 |" in lines
+    assert "| fixed | 1,234,567 | **9.00** | **40.0** | — | — |" in lines
+
+
+def test_files_say_the_same(tmp_path: Path) -> None:
+    content = both()
+    render.write(tmp_path, content)
+    assert json.loads((tmp_path / "table.json").read_text(encoding="utf-8")) == content
+    lines = list(csv.DictReader(io.StringIO((tmp_path / "table.csv").read_text(encoding="utf-8"))))
+    assert lines[1]["cola"] == "40.0"
+    assert (lines[1]["rte"], lines[1]["rte_n"]) == ("", "0")
+
+
+@pytest.mark.parametrize("width", [30, 200])
+def test_the_terminal_shows_every_number_whole(width: int) -> None:
+    console = Console(width=width, record=True, file=io.StringIO())
+    render.terminal(both(), console)
+    text = console.export_text()
+    assert all(word in text for word in ("1,234,567", "12.00", "51.0", "40.0", "—", "CoLA", "fixed"))
+
+
+def test_curves_are_drawn_once(tmp_path: Path) -> None:
+    planned = row("none", {"cola": [[1.0]]})
+    lines = [{"step": 1, "heldout_loss": 5.0}, {"step": 1, "loss": 4.0}, {"step": 2, "heldout_loss": 4.5}]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (planned.pretrainings[0].path / "metrics.jsonl").write_text(text + '{"step": 3, "held', encoding="utf-8")
+    content = table_of([planned])
+    assert content[0]["heldout_loss"] == [[1, 5.0], [2, 4.5]]
+    curves.draw(tmp_path / "curves.png", content)
+    first = (tmp_path / "curves.png").stat().st_mtime_ns
+    curves.draw(tmp_path / "curves.png", content)
+    assert (tmp_path / "curves.png").stat().st_mtime_ns == first
+    assert "held-out loss at step | 1 | 2 |" in render.markdown({"name": "t", "question": "?", "rows": content, "checks": []})

@@ -1,0 +1,50 @@
+"""The papers' parameter groups and schedule."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import relpos
+from relpos.train.optim import Recipe
+
+
+def rates(recipe: Recipe, steps: int) -> list[float]:
+    optimizer = recipe.optimizer(nn.Linear(2, 2))
+    schedule = recipe.schedule(optimizer, steps)
+    found = []
+    for _ in range(steps):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return found
+
+
+def test_warm_up_as_a_share_then_linear_to_zero() -> None:
+    assert rates(Recipe(lr=1.0, warmup=0.2), 10) == pytest.approx([0, 0.5, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
+
+
+def test_warm_up_as_a_count() -> None:
+    assert Recipe(lr=1.0, warmup=10_000).warmup_steps(125_000) == Recipe(lr=1.0, warmup=0.08).warmup_steps(125_000) == 10_000
+
+
+def test_biases_and_norms_are_exempt_from_decay_and_kernels_are_not() -> None:
+    model = relpos.build(relpos.compose("params", ["size=tiny", "position=composite"]))
+    decayed, exempt = (group["params"] for group in Recipe(lr=1e-3, warmup=0).optimizer(model).param_groups)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    assert {names[id(p)] for p in decayed} >= {"encoder.position.beta", "encoder.position.query", "encoder.embedding.words.weight"}
+    assert all(names[id(p)].endswith("bias") or "norm" in names[id(p)] for p in exempt)
+    assert not any("norm" in names[id(p)] or names[id(p)].endswith("bias") for p in decayed)
+    assert len(decayed) + len(exempt) == len(names)
+
+
+def test_one_update_is_that_of_plain_adamw() -> None:
+    torch.manual_seed(0)
+    ours, plain = nn.Linear(3, 2), nn.Linear(3, 2)
+    plain.load_state_dict(ours.state_dict())
+    recipe = Recipe(lr=0.1, warmup=0, weight_decay=0.0)
+    for model, optimizer in ((ours, recipe.optimizer(ours)), (plain, torch.optim.AdamW(plain.parameters(), 0.1, eps=1e-6, weight_decay=0))):
+        model(torch.ones(1, 3)).sum().backward()
+        optimizer.step()
+    assert torch.allclose(ours.weight, plain.weight)
