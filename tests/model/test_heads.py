@@ -51,7 +51,7 @@ def test_nothing_chosen_costs_nothing() -> None:
     ids, mask = batch()
     loss = model.loss(ids, torch.full_like(ids, -100), mask)
     loss.backward()
-    assert float(loss) == 0
+    assert loss.item() == 0
 
 
 def test_the_loss_of_many_rows_has_the_right_gradient() -> None:

@@ -31,7 +31,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None, position: Scheme, layer: int, state: Any) -> Tensor:
         q, k, v = self.heads(x, mask)
         terms = position.terms(layer, q, k, state)
-        content = (None, None, v)
+        content: tuple[Tensor | None, Tensor | None, Tensor] = (None, None, v)
         if position.scale is not None:
             turned = position.turn(layer, q, k, v, state)
             content = (turned[0] * position.scale, *turned[1:])

@@ -100,14 +100,12 @@ def terminal(content: dict[str, Any], console: Console | None = None) -> None:
     for number, cells in enumerate(body(rows)):
         styles = ["bold green" if (number, place) in best else "" for place in range(len(cells))]
         texts.append([Text(text, style=style) for text, style in zip(cells, styles, strict=True)])
-    if _width(texts) > console.width and len(rows) < len(texts[0]):
-        texts = [list(line) for line in zip(*texts, strict=True)]
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1), title=content["question"], title_justify="left")
-    for place, head in enumerate(texts[0]):
-        table.add_column(head, justify="right" if place else "left", no_wrap=True)
-    for line in texts[1:]:
-        table.add_row(*line)
-    console.print(table, width=max(console.width, _width(texts)), crop=False, no_wrap=True, overflow="ignore")
+    table = _grid(texts)
+    if _width(table, console) > console.width and len(rows) < len(texts[0]):
+        table = _grid([list(line) for line in zip(*texts, strict=True)])
+    console.width = max(console.width, _width(table, console))  # long lines rather than numbers cut short
+    console.print(Text(content["question"], style="italic"), soft_wrap=True)
+    console.print(table)
     console.print(NOTE, style="dim", soft_wrap=True)
     for check in content["checks"]:
         colour = {"holds": "green", "fails": "red"}.get(check["verdict"], "yellow")
@@ -115,8 +113,17 @@ def terminal(content: dict[str, Any], console: Console | None = None) -> None:
         console.print(Text.assemble(*words), soft_wrap=True)
 
 
-def _width(texts: list[list[Text]]) -> int:
-    return sum(max(len(line[place]) for line in texts) + 2 for place in range(len(texts[0]))) + 2
+def _grid(texts: list[list[Text]]) -> Table:
+    table = Table(box=SIMPLE_HEAD)
+    for place, head in enumerate(texts[0]):
+        table.add_column(head, justify="right" if place else "left", no_wrap=True)
+    for cells in texts[1:]:
+        table.add_row(*cells)
+    return table
+
+
+def _width(table: Table, console: Console) -> int:
+    return console.measure(table, options=console.options.update(max_width=10_000)).maximum
 
 
 def markdown(content: dict[str, Any]) -> str:

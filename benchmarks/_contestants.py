@@ -1,0 +1,107 @@
+"""Whole pre-training steps to be raced: ours and Hugging Face's, made from the same sizes, batches and optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor
+
+from relpos.model.build import build
+from relpos.model.dropout import seed_dropout
+from relpos.model.position import Composite, Dynamic, Fixed, NoPosition
+from relpos.model.precision import autocast
+
+SIZE: dict[str, Any] = yaml.safe_load((Path(__file__).parents[1] / "conf" / "size" / "small.yaml").read_text("utf-8"))
+VOCABULARY = 30_004
+SCHEMES = {"none": NoPosition, "fixed": Fixed, "dynamic": Dynamic, "composite": Composite}
+
+
+@dataclass(frozen=True)
+class Batch:
+    input_ids: Tensor  # (b, n)
+    labels: Tensor  # (b, n), −100 = not predicted
+    attention_mask: Tensor | None = None  # (b, n); None: all real
+
+
+def full_batch(rows: int = 16, n: int = 128) -> Batch:
+    """Random tokens, every one real, 15 % predicted."""
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(5, VOCABULARY, (rows, n), generator=generator)
+    chosen = torch.rand(rows, n, generator=generator) < 0.15
+    return Batch(ids, ids.masked_fill(~chosen, -100))
+
+
+def contestant(name: str) -> Callable[[Sequence[Batch]], float]:
+    """`ours|hf/<scheme or attention>/<precision>` → a function that takes one step on some micro-batches and returns the loss."""
+    side, kind, precision = name.split("/")
+    torch.manual_seed(0)
+    return ours(SCHEMES[kind], precision) if side == "ours" else hugging_face(kind, precision)
+
+
+def ours(scheme: Any, precision: str) -> Callable[[Sequence[Batch]], float]:
+    model = build(SIZE, scheme, VOCABULARY).train()
+    seeds = iter(range(1 << 30))
+
+    def loss(batch: Batch, chosen: int) -> Tensor:
+        seed_dropout(model, next(seeds))
+        with autocast(precision, "cpu"):
+            return model.loss_sum(batch.input_ids, batch.labels, batch.attention_mask)[0] / chosen
+
+    return _step(model, loss)
+
+
+def hugging_face(attention: str, precision: str) -> Callable[[Sequence[Batch]], float]:
+    """`BertForMaskedLM` of the same sizes; it has no factorised embeddings, so hidden stands for embedding."""
+    from transformers import BertConfig, BertForMaskedLM
+
+    config = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=SIZE["hidden"],
+        num_hidden_layers=SIZE["layers"],
+        num_attention_heads=SIZE["heads"],
+        intermediate_size=SIZE["ffn"],
+        max_position_embeddings=SIZE["max_positions"],
+        attn_implementation=attention,
+    )
+    model = BertForMaskedLM(config).train()
+
+    def loss(batch: Batch, chosen: int) -> Tensor:
+        with autocast(precision, "cpu"):
+            mean = model(input_ids=batch.input_ids, attention_mask=batch.attention_mask, labels=batch.labels).loss
+        return mean * (int(batch.labels.ne(-100).sum()) / chosen)
+
+    return _step(model, loss)
+
+
+def _step(model: Any, loss: Callable[[Batch, int], Tensor]) -> Callable[[Sequence[Batch]], float]:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def step(batches: Sequence[Batch]) -> float:
+        chosen = sum(int(batch.labels.ne(-100).sum()) for batch in batches)
+        total = 0.0
+        for batch in batches:
+            part = loss(batch, chosen)
+            part.backward()
+            total += part.item()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        return total
+
+    return step
+
+
+def flops(side: str, rows: int, n: int, predicted: int) -> float:
+    """Of one step: forward × 3, matrix products only, twice the multiplications."""
+    d, ffn, layers = SIZE["hidden"], SIZE["ffn"], SIZE["layers"]
+    tokens = rows * n
+    encoder = layers * (tokens * (4 * d * d + 2 * d * ffn) + 2 * tokens * n * d)
+    if side == "hf":
+        return 6.0 * (encoder + tokens * (d * d + d * VOCABULARY))
+    e = SIZE["embedding"]
+    return 6.0 * (encoder + tokens * e * d + predicted * (d * e + e * VOCABULARY))
