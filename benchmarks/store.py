@@ -65,9 +65,7 @@ def speed(source: Files, folder: Path, rounds: int) -> dict[str, Any]:
     cores = processors()
     times: dict[str, list[float]] = {"one call": [], "a process a core": [], "store": []}
     for _ in range(rounds):
-        times["one call"].append(
-            _timed(lambda: [tokenizer.processor.encode(text, num_threads=cores) for text in texts])
-        )
+        times["one call"].append(_timed(lambda: [tokenizer.processor.encode(text, num_threads=cores) for text in texts]))
         with multiprocessing.get_context("fork").Pool(cores, _load, (folder,)) as pool:
             pool.map(_encode, texts[:cores])  # started
             times["a process a core"].append(_timed(lambda pool=pool: sum(pool.imap(_encode, texts, chunksize=2))))  # type: ignore[misc]
@@ -107,9 +105,7 @@ def report(result: dict[str, Any]) -> None:
     (RESULTS / "store.json").write_text(json.dumps(result, indent=1) + "\n")
     shares = result["store_over_sentencepiece"]
     lines = ["# Text to store", ""]
-    lines += [
-        f"{result['megabytes']:.1f} MB, {result['sentences']:,} sentences; {result['cores']} x {result['processor']}."
-    ]
+    lines += [f"{result['megabytes']:.1f} MB, {result['sentences']:,} sentences; {result['cores']} x {result['processor']}."]
     lines += ["Median (lowest to highest) of interleaved rounds.", ""]
     lines += ["| | MB/s | store's speed over it |", "|---|---|---|"]
     for name, values in result["megabytes_per_second"].items():

@@ -93,9 +93,7 @@ def test_an_error_in_the_text_leaves_no_store(tmp_path: Path, tokenizer: Tokeniz
     assert not list(tmp_path.iterdir())
 
 
-def test_a_full_disk_is_named_and_leaves_nothing(
-    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 

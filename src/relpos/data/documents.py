@@ -69,9 +69,7 @@ def wrapped_at(lines: list[str]) -> int | None:
     follows = [(len(a), len(a) + 1 + len(b.split(None, 1)[0])) for a, b in pairwise(bare) if a and b]
     if len(full) < 20 or len(follows) < 10:
         return None
-    if sum(len(line) > 120 for line in full) > 0.05 * len(full) or sum(line[-1] in ENDS for line in full) > 0.5 * len(
-        full
-    ):
+    if sum(len(line) > 120 for line in full) > 0.05 * len(full) or sum(line[-1] in ENDS for line in full) > 0.5 * len(full):
         return None
     end, next_end = np.asarray(follows).T
     share, width = max((np.mean((end <= width + 2) & (next_end > width - 3)), width) for width in range(40, 121))

@@ -62,6 +62,4 @@ def _rows(text: dict[str, Any], streaming: bool) -> Iterator[str]:
     except RelposError:
         raise
     except Exception as error:  # whatever the hub, the network or a file in it came to grief with
-        raise RelposError(
-            f"data.texts: {text['id']}: {' '.join(str(error).split()) or type(error).__name__}"
-        ) from error
+        raise RelposError(f"data.texts: {text['id']}: {' '.join(str(error).split()) or type(error).__name__}") from error

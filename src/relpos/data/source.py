@@ -53,15 +53,11 @@ class Files:
         place = self.corpus_location()
         if place.is_file():
             if stem_and_suffix(place) is None:
-                raise RelposError(
-                    f"data.corpus: {place} is not a text file ({', '.join(SUFFIXES)}, or these in gz, xz, zst)"
-                )
+                raise RelposError(f"data.corpus: {place} is not a text file ({', '.join(SUFFIXES)}, or these in gz, xz, zst)")
             return [place]
         if not place.is_dir():
             raise RelposError(f"data.corpus: there is no folder or file {place}")
-        found = sorted(
-            (path for path in place.rglob("*") if _is_text(path, place)), key=lambda path: path.relative_to(place).parts
-        )
+        found = sorted((path for path in place.rglob("*") if _is_text(path, place)), key=lambda path: path.relative_to(place).parts)
         if not found:
             raise RelposError(f"data.corpus: no text file ({', '.join(SUFFIXES)}, or these in gz, xz, zst) in {place}")
         return found
@@ -81,9 +77,7 @@ class Files:
         except RelposError:
             return None
         folder = (
-            next((path for path in sorted(place.glob("*")) if _plain(path.name) == _plain(task)), None)
-            if place.is_dir()
-            else None
+            next((path for path in sorted(place.glob("*")) if _plain(path.name) == _plain(task)), None) if place.is_dir() else None
         )
         files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder else []
         return {"files": described(files, place)} if files else None
@@ -91,9 +85,7 @@ class Files:
     def characters(self) -> int | None:
         """About how much text there is, for a progress bar; None where some of it is compressed."""
         files = self.files()
-        return (
-            None if any(path.suffix not in SUFFIXES for path in files) else sum(path.stat().st_size for path in files)
-        )
+        return None if any(path.suffix not in SUFFIXES for path in files) else sum(path.stat().st_size for path in files)
 
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all files, one file after the other."""
@@ -139,9 +131,7 @@ class Hub:
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all data sets, one data set after the other."""
         for text in self.texts:
-            yield from hub.documents(
-                hub.checked(text), self.lines, self.streaming, lambda blocks: _told(blocks, progress)
-            )
+            yield from hub.documents(hub.checked(text), self.lines, self.streaming, lambda blocks: _told(blocks, progress))
 
 
 @dataclass(frozen=True)

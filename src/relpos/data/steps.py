@@ -90,9 +90,7 @@ class Steps(IterableDataset[Step]):
         lengths = self.examples.lengths(pairs)
         by_length = torch.argsort(lengths, stable=True, descending=True)
         parts = [
-            _microbatch(
-                self.examples, pairs[part], counter_hash(index, pairs[part]), self.seed, self.vocabulary, number
-            )
+            _microbatch(self.examples, pairs[part], counter_hash(index, pairs[part]), self.seed, self.vocabulary, number)
             for number, part in enumerate(torch.split(by_length, self.microbatch))
         ]
         chosen = sum(int((part.labels != IGNORED).sum()) for part in parts)

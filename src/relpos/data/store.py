@@ -63,9 +63,7 @@ class Store:
         if limit is not None and limit < 1:
             raise RelposError(f"data.pairs={limit}: must be at least 1")
         mine = np.flatnonzero(self.heldout == (split == "heldout"))
-        return PACKINGS[packing](
-            self.ids, self.sentences, self.documents[mine], self.documents[mine + 1], length, limit
-        )
+        return PACKINGS[packing](self.ids, self.sentences, self.documents[mine], self.documents[mine + 1], length, limit)
 
     def verify(self) -> None:
         """Compare every file's SHA-256 with the manifest's; RelposError names the file that differs."""
@@ -88,9 +86,7 @@ class Store:
             file = self.folder / name
             size = file.stat().st_size if file.is_file() else 0
             if size != entry["bytes"]:
-                raise RelposError(
-                    f"truncated store: {file} has {size} bytes, manifest says {entry['bytes']}; {_REMEDY}"
-                )
+                raise RelposError(f"truncated store: {file} has {size} bytes, manifest says {entry['bytes']}; {_REMEDY}")
         return manifest
 
     def _mapped(self, name: str, dtype: str) -> npt.NDArray[Any]:

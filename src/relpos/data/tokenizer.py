@@ -47,9 +47,7 @@ def train_tokenizer(documents: Iterable[Document], folder: Path, vocabulary: int
             control_symbols=["[CLS]", "[SEP]", "[MASK]"], max_sentence_length=LONGEST,
         )  # fmt: skip
     except RuntimeError as error:
-        raise RelposError(
-            f"vocabulary={vocabulary}: no tokenizer from {len(taken)} sentences: {_one_line(error)}"
-        ) from None
+        raise RelposError(f"vocabulary={vocabulary}: no tokenizer from {len(taken)} sentences: {_one_line(error)}") from None
     with replacing(folder / FILE) as temporary:
         temporary.write_bytes(model.getvalue())
 

@@ -63,8 +63,7 @@ class _Writer:
     def __init__(self, folder: Path, dtype: str) -> None:
         self.dtype = dtype
         self.files = {
-            name: _File(folder / name)
-            for name in ("ids.bin", "sentences.bin", "documents.bin", "heldout.bin", "sources.txt")
+            name: _File(folder / name) for name in ("ids.bin", "sentences.bin", "documents.bin", "heldout.bin", "sources.txt")
         }
         self.tokens, self.sentences = 0, 0
         self.starts = [0]  # of the documents, in sentences
@@ -74,9 +73,7 @@ class _Writer:
     def __enter__(self) -> _Writer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         for file in self.files.values():
             file.close(whole=kind is None)
             if kind is not None:
@@ -115,9 +112,7 @@ class _Writer:
     def _halve(self, heldout: float) -> None:
         """A corpus of one document: its end becomes another, or nothing could be held out."""
         if self.sentences < 4:
-            raise RelposError(
-                f"data: the corpus has {self.sentences} sentences in one document, too few to hold some out"
-            )
+            raise RelposError(f"data: the corpus has {self.sentences} sentences in one document, too few to hold some out")
         cut = self.sentences - max(2, round(heldout * self.sentences))
         self.starts = [0, cut, self.sentences]
         self.hashes = [1 << 63, 0]  # the end is what is held out

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def run_all(runs: list[Run], folder: Path, workers: int | None = None, threads: 
 
     Args:
         runs: inputs before what needs them.
-        folder: where the job and the workers' logs go.
+        folder: where the job and the workers' logs go, in a folder of this launch; logs stay where a run failed.
         workers: processes; None: one a core.
         threads: CPU threads of each; None: the cores divided among them.
 
@@ -46,11 +47,11 @@ def run_all(runs: list[Run], folder: Path, workers: int | None = None, threads: 
     pending = standing.open()
     if not pending:
         return []
-    folder.mkdir(parents=True, exist_ok=True)
-    job.write(folder / "job.json")
+    place = folder / f"launch-{os.getpid()}"  # of this launcher alone: several may work on one table
+    job.write(place / "job.json")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     count = min(workers or cores, len(pending))
-    crew = Crew(folder, count, threads or max(1, cores // count))
+    crew = Crew(place, count, threads or max(1, cores // count))
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         with Display(job, standing) as display:
@@ -62,7 +63,10 @@ def run_all(runs: list[Run], folder: Path, workers: int | None = None, threads: 
     finally:
         crew.dismiss()
         signal.signal(signal.SIGTERM, before)
-    return [run for run in runs if standing.has_failed(run)]
+    failed = [run for run in runs if standing.has_failed(run)]
+    if not failed:
+        shutil.rmtree(place, ignore_errors=True)
+    return failed
 
 
 def _interrupt(number: int, frame: Any) -> None:
