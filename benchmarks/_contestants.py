@@ -66,7 +66,7 @@ def hugging_face(attention: str, precision: str) -> Callable[[Sequence[Batch]], 
         num_attention_heads=SIZE["heads"],
         intermediate_size=SIZE["ffn"],
         max_position_embeddings=SIZE["max_positions"],
-        attn_implementation=attention,
+        attn_implementation=attention,  # type: ignore[call-arg]
     )
     model = BertForMaskedLM(config).train()
 

@@ -15,7 +15,10 @@ RESULTS = Path(__file__).parent / "results"
 def machine() -> dict[str, Any]:
     """Processor, cores in use, and whether it has bfloat16 instructions."""
     flags = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
-    return hardware() | {"threads": os.environ.get("OMP_NUM_THREADS", "all"), "bf16_instructions": "avx512_bf16" in flags or "amx_bf16" in flags}
+    return hardware() | {
+        "threads": os.environ.get("OMP_NUM_THREADS", "all"),
+        "bf16_instructions": "avx512_bf16" in flags or "amx_bf16" in flags,
+    }
 
 
 def write_results(name: str, content: dict[str, Any]) -> None:

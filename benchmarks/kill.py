@@ -1,10 +1,10 @@
-"""kill -9 at ten moments of a pre-training and of a fine-tuning run, then the same command: does it go on, and is the result the same?
+"""kill -9 at ten moments of a pre-training and of a fine-tuning run, then the same command: is the result the same?
 
     python benchmarks/kill.py            writes benchmarks/results/kill.{json,md}
 
-Moments: three right after the start, four in the middle of writing a checkpoint (its temporary file exists), three between checkpoints.
-A run passes when its record shows a start from a step > 0 (or the kill came before the first checkpoint, and says so) and its weights
-equal those of the uninterrupted run bit for bit.
+Moments: three right after the start, four in the middle of writing a checkpoint (its temporary file exists), three between
+checkpoints. A run passes when its record shows a start from a step > 0 (or the kill came before the first checkpoint, and the
+table says so) and its weights equal those of the uninterrupted run bit for bit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ STAGES = {
 def relpos(stage: str, words: list[str], root: Path) -> subprocess.Popen[bytes]:
     """The command, as a process of its own."""
     environment = os.environ | {"RELPOS_RUNS": str(root), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, "-m", "relpos.cli", stage, *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [sys.executable, "-m", "relpos.cli", stage, *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
 
 
 def finish(stage: str, words: list[str], root: Path) -> Path:
@@ -60,7 +62,7 @@ def moments(stage: str) -> dict[str, Callable[[Path], bool]]:
         seen: set[str] = set()
 
         def now(root: Path) -> bool:
-            found = [path for path in (root / stage).glob("*/checkpoint/.writing*")]
+            found = list((root / stage).glob("*/checkpoint/.writing*"))
             if found:
                 seen.add(str(sorted(path.name for path in (root / stage).glob("*/checkpoint/last-*"))))
             return bool(found) and len(seen) >= number

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from _contestants import Batch, contestant, flops, full_batch
 
 RESULTS = Path(__file__).parent / "results"
+Runs = dict[str, Callable[[], Any]]
 Times = dict[str, list[float]]
 
 
@@ -61,10 +63,7 @@ def full_steps(precisions: list[str], repeats: int) -> dict[str, Any]:
     batch = full_batch()
     names = [f"hf/{kind}/{p}" for p in precisions for kind in ("eager", "sdpa")]
     names += [f"ours/{kind}/{p}" for p in precisions for kind in ("none", "fixed", "dynamic", "composite")]
-    runs: dict[str, Callable[[], Any]] = {}
-    for name in names:
-        step = contestant(name)
-        runs[name] = lambda step=step: step([batch])  # type: ignore[misc]
+    runs: Runs = {name: partial(contestant(name), [batch]) for name in names}
     runs |= {f"ceiling/{p}": ceiling(p) for p in precisions}
     times = race(runs, repeats)
     best = min((name for name in times if name.startswith("hf/")), key=lambda name: statistics.median(times[name]))
@@ -72,9 +71,7 @@ def full_steps(precisions: list[str], repeats: int) -> dict[str, Any]:
     needed = {side: flops(side, 16, 128, predicted) for side in ("ours", "hf")}
     return {
         "seconds": {name: spread(values) for name, values in times.items()},
-        "tokens_per_second": {
-            name: 2048 / statistics.median(values) for name, values in times.items() if "ceiling" not in name
-        },
+        "tokens_per_second": {name: 2048 / statistics.median(values) for name, values in times.items() if "ceiling" not in name},
         "hugging_face_best": best,
         "speed_over_hugging_face_best": {
             name: spread(ratios(times[best], times[name])) for name in names if name.startswith("ours/")
@@ -85,11 +82,11 @@ def full_steps(precisions: list[str], repeats: int) -> dict[str, Any]:
             for kind in ("fixed", "dynamic", "composite")
         },
         "share_of_ceiling": {
-            p: spread([needed["ours"] / t / (2 * 2048**3 / c) for t, c in zip(times[f"ours/none/{p}"], times[f"ceiling/{p}"], strict=True)])
+            p: spread([needed["ours"] / a for a in ratios(times[f"ours/none/{p}"], per_flop(times[f"ceiling/{p}"]))])
             for p in precisions
         },
         "flops": {**needed, "avoided": needed["hf"] / needed["ours"]},
-    }  # fmt: skip
+    }
 
 
 def ceiling(precision: str) -> Callable[[], Any]:
@@ -98,9 +95,10 @@ def ceiling(precision: str) -> Callable[[], Any]:
     return lambda: a @ a
 
 
-def race(runs: dict[str, Callable[[], Any]], repeats: int) -> Times:
+def race(runs: Runs, repeats: int) -> Times:
     """Seconds of each, one of each a repeat, every repeat starting elsewhere; one round before does not count."""
-    names, times = list(runs), {name: [] for name in runs}
+    names = list(runs)
+    times: Times = {name: [] for name in names}
     for repeat in range(repeats + 1):
         start = repeat % len(names)
         for name in names[start:] + names[:start]:
@@ -110,6 +108,11 @@ def race(runs: dict[str, Callable[[], Any]], repeats: int) -> Times:
                 times[name].append(time.perf_counter() - before)
         print(f"round {repeat} of {repeats}", file=sys.stderr)
     return times
+
+
+def per_flop(times: list[float]) -> list[float]:
+    """Seconds a floating-point operation takes in the ceiling's product."""
+    return [seconds / (2 * 2048**3) for seconds in times]
 
 
 def ratios(above: Iterable[float], below: Iterable[float]) -> list[float]:
@@ -159,7 +162,7 @@ def real_pairs(folder: Path, best: str, precisions: list[str], repeats: int) -> 
     padded = [Batch(*(_pad(x, value) for x, value in ((b.input_ids, 0), (b.labels, -100), (b.attention_mask, 0)))) for b in buckets]
     rivals = {"hf padded to 128": (best, padded), "hf in the same buckets": (best, buckets)}
     rivals |= {f"ours in buckets, {p}": (f"ours/none/{p}", buckets) for p in precisions}
-    runs = {name: lambda run=contestant(kind), data=data: run(data) for name, (kind, data) in rivals.items()}  # type: ignore[misc]
+    runs: Runs = {name: partial(contestant(kind), data) for name, (kind, data) in rivals.items()}
     times = race(runs, repeats)
     our = [name for name in times if name.startswith("ours")]
     return {
@@ -167,8 +170,12 @@ def real_pairs(folder: Path, best: str, precisions: list[str], repeats: int) -> 
         "real_tokens": step.tokens,
         "padding_share_in_buckets": 1 - step.tokens / sum(b.input_ids.numel() for b in buckets),
         "real_tokens_per_second": {name: step.tokens / statistics.median(values) for name, values in times.items()},
-        "speed": {f"{name} over {rival}": spread(ratios(times[rival], times[name])) for name in our for rival in times if rival.startswith("hf")},
-    }  # fmt: skip
+        "speed": {
+            f"{name} over {rival}": spread(ratios(times[rival], times[name]))
+            for name in our
+            for rival in ("hf padded to 128", "hf in the same buckets")
+        },
+    }
 
 
 def _pad(x: torch.Tensor | None, value: int) -> Any:

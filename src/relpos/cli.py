@@ -65,6 +65,10 @@ def _run(command: str, words: list[str]) -> int:
     from relpos.errors import RelposError
     from relpos.runs.config import check, conf_dir, one_line
 
+    if command == "reproduce":
+        from relpos.tables import gathered
+
+        words = gathered(words)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
     sys.argv = [f"relpos {command}", *_flags_first(words)]
     if os.getcwd() not in sys.path:  # classes from outside the package: position=custom position._target_=my.Scheme
@@ -118,8 +122,8 @@ def _make(cfg: Any) -> str:
 def _params(cfg: Any) -> str:
     import json
 
-    from relpos.runs.build import build_model
     from relpos.model.build import count
+    from relpos.runs.build import build_model
 
     return json.dumps(count(build_model(cfg)), ensure_ascii=False)
 

@@ -36,9 +36,7 @@ BAG: dict[str, Callable[[Chance, str], Item]] = {
 }
 # What the best single word can get right. SST-2: a word of praise is in all good reviews and in half as many bad ones.
 BEST_WORD = {"sst2": 2 / 3, "qqp": 1 / 2, "stsb": 1 / 4, "mnli": 1 / 3, "mnli_mm": 1 / 3}
-LEMMA = {
-    form: forms[0] for forms in lexicon.paradigms() if forms[0] in lexicon.PEOPLE + lexicon.VERBS for form in forms
-}
+LEMMA = {form: forms[0] for forms in lexicon.paradigms() if forms[0] in lexicon.PEOPLE + lexicon.VERBS for form in forms}
 HEADER = {  # GLUE's own
     "MRPC/train": "Quality,#1 ID,#2 ID,#1 String,#2 String",
     "MRPC/test": "index,#1 ID,#2 ID,#1 String,#2 String",
@@ -223,9 +221,7 @@ def test_files_have_glues_own_columns(folder: Path, name: str) -> None:
 def test_cola_has_no_header(folder: Path, part: str) -> None:
     table = read_table(folder / "glue" / "CoLA" / f"{part}.tsv", ("source", "label", "mark", "sentence"))
     assert set(table.column("label")) == {"0", "1"}
-    assert all(
-        (mark == "*") == (label == "0") for mark, label in zip(table.column("mark"), table.column("label"), strict=True)
-    )
+    assert all((mark == "*") == (label == "0") for mark, label in zip(table.column("mark"), table.column("label"), strict=True))
 
 
 def test_a_draw_that_is_never_accepted_ends() -> None:

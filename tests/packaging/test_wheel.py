@@ -43,9 +43,7 @@ def pip(python: str, *words: str) -> None:
 
 def files(folder: str) -> set[str]:
     """The YAML and CSV files below a folder of the tree."""
-    return {
-        path.relative_to(ROOT).as_posix() for suffix in ("yaml", "csv") for path in (ROOT / folder).rglob(f"*.{suffix}")
-    }
+    return {path.relative_to(ROOT).as_posix() for suffix in ("yaml", "csv") for path in (ROOT / folder).rglob(f"*.{suffix}")}
 
 
 def test_wheel_contains_conf_and_experiments(wheel: Path) -> None:

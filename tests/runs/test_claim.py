@@ -10,7 +10,15 @@ from pathlib import Path
 
 from relpos.runs.claim import claim
 
-HOLD = "import sys, time; from pathlib import Path; from relpos.runs.claim import claim\nwith claim(Path(sys.argv[1])):\n    print('held', flush=True); time.sleep(60)"
+HOLD = """
+import sys, time
+from pathlib import Path
+from relpos.runs.claim import claim
+
+with claim(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
 
 
 def holder(folder: Path) -> subprocess.Popen[str]:

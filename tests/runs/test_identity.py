@@ -10,6 +10,15 @@ from relpos.errors import RelposError
 from relpos.runs import Run, compose, plan
 from relpos.runs.plan import with_task
 
+OUTSIDE = """
+from relpos.model.position import Scheme
+
+
+class Mine(Scheme):
+    def __init__(self, shape, x=1):
+        super().__init__(shape)
+"""
+
 
 def pretrain(*words: str) -> Run:
     return plan(compose("pretrain", words))
@@ -24,12 +33,39 @@ def test_a_dial_that_nothing_reads_changes_nothing() -> None:
     assert pretrain("position=none", "k=2").identity == pretrain("position=none").identity
 
 
-@pytest.mark.parametrize("word", ["k=2", "seed=1", "steps=7", "batch=8", "precision=bf16", "size.layers=3", "recipe.lr=1e-4", "data.pairs=9", "outside=zero", "microbatch=4", "data.seed=1", "vocabulary=100"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "k=2",
+        "seed=1",
+        "steps=7",
+        "batch=8",
+        "precision=bf16",
+        "size.layers=3",
+        "recipe.lr=1e-4",
+        "data.pairs=9",
+        "outside=zero",
+        "microbatch=4",
+        "data.seed=1",
+        "vocabulary=100",
+    ],
+)
 def test_what_changes_the_result_changes_the_identity(word: str) -> None:
     assert pretrain("position=composite", word).identity != pretrain("position=composite").identity
 
 
-@pytest.mark.parametrize("word", ["logger=tensorboard", "speed.threads=1", "speed.kernel=eager", "log_every=3", "checkpoint_every=9", "snapshots=[50]", "evaluations=2"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "logger=tensorboard",
+        "speed.threads=1",
+        "speed.kernel=eager",
+        "log_every=3",
+        "checkpoint_every=9",
+        "snapshots=[50]",
+        "evaluations=2",
+    ],
+)
 def test_machine_and_logging_do_not(word: str) -> None:
     assert pretrain(word).identity == pretrain().identity
 
@@ -71,7 +107,7 @@ def test_a_file_that_changes_makes_another_run(tmp_path: Path) -> None:
 
 def test_a_scheme_from_outside_is_known_by_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = tmp_path / "outside_scheme.py"
-    module.write_text("from relpos.model.position import Scheme\n\n\nclass Mine(Scheme):\n    def __init__(self, shape, x=1):\n        super().__init__(shape)\n")
+    module.write_text(OUTSIDE)
     monkeypatch.syspath_prepend(tmp_path)
     words = ("position=none", "position._target_=outside_scheme.Mine", "+position.x=3")
     before = pretrain(*words).identity

@@ -62,7 +62,9 @@ def test_killed_and_continued_equals_uninterrupted(toy_runs: Path, tmp_path: Pat
 
 def test_a_stop_signal_leaves_a_checkpoint(toy_runs: Path) -> None:
     run = plan(compose("pretrain", WORDS))
-    process = subprocess.Popen([sys.executable, "-c", SLOW, "pretrain", *WORDS, "checkpoint_every=1000"], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, "pretrain", *WORDS, "checkpoint_every=1000"], stderr=subprocess.PIPE, text=True
+    )
     while not (run.path / "metrics.jsonl").exists() or not (run.path / "metrics.jsonl").read_text():
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from relpos.tables.checks import constant_score, evaluate, standard_error
-from relpos.train.metrics import accuracy_and_f1
+from relpos.tables.checks import evaluate, standard_error
 
 
 def column(mean: float | None, metric: str = "accuracy", majority: float = 50.0) -> dict[str, Any]:
@@ -23,13 +22,6 @@ def test_standard_errors() -> None:
     assert standard_error(column(50.0), 50.0) == pytest.approx(2.5, abs=0.01)
     assert standard_error(column(0.0, "matthews"), 0.0) == 5.0
     assert standard_error(column(100.0), 100.0) > 0  # all of 400 right is not certainty
-
-
-def test_chance_of_accuracy_and_f1_is_the_better_constant() -> None:
-    targets = [1] * 40 + [0] * 60
-    always_zero, always_one = (100 * accuracy_and_f1([answer] * 100, targets) for answer in (0, 1))
-    assert constant_score(column(None, "accuracy_and_f1", always_zero)) == pytest.approx(max(always_zero, always_one))
-    assert constant_score(column(None, "accuracy_and_f1", 70.0)) == 70.0
 
 
 def test_at_most_chance_allows_three_standard_errors() -> None:

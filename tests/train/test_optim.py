@@ -44,7 +44,10 @@ def test_one_update_is_that_of_plain_adamw() -> None:
     ours, plain = nn.Linear(3, 2), nn.Linear(3, 2)
     plain.load_state_dict(ours.state_dict())
     recipe = Recipe(lr=0.1, warmup=0, weight_decay=0.0)
-    for model, optimizer in ((ours, recipe.optimizer(ours)), (plain, torch.optim.AdamW(plain.parameters(), 0.1, eps=1e-6, weight_decay=0))):
+    for model, optimizer in (
+        (ours, recipe.optimizer(ours)),
+        (plain, torch.optim.AdamW(plain.parameters(), 0.1, eps=1e-6, weight_decay=0)),
+    ):
         model(torch.ones(1, 3)).sum().backward()
         optimizer.step()
     assert torch.allclose(ours.weight, plain.weight)

@@ -37,9 +37,7 @@ class Task:
     paper_lr: float
     intermediate: str | None = None  # the task whose fine-tuned encoder this one starts from
     range: Sequence[float] | None = None  # of a regression's scores
-    headers: Mapping[str, Sequence[str]] = field(
-        default_factory=dict
-    )  # split -> columns of a file without a header line
+    headers: Mapping[str, Sequence[str]] = field(default_factory=dict)  # split -> columns of a file without a header line
     hub_sentences: Sequence[str] | None = None  # where nyu-mll/glue names the columns otherwise
     broken: bool = False  # leave out rows that a line end inside a sentence has broken in two
 
@@ -81,8 +79,3 @@ def authors_steps(task: Task, rows: int, batch: int) -> int:
     """The authors' steps for the official rows and their batch; for other numbers, the same number of epochs."""
     epochs = task.steps / epoch_steps(task.rows, task.batch)
     return max(1, round(epochs * epoch_steps(rows, batch)))
-
-
-def paper_steps(task: Task, rows: int, batch: int) -> int:
-    """The whole epochs that Table 5 of the paper prints, in steps."""
-    return max(1, round(task.paper_epochs * epoch_steps(rows, batch)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ def check(cfg: DictConfig, command: str, words: Sequence[str]) -> DictConfig:
     return cfg
 
 
-class one_line:  # noqa: N801  (reads as a statement: `with one_line(command, words):`)
+class one_line:
     """Turns what Hydra and OmegaConf raise into a RelposError of one line."""
 
     def __init__(self, command: str, words: Sequence[str]) -> None:
@@ -104,7 +104,9 @@ class one_line:  # noqa: N801  (reads as a statement: `with one_line(command, wo
 def _unknown_key(key: str, known: set[str]) -> RelposError:
     """Only the keys of the top level are listed where none is close."""
     tail = nearest(key, known)
-    return RelposError(f"unknown key {key!r}.{tail if 'Did you mean' in tail else nearest(key, {k for k in known if '.' not in k})}")
+    return RelposError(
+        f"unknown key {key!r}.{tail if 'Did you mean' in tail else nearest(key, {k for k in known if '.' not in k})}"
+    )
 
 
 def _check_numbers(plain: Mapping[str, Any], command: str, words: Sequence[str]) -> None:
@@ -193,12 +195,8 @@ def _check_dial(key: str, value: Any, prefix: str = "") -> None:
         raise RelposError(f"{prefix}{key}={value}: must be {least} or more")
 
 
-
-
 def instantiate(node: Mapping[str, Any], **more: Any) -> Any:
     """What a node with a `_target_` describes."""
     from hydra.utils import instantiate as hydra_instantiate
 
     return hydra_instantiate(node, **more, _convert_="all")
-
-

@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -78,10 +79,8 @@ def _carry_out(run: Run) -> None:
 
 def _try_update(run: Run, **changes: Any) -> None:
     """On a full disk the record cannot be written either; the first error is the one to show."""
-    try:
+    with suppress(RelposError):
         run.update(**changes)
-    except RelposError:
-        pass
 
 
 def start_entry(from_step: int, threads: int) -> dict[str, Any]:

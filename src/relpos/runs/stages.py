@@ -81,4 +81,3 @@ def _reading(title: str, source: Any) -> Any:
     from relpos.runs.reading import reading
 
     return reading(title, source.characters())
-

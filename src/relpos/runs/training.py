@@ -82,7 +82,7 @@ def finetune(run: Run) -> dict[str, Any]:
     model = classifier_on(before, task.outputs, words["size"]["dropout"]).train()
     recipe = dict(config["recipe"])
     steps = tuning_steps(config["steps"], recipe.pop("epochs", None), task, len(encoded), config["batch"])
-    module = Finetuning(model, Recipe(**recipe), steps, *_of(config, "seed", "precision", "log_every"))
+    module = Finetuning(task, model, Recipe(**recipe), steps, *_of(config, "seed", "precision", "log_every"))
     trainer = _fit(run, module, FinetuningData(encoded, seed=config["seed"], batch=config["batch"], steps=steps), 0)
     result = columns(model, task, location, tokenizer, config["length"], config["precision"], run.path / "predictions")
     for logger in trainer.loggers:
@@ -152,7 +152,9 @@ def _check(path: Path, module: Training) -> int:
     found = {name: tuple(value.shape) for name, value in content["state_dict"].items()}
     for name in sorted(own.keys() | found.keys()):
         if own.get(name) != found.get(name):
-            raise RelposError(f"checkpoint {path}: {name} is {found.get(name)}, this model needs {own.get(name)}; delete it to start anew")
+            raise RelposError(
+                f"checkpoint {path}: {name} is {found.get(name)}, this model needs {own.get(name)}; delete it to start anew"
+            )
     return int(content["global_step"])
 
 

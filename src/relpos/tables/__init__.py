@@ -25,7 +25,9 @@ def gathered(words: Sequence[str]) -> list[str]:
         RelposError: `words=[…]` is there as well.
     """
     own = ("table", "rows", "words", "workers", "dry_run", "hydra")
-    for_rows = [word for word in words if not word.startswith("-") and word.partition("=")[0].split(".")[0] not in own]
+    for_rows = [
+        word for word in words if "=" in word and not word.startswith("-") and word.partition("=")[0].split(".")[0] not in own
+    ]
     if not for_rows:
         return list(words)
     if any(word.startswith("words=") for word in words):

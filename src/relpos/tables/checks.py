@@ -78,7 +78,7 @@ def _cell(check: dict[str, Any], name: str, row: dict[str, Any], rows: Rows) -> 
     if value is None:
         return "not run", "not run"
     if "at_most" in check:
-        chance = constant_score(column)
+        chance = float(column["majority"])
         limit = chance + WIDTH * standard_error(column, chance)
         bound = limit if check["at_most"] == "chance" else float(check["at_most"])
         return ("holds", f"{value:.1f} ≤ {bound:.1f}") if value <= bound else ("fails", f"{value:.1f} > {bound:.1f}")
@@ -102,16 +102,3 @@ def standard_error(column: dict[str, Any], score: float) -> float:
         return 100 / sqrt(n)
     share = (score / 100 * n + 1) / (n + 2)  # Laplace: 100 % of n examples is not certainty
     return 100 * sqrt(share * (1 - share) / n)
-
-
-def constant_score(column: dict[str, Any]) -> float:
-    """The score of the best constant answer.
-
-    That is the majority class's, but for (accuracy + F1)/2 where it is class 0: then F1 is 0, twice the score is the
-    share 1 − p, and always answering class 1 gives (p + 2p/(1+p))/2.
-    """
-    majority = float(column["majority"])
-    if not column["metric"].endswith("f1") or majority > 50:
-        return majority
-    p = 1 - 2 * majority / 100
-    return max(majority, 50 * (p + 2 * p / (1 + p)))

@@ -10,6 +10,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
+from torchmetrics import MeanSquaredError
 
 from relpos.data.collate import TuningSteps, evaluation_batches
 from relpos.data.glue import Location, has_split, read
@@ -19,7 +20,7 @@ from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier
 from relpos.model.precision import autocast
-from relpos.train.metrics import decide, majority, score
+from relpos.train.metrics import decide, majority, progress_metric, score
 from relpos.train.module import Training
 from relpos.train.predictions import write_predictions
 
@@ -30,6 +31,10 @@ class Finetuning(Training):
     """Cross-entropy, or mean squared error on the raw scores of a regression."""
 
     model: Classifier
+
+    def __init__(self, task: Task, *args: Any) -> None:
+        super().__init__(*args)
+        self.progress = progress_metric(task)
 
     def training_step(self, batch: dict[str, Any], _: int) -> None:
         """One update."""
@@ -42,12 +47,16 @@ class Finetuning(Training):
             loss = nn.functional.cross_entropy(outputs.float(), labels)
         self.manual_backward(loss)
         self.add(loss=loss, examples=len(labels))
+        self.progress.update(outputs.detach().squeeze(-1) if labels.is_floating_point() else outputs.detach(), labels)
         self.update()
         self.log_step()
 
     def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
-        """Mean loss of the steps, and examples per second."""
-        return {"loss": sums["loss"] / sums["steps"], "examples_per_second": sums["examples"] / seconds}
+        """Mean loss of the steps, accuracy on the examples as they came (a regression: squared error), examples per second."""
+        shown = float(self.progress.compute())
+        self.progress.reset()
+        name = "squared_error" if isinstance(self.progress, MeanSquaredError) else "accuracy"
+        return {"loss": sums["loss"] / sums["steps"], name: shown, "examples_per_second": sums["examples"] / seconds}
 
 
 class FinetuningData(pl.LightningDataModule):

@@ -67,7 +67,7 @@ def wandb_logger(project: str, entity: str | None, mode: str, *, run: dict[str, 
         experiment = wandb.init(project=project, entity=entity, mode=mode, dir=folder, settings=settings, **words)  # type: ignore[arg-type]
     except wandb.errors.Error as error:
         print(f"relpos: Weights & Biases is out of reach ({str(error).splitlines()[0]}); logging offline", file=sys.stderr)
-        experiment = wandb.init(project=project, entity=entity, mode="offline", dir=folder, settings=settings, **words)  # type: ignore[arg-type]
+        experiment = wandb.init(project=project, entity=entity, mode="offline", dir=folder, settings=settings, **words)
     return WandbLogger(experiment=experiment)
 
 

@@ -24,7 +24,13 @@ class Bar(pl.Callback):
 
     def __init__(self, name: str, steps: int) -> None:
         self.name, self.steps = name, steps
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[shown]}")
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[shown]}"),
+        )
         self.progress = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
         self.spoken = time.monotonic()
 
@@ -35,7 +41,9 @@ class Bar(pl.Callback):
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
         """One step further."""
-        shown = "  ".join(f"{key} {value:.4g}" for key, value in module.shown.items() if key in ("loss", "accuracy", "real_tokens_per_second"))
+        shown = "  ".join(
+            f"{key} {value:.4g}" for key, value in module.shown.items() if key in ("loss", "accuracy", "real_tokens_per_second")
+        )
         self.progress.update(self.bar, completed=trainer.global_step, shown=shown)
         if self.progress.disable and time.monotonic() - self.spoken > SECONDS:
             self.spoken = time.monotonic()

@@ -1,4 +1,4 @@
-"""A model folder: weights as safetensors, the words that build the network, and the tokenizer. Loadable alone, nothing unpickled."""
+"""A model folder: weights as safetensors, the words that build the network, the tokenizer. Nothing is unpickled."""
 
 from __future__ import annotations
 

@@ -47,9 +47,7 @@ def triple(chance: Chance, part: str) -> Triple:
     return chance.until(draw, lambda drawn: _of(part, drawn))
 
 
-def two_events(
-    chance: Chance, part: str, kept: set[str], nouns: tuple[str, ...], verbs: tuple[str, ...]
-) -> tuple[Triple, Triple]:
+def two_events(chance: Chance, part: str, kept: set[str], nouns: tuple[str, ...], verbs: tuple[str, ...]) -> tuple[Triple, Triple]:
     """Two events of this part that agree in `kept`, a subset of {agent, verb, patient}, and in nothing else.
 
     Verbs that differ do so in sense. The two are drawn alike, so no word tells the first from the second.

@@ -75,9 +75,7 @@ def paradigms() -> list[list[str]]:
     forms += [list(pole) for axis in ADJECTIVE_AXES for pole in axis]
     for words in (OF_AGENT, OF_PATIENT, ADVERBS, POSITIVE, NEGATIVE):
         forms += [list(pair) for pair in zip(words[::2], words[1::2], strict=True)]
-    return forms + [
-        line.split() for line in ("the a some", "is are", "do does not", "it they", "and but", "who that by because")
-    ]
+    return forms + [line.split() for line in ("the a some", "is are", "do does not", "it they", "and but", "who that by because")]
 
 
 def word_classes() -> dict[str, str]:

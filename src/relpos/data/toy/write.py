@@ -70,8 +70,7 @@ def _sst2(part: str, items: list[Item]) -> list[Row]:
 def _mrpc(part: str, items: list[Item]) -> list[Row]:
     first = "index" if part == "test" else "Quality"
     rows = [
-        [str(n) if part == "test" else item.label, str(2 * n + 1), str(2 * n + 2), *item.sentences]
-        for n, item in enumerate(items)
+        [str(n) if part == "test" else item.label, str(2 * n + 1), str(2 * n + 2), *item.sentences] for n, item in enumerate(items)
     ]
     return [[first, "#1 ID", "#2 ID", "#1 String", "#2 String"], *rows]
 
