@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo real test check lint types floors links format bench clean
+.PHONY: help install demo real test check lint types floors links format bench golden clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) \
@@ -70,6 +70,9 @@ format: install ## Let ruff reformat the tree and fix what it can
 bench: .venv/.bench ## Run benchmarks/*.py, one after another; leave the machine alone meanwhile
 	@set -e; for script in $(filter-out benchmarks/_%,$(sort $(wildcard benchmarks/*.py))); do \
 	  echo "$$script" >&2; $(BIN)/python $$script; done
+
+golden: install ## Write the golden values anew, where results were meant to change
+	PYTHONPATH=tests $(BIN)/python tests/golden.py
 
 clean: ## Remove .venv and caches; runs stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Losses that must not move: `python -m tests.golden` writes them, `tests/model/test_golden.py` compares.
+"""Losses that must not move: `make golden` writes them, `tests/model/test_golden.py` compares.
 
 A change that moves one alters results; it comes with a new number in the runs' identity.
 """

@@ -27,7 +27,7 @@ def read(kernel: Tensor, offset: int, outside: str) -> Tensor:
 
 
 def dot(x: Tensor, y: Tensor) -> Tensor:
-    return sum((x[c] * y[c] for c in range(len(x))), start=torch.zeros((), dtype=x.dtype))
+    return (x * y).sum()
 
 
 def none(scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tensor) -> float:
@@ -107,12 +107,12 @@ def attend(
 
 
 def linear(x: Tensor, part: Any) -> Tensor:
-    return torch.stack([sum(x[c] * part.weight[:, c] for c in range(len(x))) + part.bias])[0]
+    return part.weight @ x + part.bias
 
 
 def norm(x: Tensor, part: Any) -> Tensor:
-    mean = sum(x) / len(x)
-    variance = sum((value - mean) ** 2 for value in x) / len(x)
+    mean = x.sum() / len(x)
+    variance = ((x - mean) ** 2).sum() / len(x)
     return (x - mean) / torch.sqrt(variance + 1e-12) * part.weight + part.bias
 
 

@@ -26,7 +26,8 @@ def test_params_prints_json_and_the_exact_total() -> None:
     [
         (["pretran"], "relpos: unknown command 'pretran'. Did you mean 'pretrain'?"),
         (["pretrain", "position=compsite"], "relpos: unknown position 'compsite'. Did you mean 'composite' or 'composite_key'?"),
-        (["pretrain", "data=files", "data.root=/nowhere"], "/nowhere"),
+        (["pretrain", "data=files", "data.root=/nowhere"], "there is no folder or file /nowhere/corpus"),
+        (["finetune", "data=files", "data.corpus=pyproject.toml", "data.glue=/nowhere"], "data."),
     ],
 )
 def test_a_mistake_is_one_line_and_status_one(words: list[str], said: str, tmp_path: Path) -> None:
@@ -35,6 +36,7 @@ def test_a_mistake_is_one_line_and_status_one(words: list[str], said: str, tmp_p
     assert len(done.stderr.splitlines()) == 1
     assert said in done.stderr
     assert done.stdout == ""
+    assert not list(tmp_path.glob("runs/*/*"))  # nothing half-written
 
 
 def test_help_of_a_subcommand_shows_groups_and_dials() -> None:

@@ -68,7 +68,7 @@ def test_the_loss_of_many_rows_has_the_right_gradient() -> None:
 def test_the_loss_survives_large_logits(size: float) -> None:
     x, words = torch.tensor([[size]], requires_grad=True), torch.tensor([[1.0], [-1.0]])
     total, right = tied_cross_entropy(x, words, torch.zeros(2), torch.tensor([1]))
-    assert float(total) == pytest.approx(2 * size)
+    assert total.item() == pytest.approx(2 * size)
     assert int(right) == 0
 
 

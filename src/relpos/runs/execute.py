@@ -19,7 +19,7 @@ from relpos.errors import RelposError
 from relpos.files import write_text
 from relpos.runs.claim import claim
 from relpos.runs.run import Run
-from relpos.runs.stages import STAGES
+from relpos.runs.stages import STAGES, refuse_absent
 
 PACKAGES = ("relpos", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sentencex")
 
@@ -35,11 +35,12 @@ def execute(run: Run, wait: bool = True) -> Run:
         RelposError: an input is wrong; the record says `failed` and why.
         KeyboardInterrupt: asked to stop; a checkpoint was written first, and the same call goes on from there.
     """
-    for needed in run.inputs.values():
-        execute(needed)
     if run.state == "finished":
         _say_what_is_not_there(run)
         return run
+    refuse_absent(run)
+    for needed in run.inputs.values():
+        execute(needed)
     with claim(run.path, wait) as held:
         if held and run.state != "finished":  # another process may have done it while we waited
             _start(run)

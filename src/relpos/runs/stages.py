@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from relpos.errors import RelposError
+
 if TYPE_CHECKING:
     from relpos.runs.run import Run
 
@@ -67,6 +69,21 @@ STAGES: dict[str, Callable[[Any], Metrics]] = {
     "pretrain": pretrain,
     "finetune": finetune,
 }
+
+
+def refuse_absent(run: Run) -> None:
+    """Refuses a run whose corpus or GLUE files are not there: before days are spent on its inputs, and before a folder is made.
+
+    Raises:
+        RelposError: names the folder.
+    """
+    if run.meaning.get("corpus", run) is None:
+        source_of(run).characters()
+    if run.meaning.get("glue", run) is None:
+        task, place = run.meaning["task"], source_of(run).glue_location()
+        raise RelposError(f"data.glue: there is no folder {task['folder']} with files of task {task['name']} in {place}")
+    for needed in run.inputs.values():
+        refuse_absent(needed)
 
 
 def source_of(run: Run) -> Any:
