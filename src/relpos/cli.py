@@ -115,8 +115,11 @@ def _typed(hydra_cfg: Any) -> list[str]:
 
 def _make(cfg: Any) -> str:
     from relpos.runs import execute, plan
+    from relpos.runs.stages import refuse_absent
 
-    return str(execute(plan(cfg)).path)
+    run = plan(cfg)
+    refuse_absent(run)
+    return str(execute(run).path)
 
 
 def _params(cfg: Any) -> str:

@@ -19,7 +19,7 @@ from relpos.errors import RelposError
 from relpos.files import write_text
 from relpos.runs.claim import claim
 from relpos.runs.run import Run
-from relpos.runs.stages import STAGES, refuse_absent
+from relpos.runs.stages import STAGES
 
 PACKAGES = ("relpos", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sentencex")
 
@@ -38,7 +38,6 @@ def execute(run: Run, wait: bool = True) -> Run:
     if run.state == "finished":
         _say_what_is_not_there(run)
         return run
-    refuse_absent(run)
     for needed in run.inputs.values():
         execute(needed)
     with claim(run.path, wait) as held:
