@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
+from relpos.counter import fold
 from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder
 from relpos.model.heads import MaskedLM
@@ -19,15 +21,15 @@ def initialise(model: MaskedLM, seed: int) -> None:
     """Weights of linear maps and embeddings N(0, 0.02), biases 0, layer norms (1, 0).
 
     Bare parameters and convolutions keep what they drew when they were made, as in the authors' code, and a position scheme sees to
-    its own. The padding row is no exception. The draws come from a generator of their own, so that two models that differ in their
-    scheme alone start from the same weights everywhere else.
+    its own. The padding row is no exception. Each weight is drawn from the seed and its own name, so that two models that differ in
+    their scheme or convolution start from the same weights wherever both have them: the rows of a table are paired.
     """
-    generator = torch.Generator().manual_seed(seed)
     schemes = set(model.encoder.position.modules())
-    for part in model.modules():
+    for name, part in model.named_modules():
         if isinstance(part, nn.Linear | nn.Embedding) and part not in schemes:
+            generator = torch.Generator().manual_seed(fold(seed, zlib.crc32(name.encode())))
             nn.init.normal_(part.weight, std=0.02, generator=generator)
-        if isinstance(part, nn.Linear) and part not in schemes:
+        if isinstance(part, nn.Linear) and part not in schemes and part.bias is not None:
             nn.init.zeros_(part.bias)
 
 

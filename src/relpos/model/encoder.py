@@ -98,9 +98,8 @@ class Encoder(nn.Module):
         if activation not in ACTIVATIONS:
             raise RelposError(f"there is no activation {activation!r}.{nearest(str(activation), ACTIVATIONS)}")
         self.shape = shape = Shape(heads, hidden // heads, hidden, embedding, layers, max_positions)
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # what a scheme draws leaves the other weights as they are: rows of a table are paired
+        # What a scheme draws leaves a convolution's weights as they are: the rows of a table are paired.
+        with torch.random.fork_rng(devices=[]):
             self.position = position(shape)
         self.embedding = Embedding(shape, vocabulary, token_types, dropout, norm_eps)
         kernels.check_kernel(kernel)
