@@ -12,17 +12,22 @@ import torch
 
 from relpos.model.build import build
 from relpos.model.dropout import seed_dropout
-from schemes import SCHEMES, SIZE, VOCABULARY, batch, make
+from schemes import CONVS, POSITIONS, SIZE, VOCABULARY, batch, preset
 
 PATH = Path(__file__).parent / "golden" / "schemes.json"
 STEPS = 3
 
 
 def losses(name: str) -> list[float]:
-    """The training losses of three SGD steps from seed 0, in float64 so that no machine's rounding shows."""
-    scheme = next(scheme for scheme in SCHEMES if scheme.__name__ == name)
+    """The training losses of three SGD steps from seed 0, in float64 so that no machine's rounding shows.
+
+    Args:
+        name: `position=composite` or `conv=depthwise`; all else is plain.
+    """
+    words = {"position": "none", "conv": "none"} | dict([name.split("=")])
     torch.manual_seed(0)
-    model = build(SIZE, make(scheme, k=2), VOCABULARY).double().train()
+    made = {group: preset(group, option) for group, option in words.items()}
+    model = build(SIZE, made["position"], VOCABULARY, made["conv"]).double().train()
     ids, mask = batch(rows=4, n=12)
     labels = torch.where(torch.arange(12) % 3 == 1, ids, torch.tensor(-100))
     found = []
@@ -43,8 +48,12 @@ def losses(name: str) -> list[float]:
     return found
 
 
+def names() -> list[str]:
+    return [f"position={name}" for name in POSITIONS] + [f"conv={name}" for name in CONVS]
+
+
 def main() -> None:
-    table = {scheme.__name__: losses(scheme.__name__) for scheme in SCHEMES}
+    table = {name: losses(name) for name in names()}
     PATH.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 
 

@@ -1,20 +1,20 @@
-"""All position schemes, found by looking: one that gets a file gets the tests."""
+"""All position schemes and convolutions, found by looking: a preset that gets a file in `conf` gets the tests."""
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
 from typing import Any
 
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor
 
-import relpos.model.position as package
 from relpos.model.build import build
+from relpos.model.conv import Conv
 from relpos.model.heads import MaskedLM
 from relpos.model.position import Scheme
 from relpos.model.shape import Shape
+from relpos.runs.config import conf_dir
+from relpos.train.weights import constructor
 
 SIZE: dict[str, Any] = {
     "layers": 2, "hidden": 8, "embedding": 6, "heads": 2, "ffn": 12, "max_positions": 16, "dropout": 0.1, "attention_dropout": 0.1,
@@ -22,36 +22,63 @@ SIZE: dict[str, Any] = {
 }  # fmt: skip
 SHAPE = Shape(heads=2, head_dim=4, hidden=8, embedding=6, layers=2, max_positions=16)
 VOCABULARY = 23
+DIALS: dict[str, Any] = {"k": 2, "outside": "clamp", "kernels": 2}
+BASES: dict[str, type[Any]] = {"position": Scheme, "conv": Conv}
 
 
-def discover() -> list[type[Scheme]]:
-    """Every subclass of Scheme that a module of the package defines, by name."""
-    found = set()
-    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        for _, part in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
-            if issubclass(part, Scheme) and part is not Scheme and part.__module__ == module.name:
-                found.add(part)
-    return sorted(found, key=lambda part: part.__name__)
+def presets(group: str) -> list[str]:
+    """The options of `position` or `conv` that are complete in themselves."""
+    files = sorted((conf_dir() / group).glob("*.yaml"))
+    return [file.stem for file in files if "???" not in file.read_text(encoding="utf-8")]
 
 
-SCHEMES = discover()
+POSITIONS, CONVS = presets("position"), presets("conv")
 
 
-def accepts(scheme: type[Scheme], key: str) -> bool:
-    return key in inspect.signature(scheme).parameters
+def node(group: str, name: str, **changes: Any) -> dict[str, Any]:
+    """The words of a preset, with the dials as above; `changes` turn dials or replace the preset's own keys."""
+    dials = {key: changes.pop(key, value) for key, value in DIALS.items()}
+    cfg = OmegaConf.create(dials | {group: OmegaConf.load(conf_dir() / group / f"{name}.yaml")})
+    content = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(content, dict)
+    assert changes.keys() <= content[group].keys(), f"{name} has no {sorted(changes.keys() - content[group].keys())}"
+    return {**content[group], **changes}
 
 
-def make(scheme: type[Scheme], **keys: Any) -> Any:
-    """A callable of the shape, given those of `keys` that the scheme knows."""
-    known = {key: value for key, value in keys.items() if accepts(scheme, key)}
-    return lambda shape: scheme(shape, **known)
+def reads(group: str, name: str, dial: str) -> bool:
+    return f"${{{dial}}}" in (conf_dir() / group / f"{name}.yaml").read_text(encoding="utf-8")
 
 
-def model_of(scheme: type[Scheme], kernel: str = "auto", seed: int = 0, spread: float = 0.5, **keys: Any) -> MaskedLM:
-    """A tiny float64 model whose position parameters and biases are all away from zero."""
+def variants(group: str, name: str) -> list[dict[str, Any]]:
+    """The preset as it is, with every switch of its own turned the other way, and beyond its window the other way."""
+    own = node(group, name)
+    found: list[dict[str, Any]] = [
+        {},
+        *({key: not value} for key, value in own.items() if value in (True, False) and key[0] != "_"),
+    ]
+    return found + ([{"outside": "zero"}] if reads(group, name, "outside") else [])
+
+
+def preset(group: str, name: str, **changes: Any) -> Any:
+    """A callable of the shape."""
+    return constructor(group, node(group, name, **changes), BASES[group])
+
+
+def model_of(
+    position: str = "none",
+    conv: str = "none",
+    *,
+    kernel: str = "auto",
+    seed: int = 0,
+    spread: float = 0.5,
+    conv_keys: dict[str, Any] | None = None,
+    **keys: Any,
+) -> MaskedLM:
+    """A tiny float64 model whose parameters, biases too, are all away from zero. `keys` are those of SIZE or of the scheme."""
     torch.manual_seed(seed)
     size = {**SIZE, **{key: keys.pop(key) for key in list(keys) if key in SIZE}}
-    model = build(size, make(scheme, **{"k": 2, **keys}), VOCABULARY, kernel=kernel).double()
+    made = preset("position", position, **keys), VOCABULARY, preset("conv", conv, **(conv_keys or {}))
+    model = build(size, *made, kernel=kernel).double()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, dtype=torch.float64), alpha=spread)

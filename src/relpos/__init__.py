@@ -43,8 +43,11 @@ def build(cfg: DictConfig) -> MaskedLM:
 def run(cfg: DictConfig) -> Run:
     """Executes the run of a configuration, or finds it done: `.path`, `.record`, `.metrics`."""
     from relpos.runs import execute, plan
+    from relpos.runs.stages import refuse_absent
 
-    return execute(plan(cfg))
+    planned = plan(cfg)
+    refuse_absent(planned)
+    return execute(planned)
 
 
 def load(path: str | Path) -> tuple[nn.Module, Tokenizer]:

@@ -19,7 +19,7 @@ COMMANDS = {
     "params": "count parameters, as JSON:                 relpos params size=small position=composite",
 }
 
-VALUED = ("-cd", "--config-dir", "-cp", "--config-path", "-cn", "--config-name", "-p", "--package")
+VALUED = ("-cd", "--config-dir", "-cp", "--config-path", "-cn", "--config-name", "-p", "--package", "-c", "--cfg")
 """Hydra's flags that take a value."""
 
 HELP = """relpos: how should a Transformer encoder know the order of its tokens?
@@ -122,12 +122,24 @@ def _make(cfg: Any) -> str:
     return str(execute(run).path)
 
 
+def _data(cfg: Any) -> str:
+    from relpos.data.store import Store
+
+    path = _make(cfg)
+    Store(path).verify()  # found or written: asked for by name, it is read through once
+    return path
+
+
 def _params(cfg: Any) -> str:
     import json
 
     from relpos.model.build import count
     from relpos.runs.build import build_model
 
+    if cfg.table is not None:
+        from relpos.tables.parameters import show
+
+        return show(str(cfg.table))
     return json.dumps(count(build_model(cfg)), ensure_ascii=False)
 
 
@@ -138,7 +150,7 @@ def _reproduce(cfg: Any) -> str:
 
 
 _TASKS: dict[str, Callable[[Any], str]] = {
-    "data": _make,
+    "data": _data,
     "pretrain": _make,
     "finetune": _make,
     "params": _params,

@@ -29,7 +29,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 def test_special_ids_come_first(tokenizer: Tokenizer) -> None:
-    assert tokenizer.pieces(range(5)) == ["[PAD]", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+    assert [tokenizer.processor.id_to_piece(i) for i in range(5)] == ["[PAD]", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def test_case_is_folded(tokenizer: Tokenizer) -> None:

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from relpos.model.dropout import Dropout, drop, keep_bits, keep_mask, rescale, seed_dropout, zero_dropped
 from relpos.model.heads import Classifier
-from relpos.model.position import Composite
 from schemes import batch, model_of
 
 CPU = torch.device("cpu")
@@ -51,7 +50,7 @@ def test_a_longer_mask_begins_with_the_shorter_one() -> None:
 
 
 def loss(seed: int | None, kernel: str = "auto") -> Tensor:
-    model = model_of(Composite, kernel, spread=0.1)
+    model = model_of("composite", kernel=kernel, spread=0.1)
     model.train()
     if seed is not None:
         seed_dropout(model, seed)
@@ -69,7 +68,7 @@ def test_the_forward_pass_is_a_function_of_the_seed() -> None:
 
 
 def test_torchs_generator_is_left_alone() -> None:
-    model = model_of(Composite).train()
+    model = model_of("composite").train()
     seed_dropout(model, 1)
     state = torch.get_rng_state()
     model(batch()[0])
@@ -90,7 +89,7 @@ def test_without_a_seed_torchs_generator_decides() -> None:
 
 
 def test_every_place_and_pass_has_its_own_mask() -> None:
-    model = model_of(Composite, share_layers=True).train()
+    model = model_of("composite", share_layers=True).train()
     seed_dropout(model, 1)
     places = [part for part in model.modules() if isinstance(part, Dropout)]
     keys = {place.draw(number)[1] for place in places for number in range(3)}
@@ -98,7 +97,7 @@ def test_every_place_and_pass_has_its_own_mask() -> None:
 
 
 def test_seeding_reaches_the_classifier() -> None:
-    classifier = Classifier(model_of(Composite).encoder, 3).double().train()
+    classifier = Classifier(model_of("composite").encoder, 3).double().train()
     seed_dropout(classifier, 5)
     assert torch.equal(classifier(batch()[0]), classifier(batch()[0]))
 

@@ -10,20 +10,20 @@ from relpos.errors import RelposError
 from relpos.model.build import build
 from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder
-from relpos.model.position import Composite, Fixed, NoPosition
+from relpos.model.position import Composite, NoPosition
 from relpos.model.precision import autocast
 from relpos.model.residual import add_norm
-from schemes import SHAPE, SIZE, VOCABULARY, batch, make, model_of
+from schemes import SHAPE, SIZE, VOCABULARY, batch, model_of, preset
 
 
 def test_no_mask_and_no_types_mean_all_real_and_all_type_zero() -> None:
-    encoder = model_of(Composite).encoder.eval()
+    encoder = model_of("composite").encoder.eval()
     ids, _ = batch()
     assert torch.equal(encoder(ids), encoder(ids, torch.ones_like(ids), torch.zeros_like(ids)))
 
 
 def test_the_second_type_makes_a_difference() -> None:
-    encoder = model_of(Composite).encoder.eval()
+    encoder = model_of("composite").encoder.eval()
     ids, _ = batch()
     assert not torch.allclose(encoder(ids), encoder(ids, token_types=torch.ones_like(ids)))
 
@@ -35,7 +35,7 @@ def test_equal_widths_need_no_projection() -> None:
 
 
 def test_shared_layers_share_weights_but_not_positions() -> None:
-    model = build({**SIZE, "layers": 3, "share_layers": True}, make(Fixed, k=2), VOCABULARY)
+    model = build({**SIZE, "layers": 3, "share_layers": True}, preset("position", "fixed"), VOCABULARY)
     assert len(model.encoder.layers) == 1
     assert model.encoder.position.beta.shape[0] == 3
     assert model(batch()[0]).shape == (2, 9, VOCABULARY)

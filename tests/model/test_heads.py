@@ -8,19 +8,18 @@ from torch.nn import functional
 import reference
 from relpos.model.heads import Classifier
 from relpos.model.loss import tied_cross_entropy
-from relpos.model.position import Composite
 from schemes import SHAPE, VOCABULARY, batch, model_of
 
 
 def test_logits_equal_the_loops() -> None:
-    model = model_of(Composite).eval()
+    model = model_of("composite").eval()
     ids, mask = batch(rows=1)
     hidden = model.encoder(ids, mask)[0, 4]
     torch.testing.assert_close(model(ids, mask)[0, 4], reference.logits(model, hidden))
 
 
 def test_loss_is_the_mean_over_the_chosen_tokens() -> None:
-    model = model_of(Composite).eval()
+    model = model_of("composite").eval()
     ids, mask = batch()
     labels = torch.full_like(ids, -100)
     labels[0, 2], labels[1, 1], labels[1, 4] = 7, 8, 22
@@ -38,7 +37,7 @@ def test_gradients_equal_those_of_all_logits() -> None:
     labels = torch.where(torch.arange(9) % 2 == 0, ids, torch.tensor(-100))
     grads = []
     for sparse in (True, False):
-        model = model_of(Composite).eval()
+        model = model_of("composite").eval()
         logits = model(ids, mask)
         dense = functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
         (model.loss(ids, labels, mask) if sparse else dense).backward()
@@ -47,7 +46,7 @@ def test_gradients_equal_those_of_all_logits() -> None:
 
 
 def test_nothing_chosen_costs_nothing() -> None:
-    model = model_of(Composite)
+    model = model_of("composite")
     ids, mask = batch()
     loss = model.loss(ids, torch.full_like(ids, -100), mask)
     loss.backward()
@@ -73,13 +72,13 @@ def test_the_loss_survives_large_logits(size: float) -> None:
 
 
 def test_the_word_table_is_tied() -> None:
-    model = model_of(Composite)
+    model = model_of("composite")
     assert sum(1 for p in model.parameters() if p.shape == (VOCABULARY, SHAPE.embedding)) == 1
 
 
 def test_the_classifier_reads_the_first_token_through_a_fresh_pooler() -> None:
     torch.manual_seed(0)
-    classifier = Classifier(model_of(Composite).encoder, 3).double().eval()
+    classifier = Classifier(model_of("composite").encoder, 3).double().eval()
     ids, mask = batch()
     first = classifier.encoder(ids, mask)[:, 0]
     expected = classifier.classifier(torch.tanh(classifier.pooler(first)))

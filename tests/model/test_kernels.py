@@ -16,7 +16,7 @@ from relpos.model.build import build
 from relpos.model.dropout import keep_mask, rescale
 from relpos.model.kernels import eager, fused
 from relpos.model.position import Fixed, Terms
-from schemes import SIZE, VOCABULARY, make
+from schemes import SIZE, VOCABULARY
 
 B, H, N, D, K = 2, 3, 9, 4, 2
 CPU = torch.device("cpu")
@@ -193,4 +193,4 @@ def test_a_kernel_that_does_not_serve_is_refused_by_name() -> None:
 
 def test_an_unknown_kernel_is_refused_when_the_model_is_made() -> None:
     with pytest.raises(RelposError, match=r"there is no kernel 'fuzed'\. Did you mean 'fused'"):
-        build(SIZE, make(Fixed), VOCABULARY, kernel="fuzed")
+        build(SIZE, Fixed, VOCABULARY, kernel="fuzed")

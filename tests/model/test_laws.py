@@ -1,7 +1,8 @@
-"""The laws every position scheme obeys, for all schemes that exist."""
+"""The laws every position scheme obeys, for all presets that exist."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -10,28 +11,25 @@ from torch import Tensor
 
 import reference
 from relpos.errors import RelposError
-from relpos.model.position import (
-    Absolute,
-    Composite,
-    CompositeKey,
-    Dynamic,
-    Fixed,
-    Key,
-    NoPosition,
-    Scheme,
-    Sinusoidal,
-    Terms,
-)
-from schemes import SCHEMES, SHAPE, accepts, batch, make, model_of
+from relpos.model.kernels import eager, fused
+from relpos.model.position import Scheme, Terms
+from schemes import CONVS, POSITIONS, SHAPE, batch, model_of, node, preset, reads, variants
 
-EVERY = pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.__name__)
-OUTSIDE = pytest.mark.parametrize("outside", ["clamp", "zero"])
-KERNEL = pytest.mark.parametrize("kernel", ["eager", "fused"])
+KERNELS = {"eager": eager, "fused": fused}
+CPU = torch.device("cpu")
+EVERY = pytest.mark.parametrize("name", POSITIONS)
+SHUFFLED = torch.tensor([3, 1, 8, 0, 5, 7, 2, 6, 4])
+WITHOUT_SILENCE = {"alibi", "kerple", "kerple_power"}  # no parameters, or none that may be zero
 
 
-def filled(scheme: type[Scheme], **keys: Any) -> Any:
+def cases(group: str, names: list[str]) -> list[Any]:
+    """Every preset with every variant."""
+    return [pytest.param(name, keys, id=f"{name}{keys or ''}") for name in names for keys in variants(group, name)]
+
+
+def filled(name: str, **keys: Any) -> Any:
     """The scheme itself, in float64 and with parameters away from zero."""
-    return model_of(scheme, **keys).encoder.position
+    return model_of(name, **keys).eval().encoder.position
 
 
 def terms_of(position: Any, n: int = 7, seed: int = 3) -> Terms:
@@ -39,66 +37,98 @@ def terms_of(position: Any, n: int = 7, seed: int = 3) -> Terms:
     return position.terms(1, q, k, position.prepare(n))
 
 
-def is_relative(scheme: type[Scheme]) -> bool:
-    """Whether β, a and b are all the scheme has."""
-    position = filled(scheme)
+def is_relative(name: str) -> bool:
+    """Whether β, a, b and turned queries and keys are all the scheme has."""
+    position = filled(name)
     terms = terms_of(position)
-    return position.embed(4) is None and terms.dense is None and (terms.offset, terms.query, terms.key) != (None,) * 3
+    return position.embed(4) is None and terms.dense is None and position.max_length is None and position.acts_on_scores
 
 
-RELATIVE = pytest.mark.parametrize("scheme", [s for s in SCHEMES if is_relative(s)], ids=lambda scheme: scheme.__name__)
-WINDOWED = pytest.mark.parametrize("scheme", [s for s in SCHEMES if accepts(s, "outside")], ids=lambda scheme: scheme.__name__)
+def has_kernels(name: str) -> bool:
+    terms = terms_of(filled(name))
+    return is_relative(name) and (terms.offset, terms.query, terms.key) != (None,) * 3
 
 
-def test_discovery_finds_the_schemes() -> None:
-    assert {Absolute, Composite, CompositeKey, Dynamic, Fixed, Key, NoPosition, Sinusoidal} <= set(SCHEMES)
+RELATIVE = pytest.mark.parametrize("name", [name for name in POSITIONS if is_relative(name)])
+KERNELLED = pytest.mark.parametrize("name", [name for name in POSITIONS if has_kernels(name)])
+WINDOWED = pytest.mark.parametrize("name", [name for name in POSITIONS if reads("position", name, "outside")])
+PAIRS = pytest.mark.parametrize(("name", "conv"), [pair for pair in itertools.product(POSITIONS, CONVS) if pair[1] != "none"])
 
 
-@EVERY
-def test_every_scheme_has_a_reference(scheme: type[Scheme]) -> None:
-    assert scheme.__name__ in reference.TERMS
-
-
-@EVERY
-@OUTSIDE
-@pytest.mark.parametrize("scaled", [True, False])
-def test_definition_outputs_and_gradients_equal_the_loops(scheme: type[Scheme], outside: str, scaled: bool) -> None:
-    if not accepts(scheme, "outside") and (outside, scaled) != ("clamp", True):
-        pytest.skip("the scheme has no window")
-    if not accepts(scheme, "scaled") and not scaled:
-        pytest.skip("nothing to scale")
+def compare(model_with: Any, kernels: list[str]) -> None:
+    """Outputs and gradients of `model_with(kernel)` equal those of the loops; one sequence with a padding token inside."""
     ids, mask, types = [7, 9, 5, 22, 0, 12], [True] * 4 + [False, True], [0, 0, 1, 1, 0, 1]
     weight = torch.randn(6, SHAPE.hidden, generator=torch.Generator().manual_seed(5)).double()
     weight[4] = 0
     expected: list[Tensor] = []
-    for kernel in (None, "eager", "fused"):
-        model = model_of(scheme, kernel or "eager", outside=outside, scaled=scaled).eval()
+    for kernel in (None, *kernels):
+        model = model_with(kernel or "eager").eval()
         if kernel is None:
             hidden = reference.encode(model.encoder, ids, mask, types)
         else:
             hidden = model.encoder(torch.tensor([ids]), torch.tensor([mask]), torch.tensor([types]))[0]
         (hidden * weight).sum().backward()
-        grads = [parameter.grad for parameter in model.encoder.parameters()]
-        found = [(hidden * weight.ne(0)).detach(), *(grad for grad in grads if grad is not None)]
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.encoder.parameters()]
+        found = [(hidden * weight.ne(0)).detach(), *grads]
         expected = expected or found
         torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-8)
 
 
-@RELATIVE
-def test_silence_zero_parameters_add_nothing(scheme: type[Scheme]) -> None:
-    model, plain = model_of(scheme).eval(), model_of(NoPosition).eval()
+def serving(name: str, **keys: Any) -> list[str]:
+    """The kernels that take this scheme's terms."""
+    terms = terms_of(filled(name, **keys))
+    return [kernel for kernel, module in KERNELS.items() if module.supports(terms, CPU, False)]
+
+
+def test_discovery_finds_the_presets() -> None:
+    assert {"absolute", "composite", "composite_key", "dynamic", "fixed", "key", "none", "sinusoidal"} <= set(POSITIONS)
+    assert "none" in CONVS
+
+
+@pytest.mark.parametrize(("name", "keys"), cases("position", POSITIONS))
+def test_definition_outputs_and_gradients_equal_the_loops(name: str, keys: dict[str, Any]) -> None:
+    compare(lambda kernel: model_of(name, kernel=kernel, **keys), serving(name, **keys))
+
+
+@pytest.mark.parametrize(("conv", "keys"), cases("conv", CONVS))
+def test_definition_of_the_convolutions(conv: str, keys: dict[str, Any]) -> None:
+    compare(lambda kernel: model_of("none", conv, kernel=kernel, conv_keys=keys), ["fused"])
+
+
+@PAIRS
+def test_definition_of_every_pair(name: str, conv: str) -> None:
+    """A pair that means nothing is refused in one line that names both."""
+    try:
+        model_of(name, conv)
+    except RelposError as error:
+        message = str(error)
+        assert "\n" not in message
+        assert all(class_of(group, option) in message for group, option in (("position", name), ("conv", conv)))
+    else:
+        compare(lambda kernel: model_of(name, conv, kernel=kernel), ["auto"])
+
+
+def class_of(group: str, name: str) -> str:
+    return str(node(group, name)["_target_"]).rpartition(".")[2]
+
+
+@KERNELLED
+def test_silence_zero_parameters_add_nothing(name: str) -> None:
+    if name in WITHOUT_SILENCE:
+        pytest.skip("nothing to set to zero")
+    model, plain = model_of(name).eval(), model_of("none").eval()
     with torch.no_grad():
         for parameter in model.encoder.position.parameters():
             parameter.zero_()
-    plain.load_state_dict({name: x for name, x in model.state_dict().items() if ".position." not in name})
+    plain.load_state_dict({key: x for key, x in model.state_dict().items() if ".position." not in key})
     ids, mask = batch()
     assert torch.equal(model(ids, mask), plain(ids, mask))
 
 
 @RELATIVE
-@OUTSIDE
-def test_translation_a_shift_inside_the_padding_changes_nothing(scheme: type[Scheme], outside: str) -> None:
-    model = model_of(scheme, outside=outside).eval()
+@pytest.mark.parametrize("outside", ["clamp", "zero"])
+def test_translation_a_shift_inside_the_padding_changes_nothing(name: str, outside: str) -> None:
+    model = model_of(name, outside=outside).eval()
     ids, _ = batch(rows=1, n=8)
     left, right = torch.nn.functional.pad(ids, (5, 1)), torch.nn.functional.pad(ids, (2, 4))
     a = model.encoder(left, left.ne(0))[:, 5:13]
@@ -106,52 +136,64 @@ def test_translation_a_shift_inside_the_padding_changes_nothing(scheme: type[Sch
     torch.testing.assert_close(a, b, atol=1e-11, rtol=1e-9)
 
 
-@RELATIVE
-def test_direction_reversing_input_and_kernels_reverses_the_output(scheme: type[Scheme]) -> None:
-    model = model_of(scheme).eval()
+class Reversed(Scheme):
+    """Another scheme whose kernels are read from right to left."""
+
+    def __init__(self, scheme: Scheme) -> None:
+        super().__init__(scheme.shape)
+        self.scheme = scheme
+
+    def prepare(self, n: int) -> Any:
+        return self.scheme.prepare(n)
+
+    def terms(self, layer: int, q: Tensor, k: Tensor, state: Any) -> Terms:
+        terms = self.scheme.terms(layer, q, k, state)
+        flipped = {key: None if (x := getattr(terms, key)) is None else x.flip(-1) for key in ("offset", "query", "key")}
+        return Terms(**flipped, outside=terms.outside)
+
+
+@KERNELLED
+def test_direction_reversing_input_and_kernels_reverses_the_output(name: str) -> None:
+    model = model_of(name).eval()
     ids, _ = batch(rows=1)
     forwards = model.encoder(ids)
-    with torch.no_grad():
-        for parameter in model.encoder.position.parameters():
-            parameter.copy_(parameter.flip(-1))
+    model.encoder.position = Reversed(model.encoder.position)
     torch.testing.assert_close(model.encoder(ids.flip(1)).flip(1), forwards, atol=1e-11, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("scheme", "neighbour"), [(Fixed, 1), (Dynamic, 1), (Key, -1)])
-def test_direction_the_next_token_stands_in_column_k_plus_1(scheme: type[Scheme], neighbour: int) -> None:
+@pytest.mark.parametrize(("name", "neighbour"), [("fixed", 1), ("dynamic", 1), ("key", -1)])
+def test_direction_the_next_token_stands_in_column_k_plus_1(name: str, neighbour: int) -> None:
     """β and a: attend to the right neighbour. b: be attended to by it, so attend to the left one."""
-    position = scheme(SHAPE, **({"k": 2}))
+    position = preset("position", name)(SHAPE)
     with torch.no_grad():
         for parameter in position.parameters():
             parameter.zero_()[..., 3] = 1.0
     x = torch.ones(1, SHAPE.heads, 6, SHAPE.head_dim)
-    terms = position.terms(0, x, x, position.prepare(6))
-    from relpos.model.kernels.eager import scores
-
-    added = scores(None, None, terms, x)[0, 0]
+    added = eager.scores(None, None, position.terms(0, x, x, position.prepare(6)), x)[0, 0]
     assert (added.argmax(1)[1:-1] == torch.arange(1, 5) + neighbour).all()
     assert (added > 0).sum() == 5
 
 
 def test_order_none_commutes_with_permutations() -> None:
-    model = model_of(NoPosition).eval()
+    model = model_of("none").eval()
     ids, _ = batch(rows=1)
-    shuffled = torch.tensor([3, 1, 8, 0, 5, 7, 2, 6, 4])
-    torch.testing.assert_close(model.encoder(ids[:, shuffled]), model.encoder(ids)[:, shuffled], atol=1e-11, rtol=1e-9)
+    torch.testing.assert_close(model.encoder(ids[:, SHUFFLED]), model.encoder(ids)[:, SHUFFLED], atol=1e-11, rtol=1e-9)
 
 
-@pytest.mark.parametrize("scheme", [s for s in SCHEMES if s is not NoPosition], ids=lambda scheme: scheme.__name__)
-def test_order_every_other_scheme_sees_it(scheme: type[Scheme]) -> None:
-    model = model_of(scheme).eval()
+@pytest.mark.parametrize(
+    ("position", "conv"),
+    [(name, "none") for name in POSITIONS if name != "none"] + [("none", conv) for conv in CONVS if conv != "none"],
+)
+def test_order_everything_else_sees_it(position: str, conv: str) -> None:
+    model = model_of(position, conv).eval()
     ids, _ = batch(rows=1)
-    shuffled = torch.tensor([3, 1, 8, 0, 5, 7, 2, 6, 4])
-    assert (model.encoder(ids[:, shuffled]) - model.encoder(ids)[:, shuffled]).abs().max() > 1e-4
+    assert (model.encoder(ids[:, SHUFFLED]) - model.encoder(ids)[:, SHUFFLED]).abs().max() > 1e-4
 
 
-@EVERY
-@KERNEL
-def test_padding_is_invisible(scheme: type[Scheme], kernel: str) -> None:
-    model = model_of(scheme, kernel).eval()
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(("position", "conv"), [(name, "none") for name in POSITIONS] + [("none", conv) for conv in CONVS])
+def test_padding_is_invisible(position: str, conv: str, kernel: str) -> None:
+    model = model_of(position, conv, kernel=kernel).eval()
     ids, mask = batch(n=8)  # row 1 has 5 real tokens
     expected = model.encoder(ids, mask)[1, :5]
     other = ids.clone()
@@ -167,58 +209,60 @@ def test_padding_is_invisible(scheme: type[Scheme], kernel: str) -> None:
 
 
 @WINDOWED
-def test_edge_zero_and_clamp_agree_inside_the_window_only(scheme: type[Scheme]) -> None:
-    clamp, zero = (model_of(scheme, outside=outside).eval() for outside in ("clamp", "zero"))
+def test_edge_zero_and_clamp_agree_inside_the_window_only(name: str) -> None:
+    clamp, zero = (model_of(name, outside=outside).eval() for outside in ("clamp", "zero"))
     ids, _ = batch(rows=1)
     torch.testing.assert_close(clamp.encoder(ids[:, :3]), zero.encoder(ids[:, :3]))  # k = 2
     assert (clamp.encoder(ids) - zero.encoder(ids)).abs().max() > 1e-4
 
 
-@OUTSIDE
+@pytest.mark.parametrize("outside", ["clamp", "zero"])
 @pytest.mark.parametrize(
-    ("whole", "parts"), [(Composite, {"offset": Fixed, "query": Dynamic}), (CompositeKey, {"query": Composite, "key": Key})]
+    ("whole", "parts"),
+    [("composite", {"offset": "fixed", "query": "dynamic"}), ("composite_key", {"query": "composite", "key": "key"})],
 )
-def test_sum_a_merge_is_its_parts(whole: type[Scheme], parts: dict[str, type[Scheme]], outside: str) -> None:
+def test_sum_a_composite_is_its_parts(whole: str, parts: dict[str, str], outside: str) -> None:
     position = filled(whole, outside=outside)
     merged = terms_of(position)
-    for name, scheme in parts.items():
-        part = filled(scheme, outside=outside)
+    for field, name in parts.items():
+        part = filled(name, outside=outside)
         part.load_state_dict({key: value for key, value in position.state_dict().items() if hasattr(part, key)})
-        assert torch.equal(getattr(merged, name), getattr(terms_of(part), name))
+        assert torch.equal(getattr(merged, field), getattr(terms_of(part), field))
 
 
-@EVERY
-def test_count_equals_the_formula(scheme: type[Scheme]) -> None:
-    for k in (0, 2, 8):
-        position = make(scheme, k=k)(SHAPE)
+@pytest.mark.parametrize(("name", "keys"), cases("position", POSITIONS))
+def test_count_equals_the_formula(name: str, keys: dict[str, Any]) -> None:
+    for dials in ({"k": 0, "kernels": 1}, {"k": 2, "kernels": 2}, {"k": 8, "kernels": 5}):
+        position = preset("position", name, **dials, **keys)(SHAPE)
         assert position.count(SHAPE) == sum(parameter.numel() for parameter in position.parameters())
 
 
 @EVERY
-def test_length_beyond_the_trained_one(scheme: type[Scheme]) -> None:
-    model = model_of(scheme).eval()
+def test_length_beyond_the_trained_one(name: str) -> None:
+    model = model_of(name).eval()
     ids, _ = batch(rows=1, n=SHAPE.max_positions + 1)
     if model.encoder.position.max_length is None:
         assert model.encoder(ids).isfinite().all()
     else:
-        with pytest.raises(RelposError, match=rf"{scheme.__name__} has 16 positions .* 17 tokens") as error:
+        with pytest.raises(RelposError, match=r"has 16 positions .* 17 tokens") as error:
             model.encoder(ids)
         assert "\n" not in str(error.value)
 
 
 @EVERY
-def test_gradient_in_float64(scheme: type[Scheme]) -> None:
-    model = model_of(scheme, layers=1).eval()
+def test_gradient_in_float64(name: str) -> None:
+    model = model_of(name, layers=1).eval()
     ids, mask = batch(n=5)
-    parameters = list(model.encoder.position.parameters())
+    parameters = [(key, p) for key, p in model.encoder.named_parameters() if key.startswith("position.")]
     if not parameters:
         pytest.skip("nothing to learn")
 
     def function(*values: Tensor) -> Tensor:
-        names = [name for name, _ in model.encoder.named_parameters() if name.startswith("position.")]
+        names = [key for key, _ in parameters]
         return torch.func.functional_call(model.encoder, dict(zip(names, values, strict=True)), (ids, mask))
 
-    assert torch.autograd.gradcheck(function, [parameter.detach().requires_grad_() for parameter in parameters])
+    values = [parameter.detach().requires_grad_() for _, parameter in parameters]
+    assert torch.autograd.gradcheck(function, values, fast_mode=True)
 
 
 @WINDOWED
@@ -230,7 +274,7 @@ def test_gradient_in_float64(scheme: type[Scheme]) -> None:
         ({"outside": "clmp"}, "outside must be 'clamp' or 'zero', not 'clmp'. Did you mean 'clamp'?"),
     ],
 )
-def test_a_wrong_value_is_one_line_with_key_and_value(scheme: type[Scheme], keys: dict[str, Any], message: str) -> None:
+def test_a_wrong_value_is_one_line_with_key_and_value(name: str, keys: dict[str, Any], message: str) -> None:
     with pytest.raises(RelposError) as error:
-        scheme(SHAPE, **keys)
+        preset("position", name, **keys)(SHAPE)
     assert str(error.value) == message

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import LongTensor
+from torch import Tensor
 
 from relpos.data.tokenizer import CLS, PAD, SEP
 
@@ -59,16 +59,16 @@ class Examples(ABC):
         document = np.searchsorted(self.before, indices, side="right") - 1
         return document, indices - self.before[document]
 
-    def lengths(self, indices: LongTensor) -> LongTensor:
+    def lengths(self, indices: Tensor) -> Tensor:
         """Tokens of each example, special ones included, before it is padded: (b,) -> (b,)."""
         start, middle, end = self._spans(indices.numpy())
-        return torch.from_numpy(self._lengths(start, middle, end))  # type: ignore[return-value]
+        return torch.from_numpy(self._lengths(start, middle, end))
 
     def _lengths(self, start: Ints, middle: Ints, end: Ints) -> Ints:
         lengths: Ints = np.minimum(end - start + 2 + (middle < end), self.length)
         return lengths
 
-    def batch(self, indices: LongTensor) -> tuple[LongTensor, LongTensor]:
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """(b,) -> ids (b, n), padded with 0 to a multiple of 8 but not beyond `length`, and lengths (b,)."""
         start, middle, end = (part[:, None] for part in self._spans(indices.numpy()))  # (b, 1)
         lengths = self._lengths(start, middle, end)
@@ -78,7 +78,7 @@ class Examples(ABC):
         token = start + place - 1 - (place > cut)
         ids = self.ids[np.clip(token, 0, len(self.ids) - 1)].astype(np.int64)
         ids = np.where((place == cut) | (place == lengths - 1), SEP, np.where(place == 0, CLS, ids))
-        return torch.from_numpy(np.where(place < lengths, ids, PAD)), torch.from_numpy(lengths[:, 0])  # type: ignore[return-value]
+        return torch.from_numpy(np.where(place < lengths, ids, PAD)), torch.from_numpy(lengths[:, 0])
 
 
 class Pairs(Examples):

@@ -10,7 +10,7 @@ seen (theirs is taken from the ids after the replacement).
 from __future__ import annotations
 
 import torch
-from torch import LongTensor
+from torch import Tensor
 
 from relpos.counter import counter_hash, uniform
 from relpos.data.tokenizer import CLS, MASK, PAD, SEP
@@ -18,9 +18,7 @@ from relpos.data.tokenizer import CLS, MASK, PAD, SEP
 IGNORED = -100  # the label of what is not predicted
 
 
-def mask(
-    input_ids: LongTensor, lengths: LongTensor, keys: LongTensor, seed: int, vocabulary: int, rate: float = 0.15
-) -> tuple[LongTensor, LongTensor]:
+def mask(input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, rate: float = 0.15) -> tuple[Tensor, Tensor]:
     """input_ids (b, n), lengths (b,), keys (b,) -> (input_ids, labels), both (b, n). A row's masks depend on `seed`,
     its key and the token's place alone."""
     place = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]  # (1, n)
@@ -32,4 +30,4 @@ def mask(
     replaced = torch.where(how < 0.8, torch.full_like(input_ids, MASK), torch.where(how < 0.9, drawn, input_ids))
     ids = torch.where(chosen, replaced, input_ids)
     labels = torch.where(chosen, input_ids, torch.full_like(input_ids, IGNORED))
-    return ids, labels  # type: ignore[return-value]
+    return ids, labels

@@ -8,20 +8,20 @@ Differs from the authors' code: they shuffle once and repeat that order; here ev
 from __future__ import annotations
 
 import torch
-from torch import LongTensor, Tensor
+from torch import Tensor
 
 from relpos.counter import counter_hash
 
 ROUNDS = 6
 
 
-def order(count: int, epoch: int, seed: int, positions: LongTensor) -> LongTensor:
+def order(count: int, epoch: int, seed: int, positions: Tensor) -> Tensor:
     """Which pair stands at `positions` (any shape, each in [0, count)) of an epoch: a bijection of [0, count)."""
     half = max(1, ((count - 1).bit_length() + 1) // 2)
     out = _feistel(positions, half, epoch, seed)
     while bool((outside := out >= count).any()):  # at most 4 times as many values as pairs: few rounds
         out = torch.where(outside, _feistel(out, half, epoch, seed), out)
-    return out  # type: ignore[return-value]
+    return out
 
 
 def _feistel(x: Tensor, half: int, epoch: int, seed: int) -> Tensor:

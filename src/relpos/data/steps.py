@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import LongTensor, Tensor
+from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from relpos.counter import counter_hash
@@ -28,9 +28,9 @@ class MicroBatch:
     """input_ids (b, n) with masks in, attention_mask (b, n) bool, labels (b, n) with -100 = not predicted; its number
     within the step (for a held-out batch: within the set)."""
 
-    input_ids: LongTensor
+    input_ids: Tensor
     attention_mask: Tensor
-    labels: LongTensor
+    labels: Tensor
     index: int
 
 
@@ -74,15 +74,15 @@ class Steps(IterableDataset[Step]):
     def __iter__(self) -> Iterator[Step]:
         return (self.step(index) for index in range(self.start, self.stop))
 
-    def pairs(self, index: int) -> LongTensor:
+    def pairs(self, index: int) -> Tensor:
         """The pairs of a step, in order: (batch,)."""
         place = torch.arange(index * self.batch, (index + 1) * self.batch)
         count = len(self.examples)
         out = torch.empty_like(place)
         for epoch in range(index * self.batch // count, ((index + 1) * self.batch - 1) // count + 1):
             here = place // count == epoch
-            out[here] = order(count, epoch, self.seed, place[here] % count)  # type: ignore[arg-type]
-        return out  # type: ignore[return-value]
+            out[here] = order(count, epoch, self.seed, place[here] % count)
+        return out
 
     def step(self, index: int) -> Step:
         """One step. Masks of all micro-batches are drawn by every process, for the count; that costs little."""
@@ -100,13 +100,13 @@ class Steps(IterableDataset[Step]):
 def heldout_batches(examples: Examples, batch: int, vocabulary: int) -> Iterator[MicroBatch]:
     """All held-out examples, by length, masked as in every other run."""
     indices = torch.arange(len(examples))
-    by_length = torch.argsort(examples.lengths(indices), stable=True, descending=True)  # type: ignore[arg-type]
+    by_length = torch.argsort(examples.lengths(indices), stable=True, descending=True)
     for number, part in enumerate(torch.split(by_length, batch)):
         yield _microbatch(examples, part, part, HELDOUT_SEED, vocabulary, number)
 
 
 def _microbatch(examples: Examples, pairs: Tensor, keys: Tensor, seed: int, vocabulary: int, number: int) -> MicroBatch:
-    ids, lengths = examples.batch(pairs)  # type: ignore[arg-type]
+    ids, lengths = examples.batch(pairs)
     attention = torch.arange(ids.shape[1])[None, :] < lengths[:, None]
-    masked, labels = mask(ids, lengths, keys, seed, vocabulary)  # type: ignore[arg-type]
+    masked, labels = mask(ids, lengths, keys, seed, vocabulary)
     return MicroBatch(masked, attention, labels, number)

@@ -107,10 +107,6 @@ class Tokenizer:
         """Text again (folded); special ids leave nothing behind."""
         return str(self.processor.decode([int(i) for i in ids]))
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The pieces by their names."""
-        return [str(self.processor.id_to_piece(int(i))) for i in ids]
-
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())

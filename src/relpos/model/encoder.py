@@ -21,7 +21,7 @@ from relpos.model.shape import Shape
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": functional.gelu,
-    "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+    "gelu_new": lambda x: functional.gelu(x, approximate="tanh"),
     "relu": functional.relu,
 }
 
@@ -97,6 +97,7 @@ class Encoder(nn.Module):
             raise RelposError(f"hidden={hidden} is not a multiple of heads={heads}")
         if activation not in ACTIVATIONS:
             raise RelposError(f"there is no activation {activation!r}.{nearest(str(activation), ACTIVATIONS)}")
+        self.activation = activation
         self.shape = shape = Shape(heads, hidden // heads, hidden, embedding, layers, max_positions)
         # What a scheme draws leaves a convolution's weights as they are: the rows of a table are paired.
         with torch.random.fork_rng(devices=[]):

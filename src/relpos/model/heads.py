@@ -14,15 +14,15 @@ IGNORED = -100  # the label of a token that is not predicted
 
 
 class Head(nn.Module):
-    """(..., hidden) → (..., vocabulary): linear map to the embedding's width, gelu, layer norm, word table transposed, bias.
+    """(..., hidden) → (..., vocabulary): linear map to the embedding's width, activation, layer norm, word table transposed, bias.
 
     The word table is the encoder's own and is handed in; the head owns only the bias.
     """
 
-    def __init__(self, hidden: int, embedding: int, vocabulary: int, norm_eps: float) -> None:
+    def __init__(self, hidden: int, embedding: int, vocabulary: int, activation: str, norm_eps: float) -> None:
         super().__init__()
         self.narrow = nn.Linear(hidden, embedding)
-        self.activation = ACTIVATIONS["gelu"]
+        self.activation = ACTIVATIONS[activation]
         self.norm = nn.LayerNorm(embedding, eps=norm_eps)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
@@ -41,7 +41,7 @@ class MaskedLM(nn.Module):
         super().__init__()
         self.encoder = encoder
         words, norm = encoder.embedding.words, encoder.embedding.norm
-        self.head = Head(encoder.shape.hidden, encoder.shape.embedding, words.num_embeddings, norm.eps)
+        self.head = Head(encoder.shape.hidden, encoder.shape.embedding, words.num_embeddings, encoder.activation, norm.eps)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
         """Logits (B, n, vocabulary) at every token."""

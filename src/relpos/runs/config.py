@@ -17,7 +17,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from relpos.errors import RelposError, nearest
 
@@ -73,7 +73,7 @@ def check(cfg: DictConfig, command: str, words: Sequence[str]) -> DictConfig:
             if key.replace("/", ".") not in known and not _belongs_to_target(plain, key):
                 raise _unknown_key(key, known)
     _check_numbers(plain, command, words)
-    for path, node in _targets(plain):
+    for path, node in targets(plain):
         _check_signature(path, node)
     for key, value in plain.items():
         _check_dial(key, value)
@@ -97,6 +97,8 @@ class one_line:
         if isinstance(error, ConfigCompositionException) and (key := re.search(r"Could not override '([^']+)'", str(error))):
             known = _keys(OmegaConf.to_container(_plain(self.command), resolve=False))
             raise _unknown_key(key[1], set(known)) from error
+        if isinstance(error, MissingMandatoryValue):
+            raise RelposError(f"{error.full_key} must be given") from error
         if isinstance(error, HydraException | OmegaConfBaseException):
             raise RelposError(" ".join(str(error).split("\n")[:1])) from error
 
@@ -155,16 +157,17 @@ def _keys(node: Any, prefix: str = "") -> Iterator[str]:
             yield from _keys(value, f"{prefix}{key}.")
 
 
-def _targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    if isinstance(node, Mapping):
-        if "_target_" in node:
-            yield path, node
-        for key, value in node.items():
-            yield from _targets(value, f"{path}.{key}".lstrip("."))
+def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every node with a `_target_`, under its path (`position.parts.0`)."""
+    if isinstance(node, Mapping) and "_target_" in node:
+        yield path, node
+    inside = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in inside:
+        yield from targets(value, f"{path}.{key}".lstrip("."))
 
 
 def _belongs_to_target(plain: Mapping[str, Any], key: str) -> bool:
-    return any(key.startswith(f"{path}.") for path, _ in _targets(plain))
+    return any(key.startswith(f"{path}.") for path, _ in targets(plain))
 
 
 def _check_signature(path: str, node: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from relpos.data.filehash import described
 from relpos.data.source import Toy
 from relpos.errors import RelposError
 from relpos.files import sha256
-from relpos.runs.config import conf_dir, instantiate
+from relpos.runs.config import conf_dir, instantiate, targets
 from relpos.runs.run import Run, read_record
 
 DIALS = ("steps", "batch", "seed", "precision", "length")
@@ -111,11 +111,11 @@ def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
     """The nodes that are instantiated; a class from outside the package is known by its source."""
     nodes = {key: plain[key] for key in ("size", "position", "conv")}
     sources = {}
-    for key, node in nodes.items():
-        target = node.get("_target_", "relpos.")
+    for path, node in targets(nodes):
+        target = node["_target_"]
         if not target.startswith("relpos."):
             if not inspect.isclass(get_object(target)):
-                raise RelposError(f"{key}._target_: {target} is not a class")
+                raise RelposError(f"{path}._target_: {target} is not a class")
             sources[target] = sha256(Path(inspect.getfile(get_object(target))))
     return nodes | ({"sources": sources} if sources else {})
 
@@ -130,9 +130,14 @@ def _machine(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shape_name(plain: dict[str, Any]) -> str:
-    classes = [plain[key]["_target_"] for key in ("position", "conv")]
-    names = [_snake(target.rpartition(".")[2]) for target in classes if not target.endswith(".NoConv")]
+    names = [name for key in ("position", "conv") if (name := _class_name(plain[key])) != "no_conv"]
     return f"{'-'.join(names)}-{plain['size']['layers']}x{plain['size']['hidden']}"
+
+
+def _class_name(node: dict[str, Any]) -> str:
+    """The class in small letters; of a merge, those of its parts: `absolute+tisa`."""
+    parts = node.get("parts") or [node]
+    return "+".join(_snake(part["_target_"].rpartition(".")[2]) for part in parts)
 
 
 def _snake(name: str) -> str:

@@ -33,15 +33,22 @@ def network(config: dict[str, Any]) -> MaskedLM:
 
 
 def constructor(key: str, node: dict[str, Any], base: type[nn.Module]) -> Any:
-    """What a node with a `_target_` describes, waiting for its shape. Nothing but a subclass of `base` is ever called.
+    """What a node with a `_target_` describes, waiting for its shape; so are the nodes and lists of nodes inside it, as a merge has
+    them. Nothing but subclasses of `base` are ever called.
 
     Raises:
-        RelposError: the class is something else.
+        RelposError: a class is something else.
     """
     kind = get_class(node["_target_"])
     if not issubclass(kind, base):
         raise RelposError(f"{key}._target_: {node['_target_']} is not a {base.__module__.removesuffix('.base')}.{base.__name__}")
-    return partial(kind, **{name: value for name, value in node.items() if not name.startswith("_")})
+
+    def made(name: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [made(f"{name}.{number}", item) for number, item in enumerate(value)]
+        return constructor(name, value, base) if isinstance(value, dict) and "_target_" in value else value
+
+    return partial(kind, **{name: made(f"{key}.{name}", value) for name, value in node.items() if not name.startswith("_")})
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
