@@ -13,6 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from reference_absolute import carried, mixed, synthesizer_dense, synthesizer_random, tupe
+from reference_offsets import alibi, kerple, kerple_power, t5, tisa, turned
+
 Term = Callable[[Any, int, int, int, int, Tensor, Tensor], Tensor | float]
 
 
@@ -63,6 +66,25 @@ def composite_key(*arguments: Any) -> Tensor:
     return fixed(*arguments) + dynamic(*arguments) + key(*arguments)
 
 
+def huang4(scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tensor) -> Tensor:
+    """(q_i + k_j) · A_{j−i} / √head_dim"""
+    row = scheme.table[layer, j - i + scheme.shape.max_positions - 1]
+    return (dot(q[i], row) + dot(k[j], row)) / math.sqrt(len(row))
+
+
+def merge(scheme: Any, layer: int, head: int, *pair: Any) -> Any:
+    """Σ of the parts"""
+    return sum(TERMS[type(part).__name__](part, layer, head, *pair) for part in scheme.parts)
+
+
+def turned_by_parts(scheme: Any, layer: int, head: int, q: Any, k: Any, v: Any) -> tuple[Any, Any, Any]:
+    """One part after the other"""
+    for part in scheme.parts:
+        turn = TURNS.get(type(part).__name__)
+        q, k, v = turn(part, layer, head, q, k, v) if turn else (q, k, v)
+    return q, k, v
+
+
 TERMS: dict[str, Term] = {
     "NoPosition": none,
     "Absolute": none,
@@ -72,7 +94,55 @@ TERMS: dict[str, Term] = {
     "Key": key,
     "Composite": composite,
     "CompositeKey": composite_key,
+    "Huang4": huang4,
+    "Tupe": tupe,
+    "Floater": none,
+    "SynthesizerRandom": synthesizer_random,
+    "SynthesizerDense": synthesizer_dense,
+    "T5": t5,
+    "Tisa": tisa,
+    "Alibi": alibi,
+    "Kerple": kerple,
+    "KerplePower": kerple_power,
+    "Rope": none,
+    "Merge": merge,
 }
+
+Turn = Callable[..., Any]  # (scheme, layer, head, q, k, v) of one sequence and head → q, k, v
+TURNS: dict[str, Turn] = {
+    "Floater": carried,
+    "SynthesizerRandom": mixed,
+    "SynthesizerDense": mixed,
+    "Rope": turned,
+    "Merge": turned_by_parts,
+}
+
+
+def valued(scheme: Any, layer: int, offset: int) -> Any:
+    """u_{j−i}: what is added to the values."""
+    if type(scheme).__name__ == "Merge":
+        return sum(valued(part, layer, offset) for part in scheme.parts)
+    table = getattr(scheme, "value", None)
+    return 0.0 if table is None else torch.stack([read(table[layer, :, c], offset, scheme.outside) for c in range(table.shape[2])])
+
+
+def scale(scheme: Any) -> float | None:
+    """The factor of q·k; None where there is no q·k."""
+    scheme = scheme.parts[0] if type(scheme).__name__ == "Merge" else scheme
+    name, width = type(scheme).__name__, scheme.shape.head_dim
+    if name.startswith("Synthesizer"):
+        return 1.0 if scheme.mixture else None
+    return 1 / math.sqrt(2 * width if name == "Tupe" else width)
+
+
+def needed(scheme: Any) -> str:
+    """Which of q, k, v the attention has linear maps for, in their order."""
+    name = type(scheme).__name__
+    if name == "Merge":
+        return "".join(letter for letter in "qkv" if any(letter in needed(part) for part in scheme.parts))
+    if name.startswith("Synthesizer") and not scheme.mixture:
+        return "v" if name == "SynthesizerRandom" else "qv"
+    return "qkv"
 
 
 def sinusoid(position: int, channel: int, width: int) -> float:
@@ -82,21 +152,25 @@ def sinusoid(position: int, channel: int, width: int) -> float:
 
 def embedded(scheme: Any, n: int, width: int) -> Tensor | None:
     """(n, embedding) added to the words."""
+    if type(scheme).__name__ == "Merge":
+        found = [rows for part in scheme.parts if (rows := embedded(part, n, width)) is not None]
+        return torch.stack(found).sum(0) if found else None
     if type(scheme).__name__ == "Absolute":
         return torch.stack([scheme.table[position] for position in range(n)])
-    if type(scheme).__name__ == "Sinusoidal":
+    if type(scheme).__name__ in ("Sinusoidal", "Floater"):
         return torch.tensor([[sinusoid(p, c, width) for c in range(width)] for p in range(n)], dtype=torch.float64)
     return None
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, add: Callable[[int, int], Any], scale: float, real: list[bool], value: Any = None
+    q: Any, k: Any, v: Tensor, add: Callable[[int, int], Any], scale: float | None, real: list[bool], value: Any = None
 ) -> Tensor:
-    """One sequence and head: q, k, v (n, d_h) → y (n, d_h). `add(i, j)` is T_ij, `value(offset)` the row added to v_j."""
+    """One sequence and head: q, k, v (n, d_h) → y (n, d_h). `add(i, j)` is T_ij, `value(offset)` the row added to v_j.
+    Without a scale there is no q·k."""
     rows = []
-    for i in range(len(q)):
-        keys = [j for j in range(len(k)) if real[j]]
-        scores = [dot(q[i], k[j]) * scale + add(i, j) for j in keys]
+    for i in range(len(v)):
+        keys = [j for j in range(len(v)) if real[j]]
+        scores = [add(i, j) if scale is None else dot(q[i], k[j]) * scale + add(i, j) for j in keys]
         top = max(float(score.detach()) for score in scores)
         powers = [torch.exp(score - top) for score in scores]
         y = torch.zeros(v.shape[1], dtype=v.dtype)
@@ -135,19 +209,19 @@ def encode(encoder: Any, ids: list[int], real: list[bool], types: list[int]) -> 
 
 
 def _layer(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[bool]) -> list[Tensor]:
-    heads, width = encoder.shape.heads, encoder.shape.head_dim
-    term = TERMS[type(encoder.position).__name__]
+    scheme, heads, width = encoder.position, encoder.shape.heads, encoder.shape.head_dim
+    term, turn, names = TERMS[type(scheme).__name__], TURNS.get(type(scheme).__name__), needed(scheme)
     projected = torch.stack([linear(token, layer.attention.project) for token in x])
     parts = []
     for head in range(heads):
-        q, k, v = (
-            projected[:, part * heads * width + head * width : part * heads * width + (head + 1) * width] for part in range(3)
-        )
+        starts = {name: (part * heads + head) * width for part, name in enumerate(names)}
+        q, k, v = (projected[:, starts[name] : starts[name] + width] if name in starts else None for name in "qkv")
 
-        def add(i: int, j: int, head: int = head, q: Tensor = q, k: Tensor = k) -> Any:
-            return term(encoder.position, number, head, i, j, q, k)
+        def add(i: int, j: int, head: int = head, q: Any = q, k: Any = k) -> Any:
+            return term(scheme, number, head, i, j, q, k)
 
-        parts.append(attend(q, k, v, add, 1 / math.sqrt(width), real))
+        q, k, v = turn(scheme, number, head, q, k, v) if turn else (q, k, v)
+        parts.append(attend(q, k, v, add, scale(scheme), real, lambda offset: valued(scheme, number, offset)))
     context = torch.cat(parts, 1)
     result = []
     for token, y in zip(x, context, strict=True):

@@ -149,7 +149,8 @@ class Reversed(Scheme):
     def terms(self, layer: int, q: Tensor, k: Tensor, state: Any) -> Terms:
         terms = self.scheme.terms(layer, q, k, state)
         flipped = {key: None if (x := getattr(terms, key)) is None else x.flip(-1) for key in ("offset", "query", "key")}
-        return Terms(**flipped, outside=terms.outside)
+        value = None if terms.value is None else terms.value.flip(0)
+        return Terms(**flipped, value=value, outside=terms.outside)
 
 
 @KERNELLED
@@ -190,8 +191,11 @@ def test_order_everything_else_sees_it(position: str, conv: str) -> None:
     assert (model.encoder(ids[:, SHUFFLED]) - model.encoder(ids)[:, SHUFFLED]).abs().max() > 1e-4
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize(("position", "conv"), [(name, "none") for name in POSITIONS] + [("none", conv) for conv in CONVS])
+@pytest.mark.parametrize(
+    ("position", "conv", "kernel"),
+    [(name, "none", kernel) for name in POSITIONS for kernel in serving(name)]
+    + [("none", conv, kernel) for conv in CONVS if conv != "none" for kernel in KERNELS],
+)
 def test_padding_is_invisible(position: str, conv: str, kernel: str) -> None:
     model = model_of(position, conv, kernel=kernel).eval()
     ids, mask = batch(n=8)  # row 1 has 5 real tokens

@@ -26,7 +26,7 @@ class Experiment:
         folder: of the file.
         question: what the table answers.
         rows: row → the words in which it differs.
-        tasks: GLUE tasks, each fine-tuned with every seed.
+        tasks: GLUE tasks, each fine-tuned with every seed; an empty list: pre-training is all.
         base: words of all rows, for both stages.
         stages: `pretrain` and `finetune` → words of that stage alone.
         seeds: of fine-tuning.
@@ -106,7 +106,7 @@ def _checked(path: Path, content: Any) -> Experiment:
         if key not in known:
             raise RelposError(f"{path}: unknown key {key!r}.{nearest(str(key), known)}")
     for key in ("question", "rows", "tasks"):
-        if not content.get(key):
+        if key not in content or not (content[key] or key == "tasks"):
             raise RelposError(f"{path}: {key} is missing")
     for key, kind in {"rows": dict, "stages": dict, "tasks": list, "checks": list}.items():
         if not isinstance(content.get(key) or kind(), kind):

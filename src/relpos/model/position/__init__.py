@@ -1,25 +1,48 @@
 """Position schemes, one a file. Each fills holes of the equation in `base`; nothing else in the code asks which one it holds."""
 
 from relpos.model.position.absolute import Absolute
+from relpos.model.position.alibi import Alibi
 from relpos.model.position.base import Position, Scheme, Terms
 from relpos.model.position.composite import Composite
 from relpos.model.position.composite_key import CompositeKey
 from relpos.model.position.dynamic import Dynamic
 from relpos.model.position.fixed import Fixed
+from relpos.model.position.floater import Floater
+from relpos.model.position.huang4 import Huang4
+from relpos.model.position.kerple import Kerple, KerplePower
 from relpos.model.position.key import Key
+from relpos.model.position.merge import Merge
 from relpos.model.position.none import NoPosition
+from relpos.model.position.rope import Rope
 from relpos.model.position.sinusoidal import Sinusoidal
+from relpos.model.position.synthesizer_dense import SynthesizerDense
+from relpos.model.position.synthesizer_random import SynthesizerRandom
+from relpos.model.position.t5 import T5
+from relpos.model.position.tisa import Tisa
+from relpos.model.position.tupe import Tupe
 
 __all__ = [
+    "T5",
     "Absolute",
+    "Alibi",
     "Composite",
     "CompositeKey",
     "Dynamic",
     "Fixed",
+    "Floater",
+    "Huang4",
+    "Kerple",
+    "KerplePower",
     "Key",
+    "Merge",
     "NoPosition",
     "Position",
+    "Rope",
     "Scheme",
     "Sinusoidal",
+    "SynthesizerDense",
+    "SynthesizerRandom",
     "Terms",
+    "Tisa",
+    "Tupe",
 ]

@@ -36,6 +36,41 @@ class Terms:
     value: Tensor | None = None  # u (2k+1, head_dim), read at j − i
     outside: str = "clamp"
 
+    def __add__(self, other: Terms) -> Terms:
+        """Field by field. A narrower window is first extended to the wider one, as `outside` says.
+
+        Raises:
+            RelposError: both have windows, and the two end differently.
+        """
+        ends = sorted({terms.outside for terms in (self, other) if terms.windowed})
+        if len(ends) > 1:
+            raise RelposError(f"windows with outside={ends[0]} and outside={ends[1]} cannot be added")
+        outside = ends[0] if ends else self.outside
+        return Terms(
+            offset=_plus(self.offset, other.offset),
+            query=_plus(_extended(self.query, other.query, outside), _extended(other.query, self.query, outside)),
+            key=_plus(_extended(self.key, other.key, outside), _extended(other.key, self.key, outside)),
+            dense=_plus(self.dense, other.dense),
+            value=_plus(_extended(self.value, other.value, outside, 0), _extended(other.value, self.value, outside, 0)),
+            outside=outside,
+        )
+
+    @property
+    def windowed(self) -> bool:
+        """Whether `outside` says anything here."""
+        return any(window is not None for window in (self.query, self.key, self.value))
+
+
+def _plus(x: Tensor | None, y: Tensor | None) -> Tensor | None:
+    return y if x is None else x if y is None else x + y
+
+
+def _extended(x: Tensor | None, y: Tensor | None, outside: str, axis: int = -1) -> Tensor | None:
+    """The window x, as wide along `axis` as the window y where that one is wider."""
+    if x is None or y is None or x.shape[axis] >= y.shape[axis]:
+        return x
+    return extend(x.transpose(axis, -1), y.shape[axis] // 2 + 1, outside).transpose(axis, -1)
+
 
 class Scheme(nn.Module):
     """No position at all: every hole at its default. Schemes override what they fill.
@@ -54,6 +89,15 @@ class Scheme(nn.Module):
     def scale(self) -> float | None:
         """Factor of q·k; None for attention without q·k."""
         return float(self.shape.head_dim) ** -0.5
+
+    def begin_step(self, step: int) -> None:
+        """Called by training before the first forward pass of each update; `step` counts from 0. What it keeps must be buffers."""
+
+    @property
+    def acts_on_scores(self) -> bool:
+        """Whether anything is done inside the attention; if not, the scheme also serves layers that have none."""
+        kind = type(self)
+        return kind.terms is not Scheme.terms or kind.turn is not Scheme.turn
 
     def embed(self, n: int) -> Tensor | None:
         """(n, embedding) added to the token embeddings."""

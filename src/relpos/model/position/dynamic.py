@@ -1,8 +1,14 @@
-"""Dynamic lightweight convolution as a term of the attention (Chang et al. 2021, Eq. 5): Shaw et al. 2018 with keys only."""
+"""Dynamic lightweight convolution as a term of the attention (Chang et al. 2021, Eq. 5): Shaw et al. 2018 with keys only.
+
+An option adds Shaw's table for the values.
+"""
 
 from __future__ import annotations
 
-from torch import Tensor
+import math
+
+import torch
+from torch import Tensor, nn
 
 from relpos.model.position.base import Scheme, Terms, check_k, check_outside, kernel_table
 from relpos.model.shape import Shape
@@ -11,21 +17,33 @@ from relpos.model.shape import Shape
 class Dynamic(Scheme):
     """T_ij = a_{i, j−i} with a_i = q_i R / √head_dim: a kernel of 2k+1 weights made from each query; R (head_dim × 2k+1) is one a
     layer, shared by the heads. `scaled=false` leaves the root out.
+
+    `value=true` is the whole of Shaw et al.: values become v_j + u_{j−i}, u (2k+1 × head_dim) one a layer, Glorot uniform as in the
+    authors' code.
     """
 
-    def __init__(self, shape: Shape, k: int = 8, outside: str = "clamp", scaled: bool = True) -> None:
+    def __init__(self, shape: Shape, k: int = 8, outside: str = "clamp", scaled: bool = True, value: bool = False) -> None:
         super().__init__(shape)
         self.k, self.outside, self.scaled = check_k(k), check_outside(outside), scaled
         self.query = kernel_table(shape, self.k)
+        self.value = value_table(shape, self.k) if value else None
 
-    def prepare(self, n: int) -> tuple[Tensor, ...]:
-        return self.query.unbind(0)
+    def prepare(self, n: int) -> list[tuple[Tensor, Tensor | None]]:
+        values = [None] * self.shape.layers if self.value is None else self.value.unbind(0)
+        return list(zip(self.query.unbind(0), values, strict=True))
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: tuple[Tensor, ...]) -> Terms:
-        return Terms(query=kernels(q, state[layer], self.scaled), outside=self.outside)
+    def terms(self, layer: int, q: Tensor, k: Tensor, state: list[tuple[Tensor, Tensor | None]]) -> Terms:
+        table, value = state[layer]
+        return Terms(query=kernels(q, table, self.scaled), value=value, outside=self.outside)
 
     def count(self, shape: Shape) -> int:
-        return shape.layers * shape.head_dim * (2 * self.k + 1)
+        return shape.layers * shape.head_dim * (2 * self.k + 1) * (1 if self.value is None else 2)
+
+
+def value_table(shape: Shape, k: int) -> nn.Parameter:
+    """(layers, 2k+1, head_dim), uniform in ±√(6 / (2k+1 + head_dim))."""
+    bound = math.sqrt(6 / (2 * k + 1 + shape.head_dim))
+    return nn.Parameter(torch.empty(shape.layers, 2 * k + 1, shape.head_dim).uniform_(-bound, bound))
 
 
 def kernels(x: Tensor, table: Tensor, scaled: bool) -> Tensor:

@@ -1,0 +1,39 @@
+"""Attention with linear biases (Press et al. 2022, ALiBi), in its symmetric form for encoders."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from relpos.model.position.base import Scheme, Terms
+from relpos.model.shape import Shape
+
+
+class Alibi(Scheme):
+    """T_ij = −m_h |i − j|, the same in all layers, added after the scaling; slopes m_h are not learned. No parameters.
+
+    Differs from the paper: that is causal and knows one side only; the two-sided form is the one the authors propose for encoders.
+    """
+
+    slopes: Tensor  # (H,)
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.register_buffer("slopes", torch.tensor(slopes(shape.heads), dtype=torch.float64), persistent=False)
+
+    def prepare(self, n: int) -> Tensor:
+        """β (H, 2n−1)."""
+        distance = torch.arange(1 - n, n, device=self.slopes.device).abs()
+        return -self.slopes[:, None] * distance
+
+    def terms(self, layer: int, q: Tensor, k: Tensor, state: Tensor) -> Terms:
+        return Terms(offset=state.to(torch.promote_types(q.dtype, torch.float32)))
+
+
+def slopes(heads: int) -> list[float]:
+    """m_h = 2^(−8h/H), h = 1…H, where H is a power of two. Else those of the power P below H, then every other one, from the first
+    on, of the 2P.
+    """
+    power = 1 << (heads.bit_length() - 1)
+    own = [2 ** (-8 * head / power) for head in range(1, power + 1)]
+    return own + [2 ** (-4 * head / power) for head in range(1, 2 * (heads - power), 2)]

@@ -1,0 +1,60 @@
+"""Kernelized relative positions (Chi et al. 2022, KERPLE), logarithmic and power variant."""
+
+from __future__ import annotations
+
+from math import inf
+
+import torch
+from torch import Tensor, nn
+
+from relpos.model.position.base import Scheme, Terms
+from relpos.model.shape import Shape
+
+LEAST = 0.01
+
+
+class Kerple(Scheme):
+    """T_ij = −p ln(1 + a |i − j|) with positive a and p a head, one set for all layers, added after the scaling.
+
+    At the start p ~ U(0, 2) and a ~ U(0, 1). Values less than 0.01 count as 0.01, and training sets them to it before each update,
+    as the authors' code before each use: a value left below would have no gradient to come back by.
+
+    Differs from the paper: that is causal; here both sides count.
+    """
+
+    most = inf  # of p
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.p = nn.Parameter(torch.empty(shape.heads).uniform_(0, 2))
+        self.a = nn.Parameter(torch.empty(shape.heads).uniform_(0, 1))
+
+    def begin_step(self, step: int) -> None:
+        """Stored values within their bounds, where a clamp still passes gradients."""
+        with torch.no_grad():
+            self.p.clamp_(LEAST, self.most)
+            self.a.clamp_(LEAST)
+
+    def prepare(self, n: int) -> Tensor:
+        """β (H, 2n−1)."""
+        distance = torch.arange(1 - n, n, device=self.a.device, dtype=self.a.dtype).abs()
+        return self.bias(distance, self.p.clamp(LEAST, self.most)[:, None], self.a.clamp(LEAST)[:, None])
+
+    def bias(self, distance: Tensor, p: Tensor, a: Tensor) -> Tensor:
+        """distance (2n−1,), p and a (H, 1) → (H, 2n−1)"""
+        return -p * torch.log1p(a * distance)
+
+    def terms(self, layer: int, q: Tensor, k: Tensor, state: Tensor) -> Terms:
+        return Terms(offset=state)
+
+    def count(self, shape: Shape) -> int:
+        return 2 * shape.heads
+
+
+class KerplePower(Kerple):
+    """T_ij = −a |i − j|^p, 0 < p ≤ 2; all else as in the logarithmic variant."""
+
+    most = 2.0
+
+    def bias(self, distance: Tensor, p: Tensor, a: Tensor) -> Tensor:
+        return -a * distance**p

@@ -1,0 +1,84 @@
+"""Several schemes at once: each fills its holes, and what meets in one hole is added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
+from typing import Any
+
+from torch import Tensor, nn
+
+from relpos.errors import RelposError
+from relpos.model.position.base import Position, Scheme, Terms
+from relpos.model.shape import Shape
+
+
+class Merge(Scheme):
+    """T = Σ T of the parts, and so the rows added to the embeddings; turns follow each other in the order of the list.
+
+    The parts see the same q and k, as projected. A kernel is given one sum of terms, windows extended to the widest, so that a
+    merge costs little more than its most expensive part.
+
+    Args:
+        parts: constructors of schemes, each called with the shape.
+
+    Raises:
+        RelposError: no parts, or parts that disagree on the scale of q·k; later, parts whose windows end differently.
+    """
+
+    def __init__(self, shape: Shape, parts: Sequence[Position]) -> None:
+        super().__init__(shape)
+        if not parts:
+            raise RelposError("Merge needs at least one part")
+        self.parts: Sequence[Scheme] = nn.ModuleList(part(shape) for part in parts)  # type: ignore[assignment]
+        first = self.parts[0]
+        for part in self.parts:
+            if part.scale != first.scale:
+                raise RelposError(
+                    f"Merge: {_name(first)} multiplies q·k by {_factor(first)}, {_name(part)} by {_factor(part)}; they have no sum"
+                )
+        self.projections = frozenset().union(*(part.projections for part in self.parts))
+        self.max_length = min((part.max_length for part in self.parts if part.max_length is not None), default=None)
+
+    @property
+    def scale(self) -> float | None:
+        return self.parts[0].scale
+
+    @property
+    def acts_on_scores(self) -> bool:
+        return any(part.acts_on_scores for part in self.parts)
+
+    def begin_step(self, step: int) -> None:
+        for part in self.parts:
+            part.begin_step(step)
+
+    def embed(self, n: int) -> Tensor | None:
+        rows = [row for part in self.parts if (row := part.embed(n)) is not None]
+        return reduce(add, rows) if rows else None
+
+    def prepare(self, n: int) -> list[Any]:
+        return [part.prepare(n) for part in self.parts]
+
+    def turn(self, layer: int, q: Tensor, k: Tensor, v: Tensor, state: list[Any]) -> tuple[Tensor, Tensor, Tensor]:
+        for part, own in zip(self.parts, state, strict=True):
+            q, k, v = part.turn(layer, q, k, v, own)
+        return q, k, v
+
+    def terms(self, layer: int, q: Tensor, k: Tensor, state: list[Any]) -> Terms:
+        return reduce(add, (part.terms(layer, q, k, own) for part, own in zip(self.parts, state, strict=True)))
+
+    def count(self, shape: Shape) -> int:
+        return sum(part.count(shape) for part in self.parts)
+
+    def check_length(self, n: int) -> None:
+        for part in self.parts:
+            part.check_length(n)
+
+
+def _name(part: Scheme) -> str:
+    return type(part).__name__
+
+
+def _factor(part: Scheme) -> str:
+    return "nothing (it has none)" if part.scale is None else f"{part.scale:.4g}"

@@ -1,0 +1,50 @@
+"""Rotary positions (Su et al. 2021, RoPE, Eq. 34)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from relpos.errors import RelposError
+from relpos.model.position.base import Scheme
+from relpos.model.shape import Shape
+
+
+class Rope(Scheme):
+    """q_p and k_p turned in every layer: channels (2m, 2m+1), as a complex number, times exp(i p base^(−2m/head_dim)). Values are
+    not turned; the scale follows. q_i·k_j then depends on the tokens and on j − i. No parameters, any length.
+
+    Neighbouring channels make a pair, as in the paper. Later code that pairs m with m + head_dim/2 is the same model up to a
+    permutation of channels. Angles are float64, products float32 (float64 in a model of float64), whatever q and k are.
+
+    Raises:
+        RelposError: head_dim is odd.
+    """
+
+    wave: Tensor  # (head_dim / 2,) the angle from one position to the next
+
+    def __init__(self, shape: Shape, base: float = 10000.0) -> None:
+        super().__init__(shape)
+        if shape.head_dim % 2:
+            raise RelposError(f"Rope turns pairs of channels: head_dim = hidden / heads must be even, not {shape.head_dim}")
+        steps = float(base) ** (-torch.arange(0, shape.head_dim, 2, dtype=torch.float64) / shape.head_dim)
+        self.register_buffer("wave", steps, persistent=False)
+
+    def prepare(self, n: int) -> Tensor:
+        """(n, head_dim / 2), complex: the turn of each position."""
+        angle = torch.arange(n, device=self.wave.device, dtype=self.wave.dtype)[:, None] * self.wave
+        return torch.polar(torch.ones_like(angle), angle)
+
+    def turn(self, layer: int, q: Tensor, k: Tensor, v: Tensor, state: Any) -> tuple[Tensor, Tensor, Tensor]:
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        turns = state.to(dtype.to_complex())
+        return turned(q.to(dtype), turns), turned(k.to(dtype), turns), v
+
+
+def turned(x: Tensor, turns: Tensor) -> Tensor:
+    """x (..., n, head_dim), turns (n, head_dim / 2)."""
+    # Contiguous here, so that the kernel, which would else make the same copy, need not.
+    pairs = torch.view_as_complex(x.contiguous().unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * turns).flatten(-2)

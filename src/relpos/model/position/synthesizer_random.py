@@ -1,0 +1,46 @@
+"""Random Synthesizer (Tay et al. 2021, section 3): attention that does not look at the tokens."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from relpos.errors import RelposError
+from relpos.model.position.base import Terms
+from relpos.model.position.synthesizer import Synthesizer, glorot
+from relpos.model.shape import Shape
+
+
+class SynthesizerRandom(Synthesizer):
+    """s_ij = R_ij, a learned matrix (max_positions × max_positions) a layer and head; neither queries nor keys exist.
+
+    `rank=r` makes it of two factors, R_ij = Σ_r F_ri G_rj; `mixture=true` gives (1 − s) q_i·k_j + s R_ij. Glorot uniform, with the
+    fans that the authors' code (Mesh TensorFlow) counts on tensors laid out (n, heads, n) and (r, heads, n).
+
+    Raises:
+        RelposError: `rank` is not a whole number of 1 or more.
+    """
+
+    def __init__(self, shape: Shape, rank: int | None = None, mixture: bool = False) -> None:
+        super().__init__(shape, "v", mixture)
+        self.rank = rank
+        layers, heads, n = shape.layers, shape.heads, shape.max_positions
+        if rank is None:
+            self.matrix = glorot(layers, heads, n, n, fans=n * (heads + n))
+            return
+        if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+            raise RelposError(f"rank must be a whole number of 1 or more, not {rank!r}")
+        self.rows = glorot(layers, heads, rank, n, fans=rank * (heads + n))
+        self.columns = glorot(layers, heads, rank, n, fans=rank * (heads + n))
+
+    def prepare(self, n: int) -> tuple[Tensor, ...]:
+        """R (1, H, n, n) of each layer."""
+        factored = self.rank is not None
+        matrix = self.rows[..., :n].transpose(-1, -2) @ self.columns[..., :n] if factored else self.matrix[..., :n, :n]
+        return matrix.unsqueeze(1).unbind(0)
+
+    def terms(self, layer: int, q: Tensor, k: Tensor, state: tuple[Tensor, ...]) -> Terms:
+        return Terms(dense=self.weighed(layer, state[layer]))
+
+    def count(self, shape: Shape) -> int:
+        width = shape.max_positions if self.rank is None else 2 * self.rank
+        return shape.layers * shape.heads * shape.max_positions * width + super().count(shape)

@@ -1,0 +1,76 @@
+"""The relative bias of T5 (Raffel et al. 2020, section 2.1): offsets share a weight in buckets that widen with the distance."""
+
+from __future__ import annotations
+
+import bisect
+import math
+
+import torch
+from torch import Tensor, nn
+
+from relpos.errors import RelposError
+from relpos.model.position.base import Scheme, Terms
+from relpos.model.shape import Shape
+
+
+class T5(Scheme):
+    """T_ij = B[h, bucket(j − i)], one table (H, buckets) for all layers, added after the scaling.
+
+    Half of the buckets serve each direction, m = buckets / 2; those of the tokens to the right come second. In each half the first
+    e = ⌊m / 2⌋ hold one distance each; distance a ≥ e falls into bucket e + min(m − e − 1, ⌊ln(a / e) / ln(max_distance / e) ·
+    (m − e)⌋). By default these begin at 8, 12, 16, 23, 32, 46, 64 and 91. Bucket m, distance 0 to the right, is never used and a
+    parameter all the same. Runs at any length.
+
+    Initial values are Glorot uniform, ±√(6 / (buckets + H)), as in the authors' code (the port in Hugging Face's Transformers draws
+    from N(0, 1/hidden)).
+
+    Differs from the authors' code: T5 has no 1/√head_dim on q·k, its initial weights stand for that. Here the content is scaled as
+    everywhere, the bias is not.
+
+    Raises:
+        RelposError: `buckets` is odd or less than 4, or `max_distance` does not reach beyond the buckets of one distance.
+    """
+
+    edges: Tensor  # (m − 1,) the least distance of each bucket but the first
+
+    def __init__(self, shape: Shape, buckets: int = 32, max_distance: int = 128) -> None:
+        super().__init__(shape)
+        self.buckets = buckets
+        self.register_buffer("edges", torch.tensor(bucket_edges(buckets, max_distance)), persistent=False)
+        bound = math.sqrt(6 / (buckets + shape.heads))
+        self.table = nn.Parameter(torch.empty(shape.heads, buckets).uniform_(-bound, bound))
+
+    def prepare(self, n: int) -> Tensor:
+        """β (H, 2n−1)."""
+        return self.table[:, bucket(torch.arange(1 - n, n, device=self.edges.device), self.edges)]
+
+    def terms(self, layer: int, q: Tensor, k: Tensor, state: Tensor) -> Terms:
+        return Terms(offset=state)
+
+    def count(self, shape: Shape) -> int:
+        return self.buckets * shape.heads
+
+
+def bucket(offset: Tensor, edges: Tensor) -> Tensor:
+    """Offsets of any shape → their buckets; `edges` as `bucket_edges` gives them."""
+    return torch.bucketize(offset.abs(), edges, right=True) + (len(edges) + 1) * (offset > 0)
+
+
+def bucket_edges(buckets: int = 32, max_distance: int = 128) -> list[int]:
+    """The least distance of each bucket of one direction but the first, which begins at 0.
+
+    In whole numbers, since powers of two lie exactly on an edge and rounding would decide about them:
+    ln(a / e) / ln(M / e) · w ≥ t holds just where a^w e^t ≥ M^t e^w.
+    """
+    if any(isinstance(x, bool) or not isinstance(x, int) for x in (buckets, max_distance)) or buckets < 4 or buckets % 2:
+        raise RelposError(f"buckets must be an even number of 4 or more, not {buckets!r}, and max_distance a whole number")
+    exact = buckets // 4
+    wide = buckets // 2 - exact
+    if max_distance <= exact:
+        raise RelposError(f"max_distance must be more than a quarter of the buckets, {exact}, not {max_distance}")
+
+    def reaches(a: int, step: int) -> bool:
+        return bool(a**wide * exact**step >= max_distance**step * exact**wide)
+
+    every = range(max_distance + 1)
+    return [*range(1, exact + 1), *(bisect.bisect_left(every, True, key=lambda a: reaches(a, t)) for t in range(1, wide))]

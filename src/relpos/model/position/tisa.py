@@ -1,0 +1,48 @@
+"""Translation-invariant self-attention (Wennberg & Henter 2021, Eqs. 4–6)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from relpos.errors import RelposError
+from relpos.model.position.base import Scheme, Terms
+from relpos.model.shape import Shape
+
+
+class Tisa(Scheme):
+    """T_ij = f(j − i) with f(o) = Σ_s a_s exp(−|b_s| (c_s − o)²): S radial basis functions a head and pass.
+
+    Added after the scaling. A centre c = +1 looks at the next token. 3·S·H·L parameters, whatever the length. `kernels` is S; with
+    S = 0 nothing but zeros is added.
+    Initial values are those of the released module, amplitudes a and sharpnesses b from N(0.1, 0.01), centres c from N(0, 5).
+
+    Differs from the authors' code: the released module fills its matrix with f(i − j − 1), mirrored and one off; here it is the
+    f(j − i) of the paper. A centre trained there stands at −c − 1 here. Initial centres are drawn around 0 all the same, the token
+    itself.
+
+    Raises:
+        RelposError: `kernels` is not a whole number of 0 or more.
+    """
+
+    def __init__(self, shape: Shape, kernels: int = 5) -> None:
+        super().__init__(shape)
+        if isinstance(kernels, bool) or not isinstance(kernels, int) or kernels < 0:
+            raise RelposError(f"kernels must be a whole number of 0 or more, not {kernels!r}")
+        self.kernels = kernels
+        sizes = (shape.layers, shape.heads, kernels)
+        self.amplitude = nn.Parameter(torch.empty(sizes).normal_(0.1, 0.01))  # a
+        self.sharpness = nn.Parameter(torch.empty(sizes).normal_(0.1, 0.01))  # b
+        self.centre = nn.Parameter(torch.empty(sizes).normal_(0.0, 5.0))  # c
+
+    def prepare(self, n: int) -> tuple[Tensor, ...]:
+        """β (H, 2n−1) of each pass."""
+        a, b, c = (x[..., None] for x in (self.amplitude, self.sharpness, self.centre))  # (L, H, S, 1)
+        o = torch.arange(1 - n, n, device=c.device, dtype=c.dtype)
+        return (a * torch.exp(-b.abs() * (c - o) ** 2)).sum(2).unbind(0)
+
+    def terms(self, layer: int, q: Tensor, k: Tensor, state: tuple[Tensor, ...]) -> Terms:
+        return Terms(offset=state[layer])
+
+    def count(self, shape: Shape) -> int:
+        return 3 * self.kernels * shape.heads * shape.layers

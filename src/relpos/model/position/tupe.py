@@ -1,0 +1,83 @@
+"""Untied positions (Ke et al. 2021, TUPE): positions meet positions, words meet words, and [CLS] stands outside the order."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from relpos.model.position.base import Scheme, Terms
+from relpos.model.shape import Shape
+
+NORM_EPS = 1e-5  # of the authors' layer norm on the table
+
+
+class Tupe(Scheme):
+    """s_ij = q_i·k_j / √(2 d_h) + D_ij with D_ij = (LN(p_i) U_Q)·(LN(p_j) U_K) / √(2 d_h) a head (Eqs. 7 and 8; d_h = head_dim).
+
+    D is computed once and serves all layers. The table has max_positions + 1 rows of the width `hidden`, N(0, 0.02). Token t from 1
+    on has row t + 1; rows 0 and 1 each make one number a head, θ = (LN(p) U_Q)·(LN(p) U_K) / √(2 d_h). That of row 0 fills the
+    first row of D ([CLS] looking at all, itself too), that of row 1 the rest of the first column (all others looking at [CLS]). U_Q
+    and U_K have biases, and one layer norm stands before both.
+
+    `relative=true` (TUPE-R) adds T5's term, 33 numbers a head for all layers, not scaled: bucket 32 is the first column and bucket
+    16, which T5 leaves free, the first row.
+
+    Differs from the paper: where the authors' code has biases, the layer norm and an extra row, so has this.
+    """
+
+    def __init__(self, shape: Shape, relative: bool = False) -> None:
+        super().__init__(shape)
+        self.max_length, self.relative = shape.max_positions, relative
+        self.table = nn.Parameter(torch.empty(shape.max_positions + 1, shape.hidden).normal_(std=0.02))
+        self.norm = nn.LayerNorm(shape.hidden, eps=NORM_EPS)
+        self.query, self.key = (nn.Linear(shape.hidden, shape.heads * shape.head_dim) for _ in range(2))
+        for part in (self.query, self.key):
+            nn.init.normal_(part.weight, std=0.02)
+            nn.init.zeros_(part.bias)
+        if relative:
+            self.buckets = nn.Parameter(torch.empty(BUCKETS + 1, shape.heads).normal_(std=0.02))
+
+    @property
+    def scale(self) -> float:
+        return float(2 * self.shape.head_dim) ** -0.5
+
+    def prepare(self, n: int) -> Tensor:
+        """D (1, H, n, n)."""
+        with torch.autocast(self.table.device.type, enabled=False):
+            p = self.norm(self.table[: n + 1])
+            q, k = (part(p).view(n + 1, self.shape.heads, -1).transpose(0, 1) for part in (self.query, self.key))
+            dense = self.scale * (q[:, 1:] @ k[:, 1:].transpose(1, 2))
+            first_row, first_column = (self.scale * (q[:, :2] * k[:, :2]).sum(-1)).unbind(1)
+        dense = _untie(dense, first_row, first_column)
+        return (dense + self._relative(n) if self.relative else dense)[None]
+
+    def _relative(self, n: int) -> Tensor:
+        """T5's term (H, n, n)."""
+        token = torch.arange(n, device=self.table.device)
+        columns = bucket(token[None, :] - token[:, None])
+        columns[:, 0], columns[0, :] = BUCKETS, BUCKETS // 2
+        return self.buckets.t()[:, columns]
+
+    def terms(self, layer: int, q: Tensor, k: Tensor, state: Tensor) -> Terms:
+        return Terms(dense=state)
+
+    def count(self, shape: Shape) -> int:
+        width = shape.heads * shape.head_dim
+        untied = (shape.max_positions + 1) * shape.hidden + 2 * shape.hidden + 2 * (shape.hidden + 1) * width
+        return untied + (BUCKETS + 1) * shape.heads * self.relative
+
+
+BUCKETS = 32
+
+
+def bucket(offset: Tensor) -> Tensor:
+    a = offset.abs()
+    edges = torch.tensor([*range(1, 9), 12, 16, 23, 32, 46, 64, 91], device=offset.device)
+    return torch.bucketize(a, edges, right=True) + 16 * (offset > 0)
+
+
+def _untie(dense: Tensor, row: Tensor, column: Tensor) -> Tensor:
+    """D (H, n, n) with the first row and then the rest of the first column replaced by one number a head."""
+    heads, n, _ = dense.shape
+    below = torch.cat((column[:, None, None].expand(heads, n - 1, 1), dense[:, 1:, 1:]), 2)
+    return torch.cat((row[:, None, None].expand(heads, 1, n), below), 1)
