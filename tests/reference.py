@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import reference_conv
 from reference_absolute import carried, mixed, synthesizer_dense, synthesizer_random, tupe
 from reference_offsets import alibi, kerple, kerple_power, t5, tisa, turned
 
@@ -208,21 +209,41 @@ def encode(encoder: Any, ids: list[int], real: list[bool], types: list[int]) -> 
     return torch.stack(x)
 
 
-def _layer(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[bool]) -> list[Tensor]:
-    scheme, heads, width = encoder.position, encoder.shape.heads, encoder.shape.head_dim
-    term, turn, names = TERMS[type(scheme).__name__], TURNS.get(type(scheme).__name__), needed(scheme)
-    projected = torch.stack([linear(token, layer.attention.project) for token in x])
-    parts = []
-    for head in range(heads):
-        starts = {name: (part * heads + head) * width for part, name in enumerate(names)}
-        q, k, v = (projected[:, starts[name] : starts[name] + width] if name in starts else None for name in "qkv")
+def _projected(encoder: Any, layer: Any, x: list[Tensor], real: list[bool]) -> dict[str, Tensor]:
+    """q, k (n, scored heads · d_h), v (n, heads · d_h): by the convolution or else by the one matrix, where they are needed."""
+    conv, heads, width = layer.attention.conv, encoder.shape.heads, encoder.shape.head_dim
+    scored = reference_conv.scored(conv, heads)
+    found = {name: torch.stack(rows) for name, rows in reference_conv.made(conv, x, real).items()}
+    start = 0
+    for name in needed(encoder.position):
+        size = (heads if name == "v" else scored) * width
+        if name not in found and size:
+            rows = [linear(token, layer.attention.project)[start : start + size] for token in x]
+            found[name], start = torch.stack(rows), start + size
+    return found
+
+
+def _context(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[bool]) -> Tensor:
+    """(n, heads · d_h): what goes into W_o."""
+    scheme, conv, heads, width = encoder.position, layer.attention.conv, encoder.shape.heads, encoder.shape.head_dim
+    term, turn = TERMS[type(scheme).__name__], TURNS.get(type(scheme).__name__)
+    projected, scored, parts = _projected(encoder, layer, x, real), reference_conv.scored(conv, heads), []
+    for head in range(scored):
+        q, k, v = (projected[name][:, head * width : (head + 1) * width] if name in projected else None for name in "qkv")
 
         def add(i: int, j: int, head: int = head, q: Any = q, k: Any = k) -> Any:
             return term(scheme, number, head, i, j, q, k)
 
         q, k, v = turn(scheme, number, head, q, k, v) if turn else (q, k, v)
         parts.append(attend(q, k, v, add, scale(scheme), real, lambda offset: valued(scheme, number, offset)))
-    context = torch.cat(parts, 1)
+    rest = [projected["v"][:, head * width : (head + 1) * width] for head in range(scored, heads)]
+    parts += reference_conv.unscored(conv, x, projected.get("q"), rest, real) if rest else []
+    after = reference_conv.after(conv, list(projected["v"]), real)
+    return torch.cat(parts, 1) + (0 if after is None else torch.stack(after))
+
+
+def _layer(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[bool]) -> list[Tensor]:
+    context = _context(encoder, layer, number, x, real)
     result = []
     for token, y in zip(x, context, strict=True):
         middle = norm(token + linear(y, layer.attention.output), layer.attention_norm)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor, cat, nn
 
+from relpos.counter import fold
 from relpos.model import kernels
 from relpos.model.conv import Conv
 from relpos.model.dropout import Dropout
@@ -17,34 +18,49 @@ class Attention(nn.Module):
     """x (B, n, hidden) → (B, n, hidden), W_o included.
 
     One matrix makes all projections that neither the scheme does without nor the convolution takes over, in the order q, k, v.
+    The convolution may work in the place of some heads, the last ones: they have values, and neither queries nor keys.
     """
 
     def __init__(self, shape: Shape, needed: frozenset[str], conv: Conv, dropout: float, kernel: str) -> None:
         super().__init__()
-        self.shape, self.kernel, self.conv = shape, kernel, conv
-        self.names = [name for name in "qkv" if name in needed - conv.projections]
+        self.shape, self.kernel, self.conv, self.scored = shape, kernel, conv, conv.scored_heads
+        scored = self.scored * shape.head_dim
         width = shape.heads * shape.head_dim
-        self.project = nn.Linear(shape.hidden, len(self.names) * width)
+        self.widths = {name: width if name == "v" else scored for name in "qkv" if name in needed - conv.projections}
+        if self.widths:
+            self.project = nn.Linear(shape.hidden, sum(self.widths.values()))
         self.output = nn.Linear(width, shape.hidden)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None, position: Scheme, layer: int, state: Any) -> Tensor:
         q, k, v = self.heads(x, mask)
+        rate, seed = self.dropout.draw(layer)
+        parts = []
+        if self.scored:
+            parts.append(self.attend(q, k, v[:, : self.scored], mask, position, layer, state, (rate, seed)))
+        if self.scored < self.shape.heads:
+            parts.append(self.conv.heads(x, q, v[:, self.scored :], mask, (rate, fold(seed, 1))))
+        y = (parts[0] if len(parts) == 1 else cat(parts, 1)).transpose(1, 2).flatten(2)
+        after = self.conv.after(v.transpose(1, 2).flatten(2), mask)
+        return self.output(y if after is None else y + after)
+
+    def attend(
+        self, q: Any, k: Any, v: Tensor, mask: Tensor | None, position: Scheme, layer: int, state: Any, dropout: tuple[float, int]
+    ) -> Tensor:
+        """The heads that have scores: q, k, v (B, scored, n, head_dim) → the same shape."""
         terms = position.terms(layer, q, k, state)
         content: tuple[Tensor | None, Tensor | None, Tensor] = (None, None, v)
         if position.scale is not None:
             turned = position.turn(layer, q, k, v, state)
             content = (turned[0] * position.scale, *turned[1:])
-        kernel = kernels.select(self.kernel, terms, x.device, self.training)
-        y = kernel.attention(*content, terms, mask, self.dropout.draw(layer)).transpose(1, 2).flatten(2)
-        after = self.conv.after(v.transpose(1, 2).flatten(2), mask)
-        return self.output(y if after is None else y + after)
+        kernel = kernels.select(self.kernel, terms, v.device, self.training)
+        return kernel.attention(*content, terms, mask, dropout)
 
     def heads(self, x: Tensor, mask: Tensor | None) -> tuple[Any, Any, Any]:
-        """q, k, v (B, H, n, head_dim); None for one that the scheme does without."""
+        """q, k (B, scored, n, head_dim), v (B, H, n, head_dim); None for what neither scheme nor convolution has."""
         made = self.conv.project(x, mask)
-        if self.names:
-            made.update(zip(self.names, self.project(x).chunk(len(self.names), -1), strict=True))
-        split = (len(x), x.shape[1], self.shape.heads, self.shape.head_dim)
+        if self.widths:
+            made.update(zip(self.widths, self.project(x).split(list(self.widths.values()), -1), strict=True))
+        split = (len(x), x.shape[1], -1, self.shape.head_dim)
         q, k, v = (made[name].view(split).transpose(1, 2) if name in made else None for name in "qkv")
         return q, k, v

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -99,17 +100,22 @@ class Encoder(nn.Module):
             raise RelposError(f"there is no activation {activation!r}.{nearest(str(activation), ACTIVATIONS)}")
         self.activation = activation
         self.shape = shape = Shape(heads, hidden // heads, hidden, embedding, layers, max_positions)
-        # What a scheme draws leaves a convolution's weights as they are: the rows of a table are paired.
+        # What a scheme or a convolution draws leaves all else as it is: the rows of a table are paired.
         with torch.random.fork_rng(devices=[]):
-            self.position = position(shape)
+            # Not the numbers that the scheme draws.
+            torch.default_generator.manual_seed(int(torch.randint(1 << 62, (), device="cpu")))
+            convs = [(conv or NoConv)(shape) for _ in range(1 if share_layers else layers)]
+        with torch.random.fork_rng(devices=[]):
+            self.position = position(replace(shape, heads=convs[0].scored_heads or heads))
+        convs[0].check_position(self.position)
         self.embedding = Embedding(shape, vocabulary, token_types, dropout, norm_eps)
         kernels.check_kernel(kernel)
 
-        def layer() -> Layer:
-            made = Attention(shape, self.position.projections, (conv or NoConv)(shape), attention_dropout, kernel)
+        def layer(conv: Conv) -> Layer:
+            made = Attention(shape, self.position.projections, conv, attention_dropout, kernel)
             return Layer(shape, made, ffn, dropout, activation, norm_eps)
 
-        self.layers = nn.ModuleList(layer() for _ in range(1 if share_layers else layers))
+        self.layers = nn.ModuleList(map(layer, convs))
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
         """attention_mask (B, n) is 1 at real tokens; None: all are real. token_types None: all of type 0."""

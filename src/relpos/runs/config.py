@@ -21,9 +21,9 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from relpos.errors import RelposError, nearest
 
-COUNTS = ("steps", "batch", "microbatch", "length", "vocabulary", "evaluations", "checkpoint_every", "log_every", "kernels")
+COUNTS = ("steps", "batch", "microbatch", "length", "vocabulary", "evaluations", "checkpoint_every", "log_every")
 """Dials that count something: whole numbers from 1 up."""
-FROM_ZERO = ("k", "seed")
+FROM_ZERO = ("k", "kernels", "seed")
 CHOICES = {"precision": ("fp32", "bf16"), "packing": ("pair", "document"), "outside": ("clamp", "zero")}
 
 

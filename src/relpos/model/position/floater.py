@@ -18,7 +18,7 @@ STEPS = 5  # of the solver, from one position to the next
 
 
 class Floater(Sinusoidal):
-    """q_i + p^q(0.01 i), k_i + p^k(0.01 i), v_i + p^v(0.01 i) in every layer, with dp/dt = g(t, p) (Eqs. 5 and 9); the embeddings
+    """q_i + p^q(0.01 i), k_i + p^k(0.01 i), v_i + p^v(0.01 i) in every layer, with dp/dt = g(t, p) (section 3); the embeddings
     are sinusoidal as well.
 
     One g = W_2 [relu(W_1 [p; t] + b_1); t] + b_2 serves all layers and q, k and v (Xavier normal, biases 0); a start p(0) of width

@@ -62,12 +62,14 @@ def bucket_edges(buckets: int = 32, max_distance: int = 128) -> list[int]:
     In whole numbers, since powers of two lie exactly on an edge and rounding would decide about them:
     ln(a / e) / ln(M / e) · w ≥ t holds just where a^w e^t ≥ M^t e^w.
     """
-    if any(isinstance(x, bool) or not isinstance(x, int) for x in (buckets, max_distance)) or buckets < 4 or buckets % 2:
-        raise RelposError(f"buckets must be an even number of 4 or more, not {buckets!r}, and max_distance a whole number")
+    if isinstance(buckets, bool) or not isinstance(buckets, int) or buckets < 4 or buckets % 2:
+        raise RelposError(f"buckets must be an even number of 4 or more, not {buckets!r}")
     exact = buckets // 4
+    if isinstance(max_distance, bool) or not isinstance(max_distance, int) or max_distance <= exact:
+        raise RelposError(
+            f"max_distance must be a whole number of more than {exact}, a quarter of the buckets, not {max_distance!r}"
+        )
     wide = buckets // 2 - exact
-    if max_distance <= exact:
-        raise RelposError(f"max_distance must be more than a quarter of the buckets, {exact}, not {max_distance}")
 
     def reaches(a: int, step: int) -> bool:
         return bool(a**wide * exact**step >= max_distance**step * exact**wide)

@@ -6,13 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from relpos.model.position.base import Scheme, Terms
+from relpos.model.position.t5 import bucket, bucket_edges
 from relpos.model.shape import Shape
 
 NORM_EPS = 1e-5  # of the authors' layer norm on the table
+BUCKETS = 32  # of T5's term; there is one more
 
 
 class Tupe(Scheme):
-    """s_ij = q_i·k_j / √(2 d_h) + D_ij with D_ij = (LN(p_i) U_Q)·(LN(p_j) U_K) / √(2 d_h) a head (Eqs. 7 and 8; d_h = head_dim).
+    """s_ij = q_i·k_j / √(2 d_h) + D_ij with D_ij = (LN(p_i) U_Q)·(LN(p_j) U_K) / √(2 d_h) a head (section 3; d_h = head_dim).
 
     D is computed once and serves all layers. The table has max_positions + 1 rows of the width `hidden`, N(0, 0.02). Token t from 1
     on has row t + 1; rows 0 and 1 each make one number a head, θ = (LN(p) U_Q)·(LN(p) U_K) / √(2 d_h). That of row 0 fills the
@@ -22,7 +24,8 @@ class Tupe(Scheme):
     `relative=true` (TUPE-R) adds T5's term, 33 numbers a head for all layers, not scaled: bucket 32 is the first column and bucket
     16, which T5 leaves free, the first row.
 
-    Differs from the paper: where the authors' code has biases, the layer norm and an extra row, so has this.
+    Differs from the paper: as in the authors' code there are the biases and the layer norm, and the two numbers of [CLS] come from
+    rows of the table, not from parameters of their own.
     """
 
     def __init__(self, shape: Shape, relative: bool = False) -> None:
@@ -54,7 +57,7 @@ class Tupe(Scheme):
     def _relative(self, n: int) -> Tensor:
         """T5's term (H, n, n)."""
         token = torch.arange(n, device=self.table.device)
-        columns = bucket(token[None, :] - token[:, None])
+        columns = bucket(token[None, :] - token[:, None], torch.tensor(bucket_edges(BUCKETS), device=token.device))
         columns[:, 0], columns[0, :] = BUCKETS, BUCKETS // 2
         return self.buckets.t()[:, columns]
 
@@ -65,15 +68,6 @@ class Tupe(Scheme):
         width = shape.heads * shape.head_dim
         untied = (shape.max_positions + 1) * shape.hidden + 2 * shape.hidden + 2 * (shape.hidden + 1) * width
         return untied + (BUCKETS + 1) * shape.heads * self.relative
-
-
-BUCKETS = 32
-
-
-def bucket(offset: Tensor) -> Tensor:
-    a = offset.abs()
-    edges = torch.tensor([*range(1, 9), 12, 16, 23, 32, 46, 64, 91], device=offset.device)
-    return torch.bucketize(a, edges, right=True) + 16 * (offset > 0)
 
 
 def _untie(dense: Tensor, row: Tensor, column: Tensor) -> Tensor:

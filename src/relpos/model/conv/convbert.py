@@ -1,0 +1,89 @@
+"""ConvBERT: half of the heads are ordinary, half are dynamic convolutions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from relpos.errors import RelposError, nearest
+from relpos.model.conv.base import Conv
+from relpos.model.conv.separable import SeparableConv
+from relpos.model.conv.window import check_width, hide, weighted
+from relpos.model.dropout import drop
+from relpos.model.kernels.eager import MASKED
+from relpos.model.shape import Shape
+
+EDGES = ("renormalise", "zero")
+OWNERS = ("query", "key")
+
+
+class ConvBert(Conv):
+    """Jiang et al. 2020, "ConvBERT", Section 3, as Chang et al. 2021 ran it (Tables 6 and 7):
+
+        r_i = W (c_i ⊙ q_i) + b                           (heads/2, width), c = separable convolution of the layer's input
+        y_i = Σ_{j = i−k..i+k} w_ij v_j                   width = 2k+1, in each head of the second half
+        w_ij = softmax_j(r_i[j − i])                      kernel_from=query, as the paper has it
+        w_ij = softmax_j(r_j[j − i])                      kernel_from=key, as Chang et al. ran it: read at the attended token
+
+    The first half of the heads are ordinary ones, with any position scheme; q_i are their queries, before scaling. The entry after
+    the middle one stands for the next token, j = i + 1, whoever owns the kernel.
+
+    `edges=renormalise`, as Chang et al. ran it: the softmax over j leaves out what is padding or outside the sequence.
+    `edges=zero`, as in the paper: the softmax over all entries of r comes first, at the token that owns it; what is read at padding
+    or outside the sequence then counts as 0.
+
+    Differs from the paper: attention dropout acts on w, the depthwise convolution has a bias and the values of all heads come from
+    one map, all three as in the code of Chang et al.; the last one is the same function.
+    """
+
+    reads = frozenset("q")
+
+    def __init__(self, shape: Shape, width: int = 9, kernel_from: str = "query", edges: str = "renormalise") -> None:
+        super().__init__(shape)
+        if shape.heads % 2:
+            raise RelposError(f"conv ConvBert halves the heads, and heads={shape.heads} is odd")
+        self.kernel_from = _one_of("kernel_from", kernel_from, OWNERS)
+        self.edges = _one_of("edges", edges, EDGES)
+        self.width = check_width(width)
+        half = shape.heads // 2 * shape.head_dim
+        self.key = SeparableConv(shape.hidden, half, width)
+        self.kernel = nn.Linear(half, shape.heads // 2 * width)
+
+    @property
+    def scored_heads(self) -> int:
+        return self.shape.heads // 2
+
+    def heads(self, x: Tensor, q: Tensor | None, v: Tensor, mask: Tensor | None, dropout: tuple[float, int]) -> Tensor:
+        assert q is not None
+        logits = self.kernel(self.key(hide(x, mask)) * q.transpose(1, 2).flatten(2))  # (B, n, heads/2 · width)
+        logits = logits.unflatten(2, (-1, self.width)).transpose(1, 2)  # (B, heads/2, n, width)
+        weights = self.weights(logits.to(torch.promote_types(logits.dtype, torch.float32)), mask)
+        return weighted(drop(weights, *dropout), v)
+
+    def weights(self, logits: Tensor, mask: Tensor | None) -> Tensor:
+        """r (B, H, n, width) of each token → w (B, H, n, width), that of the pair i, j at [i, j − i + k]."""
+        n, k = logits.shape[2], self.width // 2
+        real = torch.ones(1, n, dtype=torch.bool, device=logits.device) if mask is None else mask
+        reached = functional.pad(real, (k, k)).unfold(1, self.width, 1)[:, None]  # (1 or B, 1, n, width): j is a real token
+        if self.edges == "zero":
+            w = self._read(torch.softmax(logits, -1))
+            return w.masked_fill(~reached, 0)
+        return torch.softmax(self._read(logits).masked_fill(~reached, MASKED), -1)
+
+    def _read(self, r: Tensor) -> Tensor:
+        """(B, H, n, width) of each owner → of each query: itself, or for [i, o] the entry o of token i + o − k."""
+        if self.kernel_from == "query":
+            return r
+        k = self.width // 2
+        return functional.pad(r, (0, 0, k, k)).unfold(2, self.width, 1).diagonal(dim1=3, dim2=4)
+
+    def count(self, shape: Shape) -> int:
+        half = shape.heads // 2 * shape.head_dim
+        return SeparableConv.count(shape.hidden, half, self.width) + shape.heads // 2 * self.width * (half + 1)
+
+
+def _one_of(key: str, value: str, words: tuple[str, str]) -> str:
+    if value not in words:
+        raise RelposError(f"{key} must be {words[0]!r} or {words[1]!r}, not {value!r}.{nearest(str(value), words)}")
+    return value

@@ -1,0 +1,36 @@
+"""A depthwise convolution of the values beside the attention."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from relpos.errors import RelposError
+from relpos.model.conv.base import Conv
+from relpos.model.conv.separable import DepthwiseConv
+from relpos.model.conv.window import hide
+from relpos.model.position.base import check_k
+from relpos.model.shape import Shape
+
+
+class Depthwise(Conv):
+    """y_{i,c} = Σ_j softmax_j(s_ij) v_{j,c} + Σ_r w_{r,c} v_{i+r,c} + w_c, r = −k..k (Chang et al. 2021, Eq. 7).
+
+    Added behind the softmax and before W_o to all heads, on the projected values, those of padding set to 0; w_r reads the token at
+    i + r.
+
+    Differs from the paper: w_c, which is in the authors' code and in their counts; `bias=false` leaves it out.
+    """
+
+    def __init__(self, shape: Shape, k: int, bias: bool = True) -> None:
+        super().__init__(shape)
+        if not isinstance(bias, bool):
+            raise RelposError(f"bias must be true or false, not {bias!r}")
+        self.values = DepthwiseConv(shape.heads * shape.head_dim, 2 * check_k(k) + 1, bias)
+
+    def after(self, v: Tensor, mask: Tensor | None) -> Tensor:
+        y: Tensor = self.values(hide(v, mask))
+        return y
+
+    def count(self, shape: Shape) -> int:
+        width = self.values.weight.shape[1] + (self.values.bias is not None)
+        return shape.heads * shape.head_dim * width

@@ -1,0 +1,78 @@
+"""Lightweight and dynamic convolution: no self-attention at all."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from relpos.model.conv.base import Conv
+from relpos.model.conv.window import depthwise, hide, weighted
+from relpos.model.dropout import drop
+from relpos.model.position.base import check_k
+from relpos.model.shape import Shape
+
+
+class GatedConv(Conv):
+    """The frame of both (Wu et al. 2019, "Pay less attention with lightweight and dynamic convolutions", Fig. 2):
+
+        v_i = (W_1 x_i + b_1) ⊙ σ(W_2 x_i + b_2), 0 at padding
+        y_i = W_o Σ_r softmax(w)_r v_{i+r} + b_o, r = −k..k
+
+    All channels of a head share their weights w. There are neither queries nor keys, and nothing for a position scheme to act on
+    but the embeddings. What falls outside the sequence counts as 0, the softmax is over all 2k+1 weights all the same, and the
+    rate of attention dropout is that of DropConnect on them.
+    """
+
+    projections = frozenset("qkv")
+
+    def __init__(self, shape: Shape, k: int) -> None:
+        super().__init__(shape)
+        self.width = 2 * check_k(k) + 1
+        self.gated = nn.Linear(shape.hidden, 2 * shape.heads * shape.head_dim)
+
+    @property
+    def scored_heads(self) -> int:
+        return 0
+
+    def project(self, x: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+        return {"v": hide(functional.glu(self.gated(x), -1), mask)}
+
+    def count(self, shape: Shape) -> int:
+        return 2 * shape.heads * shape.head_dim * (shape.hidden + 1)
+
+
+class LightConv(GatedConv):
+    """Lightweight convolution (Wu et al. 2019, Section 3): w (heads, 2k+1), the same for all tokens. Xavier uniform."""
+
+    def __init__(self, shape: Shape, k: int) -> None:
+        super().__init__(shape, k)
+        self.weight = nn.Parameter(torch.empty(shape.heads, 1, self.width))
+        nn.init.xavier_uniform_(self.weight)
+
+    def heads(self, x: Tensor, q: Tensor | None, v: Tensor, mask: Tensor | None, dropout: tuple[float, int]) -> Tensor:
+        weights = drop(torch.softmax(self.weight[:, 0], -1), *dropout)
+        y = depthwise(v.transpose(1, 2).flatten(2), weights.repeat_interleave(self.shape.head_dim, 0))
+        return y.unflatten(2, (self.shape.heads, -1)).transpose(1, 2)
+
+    def count(self, shape: Shape) -> int:
+        return super().count(shape) + shape.heads * self.width
+
+
+class DynamicConv(GatedConv):
+    """Dynamic convolution (Wu et al. 2019, Section 4): w_i = W v_i (heads, 2k+1), made from what is convolved, behind the gate.
+
+    Differs from the authors' code: W starts from N(0, 0.02), as all linear maps do here.
+    """
+
+    def __init__(self, shape: Shape, k: int) -> None:
+        super().__init__(shape, k)
+        self.kernel = nn.Linear(shape.heads * shape.head_dim, shape.heads * self.width, bias=False)
+
+    def heads(self, x: Tensor, q: Tensor | None, v: Tensor, mask: Tensor | None, dropout: tuple[float, int]) -> Tensor:
+        logits = self.kernel(v.transpose(1, 2).flatten(2)).unflatten(2, (self.shape.heads, -1)).transpose(1, 2)
+        weights = torch.softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
+        return weighted(drop(weights, *dropout), v)
+
+    def count(self, shape: Shape) -> int:
+        return super().count(shape) + shape.heads * shape.head_dim * shape.heads * self.width

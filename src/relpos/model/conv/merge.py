@@ -1,0 +1,66 @@
+"""Several convolutions in one layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+from torch import Tensor, nn
+
+from relpos.errors import RelposError
+from relpos.model.conv.base import Conv
+from relpos.model.shape import Shape
+
+
+class Merge(Conv):
+    """Each of q, k, v is made by one part at most, heads without scores belong to one at most, what comes after is the sum."""
+
+    def __init__(self, shape: Shape, parts: Sequence[Callable[[Shape], Conv]]) -> None:
+        super().__init__(shape)
+        if not isinstance(parts, list | tuple) or not parts or not all(map(callable, parts)):
+            raise RelposError(f"conv.parts must be a list of convolutions, not {parts!r}")
+        self.parts = nn.ModuleList(part(shape) for part in parts)
+        for one, other in combinations(self._parts(), 2):
+            _check_apart(one, other)
+        self.projections = frozenset(name for part in self._parts() for name in part.projections)
+        self.reads = frozenset(name for part in self._parts() for name in part.reads)
+
+    def _parts(self) -> list[Conv]:
+        return [part for part in self.parts if isinstance(part, Conv)]
+
+    @property
+    def name(self) -> str:
+        return f"{super().name}({', '.join(part.name for part in self._parts())})"
+
+    @property
+    def scored_heads(self) -> int:
+        return min(part.scored_heads for part in self._parts())
+
+    def project(self, x: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+        return {name: made for part in self._parts() for name, made in part.project(x, mask).items()}
+
+    def heads(self, x: Tensor, q: Tensor | None, v: Tensor, mask: Tensor | None, dropout: tuple[float, int]) -> Tensor:
+        owner = min(self._parts(), key=lambda part: part.scored_heads)
+        return owner.heads(x, q, v, mask, dropout)
+
+    def after(self, v: Tensor, mask: Tensor | None) -> Tensor | None:
+        total = None
+        for part in self._parts():
+            added = part.after(v, mask)
+            if added is not None:
+                total = added if total is None else total + added
+        return total
+
+    def count(self, shape: Shape) -> int:
+        return sum(part.count(shape) for part in self._parts())
+
+
+def _check_apart(one: Conv, other: Conv) -> None:
+    both = sorted(one.projections & other.projections)
+    if both:
+        raise RelposError(f"conv.parts: {one.name} and {other.name} both make {', '.join(both)}")
+    narrow, wide = sorted((one, other), key=lambda part: part.scored_heads)
+    made = sorted(wide.projections & {"q", "k"})
+    if narrow.scored_heads < narrow.shape.heads and (made or wide.scored_heads < wide.shape.heads):
+        taken = f"makes {', '.join(made)} for all" if made else "takes some too"
+        raise RelposError(f"conv.parts: {narrow.name} takes heads from the scores, and {wide.name} {taken}")

@@ -1,0 +1,82 @@
+"""Queries, keys or values made by convolution."""
+
+from __future__ import annotations
+
+from torch import Tensor, cat, nn
+
+from relpos.errors import RelposError, nearest
+from relpos.model.conv.base import Conv
+from relpos.model.conv.separable import SeparableConv
+from relpos.model.conv.window import hide
+from relpos.model.position.base import check_k
+from relpos.model.shape import Shape
+
+ACTIVATIONS = {"none": nn.Identity, "gelu": nn.GELU}
+
+
+class ConvProjections(Conv):
+    """Some of q, k, v in the first `fraction` of the heads by a depthwise-separable convolution of the layer's input, in the others
+    by a linear map (Chang et al. 2021, Section 4.3 and Table 3):
+
+        q_i = W_p act(Σ_r w_r ⊙ x_{i+r} + w) + b_p, r = −k..k         inputs of padding set to 0; all hidden channels are convolved
+
+    Each of q, k, v has a convolution of its own. The paper does not say whether there is an activation; its authors' code takes
+    either, the counts fit both, and `none` is the setting of the printed rows.
+    """
+
+    def __init__(self, shape: Shape, k: int, fraction: float = 0.5, activation: str = "none") -> None:
+        super().__init__(shape)
+        if activation not in ACTIVATIONS:
+            raise RelposError(f"activation must be 'none' or 'gelu', not {activation!r}.{nearest(str(activation), ACTIVATIONS)}")
+        self.width = 2 * check_k(k) + 1
+        self.convolved = convolved_heads(shape, fraction) * shape.head_dim
+        rest = shape.heads * shape.head_dim - self.convolved
+        self.convolutions = nn.ModuleDict(
+            {name: SeparableConv(shape.hidden, self.convolved, self.width, ACTIVATIONS[activation]()) for name in self.names}
+        )
+        self.linear = nn.Linear(shape.hidden, len(self.names) * rest) if rest else None
+
+    @property
+    def names(self) -> list[str]:
+        """In the order in which `linear` holds them."""
+        return [name for name in "qkv" if name in self.projections]
+
+    def project(self, x: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+        hidden = hide(x, mask)
+        made = {name: self.convolutions[name](hidden) for name in self.names}
+        if self.linear is not None:
+            rest = self.linear(x).chunk(len(made), -1)
+            made = {name: cat((made[name], part), -1) for name, part in zip(self.names, rest, strict=True)}
+        return made
+
+    def count(self, shape: Shape) -> int:
+        rest = shape.heads * shape.head_dim - self.convolved
+        return len(self.names) * (SeparableConv.count(shape.hidden, self.convolved, self.width) + rest * (shape.hidden + 1))
+
+
+class ConvQK(ConvProjections):
+    """Queries and keys."""
+
+    projections = frozenset("qk")
+
+
+class ConvValue(ConvProjections):
+    """Values."""
+
+    projections = frozenset("v")
+
+
+class ConvQKV(ConvProjections):
+    """Queries, keys and values."""
+
+    projections = frozenset("qkv")
+
+
+def convolved_heads(shape: Shape, fraction: float) -> int:
+    """How many heads are convolved; raises RelposError where `fraction` says no whole number of 1 or more."""
+    if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 < fraction <= 1:
+        raise RelposError(f"fraction must be a number above 0 and up to 1, not {fraction!r}")
+    heads = fraction * shape.heads
+    if heads != int(heads):
+        raise RelposError(f"fraction={fraction} of {shape.heads} heads is no whole number")
+    return int(heads)

@@ -1,0 +1,103 @@
+"""Weighted sums over a window around each token: y_i = Σ_r w_r x_{i+r}, r = −k..k. Tokens outside the sequence count as 0.
+
+Weights of 2k+1 numbers hold offset r in entry r + k: the one after the middle reads the next token.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from relpos.errors import RelposError
+from relpos.model.kernels.band import add_band_, read_band
+from relpos.model.precision import compute_dtype
+
+
+def check_width(width: int) -> int:
+    """The width itself; raises RelposError where it is no width of a window."""
+    if isinstance(width, bool) or not isinstance(width, int) or width < 1 or width % 2 == 0:
+        raise RelposError(f"width must be an odd number, not {width!r}")
+    return width
+
+
+def hide(x: Tensor, mask: Tensor | None) -> Tensor:
+    """x (B, n, C), zero at padding."""
+    return x if mask is None else x.masked_fill(~mask[:, :, None], 0)
+
+
+def depthwise(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x (B, n, C), weight (C, 2k+1), bias (C,) → (B, n, C): each channel has weights of its own."""
+    dtype = compute_dtype(x)
+    x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+    if x.device.type == "cpu":
+        return _Depthwise.apply(x, weight, bias)
+    k = weight.shape[1] // 2
+    return functional.conv1d(x.transpose(1, 2), weight[:, None], bias, padding=k, groups=len(weight)).transpose(1, 2)
+
+
+def weighted(weights: Tensor, v: Tensor) -> Tensor:
+    """weights (B, H, n, 2k+1), v (B, H, n, d) → (B, H, n, d): each token and head has weights of its own."""
+    dtype = compute_dtype(v)
+    return _Weighted.apply(weights.to(dtype), v.to(dtype))
+
+
+class _Depthwise(torch.autograd.Function):
+    """On a CPU, `conv1d` lays its input out anew, and its gradient of the weights is ten times slower than all else.
+
+    Here the tokens are the columns of an image of one row with its channels last, which is how x lies in memory; for the gradient
+    of the weights they are the rows, and the sequences of the batch are the columns.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        x = x.contiguous()
+        ctx.save_for_backward(x, weight)
+        ctx.bias = bias is not None
+        return _along_columns(x, weight, bias)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        grad, k = grad.contiguous(), weight.shape[1] // 2
+        grad_x = _along_columns(grad, weight.flip(1), None) if ctx.needs_input_grad[0] else None
+        sizes = [1, 1], [k, 0], [1, 1], False, [0, 0], len(weight)  # stride, padding, dilation, transposed, its padding, groups
+        grad_weight = torch.ops.aten.convolution_backward(
+            _tokens_as_rows(grad), _tokens_as_rows(x), weight[:, None, :, None], None, *sizes, [False, True, False]
+        )[1]
+        return grad_x, grad_weight.reshape(weight.shape), grad.sum((0, 1)) if ctx.bias else None
+
+
+def _along_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    image, taps = x.transpose(1, 2)[:, :, None], weight[:, None, None]  # (B, C, 1, n), (C, 1, 1, 2k+1)
+    y = functional.conv2d(image, taps, bias, padding=(0, weight.shape[1] // 2), groups=len(weight))
+    return y[:, :, 0].transpose(1, 2)
+
+
+def _tokens_as_rows(x: Tensor) -> Tensor:
+    """(B, n, C) → (1, C, n, B), channels last."""
+    return x.transpose(0, 1).contiguous()[None].permute(0, 3, 1, 2)
+
+
+class _Weighted(torch.autograd.Function):
+    """As the product of a band matrix with the values."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, v: Tensor) -> Tensor:
+        ctx.shape, ctx.width = v.shape, weights.shape[-1]
+        v = v.reshape(-1, *v.shape[2:])  # (M, n, d)
+        band = v.new_zeros(len(v), v.shape[1], v.shape[1])
+        add_band_(band, weights.reshape(len(v), v.shape[1], -1))
+        ctx.save_for_backward(band, v)
+        return torch.bmm(band, v).view(ctx.shape)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        band, v = ctx.saved_tensors
+        grad = grad.reshape(v.shape)
+        grad_weights = read_band(torch.bmm(grad, v.transpose(1, 2)), ctx.width // 2)
+        return grad_weights.view(*ctx.shape[:3], ctx.width), torch.bmm(band.transpose(1, 2), grad).view(ctx.shape)

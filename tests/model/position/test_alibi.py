@@ -1,0 +1,45 @@
+"""ALiBi's slopes: facts beyond the general laws."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from reference_offsets import slope
+from relpos.model.position import Alibi
+from relpos.model.position.alibi import slopes
+from schemes import SHAPE
+
+
+def test_four_heads_have_every_second_power() -> None:
+    assert slopes(4) == [2**-2, 2**-4, 2**-6, 2**-8]
+
+
+def test_twelve_heads_are_eight_and_every_other_of_sixteen() -> None:
+    expected = [2.0**-m for m in range(1, 9)] + [0.70711, 0.35355, 0.17678, 0.08839]
+    assert slopes(12) == pytest.approx(expected, abs=1e-5)
+
+
+def test_any_number_of_heads_has_slopes_of_its_own() -> None:
+    for heads in range(1, 40):
+        found = slopes(heads)
+        assert found == pytest.approx([slope(head, heads) for head in range(heads)])
+        assert len(set(found)) == heads
+        assert all(0 < m < 1 for m in found)
+
+
+def test_both_sides_count_alike() -> None:
+    offset = Alibi(replace(SHAPE, heads=12)).prepare(9)
+    assert torch.equal(offset, offset.flip(1))
+    assert offset[0].tolist() == [-abs(o) / 2 for o in range(-8, 9)]
+
+
+@pytest.mark.parametrize(("given", "found"), [("bfloat16", "float32"), ("float32", "float32"), ("float64", "float64")])
+def test_the_bias_is_no_coarser_than_float32(given: str, found: str) -> None:
+    scheme = Alibi(SHAPE)
+    q = torch.zeros(1, SHAPE.heads, 5, SHAPE.head_dim, dtype=getattr(torch, given))
+    offset = scheme.terms(0, q, q, scheme.prepare(5)).offset
+    assert offset is not None
+    assert offset.dtype == getattr(torch, found)

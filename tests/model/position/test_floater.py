@@ -1,0 +1,182 @@
+"""FLOATER: the equation it solves, and when it solves it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import reference_absolute
+import relpos
+from relpos.errors import RelposError
+from relpos.model.position import Floater
+from relpos.model.shape import Shape
+from schemes import model_of
+
+SHAPE = Shape(heads=2, head_dim=4, hidden=8, embedding=6, layers=2, max_positions=16)
+
+
+def floater(refresh: int = 3) -> Floater:
+    torch.manual_seed(0)
+    scheme = Floater(SHAPE, refresh).double().train()
+    with torch.no_grad():
+        for parameter in scheme.parameters():
+            parameter += 0.5 * torch.randn_like(parameter)
+    return scheme
+
+
+def vectors(scheme: Floater, n: int = 9) -> Tensor:
+    """(layers, 3, H, n, head_dim)"""
+    return torch.stack(scheme.prepare(n))
+
+
+def move(scheme: Floater) -> None:
+    with torch.no_grad():
+        for parameter in scheme.parameters():
+            parameter += 0.1
+
+
+def test_the_trajectories_are_those_of_a_much_finer_solver() -> None:
+    scheme, n = floater(), 12
+    found = vectors(scheme, n)
+    assert (found[..., 0, :] - found[..., -1, :]).abs().max() > 0.1
+    for layer in range(2):
+        for part in range(3):
+            fine = torch.stack(reference_absolute.trajectory(scheme, layer, part, n, steps=80))
+            torch.testing.assert_close(found[layer, part].transpose(0, 1).flatten(1), fine, atol=1e-6, rtol=0)
+
+
+def test_a_longer_sequence_begins_with_the_same_vectors() -> None:
+    scheme = floater()
+    assert torch.equal(vectors(scheme, 40)[..., :7, :], vectors(scheme, 7))
+
+
+def test_an_update_that_solves_has_gradients_in_every_micro_batch() -> None:
+    scheme = floater()
+    scheme.begin_step(3)
+    gradients = []
+    for _ in range(2):
+        scheme.zero_grad()
+        vectors(scheme).square().sum().backward()
+        gradients.append([parameter.grad for parameter in scheme.parameters()])
+    assert all(torch.equal(a, b) and a.abs().max() > 0 for a, b in zip(*gradients, strict=True))  # type: ignore[arg-type, union-attr]
+
+
+def test_between_solutions_the_vectors_stay_and_the_gradients_are_zero() -> None:
+    scheme = floater()
+    scheme.begin_step(0)
+    solved = vectors(scheme)
+    move(scheme)
+    for step in (1, 2):
+        scheme.begin_step(step)
+        assert torch.equal(vectors(scheme), solved)
+    vectors(scheme).square().sum().backward()
+    assert all(parameter.grad is not None and not parameter.grad.any() for parameter in scheme.parameters())
+    scheme.begin_step(3)
+    assert (vectors(scheme) - solved).abs().max() > 1e-3
+
+
+def test_evaluation_sees_the_parameters_of_the_moment() -> None:
+    scheme = floater()
+    scheme.begin_step(0)
+    scheme.begin_step(1)
+    scheme.eval()
+    with torch.no_grad():
+        before = vectors(scheme)
+        move(scheme)
+        after = vectors(scheme)
+    assert torch.equal(after, vectors(scheme).detach())
+    assert (after - before).abs().max() > 1e-3
+
+
+def test_evaluation_solves_once_for_all_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheme, lengths = floater().eval(), []
+    solve = Floater.solve
+    monkeypatch.setattr(Floater, "solve", lambda self, n: (lengths.append(n), solve(self, n))[1])
+    with torch.no_grad():
+        for n in (5, 9, 16, 7, 20, 18):
+            vectors(scheme, n)
+    assert lengths == [16, 20]
+
+
+def test_what_is_kept_survives_a_checkpoint() -> None:
+    scheme, other = floater(), Floater(SHAPE, 3).double()
+    scheme.begin_step(0)
+    move(scheme)
+    other.load_state_dict(scheme.state_dict())
+    for one in (scheme, other):
+        one.begin_step(1)
+    assert torch.equal(vectors(other), vectors(scheme))
+
+
+def test_refresh_1_solves_in_every_update_and_keeps_nothing() -> None:
+    scheme = floater(refresh=1)
+    scheme.begin_step(7)
+    before = vectors(scheme)
+    move(scheme)
+    assert (vectors(scheme) - before).abs().max() > 1e-3
+    assert "cache" not in scheme.state_dict()
+
+
+def test_sequences_beyond_what_is_kept_are_solved() -> None:
+    scheme = floater()
+    scheme.begin_step(0)
+    scheme.begin_step(1)
+    assert vectors(scheme, 17).requires_grad
+    assert vectors(scheme, 17).shape[3] == 17
+
+
+def test_half_precision_does_not_reach_the_solver() -> None:
+    scheme = floater().float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = vectors(scheme)
+    assert torch.equal(inside, vectors(scheme))
+
+
+def test_a_wrong_interval_is_one_line() -> None:
+    with pytest.raises(RelposError) as error:
+        Floater(SHAPE, refresh=0)
+    assert str(error.value) == "refresh must be a whole number of 1 or more, not 0"
+
+
+def test_vectors_are_added_to_q_k_and_v_of_each_layer() -> None:
+    scheme: Any = model_of("floater").encoder.position
+    q, k, v = torch.randn(3, 2, SHAPE.heads, 5, SHAPE.head_dim, dtype=torch.float64)
+    state = scheme.prepare(5)
+    for layer in range(2):
+        turned = scheme.turn(layer, q, k, v, state)
+        for part, (before, after) in enumerate(zip((q, k, v), turned, strict=True)):
+            torch.testing.assert_close((after - before)[0].transpose(0, 1)[0].flatten(), scheme.start[part, layer])
+
+
+@pytest.mark.slow
+def test_an_interrupted_training_goes_on_bit_for_bit(toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped between two solutions, after the parameters have moved away from the one that is in use."""
+    from relpos.train.pretrain import Pretraining
+
+    words = ["position=floater", "position.refresh=3", "steps=8", "batch=8", "microbatch=4", "checkpoint_every=2"]
+    cfg = relpos.compose("pretrain", [*words, "evaluations=1", "data.pairs=64", "recipe.warmup=1"])
+    torch.set_num_threads(1)
+    step = Pretraining.training_step
+
+    def stop(self: Any, batch: Any, index: int) -> None:
+        if batch.index == 5:
+            raise KeyboardInterrupt
+        step(self, batch, index)
+
+    monkeypatch.setattr(Pretraining, "training_step", stop)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        relpos.run(cfg)
+    monkeypatch.setattr(Pretraining, "training_step", step)
+    continued = relpos.run(cfg)
+    assert [start["from_step"] for start in continued.record["starts"]] == [0, 4]
+    a = dict(relpos.load(continued.path)[0].named_parameters())
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "again"))
+    (tmp_path / "again").mkdir()
+    for stage in ("toy", "tokenizer", "store"):
+        (tmp_path / "again" / stage).symlink_to(toy_runs / stage)
+    b = dict(relpos.load(relpos.run(cfg).path)[0].named_parameters())
+    assert all(torch.equal(a[name], b[name]) for name in a)

@@ -1,0 +1,49 @@
+"""KERPLE's bounds: facts beyond the general laws."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from relpos.model.position import Kerple, KerplePower
+from schemes import SHAPE
+
+BOTH = pytest.mark.parametrize("kind", [Kerple, KerplePower])
+
+
+@BOTH
+def test_values_below_the_bound_count_as_the_bound(kind: type[Kerple]) -> None:
+    low, bound = kind(SHAPE), kind(SHAPE)
+    for scheme, value in ((low, -3.0), (bound, 0.01)):
+        with torch.no_grad():
+            scheme.p.fill_(value)
+            scheme.a.fill_(value)
+    assert torch.equal(low.prepare(6), bound.prepare(6))
+
+
+@BOTH
+def test_an_update_finds_every_value_within_bounds_and_with_a_gradient(kind: type[Kerple]) -> None:
+    scheme = kind(SHAPE)
+    with torch.no_grad():
+        scheme.p.copy_(torch.tensor([-1.0, 5.0]))
+        scheme.a.copy_(torch.tensor([-1.0, 5.0]))
+    scheme.begin_step(0)
+    assert scheme.p.tolist() == pytest.approx([0.01, 2.0 if kind is KerplePower else 5.0])
+    assert scheme.a.tolist() == pytest.approx([0.01, 5.0])
+    scheme.prepare(6).sum().backward()
+    for parameter in scheme.parameters():
+        assert parameter.grad is not None
+        assert (parameter.grad != 0).all()
+
+
+@BOTH
+def test_a_token_at_distance_0_is_not_pushed_away(kind: type[Kerple]) -> None:
+    offset = kind(SHAPE).prepare(6)
+    assert torch.equal(offset[:, 5], torch.zeros(SHAPE.heads))
+    assert (offset.diff()[:, :5] > 0).all()
+    assert torch.equal(offset, offset.flip(1))
+    offset.sum().backward()  # 0 to the power of p has a gradient
+
+
+def test_one_set_of_two_numbers_a_head_serves_all_layers() -> None:
+    assert Kerple(SHAPE).count(SHAPE) == KerplePower(SHAPE).count(SHAPE) == 2 * SHAPE.heads

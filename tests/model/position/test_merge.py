@@ -1,0 +1,171 @@
+"""Sums of schemes: facts beyond the general laws."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from relpos.errors import RelposError
+from relpos.model.kernels import eager
+from relpos.model.position import (
+    Absolute,
+    Composite,
+    Dynamic,
+    Fixed,
+    Key,
+    Merge,
+    NoPosition,
+    Position,
+    Rope,
+    Scheme,
+    Sinusoidal,
+    Terms,
+    Tisa,
+)
+from schemes import SHAPE
+
+N = 7
+
+
+def scores(terms: Terms) -> Tensor:
+    return eager.scores(None, None, terms, torch.zeros(2, SHAPE.heads, N, SHAPE.head_dim).double())
+
+
+def tokens() -> tuple[Tensor, Tensor]:
+    q, k = torch.randn(2, 2, SHAPE.heads, N, SHAPE.head_dim, generator=torch.Generator().manual_seed(0)).double()
+    return q, k
+
+
+def terms_of(scheme: Scheme) -> Terms:
+    return scheme.terms(1, *tokens(), scheme.prepare(N))
+
+
+def merged(*parts: Position) -> Merge:
+    scheme = Merge(SHAPE, parts).double()
+    with torch.no_grad():
+        for parameter in scheme.parameters():
+            parameter.normal_()
+    return scheme
+
+
+@pytest.mark.parametrize("outside", ["clamp", "zero"])
+@pytest.mark.parametrize("widths", [(1, 3), (3, 1), (2, 2), (0, 9)])
+def test_scores_of_a_sum_are_sums_of_scores_whatever_the_widths(outside: str, widths: tuple[int, int]) -> None:
+    made = [partial(kind, k=k, outside=outside) for kind in (Dynamic, Key, Composite) for k in widths]
+    scheme = merged(Tisa, *made)
+    torch.testing.assert_close(scores(terms_of(scheme)), sum(scores(terms_of(part)) for part in scheme.parts))
+
+
+@pytest.mark.parametrize("outside", ["clamp", "zero"])
+def test_value_tables_of_different_width_are_added(outside: str) -> None:
+    scheme = merged(*(partial(Dynamic, k=k, outside=outside, value=True) for k in (1, 3)))
+    p = torch.softmax(torch.randn(2, SHAPE.heads, N, N).double(), -1)
+    values = [terms_of(part).value for part in (scheme, *scheme.parts)]
+    whole, *parts = (eager._weighted(p, u, outside) for u in values if u is not None)
+    torch.testing.assert_close(whole, sum(parts))
+
+
+def test_dense_terms_are_added() -> None:
+    one, two = torch.randn(1, 2, 3, 3), torch.randn(4, 2, 3, 3)
+    assert torch.equal((Terms(dense=one) + Terms(dense=two)).dense, one + two)  # type: ignore[arg-type]
+
+
+def test_a_part_that_fills_nothing_changes_nothing() -> None:
+    scheme = Dynamic(SHAPE, k=2, outside="zero").double()
+    terms = terms_of(scheme)
+    for total in (terms + Terms(), Terms() + terms):
+        assert all(getattr(total, field.name) is getattr(terms, field.name) for field in fields(Terms))
+
+
+def test_windows_that_end_differently_are_refused() -> None:
+    scheme = merged(partial(Dynamic, outside="clamp"), partial(Key, outside="zero"))
+    with pytest.raises(RelposError, match=r"^windows with outside=clamp and outside=zero cannot be added$"):
+        terms_of(scheme)
+
+
+def test_a_fixed_kernel_that_ends_goes_with_a_window_that_does_not() -> None:
+    assert terms_of(merged(partial(Fixed, outside="zero"), partial(Dynamic, outside="clamp"))).outside == "clamp"
+
+
+def test_embeddings_are_added() -> None:
+    scheme = merged(Absolute, Tisa, Sinusoidal)
+    one, _, two = (part.embed(N) for part in scheme.parts)
+    assert torch.equal(scheme.embed(N), one + two)  # type: ignore[arg-type, operator]
+    assert merged(Tisa, Rope).embed(N) is None
+
+
+def test_turns_follow_each_other() -> None:
+    """Turning twice by an angle is turning by twice the angle."""
+    (q, k), scheme, single = tokens(), merged(Rope, Tisa, Rope), Rope(SHAPE)
+    twice = scheme.turn(0, q, k, q, scheme.prepare(N))
+    alone = single.turn(0, q, k, q, single.prepare(2 * N)[::2])
+    torch.testing.assert_close(twice, alone)
+
+
+def test_terms_see_queries_that_are_not_turned() -> None:
+    scheme = merged(Rope, Dynamic)
+    assert torch.equal(terms_of(scheme).query, terms_of(scheme.parts[1]).query)  # type: ignore[arg-type]
+
+
+def test_the_shortest_part_limits_the_length() -> None:
+    assert merged(Tisa, Dynamic).max_length is None
+    scheme = merged(Tisa, Absolute)
+    assert scheme.max_length == SHAPE.max_positions
+    with pytest.raises(RelposError, match="^Absolute has 16 positions"):
+        scheme.check_length(17)
+
+
+class Unscaled(Scheme):
+    scale = None
+    projections = frozenset("v")
+
+
+def test_parts_with_another_scale_are_refused_by_name() -> None:
+    with pytest.raises(RelposError) as error:
+        merged(Tisa, Unscaled)
+    assert str(error.value) == "Merge: Tisa multiplies q·k by 0.5, Unscaled by nothing (it has none); they have no sum"
+
+
+def test_projections_are_those_that_any_part_needs() -> None:
+    class Queries(Unscaled):
+        projections = frozenset("qv")
+
+    assert merged(Unscaled, Queries).projections == frozenset("qv")
+
+
+def test_no_parts_are_refused() -> None:
+    with pytest.raises(RelposError, match="^Merge needs at least one part$"):
+        Merge(SHAPE, [])
+
+
+@pytest.mark.parametrize(
+    ("position", "acts"),
+    [(NoPosition, False), (Absolute, False), (Sinusoidal, False), (Fixed, True), (Rope, True), (Tisa, True), (Dynamic, True)],
+)
+def test_a_merge_acts_on_scores_where_a_part_does(position: Position, acts: bool) -> None:
+    assert position(SHAPE).acts_on_scores is acts
+    assert merged(Absolute, position).acts_on_scores is acts
+
+
+def test_each_part_is_told_of_the_step() -> None:
+    told = []
+
+    class Listening(Scheme):
+        def begin_step(self, step: int) -> None:
+            told.append(step)
+
+    merged(Listening, Tisa, Listening).begin_step(3)
+    assert told == [3, 3]
+
+
+def test_a_merge_inside_a_merge_is_the_same_sum() -> None:
+    inner = merged(partial(Merge, parts=[Tisa, Fixed]), Dynamic)
+    flat = merged(Tisa, Fixed, Dynamic)
+    for target, source in zip(flat.parameters(), inner.parameters(), strict=True):
+        target.data.copy_(source)
+    torch.testing.assert_close(scores(terms_of(inner)), scores(terms_of(flat)))
+    assert inner.count(SHAPE) == flat.count(replace(SHAPE))

@@ -1,0 +1,107 @@
+"""Synthesizers: what they do without, their factors and their mixtures."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import reference
+from relpos.errors import RelposError
+from relpos.model.attention import Attention
+from relpos.model.conv import NoConv
+from relpos.model.kernels import eager
+from relpos.model.position import Scheme, SynthesizerDense, SynthesizerRandom, Terms
+from relpos.model.shape import Shape
+from schemes import model_of
+
+SHAPE = Shape(heads=2, head_dim=4, hidden=8, embedding=6, layers=2, max_positions=16)
+SMALL = Shape(heads=4, head_dim=64, hidden=256, embedding=128, layers=12, max_positions=128)
+
+
+class Given(Scheme):
+    """A dense term from outside, without q·k."""
+
+    projections, scale = frozenset("v"), None
+
+    def __init__(self, dense: Tensor) -> None:
+        super().__init__(SHAPE)
+        self.dense = dense
+
+    def terms(self, layer: int, *_: object) -> Terms:
+        return Terms(dense=self.dense[layer][None])
+
+
+def attention(scheme: Scheme, x: Tensor) -> Tensor:
+    torch.manual_seed(0)
+    module = Attention(SHAPE, scheme.projections, NoConv(SHAPE), 0.0, "auto").double()
+    return module(x, None, scheme, 1, scheme.prepare(x.shape[1]))
+
+
+def test_the_random_synthesizer_is_a_dense_term_and_nothing_else() -> None:
+    scheme = SynthesizerRandom(SHAPE).double()
+    x = torch.randn(2, 9, SHAPE.hidden, dtype=torch.float64)
+    expected = attention(Given(scheme.matrix.detach()[..., :9, :9]), x)
+    torch.testing.assert_close(attention(scheme, x), expected)
+
+
+@pytest.mark.parametrize(("name", "maps"), [("synthesizer_random", 1), ("synthesizer_dense", 2)])
+def test_projections_that_nothing_reads_do_not_exist(name: str, maps: int) -> None:
+    for mixture, number in ((False, maps), (True, 3)):
+        layer = model_of(name, mixture=mixture).encoder.layers[0]
+        assert layer.attention.project.weight.shape[0] == number * SHAPE.hidden  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["synthesizer_random", "synthesizer_dense"])
+def test_a_mixture_starts_half_and_half(name: str) -> None:
+    scheme = model_of(name, mixture=True, spread=0.0).encoder.position
+    alone = model_of(name, spread=0.0).encoder.position
+    alone.load_state_dict({key: x for key, x in scheme.state_dict().items() if key != "alpha"})
+    q, k, v = torch.randn(3, 2, SHAPE.heads, 9, SHAPE.head_dim, dtype=torch.float64)
+    state = scheme.prepare(9)
+    turned = scheme.turn(1, q, k, v, state)
+    found = eager.scores(turned[0] * scheme.scale, turned[1], scheme.terms(1, q, k, state), v)
+    dense = alone.terms(1, q, k, alone.prepare(9)).dense
+    torch.testing.assert_close(found, (q @ k.transpose(2, 3) + dense) / 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("synthesizer_random", {"rank": 3}),
+        ("synthesizer_random", {"rank": 3, "mixture": True}),
+        ("synthesizer_dense", {"factor": 4}),
+        ("synthesizer_dense", {"factor": 4, "mixture": True}),
+    ],
+)
+def test_factors_equal_the_loops(name: str, keys: dict[str, object]) -> None:
+    model = model_of(name, **keys).eval()
+    ids = [7, 9, 5, 22, 0, 12, 8]
+    expected = reference.encode(model.encoder, ids, [True] * 7, [0] * 7)
+    torch.testing.assert_close(model.encoder(torch.tensor([ids]))[0], expected, atol=1e-10, rtol=1e-8)
+    position = model.encoder.position
+    assert position.count(SHAPE) == sum(parameter.numel() for parameter in position.parameters())
+
+
+def test_counts_of_a_small_bert() -> None:
+    def counts(scheme: type[SynthesizerRandom | SynthesizerDense], **keys: int) -> int:
+        return scheme(SMALL, **keys).count(SMALL)  # type: ignore[arg-type]
+
+    assert counts(SynthesizerRandom) == 12 * 4 * 128 * 128
+    assert counts(SynthesizerRandom, rank=8) == 12 * 2 * 8 * 4 * 128
+    assert counts(SynthesizerRandom, mixture=True) == 12 * (4 * 128 * 128 + 1)
+    assert counts(SynthesizerDense) == 12 * 64 * 128
+    assert counts(SynthesizerDense, factor=16) == 12 * 64 * (16 + 8)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SynthesizerRandom(SHAPE, rank=0), "rank must be a whole number of 1 or more, not 0"),
+        (lambda: SynthesizerDense(SHAPE, factor=5), "factor must divide max_positions, 16; 5 does not"),
+    ],
+)
+def test_a_wrong_size_is_one_line(make: object, message: str) -> None:
+    with pytest.raises(RelposError) as error:
+        make()  # type: ignore[operator]
+    assert str(error.value) == message

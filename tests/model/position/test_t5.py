@@ -1,0 +1,75 @@
+"""T5's buckets: facts beyond the general laws."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from reference_offsets import t5_bucket
+from relpos.errors import RelposError
+from relpos.model.position import T5, Fixed
+from relpos.model.position.t5 import bucket, bucket_edges
+from relpos.model.shape import Shape
+from schemes import SHAPE
+
+
+def test_wide_buckets_begin_where_the_authors_do() -> None:
+    assert bucket_edges(32, 128) == [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91]
+
+
+@pytest.mark.parametrize(("buckets", "max_distance"), [(32, 128), (32, 20), (30, 128), (8, 1000), (64, 40), (4, 2)])
+def test_buckets_equal_the_formula_with_logarithms(buckets: int, max_distance: int) -> None:
+    offsets = torch.arange(-300, 301)
+    found = bucket(offsets, torch.tensor(bucket_edges(buckets, max_distance)))
+    assert found.tolist() == [t5_bucket(o, buckets, max_distance) for o in offsets.tolist()]
+
+
+def test_bucket_16_is_never_used_and_all_others_are() -> None:
+    found = bucket(torch.arange(-500, 501), torch.tensor(bucket_edges()))
+    assert set(range(32)) - set(found.tolist()) == {16}
+
+
+def test_the_right_neighbour_is_bucket_17_and_the_left_one_bucket_1() -> None:
+    scheme = T5(SHAPE)
+    with torch.no_grad():
+        scheme.table.copy_(torch.arange(32.0).expand(SHAPE.heads, 32))
+    assert scheme.prepare(2)[0].tolist() == [1.0, 0.0, 17.0]
+
+
+def test_it_is_a_fixed_kernel_with_tied_weights() -> None:
+    n = 150
+    scheme, fixed = T5(SHAPE), Fixed(SHAPE, k=n - 1)
+    with torch.no_grad():
+        for offset in range(1 - n, n):
+            fixed.beta[:, :, offset + n - 1] = scheme.table[:, t5_bucket(offset, 32, 128)]
+    for layer in range(SHAPE.layers):
+        assert torch.equal(scheme.prepare(n), fixed.prepare(n)[layer])
+
+
+def test_one_table_serves_all_layers_whatever_their_number() -> None:
+    shape = Shape(heads=12, head_dim=64, hidden=768, embedding=768, layers=12, max_positions=128)
+    assert T5(shape).count(shape) == sum(x.numel() for x in T5(shape).parameters()) == 32 * 12
+
+
+def test_initial_values_are_glorot_uniform() -> None:
+    torch.manual_seed(0)
+    table = T5(Shape(64, 1, 64, 64, 1, 8)).table
+    bound = math.sqrt(6 / (32 + 64))
+    assert 0.97 * bound < table.abs().max() <= bound
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"buckets": 7}, "buckets must be an even number of 4 or more, not 7"),
+        ({"buckets": 2}, "buckets must be an even number of 4 or more, not 2"),
+        ({"max_distance": 8}, "max_distance must be a whole number of more than 8, a quarter of the buckets, not 8"),
+        ({"max_distance": 1.5}, "max_distance must be a whole number of more than 8, a quarter of the buckets, not 1.5"),
+    ],
+)
+def test_wrong_buckets_are_refused_in_one_line(keys: dict[str, int], message: str) -> None:
+    with pytest.raises(RelposError) as error:
+        T5(SHAPE, **keys)
+    assert str(error.value) == message

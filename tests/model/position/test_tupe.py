@@ -1,0 +1,69 @@
+"""TUPE: what becomes of [CLS], and the counts."""
+
+from __future__ import annotations
+
+import torch
+
+from relpos.model.position import Tupe
+from relpos.model.shape import Shape
+
+SHAPE = Shape(heads=2, head_dim=4, hidden=8, embedding=6, layers=2, max_positions=16)
+BASE = Shape(heads=12, head_dim=64, hidden=768, embedding=768, layers=12, max_positions=512)
+
+
+def dense(scheme: Tupe, n: int = 7) -> torch.Tensor:
+    return scheme.prepare(n)[0].detach()
+
+
+def moved(scheme: Tupe, row: int) -> torch.Tensor:
+    """Where D (n, n) changes in any head when a row of the table does."""
+    before = dense(scheme)
+    with torch.no_grad():
+        scheme.table[row] += torch.randn(SHAPE.hidden)
+    return (dense(scheme) != before).any(0)
+
+
+def test_row_0_of_the_table_is_the_first_row_of_the_scores_and_row_1_the_rest_of_the_first_column() -> None:
+    scheme = Tupe(SHAPE)
+    by_row, by_column = moved(scheme, 0), moved(scheme, 1)
+    assert by_row[0].all()
+    assert not by_row[1:].any()
+    assert by_column[1:, 0].all()
+    assert not by_column[0].any()
+    assert not by_column[:, 1:].any()
+    assert (dense(scheme)[:, 0] == dense(scheme)[:, :1, 0]).all()
+    assert (dense(scheme)[:, 1:, 0] == dense(scheme)[:, 1:2, 0]).all()
+
+
+def test_token_t_has_row_t_plus_1() -> None:
+    changed = moved(Tupe(SHAPE), 4)
+    inside = torch.zeros(7, 7, dtype=torch.bool)
+    inside[3, 1:] = inside[1:, 3] = True
+    assert torch.equal(changed, inside)
+
+
+def test_the_relative_term_has_a_number_for_each_side_of_cls() -> None:
+    scheme = Tupe(SHAPE, relative=True)
+    with torch.no_grad():
+        scheme.table.zero_()
+        scheme.buckets.copy_(torch.arange(33.0)[:, None].expand(33, 2))
+    found = dense(scheme, n=12)[0]
+    assert (found[0] == 16).all()
+    assert (found[1:, 0] == 32).all()
+    assert found[3, 1:].tolist() == [2, 1, 0, 17, 18, 19, 20, 21, 22, 23, 24]
+
+
+def test_counts_of_the_paper_s_size() -> None:
+    assert Tupe(BASE).count(BASE) == 1_576_704
+    assert Tupe(BASE, relative=True).count(BASE) == 1_576_704 + 396
+
+
+def test_content_shares_the_variance_with_position() -> None:
+    assert Tupe(BASE).scale == 128**-0.5
+
+
+def test_half_precision_does_not_reach_the_table() -> None:
+    scheme = Tupe(SHAPE)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = scheme.prepare(7)
+    assert torch.equal(inside, scheme.prepare(7))

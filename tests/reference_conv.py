@@ -1,0 +1,159 @@
+"""Every convolution as plain loops over tokens and channels in float64. Shares no code with the package.
+
+x, v (n, channels) are lists of tokens of one sequence; `real` says which are no padding. Gradients come from torch differentiating
+the loops.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def named(conv: Any) -> str:
+    return type(conv).__name__
+
+
+def parts_of(conv: Any) -> list[Any]:
+    return list(conv.parts) if named(conv) == "Merge" else [conv]
+
+
+def linear(x: Tensor, part: Any) -> Tensor:
+    return part.weight @ x + part.bias
+
+
+def convolve(x: Any, weight: Tensor, bias: Any, real: list[bool]) -> list[Tensor]:
+    """y_{i,c} = Σ_r w_{c,r} x_{i+r,c} + bias_c; weight (channels, 2k+1), its last entry the token k places ahead."""
+    n, channels, k = len(x), len(weight), weight.shape[1] // 2
+    result = []
+    for i in range(n):
+        y = []
+        for c in range(channels):
+            total = torch.zeros((), dtype=torch.float64)
+            for r in range(-k, k + 1):
+                if 0 <= i + r < n and real[i + r]:
+                    total = total + weight[c, r + k] * x[i + r][c]
+            y.append(total if bias is None else total + bias[c])
+        result.append(torch.stack(y))
+    return result
+
+
+def gelu(x: Tensor) -> Tensor:
+    return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def separable(x: Any, part: Any, real: list[bool]) -> list[Tensor]:
+    middle = convolve(x, part.depthwise.weight, part.depthwise.bias, real)
+    active = type(part.activation).__name__ == "GELU"
+    return [linear(gelu(token) if active else token, part.pointwise) for token in middle]
+
+
+def softmax(x: list[Tensor]) -> list[Tensor]:
+    top = max(float(value.detach()) for value in x)
+    powers = [torch.exp(value - top) for value in x]
+    return [power / sum(powers) for power in powers]
+
+
+def scored(conv: Any, heads: int) -> int:
+    """How many heads have scores."""
+    numbers = {"ConvBert": heads // 2, "LightConv": 0, "DynamicConv": 0}
+    return min(numbers.get(named(part), heads) for part in parts_of(conv))
+
+
+def made(conv: Any, x: list[Tensor], real: list[bool]) -> dict[str, list[Tensor]]:
+    """The projections that it makes: name → (n, width)."""
+    result: dict[str, list[Tensor]] = {}
+    for part in parts_of(conv):
+        result |= PROJECTIONS.get(named(part), lambda *_: {})(part, x, real)
+    return result
+
+
+def convolved(part: Any, x: list[Tensor], real: list[bool]) -> dict[str, list[Tensor]]:
+    names = {"ConvQK": "qk", "ConvValue": "v", "ConvQKV": "qkv"}[named(part)]
+    result = {}
+    for number, name in enumerate(names):
+        rows = separable(x, part.convolutions[name], real)
+        if part.linear is not None:
+            width = part.linear.weight.shape[0] // len(names)
+            own = slice(number * width, (number + 1) * width)
+            rows = [torch.cat((row, linear(token, part.linear)[own])) for row, token in zip(rows, x, strict=True)]
+        result[name] = rows
+    return result
+
+
+def gated(part: Any, x: list[Tensor], real: list[bool]) -> dict[str, list[Tensor]]:
+    rows = []
+    for i, token in enumerate(x):
+        both = linear(token, part.gated)
+        half = len(both) // 2
+        y = both[:half] / (1 + torch.exp(-both[half:]))
+        rows.append(y if real[i] else 0 * y)
+    return {"v": rows}
+
+
+PROJECTIONS = {
+    "ConvQK": convolved, "ConvValue": convolved, "ConvQKV": convolved, "LightConv": gated, "DynamicConv": gated,
+}  # fmt: skip
+
+
+def unscored(conv: Any, x: list[Tensor], q: Any, v: list[Tensor], real: list[bool]) -> list[Tensor]:
+    """The heads without scores: v (heads, n, head_dim) → the same; q (n, width of all scored heads)."""
+    part = next(part for part in parts_of(conv) if named(part) in HEADS)
+    return [torch.stack(HEADS[named(part)](part, head, x, q, values, v, real)) for head, values in enumerate(v)]
+
+
+def window_sum(weights: dict[int, Tensor], values: Tensor) -> Tensor:
+    """Σ_j w_j v_j"""
+    y = torch.zeros(values.shape[1], dtype=torch.float64)
+    for j, weight in weights.items():
+        y = y + weight * values[j]
+    return y
+
+
+def convbert(part: Any, head: int, x: Any, q: Any, values: Tensor, v: Any, real: list[bool]) -> list[Tensor]:
+    n, k, width = len(x), part.width // 2, part.width
+    keys = separable(x, part.key, real)
+    kernels = [linear(keys[i] * q[i], part.kernel)[head * width : (head + 1) * width] for i in range(n)]
+    result = []
+    for i in range(n):
+        near = [j for j in range(i - k, i + k + 1) if 0 <= j < n and real[j]]
+        owner = {j: i if part.kernel_from == "query" else j for j in near}
+        if part.edges == "renormalise":
+            weights = softmax([kernels[owner[j]][j - i + k] for j in near]) if near else []
+        else:
+            weights = [softmax(list(kernels[owner[j]]))[j - i + k] for j in near]
+        result.append(window_sum(dict(zip(near, weights, strict=True)), values))
+    return result
+
+
+def lightconv(part: Any, head: int, x: Any, q: Any, values: Tensor, v: Any, real: list[bool]) -> list[Tensor]:
+    weights = softmax(list(part.weight[head, 0]))
+    n, k = len(x), len(weights) // 2
+    return [window_sum({j: weights[j - i + k] for j in range(i - k, i + k + 1) if 0 <= j < n}, values) for i in range(n)]
+
+
+def dynamicconv(part: Any, head: int, x: Any, q: Any, values: Tensor, v: Any, real: list[bool]) -> list[Tensor]:
+    n, width = len(x), part.kernel.weight.shape[0] // len(v)
+    result = []
+    for i in range(n):
+        whole = torch.cat([other[i] for other in v])
+        weights = softmax(list((part.kernel.weight @ whole)[head * width : (head + 1) * width]))
+        near = range(i - width // 2, i + width // 2 + 1)
+        result.append(window_sum({j: weights[j - i + width // 2] for j in near if 0 <= j < n}, values))
+    return result
+
+
+HEADS = {"ConvBert": convbert, "LightConv": lightconv, "DynamicConv": dynamicconv}
+
+
+def after(conv: Any, v: list[Tensor], real: list[bool]) -> list[Tensor] | None:
+    """What is added to the outputs of all heads together: v (n, heads · head_dim) → the same, or None."""
+    total = None
+    for part in parts_of(conv):
+        if named(part) == "Depthwise":
+            rows = convolve(v, part.values.weight, part.values.bias, real)
+            total = rows if total is None else [a + b for a, b in zip(total, rows, strict=True)]
+    return total

@@ -1,0 +1,85 @@
+"""The formulas of schemes that know the offset alone, of the rotary turn and of sums, as plain float64 loops.
+
+Terms and turns as in `reference`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def t5_bucket(offset: int, buckets: int, max_distance: int) -> int:
+    """Right of the token: the second half. Half of each half hold one distance, the others a range that grows by a factor."""
+    side, far = buckets // 2, abs(offset)
+    exact = side // 2
+    base = side if offset > 0 else 0
+    if far < exact:
+        return base + far
+    share = math.log(far / exact) / math.log(max_distance / exact)
+    return base + min(side - 1, exact + math.floor(share * (side - exact) + 1e-9))
+
+
+def t5(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) -> Tensor:
+    """B[h, bucket(j − i)]"""
+    return scheme.table[head, t5_bucket(j - i, 32, 128)]
+
+
+def tisa(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) -> Tensor:
+    """Σ_s a_s exp(−|b_s| (c_s − (j − i))²)"""
+    found = torch.zeros((), dtype=torch.float64)
+    for s in range(scheme.kernels):
+        a, b, c = (x[layer, head, s] for x in (scheme.amplitude, scheme.sharpness, scheme.centre))
+        found = found + a * torch.exp(-abs(b) * (c - (j - i)) ** 2)
+    return found
+
+
+def slope(head: int, heads: int) -> float:
+    """Head by head: 2^(−8/H), its square, … for a power of two; the rest beyond one from every second of the double number."""
+    power = 1
+    while 2 * power <= heads:
+        power *= 2
+    if head < power:
+        return math.pow(2, -8 / power) ** (head + 1)
+    return slope(2 * (head - power), 2 * power)
+
+
+def alibi(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) -> float:
+    """−m_h |i − j|"""
+    return -slope(head, scheme.shape.heads) * abs(i - j)
+
+
+def _clamped(x: Tensor, least: float, most: float = math.inf) -> Tensor:
+    return x if least <= x.item() <= most else torch.tensor(min(max(x.item(), least), most), dtype=torch.float64)
+
+
+def kerple(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) -> Tensor:
+    """−p ln(1 + a |i − j|)"""
+    return -_clamped(scheme.p[head], 0.01) * torch.log(1 + _clamped(scheme.a[head], 0.01) * abs(i - j))
+
+
+def kerple_power(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) -> Tensor | float:
+    """−a |i − j|^p"""
+    if i == j:
+        return 0.0
+    return -_clamped(scheme.a[head], 0.01) * torch.exp(_clamped(scheme.p[head], 0.01, 2) * math.log(abs(i - j)))
+
+
+def turned(scheme: Any, layer: int, head: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(x, y) of channels 2m, 2m+1 at position p → (x cos − y sin, y cos + x sin) of the angle p 10000^(−2m/head_dim)"""
+
+    def turn(table: Tensor) -> Tensor:
+        rows = []
+        for p, row in enumerate(table):
+            channels = []
+            for m in range(len(row) // 2):
+                angle = p / 10000 ** (2 * m / len(row))
+                x, y = row[2 * m], row[2 * m + 1]
+                channels += [x * math.cos(angle) - y * math.sin(angle), y * math.cos(angle) + x * math.sin(angle)]
+            rows.append(torch.stack(channels))
+        return torch.stack(rows)
+
+    return turn(q), turn(k), v
