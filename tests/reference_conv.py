@@ -18,7 +18,8 @@ def named(conv: Any) -> str:
 
 
 def parts_of(conv: Any) -> list[Any]:
-    return list(conv.parts) if named(conv) == "Merge" else [conv]
+    """What a merge is made of, or the convolution itself."""
+    return [inner for part in conv.parts for inner in parts_of(part)] if named(conv) == "Merge" else [conv]
 
 
 def linear(x: Tensor, part: Any) -> Tensor:

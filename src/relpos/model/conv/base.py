@@ -63,4 +63,7 @@ class Conv(nn.Module):
 
 
 class NoConv(Conv):
-    """Plain attention."""
+    """Plain attention.
+
+    Parameters: 0
+    """

@@ -33,6 +33,8 @@ class ConvBert(Conv):
     `edges=zero`, as in the paper: the softmax over all entries of r comes first, at the token that owns it; what is read at padding
     or outside the sequence then counts as 0.
 
+    Parameters: L·(d·(width+1) + d/2·(d+1) + H/2·width·(d/2+1))
+
     Differs from the paper: attention dropout acts on w, the depthwise convolution has a bias and the values of all heads come from
     one map, all three as in the code of Chang et al.; the last one is the same function.
     """

@@ -18,6 +18,8 @@ class Depthwise(Conv):
     Added behind the softmax and before W_o to all heads, on the projected values, those of padding set to 0; w_r reads the token at
     i + r.
 
+    Parameters: L·d·(2k+1 + bias)
+
     Differs from the paper: w_c, which is in the authors' code and in their counts; `bias=false` leaves it out.
     """
 

@@ -43,7 +43,10 @@ class GatedConv(Conv):
 
 
 class LightConv(GatedConv):
-    """Lightweight convolution (Wu et al. 2019, Section 3): w (heads, 2k+1), the same for all tokens. Xavier uniform."""
+    """Lightweight convolution (Wu et al. 2019, Section 3): w (heads, 2k+1), the same for all tokens. Xavier uniform.
+
+    Parameters: L·(2d·(d+1) + H·(2k+1))
+    """
 
     def __init__(self, shape: Shape, k: int) -> None:
         super().__init__(shape, k)
@@ -61,6 +64,8 @@ class LightConv(GatedConv):
 
 class DynamicConv(GatedConv):
     """Dynamic convolution (Wu et al. 2019, Section 4): w_i = W v_i (heads, 2k+1), made from what is convolved, behind the gate.
+
+    Parameters: L·(2d·(d+1) + d·H·(2k+1))
 
     Differs from the authors' code: W starts from N(0, 0.02), as all linear maps do here.
     """

@@ -42,8 +42,8 @@ class ConvProjections(Conv):
         return [name for name in "qkv" if name in self.projections]
 
     def project(self, x: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
-        hidden = hide(x, mask)
-        made = {name: self.convolutions[name](hidden) for name in self.names}
+        convolutions = [part for part in self.convolutions.values() if isinstance(part, SeparableConv)]
+        made = dict(zip(self.names, SeparableConv.each(convolutions, hide(x, mask)), strict=True))
         if self.linear is not None:
             rest = self.linear(x).chunk(len(made), -1)
             made = {name: cat((made[name], part), -1) for name, part in zip(self.names, rest, strict=True)}
@@ -55,19 +55,28 @@ class ConvProjections(Conv):
 
 
 class ConvQK(ConvProjections):
-    """Queries and keys."""
+    """Queries and keys.
+
+    Parameters: 2·L·(d·(2k+2) + d·(d+1))
+    """
 
     projections = frozenset("qk")
 
 
 class ConvValue(ConvProjections):
-    """Values."""
+    """Values.
+
+    Parameters: L·(d·(2k+2) + d·(d+1))
+    """
 
     projections = frozenset("v")
 
 
 class ConvQKV(ConvProjections):
-    """Queries, keys and values."""
+    """Queries, keys and values.
+
+    Parameters: 3·L·(d·(2k+2) + d·(d+1))
+    """
 
     projections = frozenset("qkv")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
-from relpos.model.conv.window import depthwise
+from relpos.model.conv.window import depthwise, depthwise_each
 
 
 class DepthwiseConv(nn.Module):
@@ -30,8 +32,18 @@ class SeparableConv(nn.Module):
         self.pointwise = nn.Linear(channels, out)
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.pointwise(self.activation(self.depthwise(x)))
+        return self.finish(self.depthwise(x))
+
+    def finish(self, x: Tensor) -> Tensor:
+        """What follows the depthwise convolution."""
+        y: Tensor = self.pointwise(self.activation(x))
         return y
+
+    @staticmethod
+    def each(convolutions: Sequence[SeparableConv], x: Tensor) -> list[Tensor]:
+        """All of them on one x."""
+        middle = depthwise_each(x, *((part.depthwise.weight, part.depthwise.bias) for part in convolutions))
+        return [part.finish(y) for part, y in zip(convolutions, middle, strict=True)]
 
     @staticmethod
     def count(channels: int, out: int, width: int) -> int:

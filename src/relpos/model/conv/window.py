@@ -30,12 +30,21 @@ def hide(x: Tensor, mask: Tensor | None) -> Tensor:
 
 def depthwise(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x (B, n, C), weight (C, 2k+1), bias (C,) → (B, n, C): each channel has weights of its own."""
+    return depthwise_each(x, (weight, bias))[0]
+
+
+def depthwise_each(x: Tensor, *kernels: tuple[Tensor, Tensor | None]) -> list[Tensor]:
+    """`depthwise` of one x with each (weight, bias); together they cost less than one by one."""
     dtype = compute_dtype(x)
-    x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+    x, flat = x.to(dtype), [None if part is None else part.to(dtype) for kernel in kernels for part in kernel]
     if x.device.type == "cpu":
-        return _Depthwise.apply(x, weight, bias)
-    k = weight.shape[1] // 2
-    return functional.conv1d(x.transpose(1, 2), weight[:, None], bias, padding=k, groups=len(weight)).transpose(1, 2)
+        return list(_Depthwise.apply(x, *flat))
+    return [_conv1d(x, flat[i], flat[i + 1]) for i in range(0, len(flat), 2)]
+
+
+def _conv1d(x: Tensor, weight: Any, bias: Tensor | None) -> Tensor:
+    y = functional.conv1d(x.transpose(1, 2), weight[:, None], bias, padding=weight.shape[1] // 2, groups=len(weight))
+    return y.transpose(1, 2)
 
 
 def weighted(weights: Tensor, v: Tensor) -> Tensor:
@@ -52,29 +61,40 @@ class _Depthwise(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, *kernels: Any) -> tuple[Tensor, ...]:
         x = x.contiguous()
-        ctx.save_for_backward(x, weight)
-        ctx.bias = bias is not None
-        return _along_columns(x, weight, bias)
+        weights, biases = kernels[::2], kernels[1::2]
+        ctx.save_for_backward(x, *weights)
+        ctx.biased = [bias is not None for bias in biases]
+        return tuple(_along_columns(x, weight, bias) for weight, bias in zip(weights, biases, strict=True))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
-        grad, k = grad.contiguous(), weight.shape[1] // 2
-        grad_x = _along_columns(grad, weight.flip(1), None) if ctx.needs_input_grad[0] else None
-        sizes = [1, 1], [k, 0], [1, 1], False, [0, 0], len(weight)  # stride, padding, dilation, transposed, its padding, groups
-        grad_weight = torch.ops.aten.convolution_backward(
-            _tokens_as_rows(grad), _tokens_as_rows(x), weight[:, None, :, None], None, *sizes, [False, True, False]
-        )[1]
-        return grad_x, grad_weight.reshape(weight.shape), grad.sum((0, 1)) if ctx.bias else None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x, *weights = ctx.saved_tensors
+        rows, grad_x, grad_kernels = _tokens_as_rows(x), torch.zeros_like(x), []
+        for grad, weight, biased in zip(grads, weights, ctx.biased, strict=True):
+            grad = grad.contiguous()
+            grad_x += _along_columns(grad, weight.flip(1), None)
+            grad_kernels += [_grad_weight(grad, rows, weight), grad.sum((0, 1)) if biased else None]
+        return grad_x, *grad_kernels
 
 
 def _along_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if x.dtype == torch.bfloat16 and x.shape[2] <= 16:  # with a wide window and so few channels oneDNN 3 never returns
+        with torch.autocast("cpu", enabled=False):
+            return _along_columns(x.float(), weight.float(), None if bias is None else bias.float()).bfloat16()
     image, taps = x.transpose(1, 2)[:, :, None], weight[:, None, None]  # (B, C, 1, n), (C, 1, 1, 2k+1)
     y = functional.conv2d(image, taps, bias, padding=(0, weight.shape[1] // 2), groups=len(weight))
     return y[:, :, 0].transpose(1, 2)
+
+
+def _grad_weight(grad: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+    taps = weight[:, None, :, None]  # (C, 1, 2k+1, 1)
+    sizes = [1, 1], [weight.shape[1] // 2, 0], [1, 1], False, [0, 0], len(weight)  # stride, padding, dilation, …, groups
+    wanted = [False, True, False]
+    found: Tensor = torch.ops.aten.convolution_backward(_tokens_as_rows(grad), rows, taps, None, *sizes, wanted)[1]
+    return found.reshape(weight.shape)
 
 
 def _tokens_as_rows(x: Tensor) -> Tensor:

@@ -12,6 +12,8 @@ from relpos.model.shape import Shape
 class Absolute(Scheme):
     """x_i = word_i + type_i + P[i], a learned row for each of the `max_positions` positions, N(0, 0.02).
 
+    Parameters: n·E
+
     Differs from the original: not truncated normal, as in Chang et al.'s code. The table has the width of the embedding, so that a
     factorised model pays max_positions × embedding parameters.
     """

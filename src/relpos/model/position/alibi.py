@@ -12,6 +12,8 @@ from relpos.model.shape import Shape
 class Alibi(Scheme):
     """T_ij = −m_h |i − j|, the same in all layers, added after the scaling; slopes m_h are not learned. No parameters.
 
+    Parameters: 0
+
     Differs from the paper: that is causal and knows one side only; the two-sided form is the one the authors propose for encoders.
     """
 

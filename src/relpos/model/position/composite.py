@@ -11,7 +11,10 @@ from relpos.model.shape import Shape
 
 
 class Composite(Scheme):
-    """T_ij = β_{j−i} + a_{i, j−i}: the fixed kernel of Eq. 4 plus the dynamic one of Eq. 5."""
+    """T_ij = β_{j−i} + a_{i, j−i}: the fixed kernel of Eq. 4 plus the dynamic one of Eq. 5.
+
+    Parameters: L·(H + d_h)·(2k+1)
+    """
 
     def __init__(self, shape: Shape, k: int = 8, outside: str = "clamp", scaled: bool = True) -> None:
         super().__init__(shape)

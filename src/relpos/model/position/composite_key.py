@@ -13,7 +13,10 @@ from relpos.model.shape import Shape
 
 
 class CompositeKey(Composite):
-    """T_ij = β_{j−i} + a_{i, j−i} + b_{j, i−j}: Eq. 6 plus the key's kernel, which has a table of its own."""
+    """T_ij = β_{j−i} + a_{i, j−i} + b_{j, i−j}: Eq. 6 plus the key's kernel, which has a table of its own.
+
+    Parameters: L·(H + 2d_h)·(2k+1)
+    """
 
     def __init__(self, shape: Shape, k: int = 8, outside: str = "clamp", scaled: bool = True) -> None:
         super().__init__(shape, k, outside, scaled)

@@ -20,6 +20,8 @@ class Dynamic(Scheme):
 
     `value=true` is the whole of Shaw et al.: values become v_j + u_{j−i}, u (2k+1 × head_dim) one a layer, Glorot uniform as in the
     authors' code.
+
+    Parameters: L·d_h·(2k+1)·(1 + value)
     """
 
     def __init__(self, shape: Shape, k: int = 8, outside: str = "clamp", scaled: bool = True, value: bool = False) -> None:

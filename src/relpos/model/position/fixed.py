@@ -14,6 +14,8 @@ class Fixed(Scheme):
 
     Column k+1 is the next token. Beyond ±k the outermost weight goes on (`clamp`, the authors' code) or nothing is added (`zero`,
     Eqs. 2–3 read literally).
+
+    Parameters: L·H·(2k+1)
     """
 
     def __init__(self, shape: Shape, k: int = 8, outside: str = "clamp") -> None:

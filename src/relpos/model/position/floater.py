@@ -30,6 +30,8 @@ class Floater(Sinusoidal):
     (`cache`, max_positions of them; longer sequences are always solved) are part of the state. `refresh=1` solves in every update.
     So does evaluation, which depends on the parameters alone, once for all batches; and so does a loop that calls no `begin_step`.
 
+    Parameters: 3·L·d + 2·(d² + 2d)
+
     Differs from the authors' code: it counts forward passes, this counts updates; it evaluates with old vectors and ends at 255
     positions; its gradients come from the adjoint equation, solved backwards. Here they are those of the solver's own steps: exact,
     and g is small enough for their values to be kept.

@@ -17,6 +17,8 @@ class Huang4(Scheme):
 
     The kernels are as wide as the sequence, so each is read where it is made, and they leave as one dense term.
 
+    Parameters: L·(2n−1)·d_h
+
     Differs from the public code (`relative_key_query` of Transformers): row j − i + max_positions − 1 of the table, not
     i − j + max_positions − 1, so that later rows mean later tokens here too.
     """

@@ -19,6 +19,8 @@ class Kerple(Scheme):
     At the start p ~ U(0, 2) and a ~ U(0, 1). Values less than 0.01 count as 0.01, and training sets them to it before each update,
     as the authors' code before each use: a value left below would have no gradient to come back by.
 
+    Parameters: 2·H
+
     Differs from the paper: that is causal; here both sides count.
     """
 
@@ -52,7 +54,10 @@ class Kerple(Scheme):
 
 
 class KerplePower(Kerple):
-    """T_ij = −a |i − j|^p, 0 < p ≤ 2; all else as in the logarithmic variant."""
+    """T_ij = −a |i − j|^p, 0 < p ≤ 2; all else as in the logarithmic variant.
+
+    Parameters: 2·H
+    """
 
     most = 2.0
 

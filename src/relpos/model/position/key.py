@@ -13,6 +13,8 @@ class Key(Scheme):
     """T_ij = b_{j, i−j} with b_j = k_j S / √head_dim: a kernel made from each key, read where the query stands seen from the key.
 
     Column k+1 says how much the token after me attends to me, as in the authors' code.
+
+    Parameters: L·d_h·(2k+1)
     """
 
     def __init__(self, shape: Shape, k: int = 8, outside: str = "clamp", scaled: bool = True) -> None:

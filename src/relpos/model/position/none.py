@@ -6,4 +6,7 @@ from relpos.model.position.base import Scheme
 
 
 class NoPosition(Scheme):
-    """T_ij = 0; nothing is added anywhere. Outputs permute with the tokens."""
+    """T_ij = 0; nothing is added anywhere. Outputs permute with the tokens.
+
+    Parameters: 0
+    """

@@ -12,6 +12,8 @@ from relpos.model.shape import Shape
 class Sinusoidal(Scheme):
     """P[p, 2m] = sin(p / 10000^(2m/E)), P[p, 2m+1] = cos(p / 10000^(2m/E)), added to the embeddings of width E. No parameters.
 
+    Parameters: 0
+
     Differs from the paper: the embeddings are not multiplied by √E, because a layer norm follows.
     """
 

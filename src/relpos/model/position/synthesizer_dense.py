@@ -17,6 +17,8 @@ class SynthesizerDense(Synthesizer):
     `factor=a` makes the scores of two vectors of a and b = max_positions / a entries: s_ij = (relu(q_i) A)_x (relu(q_i) B)_y for
     j = b x + y. `mixture=true` gives (1 − s) q_i·k_j + s D_ij.
 
+    Parameters: L·d_h·(factor + n/factor if factor else n) + L·mixture
+
     Differs from the paper: there x_i passes two linear maps with biases; here, as in the authors' code, the query's projection is
     the first, and the second has no bias. In which order the factors' entries meet the paper leaves open.
 

@@ -16,6 +16,8 @@ class SynthesizerRandom(Synthesizer):
     `rank=r` makes it of two factors, R_ij = Σ_r F_ri G_rj; `mixture=true` gives (1 − s) q_i·k_j + s R_ij. Glorot uniform, with the
     fans that the authors' code (Mesh TensorFlow) counts on tensors laid out (n, heads, n) and (r, heads, n).
 
+    Parameters: L·H·n·(2·rank if rank else n) + L·mixture
+
     Raises:
         RelposError: `rank` is not a whole number of 1 or more.
     """

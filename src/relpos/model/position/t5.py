@@ -24,6 +24,8 @@ class T5(Scheme):
     Initial values are Glorot uniform, ±√(6 / (buckets + H)), as in the authors' code (the port in Hugging Face's Transformers draws
     from N(0, 1/hidden)).
 
+    Parameters: buckets·H
+
     Differs from the authors' code: T5 has no 1/√head_dim on q·k, its initial weights stand for that. Here the content is scaled as
     everywhere, the bias is not.
 

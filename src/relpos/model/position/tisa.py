@@ -17,6 +17,8 @@ class Tisa(Scheme):
     S = 0 nothing but zeros is added.
     Initial values are those of the released module, amplitudes a and sharpnesses b from N(0.1, 0.01), centres c from N(0, 5).
 
+    Parameters: 3·S·H·L
+
     Differs from the authors' code: the released module fills its matrix with f(i − j − 1), mirrored and one off; here it is the
     f(j − i) of the paper. A centre trained there stands at −c − 1 here. Initial centres are drawn around 0 all the same, the token
     itself.

@@ -24,6 +24,8 @@ class Tupe(Scheme):
     `relative=true` (TUPE-R) adds T5's term, 33 numbers a head for all layers, not scaled: bucket 32 is the first column and bucket
     16, which T5 leaves free, the first row.
 
+    Parameters: (n+1)·d + 2d + 2·(d² + d) + 33·H·relative
+
     Differs from the paper: as in the authors' code there are the biases and the layer norm, and the two numbers of [CLS] come from
     rows of the table, not from parameters of their own.
     """

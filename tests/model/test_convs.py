@@ -1,0 +1,395 @@
+"""What convolutions do beyond the laws that hold for every preset: their options, directions, counts and refusals."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+import reference
+import relpos
+from relpos.errors import RelposError
+from relpos.model.build import build, count
+from relpos.model.conv import Conv, ConvBert, ConvQK, ConvQKV, ConvValue, Depthwise, DynamicConv, LightConv, Merge
+from relpos.model.conv.window import depthwise, depthwise_each, weighted
+from relpos.model.dropout import seed_dropout
+from relpos.model.position import Composite, Fixed, NoPosition
+from relpos.model.precision import autocast
+from schemes import CONVS, SHAPE, SIZE, VOCABULARY, batch, model_of, preset
+
+DEPTHWISE, QK = partial(Depthwise, k=2), partial(ConvQK, k=1)
+OPTIONS = {
+    "depthwise, k=0": partial(Depthwise, k=0),
+    "depthwise without bias": partial(Depthwise, k=2, bias=False),
+    "depthwise, wider than the sequence": partial(Depthwise, k=9),
+    "qk with gelu": partial(ConvQK, k=1, activation="gelu"),
+    "qkv in all heads": partial(ConvQKV, k=1, fraction=1),
+    "value in all heads with gelu": partial(ConvValue, k=2, fraction=1, activation="gelu"),
+    "convbert, key": partial(ConvBert, width=5, kernel_from="key"),
+    "convbert, zero": partial(ConvBert, width=5, edges="zero"),
+    "convbert, key, zero": partial(ConvBert, width=5, kernel_from="key", edges="zero"),
+    "convbert, width 1": partial(ConvBert, width=1),
+    "lightconv, k=0": partial(LightConv, k=0),
+    "dynamicconv, wide": partial(DynamicConv, k=6),
+    "depthwise and qk": partial(Merge, parts=[DEPTHWISE, QK]),
+    "depthwise and convbert": partial(Merge, parts=[partial(ConvBert, width=3), DEPTHWISE, partial(Depthwise, k=1, bias=False)]),
+    "depthwise and lightconv": partial(Merge, parts=[DEPTHWISE, partial(LightConv, k=1)]),
+    "merges in merges": partial(Merge, parts=[partial(Merge, parts=[DEPTHWISE]), partial(ConvValue, k=1)]),
+}
+EVERY_OPTION = pytest.mark.parametrize("conv", OPTIONS.values(), ids=OPTIONS.keys())
+ROWS = [
+    ("none", "depthwise", 13_469_620),
+    ("composite", "depthwise", 13_483_492),
+    ("none", "qk", 13_524_916),
+    ("none", "value", 13_469_620),
+    ("none", "qkv", 13_580_212),
+    ("composite", "qk", 13_538_788),
+    ("composite", "value", 13_483_492),
+    ("composite", "qkv", 13_594_084),
+    ("absolute", "convbert", 13_094_540),
+]
+
+
+def model_with(conv: Any, position: Any = NoPosition, **size: Any) -> Any:
+    """In float64, with no parameter at zero."""
+    torch.manual_seed(0)
+    model = build({**SIZE, **size}, position, VOCABULARY, conv).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.5)
+    return model
+
+
+def made(conv: Any) -> Any:
+    """The convolution by itself, its parameters zero."""
+    part = conv(SHAPE).double()
+    with torch.no_grad():
+        for parameter in part.parameters():
+            parameter.zero_()
+    return part
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+# Definition
+
+
+@EVERY_OPTION
+@pytest.mark.parametrize("share_layers", [False, True])
+def test_outputs_and_gradients_equal_the_loops(conv: Any, share_layers: bool) -> None:
+    model = model_with(conv, share_layers=share_layers)
+    ids, real, types = [7, 9, 5, 22, 0, 12], [True] * 4 + [False, True], [0, 0, 1, 1, 0, 1]
+    weight = normal(6, SHAPE.hidden) * torch.tensor(real)[:, None]
+    found = []
+    for hidden in (
+        reference.encode(model.encoder, ids, real, types),
+        model.encoder(torch.tensor([ids]), torch.tensor([real]), torch.tensor([types]))[0],
+    ):
+        model.zero_grad()
+        (hidden * weight).sum().backward()
+        found.append([hidden * weight.ne(0), *(torch.zeros(()) if p.grad is None else p.grad for p in model.parameters())])
+    torch.testing.assert_close(*found, atol=1e-10, rtol=1e-8)
+
+
+@EVERY_OPTION
+def test_padding_is_invisible(conv: Any) -> None:
+    model = model_with(conv)
+    ids, mask = batch(n=8)  # row 1 has 5 real tokens
+    expected = model.encoder(ids[1:, :5])[0]
+    other = ids.clone()
+    other[1, 5:], other[0] = 11, 6
+    torch.testing.assert_close(model.encoder(other, mask)[1, :5], expected, atol=1e-11, rtol=1e-9)
+
+
+def test_a_row_of_nothing_but_padding_is_finite() -> None:
+    for conv in CONVS:
+        ids, mask = batch()
+        mask[0] = 0
+        hidden = model_of("none", conv)(ids, mask)
+        hidden.sum().backward()
+        assert hidden.isfinite().all()
+
+
+def test_equation_7_is_a_depthwise_convolution_of_the_values() -> None:
+    conv = Depthwise(SHAPE, k=2).double()
+    v = normal(2, 7, SHAPE.hidden)
+    expected = functional.conv1d(v.transpose(1, 2), conv.values.weight[:, None], conv.values.bias, padding=2, groups=SHAPE.hidden)
+    torch.testing.assert_close(conv.after(v, None), expected.transpose(1, 2))
+
+
+# The two sums over a window
+
+
+@pytest.mark.parametrize(("n", "k"), [(7, 2), (1, 3), (3, 4), (12, 0), (40, 8)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_depthwise_equals_conv1d_with_gradients(n: int, k: int, dtype: torch.dtype) -> None:
+    values = [
+        x.to(dtype).requires_grad_() for x in (normal(3, 6, n), normal(6, 2 * k + 1), normal(6), normal(6, 2 * k + 1, seed=1))
+    ]
+    x, one, bias, two = values
+    plain = [
+        functional.conv1d(x, weight[:, None], b, padding=k, groups=6).transpose(1, 2) for weight, b in ((one, bias), (two, None))
+    ]
+    ours = depthwise_each(x.transpose(1, 2), (one, bias), (two, None))
+    torch.testing.assert_close(ours, plain)
+    seeds = [normal(3, n, 6, seed=seed).to(dtype) for seed in (5, 6)]
+    grads = [torch.autograd.grad(y, values, seeds) for y in (ours, plain)]
+    torch.testing.assert_close(*grads)
+
+
+def test_gradients_of_the_window_sums_in_float64() -> None:
+    x, weight, bias = normal(2, 5, 3), normal(3, 5), normal(3)
+    assert torch.autograd.gradcheck(depthwise, [value.requires_grad_() for value in (x, weight, bias)])
+    for n in (7, 4, 2):
+        v, weights = normal(2, 2, n, 3), normal(2, 2, n, 5)
+        assert torch.autograd.gradcheck(weighted, [weights.requires_grad_(), v.requires_grad_()])
+
+
+def test_bfloat16_rounds_and_no_more() -> None:
+    x, weight = normal(4, 33, 16).float(), normal(16, 17).float()
+    with autocast("bf16", "cpu"):
+        y = depthwise(x, weight)
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y.float(), depthwise(x.bfloat16().float(), weight.bfloat16().float()), atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize("conv", CONVS)
+def test_bfloat16_is_close_to_float32(conv: str) -> None:
+    model = model_of("none", conv, spread=0.05).float().eval()
+    ids, mask = batch()
+    expected = model(ids, mask)
+    with autocast("bf16", "cpu"):
+        found = model(ids, mask)
+    torch.testing.assert_close(found.float(), expected, atol=0.05, rtol=0.05)
+
+
+# Direction: the entry after the middle reads the next token
+
+
+def shifted(v: Tensor, mask: Tensor) -> Tensor:
+    """(B, n, C) → the next token's, 0 at the end and where that one is padding."""
+    return functional.pad(v * mask[:, :, None], (0, 0, 0, 1))[:, 1:]
+
+
+MASK = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
+
+
+def test_depthwise_reads_the_next_token() -> None:
+    conv, v = made(DEPTHWISE), normal(2, 6, SHAPE.hidden)
+    with torch.no_grad():
+        conv.values.weight[:, 3] = 1
+    assert torch.equal(conv.after(v, MASK), shifted(v, MASK))
+
+
+def test_convolved_projections_read_the_next_token_in_the_first_heads() -> None:
+    conv, x = made(partial(ConvQKV, k=2)), normal(2, 6, SHAPE.hidden)
+    with torch.no_grad():
+        for part in conv.convolutions.values():
+            part.depthwise.weight[:, 3] = 1
+            part.pointwise.weight[:, :4] = torch.eye(4)
+        conv.linear.weight[:] = torch.eye(12)[:, :8]
+    q = conv.project(x, MASK)["q"]
+    assert torch.equal(q[:, :, :4], shifted(x, MASK)[:, :, :4])
+    assert torch.equal(q[:, :, 4:], x[:, :, :4])
+
+
+@pytest.mark.parametrize("kind", [LightConv, DynamicConv])
+def test_weights_of_a_window_read_the_next_token(kind: Any) -> None:
+    conv = made(partial(kind, k=2))
+    v = normal(2, SHAPE.heads, 6, SHAPE.head_dim).abs() + 0.5
+    with torch.no_grad():
+        for table in [conv.weight[:, 0]] if kind is LightConv else conv.kernel.weight.unflatten(0, (-1, 5)):
+            table[..., 3] = 1000 if kind is LightConv else 0
+            if kind is DynamicConv:
+                table[3] = 1000
+    y = conv.heads(v, None, v, None, (0.0, 0))
+    torch.testing.assert_close(y, functional.pad(v, (0, 0, 0, 1))[:, :, 1:])
+
+
+@pytest.mark.parametrize("kernel_from", ["query", "key"])
+def test_convbert_reads_the_next_token(kernel_from: str) -> None:
+    conv = made(partial(ConvBert, width=5, kernel_from=kernel_from, edges="zero"))
+    x, v = normal(2, 6, SHAPE.hidden), normal(2, 1, 6, SHAPE.head_dim)
+    with torch.no_grad():
+        conv.kernel.bias[3] = 1000
+    y = conv.heads(x, v, v, MASK, (0.0, 0))[:, 0]
+    torch.testing.assert_close(y, shifted(v[:, 0], MASK))
+
+
+def test_convbert_reads_the_kernel_of_the_query_or_of_the_key() -> None:
+    """Only token 4 has a kernel, and what it says about the next token is said of another pair."""
+    logits = torch.zeros(1, 1, 9, 5, dtype=torch.float64)
+    logits[0, 0, 4, 3] = 5
+    for kernel_from, pair in (("query", (4, 5)), ("key", (3, 4))):
+        w = ConvBert(SHAPE, width=5, kernel_from=kernel_from).weights(logits, None)[0, 0]
+        i, j = pair
+        assert (w > 0.5).nonzero().tolist() == [[i, j - i + 2]]
+        assert all(torch.equal(w[row], w[2]) for row in (2, 5, 6))
+
+
+def test_convbert_edges() -> None:
+    logits = normal(1, 1, 6, 5)
+    for kernel_from in ("query", "key"):
+        renormalised = ConvBert(SHAPE, width=5, kernel_from=kernel_from).weights(logits, MASK[1:])
+        torch.testing.assert_close(renormalised.sum(-1), torch.ones(1, 1, 6, dtype=torch.float64))
+        zero = ConvBert(SHAPE, width=5, kernel_from=kernel_from, edges="zero").weights(logits, MASK[1:])
+        assert torch.equal(zero == 0, renormalised == 0)  # the same pairs
+    query = ConvBert(SHAPE, width=5, edges="zero").weights(logits, None)[0, 0]
+    torch.testing.assert_close(query[2:4].sum(-1), torch.ones(2, dtype=torch.float64))
+    assert (query.sum(-1)[[0, 1, 4, 5]] < 0.99).all()
+
+
+# Counts
+
+
+@pytest.mark.parametrize("conv", CONVS)
+def test_count_equals_the_formula(conv: str) -> None:
+    for k in (0, 2, 8):
+        part = preset("conv", conv, k=k)(SHAPE)
+        assert part.count(SHAPE) == sum(parameter.numel() for parameter in part.parameters())
+
+
+@EVERY_OPTION
+def test_count_of_the_options_equals_the_formula(conv: Any) -> None:
+    part = conv(SHAPE)
+    assert part.count(SHAPE) == sum(parameter.numel() for parameter in part.parameters())
+
+
+@pytest.mark.parametrize(("position", "conv", "total"), ROWS)
+def test_totals_of_the_printed_rows(position: str, conv: str, total: int) -> None:
+    words = ["size=small", f"position={position}", f"conv={conv}"]
+    assert count(relpos.build(relpos.compose("pretrain", words)))["total"] == total
+
+
+@pytest.mark.parametrize(("conv", "extra"), [(partial(LightConv, k=8), 4 * 17), (partial(DynamicConv, k=8), 256 * 4 * 17)])
+def test_lightweight_convolution_in_place_of_attention(conv: Any, extra: int) -> None:
+    """3d² + 3d + HK or + dHK in a layer."""
+    model = build({**SIZE, "hidden": 256, "heads": 4}, NoPosition, VOCABULARY, conv)
+    attention = model.encoder.layers[0].attention
+    assert sum(parameter.numel() for parameter in attention.parameters()) == 3 * 256**2 + 3 * 256 + extra
+
+
+# Together with the rest of the model
+
+
+def test_a_scheme_acts_in_the_ordinary_heads_of_convbert() -> None:
+    model = model_with(partial(ConvBert, width=3), partial(Fixed, k=2), heads=4)
+    assert model.encoder.position.shape.heads == 2
+    assert model.encoder.position.beta.shape[1] == 2
+    model.encoder(batch()[0]).sum().backward()
+    assert (model.encoder.position.beta.grad != 0).all()
+
+
+def test_shared_layers_share_their_convolution() -> None:
+    model = model_with(DEPTHWISE, partial(Composite, k=2), share_layers=True, layers=3)
+    assert sum(isinstance(part, Conv) for part in model.modules()) == 1
+    assert model.encoder.position.beta.shape[0] == 3
+
+
+@pytest.mark.parametrize("conv", ["depthwise", "value"])
+def test_rows_are_paired(conv: str) -> None:
+    """A scheme leaves the convolution's start as it is, the convolution the scheme's, and both all else; layers differ."""
+
+    def start(position: str, conv: str) -> dict[str, Tensor]:
+        return model_of(position, conv, spread=0.0).state_dict()
+
+    plain, both = start("none", conv), start("composite", conv)
+    assert all(torch.equal(both[name], value) for name, value in plain.items())
+    other = start("composite", "none")
+    assert all(torch.equal(both[name], other[name]) for name in both.keys() & other.keys() if both[name].shape == other[name].shape)
+    first = next(name for name in plain if name.endswith(("values.weight", "depthwise.weight")))
+    assert not torch.equal(plain[first], plain[first.replace("layers.0", "layers.1")])
+
+
+@pytest.mark.parametrize("conv", ["lightconv", "dynamicconv", "convbert"])
+def test_dropout_falls_on_the_weights_of_the_window(conv: str) -> None:
+    model = model_of("none", conv, dropout=0.0, attention_dropout=0.5).train()
+    ids, mask = batch()
+    found = []
+    for seed in (1, 1, 2):
+        seed_dropout(model, seed)
+        found.append(model.encoder(ids, mask))
+    assert torch.equal(found[0], found[1])
+    assert not torch.allclose(found[0], found[2])
+    assert not torch.allclose(found[0], model.eval().encoder(ids, mask))
+
+
+def test_dropconnect_is_the_same_for_all_tokens_of_a_batch() -> None:
+    model = model_of("none", "lightconv", dropout=0.0, attention_dropout=0.5).train()
+    ids, _ = batch(rows=1)
+    seed_dropout(model, 1)
+    hidden = model.encoder(ids.expand(3, -1))
+    torch.testing.assert_close(hidden[0], hidden[2], atol=1e-11, rtol=1e-9)
+
+
+# Merges and refusals
+
+
+def test_what_comes_after_is_the_sum_of_the_parts() -> None:
+    torch.manual_seed(0)
+    parts = [Depthwise(SHAPE, k=1), Depthwise(SHAPE, k=2)]
+    merge = Merge(SHAPE, [lambda shape, part=part: part for part in parts])
+    v = torch.randn(2, 5, SHAPE.hidden)
+    assert torch.equal(merge.after(v, None), parts[0].after(v, None) + parts[1].after(v, None))
+    assert merge.project(v, None) == {}
+
+
+REFUSALS = [
+    (partial(Depthwise, k=-1), NoPosition, "k must be 0 or more, not -1"),
+    (partial(Depthwise, k=2, bias="on"), NoPosition, "bias must be true or false, not 'on'"),
+    (partial(ConvQK, k=2, fraction=0), NoPosition, "fraction must be a number above 0 and up to 1, not 0"),
+    (partial(ConvQK, k=2, fraction=0.3), NoPosition, "fraction=0.3 of 2 heads is no whole number"),
+    (partial(ConvQK, k=2, activation="gelo"), NoPosition, "activation must be 'none' or 'gelu', not 'gelo'. Did you mean 'gelu'?"),
+    (partial(ConvBert, width=4), NoPosition, "width must be an odd number, not 4"),
+    (partial(ConvBert, kernel_from="keys"), NoPosition, "kernel_from must be 'query' or 'key', not 'keys'. Did you mean 'key'?"),
+    (partial(ConvBert, edges="zeros"), NoPosition, "edges must be 'renormalise' or 'zero', not 'zeros'. Did you mean 'zero'?"),
+    (partial(LightConv, k="x"), NoPosition, "k must be a whole number, not 'x'"),
+    (partial(LightConv, k=2), partial(Fixed, k=2), "conv LightConv has no scores on which position Fixed could act"),
+    (partial(Merge, parts="qk"), NoPosition, "conv.parts must be a list of convolutions, not 'qk'"),
+    (partial(Merge, parts=[]), NoPosition, "conv.parts must be a list of convolutions, not []"),
+    (partial(Merge, parts=[QK, partial(ConvQKV, k=1)]), NoPosition, "conv.parts: ConvQK and ConvQKV both make k, q"),
+    (partial(Merge, parts=[QK, partial(LightConv, k=1)]), NoPosition, "conv.parts: ConvQK and LightConv both make k, q"),
+    (
+        partial(Merge, parts=[QK, ConvBert]),
+        NoPosition,
+        "conv.parts: ConvBert takes heads from the scores, and ConvQK makes k, q for all",
+    ),
+    (
+        partial(Merge, parts=[ConvBert, ConvBert]),
+        NoPosition,
+        "conv.parts: ConvBert takes heads from the scores, and ConvBert takes some too",
+    ),
+]
+
+
+@pytest.mark.parametrize(("conv", "position", "message"), REFUSALS)
+def test_refusals_are_one_line(conv: Any, position: Any, message: str) -> None:
+    with pytest.raises(RelposError) as error:
+        build(SIZE, position, VOCABULARY, conv)
+    assert str(error.value) == message
+
+
+def test_convbert_refuses_an_odd_number_of_heads() -> None:
+    with pytest.raises(RelposError, match=r"conv ConvBert halves the heads, and heads=1 is odd"):
+        build({**SIZE, "heads": 1}, NoPosition, VOCABULARY, ConvBert)
+
+
+def test_a_scheme_without_queries_is_refused_by_name() -> None:
+    class Blind(NoPosition):
+        projections = frozenset("v")
+        scale = None
+
+    for conv, name, missing in (
+        (QK, "ConvQK", "k, q"),
+        (ConvBert, "ConvBert", "q"),
+        (OPTIONS["depthwise and qk"], "Merge", "k, q"),
+    ):
+        with pytest.raises(RelposError, match=rf"conv {name}\S* ?\S* works on {missing}, which position Blind does without"):
+            build(SIZE, Blind, VOCABULARY, conv)
+    assert build(SIZE, Blind, VOCABULARY, partial(ConvValue, k=2))(batch()[0]).isfinite().all()
