@@ -11,11 +11,11 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo real test check lint types floors links format bench golden clean
+.PHONY: help install demo real test test-slurm check lint types floors links format bench golden mechanisms clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) \
-	| while IFS="$$(printf '\t')" read -r target text; do printf '  make %-9s %s\n' "$$target" "$$text"; done
+	| while IFS="$$(printf '\t')" read -r target text; do printf '  make %-11s %s\n' "$$target" "$$text"; done
 
 install: .venv/.installed ## Make .venv with the `relpos` command; does nothing when it is up to date
 
@@ -48,6 +48,13 @@ real: install ## The same table on real text: RELPOS_DATA names the folder with 
 test: install ## Run the tests (WORKERS=1 for one process)
 	$(PYTEST) -n $(WORKERS) --maxprocesses 4 --dist loadfile
 
+test-slurm: .venv/.slurm ## Run tables on a Slurm cluster of two nodes, started for it (Debian, root; elsewhere it skips)
+	@tests/slurm/run
+
+.venv/.slurm: .venv/.installed
+	$(PIP) --editable ".[dev,slurm]"
+	@touch $@
+
 check: lint types floors links ## Format, lint, types, import floors, links in the docs
 
 lint: install
@@ -73,6 +80,10 @@ bench: .venv/.bench ## Run benchmarks/*.py, one after another; leave the machine
 
 golden: install ## Write the golden values anew, where results were meant to change
 	PYTHONPATH=tests $(BIN)/python tests/golden.py
+
+mechanisms: install ## Write the tables and the figure of docs/mechanisms.md anew
+	$(BIN)/python docs/generate.py
+	cp "$$($(BIN)/relpos draw all=true | tail -n 1)" docs/figures/patterns.png
 
 clean: ## Remove .venv and caches; runs stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -11,14 +11,12 @@ import torch
 import yaml
 from torch import Tensor
 
-from relpos.model.build import build
+import relpos
 from relpos.model.dropout import seed_dropout
-from relpos.model.position import Composite, Dynamic, Fixed, NoPosition
 from relpos.model.precision import autocast
 
 SIZE: dict[str, Any] = yaml.safe_load((Path(__file__).parents[1] / "conf" / "size" / "small.yaml").read_text("utf-8"))
 VOCABULARY = 30_004
-SCHEMES = {"none": NoPosition, "fixed": Fixed, "dynamic": Dynamic, "composite": Composite}
 
 
 @dataclass(frozen=True)
@@ -37,14 +35,18 @@ def full_batch(rows: int = 16, n: int = 128) -> Batch:
 
 
 def contestant(name: str) -> Callable[[Sequence[Batch]], float]:
-    """`ours|hf/<scheme or attention>/<precision>` → a function that takes one step on some micro-batches and returns the loss."""
+    """A function that takes one step on some micro-batches and returns the loss.
+
+    Args:
+        name: `ours/<words>/<precision>`, where a single word is a position scheme, or `hf/<attention>/<precision>`.
+    """
     side, kind, precision = name.split("/")
     torch.manual_seed(0)
-    return ours(SCHEMES[kind], precision) if side == "ours" else hugging_face(kind, precision)
+    return ours(kind.split(), precision) if side == "ours" else hugging_face(kind, precision)
 
 
-def ours(scheme: Any, precision: str) -> Callable[[Sequence[Batch]], float]:
-    model = build(SIZE, scheme, VOCABULARY).train()
+def ours(words: Sequence[str], precision: str) -> Callable[[Sequence[Batch]], float]:
+    model = network(*words, "size=small", f"vocabulary={VOCABULARY}").train()
     seeds = iter(range(1 << 30))
 
     def loss(batch: Batch, chosen: int) -> Tensor:
@@ -52,7 +54,13 @@ def ours(scheme: Any, precision: str) -> Callable[[Sequence[Batch]], float]:
         with autocast(precision, "cpu"):
             return model.loss_sum(batch.input_ids, batch.labels, batch.attention_mask)[0] / chosen
 
-    return _step(model, loss)
+    return _step(model, loss, model.encoder.position.begin_step)
+
+
+def network(*words: str) -> Any:
+    """Of the words of the command line; without `position=` it knows no positions."""
+    given = [word if "=" in word else f"position={word}" for word in words]
+    return relpos.build(relpos.compose("params", ["position=none", *given]))
 
 
 def hugging_face(attention: str, precision: str) -> Callable[[Sequence[Batch]], float]:
@@ -78,10 +86,14 @@ def hugging_face(attention: str, precision: str) -> Callable[[Sequence[Batch]], 
     return _step(model, loss)
 
 
-def _step(model: Any, loss: Callable[[Batch, int], Tensor]) -> Callable[[Sequence[Batch]], float]:
+def _step(
+    model: Any, loss: Callable[[Batch, int], Tensor], begin: Callable[[int], None] = lambda step: None
+) -> Callable[[Sequence[Batch]], float]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    steps = iter(range(1 << 30))
 
     def step(batches: Sequence[Batch]) -> float:
+        begin(next(steps))
         chosen = sum(int(batch.labels.ne(-100).sum()) for batch in batches)
         total = 0.0
         for batch in batches:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from relpos.data.examples import Pairs
-from relpos.data.steps import Steps, heldout_batches
+from relpos.data.steps import Steps, heldout_batches, holder
 from relpos.errors import RelposError
 
 VOCABULARY = 300
@@ -35,11 +35,28 @@ def test_processes_share_the_micro_batches_of_a_step(examples: Pairs, world: int
 
 
 @pytest.mark.parametrize("world", [2, 4])
-def test_counts_are_those_of_the_whole_step(examples: Pairs, world: int) -> None:
+def test_counts_of_the_shares_add_up(examples: Pairs, world: int) -> None:
     alone = steps(examples).step(5)
-    for rank in range(world):
-        step = steps(examples, rank=rank, world=world).step(5)
-        assert (step.chosen, step.tokens) == (alone.chosen, alone.tokens)
+    shared = [steps(examples, rank=rank, world=world).step(5) for rank in range(world)]
+    assert sum(step.chosen for step in shared) == alone.chosen
+    assert {step.tokens for step in shared} == {alone.tokens}
+
+
+def test_a_process_reads_its_share_alone(examples: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    batch = type(examples).batch
+    monkeypatch.setattr(type(examples), "batch", lambda self, pairs: (read.append(len(pairs)), batch(self, pairs))[1])
+    steps(examples, rank=1, world=2).step(0)
+    assert read == [5, 5]  # micro-batches 1 and 2 of 5, 5, 5, 5, 4
+
+
+def test_nobody_gets_the_longer_micro_batch_every_time() -> None:
+    assert [holder(number, 3) for number in range(8)] == [0, 1, 2, 2, 1, 0, 0, 1]
+
+
+def test_heldout_batches_are_dealt_out(examples: Pairs) -> None:
+    shares = [len(list(heldout_batches(examples, 10, VOCABULARY, rank, 3))) for rank in range(3)]
+    assert shares == [4, 4, 3]
 
 
 def test_counts_are_right(examples: Pairs) -> None:
@@ -80,10 +97,10 @@ def test_masks_are_fresh_in_every_epoch(examples: Pairs) -> None:
     assert (first.labels != -100).sum() != (second.labels != -100).sum()
 
 
-def test_a_step_without_a_chosen_token_divides_by_one() -> None:
+def test_a_step_may_have_no_chosen_token() -> None:
     ids = np.asarray([7, 8], np.uint16)
     one = Pairs(ids, np.asarray([0, 1, 2]), np.asarray([0]), np.asarray([2]), 16)
-    assert min(step.chosen for step in Steps(one, 0, 1, 1, VOCABULARY, stop=30)) == 1
+    assert min(step.chosen for step in Steps(one, 0, 1, 1, VOCABULARY, stop=30)) == 0  # training divides by 1 then
 
 
 def test_heldout_batches_hold_every_example_once(examples: Pairs) -> None:

@@ -53,10 +53,12 @@ def test_wheel_contains_conf_and_experiments(wheel: Path) -> None:
     assert {f"relpos/{name}" for name in wanted} <= inside
 
 
-def test_wheel_contains_every_module(wheel: Path) -> None:
+def test_wheel_contains_every_module_and_what_they_read(wheel: Path) -> None:
     inside = set(zipfile.ZipFile(wheel).namelist())
-    modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "relpos").rglob("*.py")}
-    assert modules | {"relpos/completion.bash"} <= inside
+    files = (path for path in (ROOT / "src" / "relpos").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    wanted = {path.relative_to(ROOT / "src").as_posix() for path in files}
+    assert {"relpos/completion.bash", "relpos/tables/templates/page.html.j2"} <= wanted
+    assert wanted <= inside
 
 
 def test_wheel_contains_nothing_else_at_its_top(wheel: Path) -> None:

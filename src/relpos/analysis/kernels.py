@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from relpos.analysis.recording import random_ids, record
 
 _TERMS = ("offset", "query", "key")
 _TOKENS = (8, 64)  # sequences × length over which the kernels made from tokens are averaged
@@ -21,7 +22,9 @@ def learned_kernels(model: Any, input_ids: Tensor | None = None, k: int | None =
     offset is always that of the attended token. k: that of the scheme, else 8. An empty list where the scheme adds nothing so.
     """
     encoder = getattr(model, "encoder", model)
-    found = [terms for terms in _record(encoder, input_ids) if any(getattr(terms, name) is not None for name in _TERMS)]
+    ids = random_ids(encoder, _TOKENS[0], min(_TOKENS[1], encoder.shape.max_positions)) if input_ids is None else input_ids
+    every = [call.terms for call in record(encoder, ids)]
+    found = [terms for terms in every if any(getattr(terms, name) is not None for name in _TERMS)]
     half = int(k if k is not None else getattr(encoder.position, "k", 8))
     return [_sum(terms, half) for terms in found]
 
@@ -53,36 +56,6 @@ def draw_kernels(model: Any, path: str | Path, input_ids: Tensor | None = None) 
     figure.supylabel("added to the score")
     figure.savefig(path, dpi=120)
     return True
-
-
-def _record(encoder: nn.Module, input_ids: Tensor | None) -> list[Any]:
-    """The terms of every pass through a layer, for one forward pass in evaluation mode."""
-    position: Any = encoder.position
-    record: list[Any] = []
-    fill = position.terms
-
-    def spy(*arguments: Any) -> Any:
-        record.append(fill(*arguments))
-        return record[-1]
-
-    training = encoder.training
-    position.terms = spy
-    try:
-        encoder.eval()
-        encoder(_random_ids(encoder) if input_ids is None else input_ids)
-    finally:
-        encoder.train(training)
-        with suppress(AttributeError):
-            del position.terms
-    return record
-
-
-def _random_ids(encoder: Any) -> Tensor:
-    words = encoder.embedding.words
-    count, length = _TOKENS
-    shape = (count, min(length, encoder.shape.max_positions))
-    generator = torch.Generator().manual_seed(0)
-    return torch.randint(words.num_embeddings, shape, generator=generator).to(words.weight.device)
 
 
 def _sum(terms: Any, half: int) -> Tensor:

@@ -1,8 +1,9 @@
 """What a training step reads: the same `batch` pairs whatever the number of processes.
 
 Step s takes the pairs at places s·batch … (s+1)·batch - 1 of the endless order, sorts them by length and cuts them
-into fixed micro-batches, so that short pairs are not padded to the length of long ones. A process takes whole ones,
-every `world`-th. Order and masks are functions of (seed, step, pair): resuming at a step is `start=step`.
+into fixed micro-batches, so that short pairs are not padded to the length of long ones. They are dealt out to the
+processes there and back again, so that nobody gets the longer one every time; each process reads its own alone.
+Order and masks are functions of (seed, step, pair): resuming at a step is `start=step`.
 """
 
 from __future__ import annotations
@@ -36,8 +37,7 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class Step:
-    """`chosen` and `tokens` count predicted and real tokens of the whole step, whoever holds its micro-batches.
-    `chosen` is at least 1: it divides."""
+    """`chosen` counts the predicted tokens of the micro-batches that are held here, `tokens` the real tokens of the whole step."""
 
     index: int
     microbatches: list[MicroBatch]
@@ -85,24 +85,32 @@ class Steps(IterableDataset[Step]):
         return out
 
     def step(self, index: int) -> Step:
-        """One step. Masks of all micro-batches are drawn by every process, for the count; that costs little."""
+        """One step, or this process's share of it."""
         pairs = self.pairs(index)
         lengths = self.examples.lengths(pairs)
         by_length = torch.argsort(lengths, stable=True, descending=True)
         parts = [
             _microbatch(self.examples, pairs[part], counter_hash(index, pairs[part]), self.seed, self.vocabulary, number)
             for number, part in enumerate(torch.split(by_length, self.microbatch))
+            if holder(number, self.world) == self.rank
         ]
         chosen = sum(int((part.labels != IGNORED).sum()) for part in parts)
-        return Step(index, parts[self.rank :: self.world], max(1, chosen), int(lengths.sum()))
+        return Step(index, parts, chosen, int(lengths.sum()))
 
 
-def heldout_batches(examples: Examples, batch: int, vocabulary: int) -> Iterator[MicroBatch]:
-    """All held-out examples, by length, masked as in every other run."""
+def holder(number: int, world: int) -> int:
+    """The process that takes micro-batch `number` of a step: 0, 1, 2, 2, 1, 0, 0, 1, … of three."""
+    place = number % (2 * world)
+    return place if place < world else 2 * world - 1 - place
+
+
+def heldout_batches(examples: Examples, batch: int, vocabulary: int, rank: int = 0, world: int = 1) -> Iterator[MicroBatch]:
+    """All held-out examples, by length, masked as in every other run; of several processes each takes every `world`-th batch."""
     indices = torch.arange(len(examples))
     by_length = torch.argsort(examples.lengths(indices), stable=True, descending=True)
     for number, part in enumerate(torch.split(by_length, batch)):
-        yield _microbatch(examples, part, part, HELDOUT_SEED, vocabulary, number)
+        if number % world == rank:
+            yield _microbatch(examples, part, part, HELDOUT_SEED, vocabulary, number)
 
 
 def _microbatch(examples: Examples, pairs: Tensor, keys: Tensor, seed: int, vocabulary: int, number: int) -> MicroBatch:

@@ -1,0 +1,188 @@
+"""What launching costs: from a command to its first training step, from run to run, and of runs that do nothing.
+
+    python benchmarks/launcher.py        writes benchmarks/results/launcher.{json,md}
+
+Each figure is the least of some tries, in wall-clock seconds, with the processor seconds beside it (of all processes, children
+too): on a busy machine the latter tell more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from _report import machine, write_results
+
+RELPOS = [sys.executable, "-m", "relpos.cli"]
+TINY = ["size=tiny", "steps=2", "batch=8", "evaluations=1"]
+IMPORTS = "import torch, pytorch_lightning"
+FIRST_STEP = """
+import sys, time
+from pathlib import Path
+from relpos.runs.stages import STAGES
+
+STAMPS = Path(sys.argv[1])
+
+def measured(run):
+    import relpos.runs.training
+    from relpos.train.pretrain import Pretraining
+    step = Pretraining.training_step
+    def first(*args):
+        step(*args)
+        cpu = time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID)
+        with STAMPS.open("a") as file:
+            file.write(f"{time.time()} {cpu}\\n")
+        Pretraining.training_step = step
+    Pretraining.training_step = first
+    return relpos.runs.training.pretrain(run)
+
+STAGES["pretrain"] = measured
+"""
+COMMAND = FIRST_STEP + "from relpos.cli import main; sys.exit(main(sys.argv[2:]))"
+NEXT = (
+    FIRST_STEP
+    + """
+from relpos.runs import compose, execute, plan
+runs = [plan(compose("pretrain", [*sys.argv[2:], f"seed={seed}"])) for seed in (11, 12, 13)]
+for run in runs:
+    with STAMPS.open("a") as file:
+        file.write(f"{time.time()} {time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID)}\\n")
+    execute(run, log=True)
+"""
+)
+
+
+def timed(action: Callable[[], Any]) -> tuple[float, float]:
+    """Wall-clock seconds, and processor seconds of the children."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    action()
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def least(tries: int, action: Callable[[int], tuple[float, float]]) -> tuple[float, float]:
+    """The least of both figures."""
+    walls, processors = zip(*(action(number) for number in range(tries)), strict=True)
+    return min(walls), min(processors)
+
+
+def call(command: list[str], root: Path) -> None:
+    """Runs a command quietly; its mistakes show."""
+    environment = os.environ | {"RELPOS_RUNS": str(root), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr)
+
+
+def first_step(root: Path, seed: int) -> tuple[float, float]:
+    """From the command to the end of the first training step, data there already."""
+    stamps = root / "stamps"
+    stamps.unlink(missing_ok=True)
+    start = time.time()
+    call([sys.executable, "-c", COMMAND, str(stamps), "pretrain", *TINY, f"seed={seed + 100}"], root)
+    then, cpu = map(float, stamps.read_text(encoding="utf-8").split())
+    return then - start, cpu
+
+
+def next_run(root: Path) -> tuple[float, float]:
+    """From one run to the first step of the next in the same process; the second and third of three."""
+    stamps = root / "stamps"
+    stamps.unlink(missing_ok=True)
+    call([sys.executable, "-c", NEXT, str(stamps), *TINY], root)
+    lines = [tuple(map(float, line.split())) for line in stamps.read_text(encoding="utf-8").splitlines()]
+    pairs = [(lines[i], lines[i + 1]) for i in range(2, len(lines), 2)]
+    walls, processors = zip(*((b[0] - a[0], b[1] - a[1]) for a, b in pairs), strict=True)
+    return min(walls), min(processors)
+
+
+def experiment(folder: Path, name: str, **content: Any) -> str:
+    """An experiment file of its own."""
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump({"question": "how fast?", "tasks": []} | content, sort_keys=False), encoding="utf-8")
+    return f"table={path}"
+
+
+def finish_all_but_one(root: Path, count: int) -> None:
+    """Records of finished noop runs, without running them."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+    from relpos.runs import compose, plan
+
+    os.environ["RELPOS_RUNS"] = str(root)
+    from dataclasses import replace
+
+    template = plan(compose("noop", ["seconds=0"]))
+    for seed in range(count - 1):
+        meaning = template.meaning | {"seed": seed}
+        run = replace(template, name=f"seed{seed}", meaning=meaning)
+        run.path.mkdir(parents=True)
+        record = {"state": "finished", "stage": "noop", "identity": run.identity, "meaning": meaning, "metrics": {}, "starts": []}
+        (run.path / "record.json").write_text(json.dumps(record), encoding="utf-8")
+
+
+def table6_like(folder: Path) -> str:
+    """Nineteen rows, nine tasks, ten seeds, as large as the largest table of the papers."""
+    positions = ["none", "absolute", "sinusoidal", "fixed", "dynamic", "composite", "key", "composite_key"]
+    rows = {f"row{i}": [f"position={positions[i % 8]}", f"k={3 + i // 8}"] for i in range(19)}
+    tasks = ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"]
+    return experiment(folder, "large", base=["data=files", "size=small"], rows=rows, tasks=tasks, seeds=10)
+
+
+def main() -> int:
+    """All figures."""
+    rows = []
+
+    def add(what: str, bar: str, wall: float, processor: float) -> None:
+        rows.append({"what": what, "bar": bar, "seconds": round(wall, 3), "processor seconds": round(processor, 3)})
+        print(rows[-1], file=sys.stderr)
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        root = folder / "runs"
+        call([*RELPOS, "pretrain", *TINY], root)  # the data, and warm files
+        imports = least(3, lambda _: timed(lambda: call([sys.executable, "-c", IMPORTS], root)))
+        add("import torch and Lightning", "", *imports)
+        first = least(3, lambda number: first_step(root, number))
+        add("command to the first training step, beyond these imports", "2", first[0] - imports[0], first[1] - imports[1])
+        add("next run in the same worker, to its first step", "0.5", *next_run(root))
+        start = least(3, lambda _: timed(lambda: call([sys.executable, "-c", "pass"], root)))
+        few = {"rows": {"noop": []}, "stages": {"noop": ["seconds=0"]}}
+        one = least(2, lambda n: timed(lambda: call([*RELPOS, "reproduce", experiment(folder, "one", **few)], folder / f"one{n}")))
+        add("a table of one noop run", "", *one)
+        many = few | {"seeds": 200}
+        all200 = least(
+            2, lambda n: timed(lambda: call([*RELPOS, "reproduce", experiment(folder, "many", **many)], folder / f"many{n}"))
+        )
+        add(
+            "a noop run of 200, launcher and all, beyond starting Python",
+            "0.3",
+            *((x - y) / 200 for x, y in zip(all200, start, strict=True)),
+        )
+        finish_all_but_one(folder / "full", 10_000)
+        full = experiment(folder, "full", **few, seeds=10_000)
+        began = time.time()
+        spent = timed(lambda: call([*RELPOS, "reproduce", full], folder / "full"))
+        last = json.loads(next((folder / "full" / "noop").glob("seed9999-*/record.json")).read_text(encoding="utf-8"))
+        assert len(last["starts"]) == 1
+        started = next((folder / "full" / "noop").glob("seed9999-*/config.yaml")).stat().st_mtime - began
+        add("10,000 noop runs, all but one finished: until that one starts", "10", started, spent[1])
+        large = table6_like(folder)
+        add(
+            "plan of 19 rows × (1 + 9 tasks × 10 seeds)",
+            "5",
+            *least(3, lambda _: timed(lambda: call([*RELPOS, "reproduce", large, "dry_run=true"], root))),
+        )
+    write_results("launcher", {"machine": machine(), "load": os.getloadavg()[0], "rows": rows})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""What a preset of `conf/position` or `conf/conv` says of itself: its YAML and the docstrings of the classes that this names."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from hydra.utils import get_class
+from omegaconf import OmegaConf
+
+import relpos
+from relpos.model.build import count
+from relpos.runs.config import conf_dir
+
+AUTHORS = r"[A-Z][\w-]+(?: et al\.| & [A-Z][\w-]+)? \d{4}"
+BLOCK = r":\n\n((?: {4}.*\n)+)"  # formulas that stand by themselves
+SIZE = "base"  # of the printed numbers of parameters
+
+
+@dataclass(frozen=True, eq=False)
+class Preset:
+    """An option of a group; `node` is its YAML with the dials at their defaults."""
+
+    group: str
+    name: str
+    node: dict[str, Any]
+
+    @property
+    def parts(self) -> list[Preset]:
+        """Of a merge; else itself."""
+        nodes = self.node.get("parts")
+        return [Preset(self.group, part["_target_"].rpartition(".")[2], part) for part in nodes] if nodes else [self]
+
+    @property
+    def kind(self) -> type[Any]:
+        return get_class(self.node["_target_"])
+
+    @property
+    def equations(self) -> list[str]:
+        """The formulas that stand by themselves in the docstring, else those that it begins with; of a merge, its parts."""
+        if self.parts != [self]:
+            return [" + ".join(part.name for part in self.parts)]
+        text = _documented(self.kind, BLOCK)
+        if block := re.search(BLOCK, text):
+            return [re.split(r"\s{2,}", line.strip())[0] for line in block[1].strip().split("\n")]
+        return [_beginning(re.sub(rf" \({AUTHORS}.*?\)", "", " ".join(text.split("\n\n")[0].split())))]
+
+    @property
+    def source(self) -> str:
+        """Paper and equation: the first ones named by the module, else by the class."""
+        if self.parts != [self]:
+            return "; ".join(dict.fromkeys(part.source for part in self.parts))
+        texts = [
+            _yaml(self).split("\n_target_")[0],
+            sys.modules[self.kind.__module__].__doc__ or "",
+            *(_own_doc(kind) for kind in _lineage(self.kind)),
+        ]
+        for text in texts:
+            if found := re.search(AUTHORS, text):
+                return _closed(" ".join(text[found.start() :].split()))
+        return "—"
+
+    @property
+    def formula(self) -> str:
+        """Its own parameters, from the line `Parameters: …`."""
+        if self.parts != [self]:
+            return " + ".join(part.formula for part in self.parts)
+        return re.findall(r"(?m)^\s*Parameters: (.*)$", _documented(self.kind, r"Parameters: "))[0]
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """Those of its YAML, and the constructor's defaults for what that leaves out."""
+        parameters = inspect.signature(self.kind).parameters.values()
+        return {p.name: p.default for p in parameters if p.default is not p.empty} | self.node
+
+    @property
+    def options(self) -> list[str]:
+        """What its docstring says of the switches that it turns on: paragraphs that begin with `key=true`."""
+        paragraphs = (" ".join(text.split()) for text in _own_doc(self.kind).split("\n\n"))
+        return [text for text in paragraphs if (key := re.match(r"`(\w+)=true`", text)) and self.node.get(key[1]) is True]
+
+    @property
+    def differences(self) -> list[str]:
+        """What begins with `Differs from`; the parts of a merge speak for themselves."""
+        texts = [text for kind in _lineage(self.kind) for text in (sys.modules[kind.__module__].__doc__, _own_doc(kind))]
+        paragraphs = [" ".join(part.split()) for text in texts for part in re.split(r"\n\s*\n", text or "")]
+        return list(dict.fromkeys(text for text in paragraphs if text.startswith("Differs from")))
+
+    @property
+    def command(self) -> str:
+        """With the dials that it reads and the keys of its own."""
+        text = _yaml(self)
+        dials = [f"{key}={_word(_defaults()[key])}" for key in dict.fromkeys(re.findall(r"\$\{(\w+)\}", text))]
+        plain = {key: value for key, value in self.node.items() if not key.startswith("_") and f"{key}: ${{" not in text}
+        own = [f"{self.group}.{key}={_word(value)}" for key, value in plain.items() if not isinstance(value, list)]
+        return " ".join(
+            ["relpos pretrain", *(["position=none"] * (self.group == "conv")), f"{self.group}={self.name}", *dials, *own]
+        )
+
+
+def presets(group: str) -> list[Preset]:
+    """All that are complete in themselves, `none` first."""
+    files = sorted((conf_dir() / group).glob("*.yaml"), key=lambda file: (file.stem != "none", file.stem))
+    names = [file.stem for file in files if "???" not in file.read_text(encoding="utf-8")]
+    return [Preset(group, name, _node(group, name)) for name in names]
+
+
+def evaluate(formula: str, shape: Any, keys: dict[str, Any]) -> int:
+    """A formula of parameters as a number: the sizes of `shape`, the keys of the option by their names."""
+    text = formula.replace("·", "*").replace("²", "**2").replace("−", "-").replace("/", "//")
+    text = re.sub(r"(\d)(?=[A-Za-z(])", r"\1*", text)
+    sizes = {"L": shape.layers, "H": shape.heads, "d_h": shape.head_dim, "d": shape.hidden}
+    sizes |= {"E": shape.embedding, "n": shape.max_positions, "S": keys.get("kernels")}
+    return int(eval(text, {"__builtins__": {}}, sizes | keys))
+
+
+@cache
+def parameters(group: str, name: str, size: str = SIZE) -> int:
+    """Of a position scheme: its own. Of a convolution: how many more a model has than without it."""
+    with torch.device("meta"):
+        made = count(model(group, name, f"size={size}"))
+    return int(made["position"] if group == "position" else made["total"] - _without(size))
+
+
+@cache
+def _without(size: str) -> int:
+    with torch.device("meta"):
+        return int(count(model("conv", "none", f"size={size}"))["total"])
+
+
+def model(group: str, name: str, *words: str) -> Any:
+    """A fresh model of a preset; of convolutions, with no position."""
+    cfg = _composed(words).copy()  # composed once: that takes longer than all else
+    cfg.position = OmegaConf.load(conf_dir() / "position" / "none.yaml")
+    cfg[group] = OmegaConf.load(conf_dir() / group / f"{name}.yaml")
+    return relpos.build(cfg)
+
+
+@cache
+def _composed(words: tuple[str, ...]) -> Any:
+    return relpos.compose("params", words)
+
+
+def _node(group: str, name: str) -> dict[str, Any]:
+    cfg = _composed(()).copy()
+    cfg[group] = OmegaConf.load(conf_dir() / group / f"{name}.yaml")
+    content = OmegaConf.to_container(cfg[group], resolve=True)
+    assert isinstance(content, dict)
+    return {str(key): value for key, value in content.items()}
+
+
+def _yaml(preset: Preset) -> str:
+    path = conf_dir() / preset.group / f"{preset.name}.yaml"
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def _defaults() -> dict[str, Any]:
+    return dict(OmegaConf.load(conf_dir() / "params.yaml"))  # type: ignore[arg-type]
+
+
+def _word(value: Any) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _lineage(kind: type[Any]) -> list[type[Any]]:
+    """The class and those of the package that it is made from, down to the contract, which stays out."""
+    return [
+        base for base in kind.__mro__ if base.__module__.startswith("relpos.") and base.__mro__[1].__module__.startswith("relpos.")
+    ]
+
+
+def _own_doc(kind: type[Any]) -> str:
+    return inspect.cleandoc(kind.__dict__.get("__doc__") or "")
+
+
+def _documented(kind: type[Any], pattern: str) -> str:
+    """The docstring of the class or, where that has no such thing, of one it is made from."""
+    texts = [_own_doc(base) for base in _lineage(kind)]
+    return next((text for text in texts if re.search(pattern, text)), texts[0])
+
+
+def _beginning(text: str) -> str:
+    """Up to the first mark outside of brackets behind which words follow instead of formulas."""
+    depth = 0
+    for place, character in enumerate(text):
+        depth += (character in "([{") - (character in ")]}")
+        ends = (
+            character in ":;"
+            or (character == "," and re.match(r", (?!with )(a |[a-z]{3,})", text[place:]))
+            or text[place : place + 2] == ". "
+        )
+        if depth == 0 and (ends or place == len(text) - 1):
+            return text[:place] if ends or character == "." else text
+    return text
+
+
+def _closed(text: str) -> str:
+    """Up to a bracket that was opened before, a colon or a full stop that ends a sentence."""
+    depth = 0
+    for place, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth < 0 or character == ":" or re.match(r"(?<!al)\.(\s+[A-Z]|$)", text[place:]):
+            return text[:place]
+    return text

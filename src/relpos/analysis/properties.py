@@ -1,0 +1,135 @@
+"""The six properties by which Wennberg & Henter 2021 (Table 1) compare position schemes, each found by trying it out.
+
+inductive               runs on sequences of twice `max_positions` tokens
+data-driven             has parameters of its own, and training moves some of them: a loss gives a gradient other than zero
+parameter-efficient     has fewer parameters than a table of absolute positions in the same model
+translation-invariant   a sequence shifted inside its padding gives the same outputs
+parallelisable          a longer sequence does not lengthen the chain of operations that wait for each other
+interpretable           T is the same for all tokens and depends on j − i alone: a curve a head says all there is
+
+A scheme that adds nothing has none of them to show. What is measured are small networks in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from relpos.analysis.recording import added, random_ids, record
+from relpos.analysis.toeplitz import toeplitz_r2
+from relpos.errors import RelposError
+
+NAMES = ("inductive", "data-driven", "parameter-efficient", "translation-invariant", "parallelisable", "interpretable")
+EQUAL = 1e-9
+
+
+def properties(model: Any, own: Callable[[Any], list[nn.Parameter]], parameters: int, table: int) -> dict[str, bool]:
+    """{name: whether}.
+
+    Args:
+        model: a small masked language model in float64 with `max_positions` ≥ 16; its weights are replaced by random ones.
+        own: model → the parameters of the mechanism in question.
+        parameters: how many it has in a model of the usual size.
+        table: how many the table of absolute positions has in that model.
+    """
+    _randomise(model)
+    model.eval()
+    return {
+        "inductive": runs_at(model, 2 * model.encoder.shape.max_positions),
+        "data-driven": learns(model, own(model)),
+        "parameter-efficient": parameters < table,
+        "translation-invariant": shifts(model.encoder),
+        "parallelisable": depth_of(model, own(model), 12) == depth_of(model, own(model), 6),
+        "interpretable": is_curve(model.encoder),
+    }
+
+
+def runs_at(model: Any, n: int) -> bool:
+    """Whether n tokens are served."""
+    try:
+        with torch.no_grad():
+            return bool(model(_ids(model, 1, n)).isfinite().all())
+    except RelposError:
+        return False
+
+
+def learns(model: Any, parameters: list[nn.Parameter]) -> bool:
+    """Whether the gradient of some parameter is not zero."""
+    _loss(model, 8).backward()
+    return any(parameter.grad is not None and bool(parameter.grad.any()) for parameter in parameters)
+
+
+@torch.no_grad()
+def shifts(encoder: Any) -> bool:
+    """Whether eight tokens give the same outputs at the beginning and at places 5 … 12 of fourteen, all else being padding."""
+    ids = _ids(encoder, 1, 8) + 1
+    outputs = []
+    for left in (0, 5):
+        row = nn.functional.pad(ids, (left, 6 - left))
+        outputs.append(encoder(row, row.ne(0))[:, left : left + 8])
+    return bool((outputs[0] - outputs[1]).abs().max() < EQUAL)
+
+
+def depth_of(model: Any, parameters: list[nn.Parameter], n: int) -> int:
+    """Operations on the longest path from the loss of n tokens back to one of the parameters; 0 where there is none."""
+    ends = {id(parameter) for parameter in parameters}
+    depth: dict[Any, int] = {}
+    start: Any = _loss(model, n).grad_fn
+    todo = [start]
+    while todo:
+        node = todo[-1]
+        before = [function for function, _ in node.next_functions if function is not None]
+        waiting = [function for function in before if function not in depth]
+        if waiting:
+            todo.extend(waiting)
+            continue
+        longest = max((depth[function] for function in before), default=0)
+        end = id(getattr(node, "variable", None)) in ends
+        depth[todo.pop()] = longest + 1 if longest or end else 0
+    return depth[start]
+
+
+def is_curve(encoder: Any) -> bool:
+    """Whether nothing but T acts on the scores, and T depends on j − i alone."""
+    position = encoder.position
+    calls = record(encoder, random_ids(encoder, 3, 10))
+    if not calls or position.embed(10) is not None:
+        return False
+    for call in calls:
+        terms = added(call.terms, 10)
+        if terms is None or _turns(position, call):
+            return False
+        spread = (terms - terms[:1]).abs().max()
+        if spread > EQUAL or min(toeplitz_r2(head) for head in terms[0]) < 1 - EQUAL:
+            return False
+    return True
+
+
+def _turns(position: Any, call: Any) -> bool:
+    if call.q is None or call.k is None or position.scale is None:
+        return False
+    turned = position.turn(call.layer, call.q, call.k, call.q, call.state)
+    return turned[0] is not call.q or turned[1] is not call.k
+
+
+def _loss(model: Any, n: int) -> Tensor:
+    ids = _ids(model, 2, n)
+    model.zero_grad()
+    loss: Tensor = model.loss(ids, ids)
+    return loss
+
+
+def _ids(model: Any, sequences: int, n: int) -> Tensor:
+    vocabulary = getattr(model, "encoder", model).embedding.words.num_embeddings
+    return torch.randint(5, vocabulary - 1, (sequences, n), generator=torch.Generator().manual_seed(1))
+
+
+def _randomise(model: nn.Module) -> None:
+    """No weight is left at a value that hides what it does."""
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))

@@ -1,0 +1,76 @@
+"""The same held-out text under the same masks in windows of any length, so that losses at different lengths can be compared.
+
+A document's text is masked as a whole and then cut: [CLS] text [SEP], `length` tokens in all. Every chosen token is predicted at
+every length, and only what the model sees around it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relpos.data.masking import IGNORED, mask
+from relpos.data.steps import HELDOUT_SEED, MicroBatch
+from relpos.data.store import Store
+from relpos.data.tokenizer import CLS, PAD, SEP
+from relpos.errors import RelposError
+
+AT_ONCE = 4096  # tokens of a batch, padding included
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A document's beginning: ids with masks in, and labels, −100 = not predicted, both (tokens,) without special ids."""
+
+    ids: Tensor
+    labels: Tensor
+
+
+def stretches(store: Store, longest: int, tokens: int) -> list[Stretch]:
+    """Whole windows of `longest` − 2 text tokens from the beginnings of held-out documents, spread evenly over those that are long
+    enough; about `tokens` in all.
+
+    Raises:
+        RelposError: no held-out document has a whole window.
+    """
+    window = longest - 2
+    documents = np.flatnonzero(store.heldout)
+    first, last = store.sentences[store.documents[documents]], store.sentences[store.documents[documents + 1]]
+    if not len(documents) or int((last - first).max()) < window:
+        most = int((last - first).max()) if len(documents) else 0
+        raise RelposError(f"lengths={longest}: the longest held-out document has {most} tokens, {window} are needed")
+    whole = (last - first) // window * window
+    enough = np.flatnonzero(whole)
+    count = min(len(enough), max(1, -(-len(enough) * tokens // int(whole.sum()))))
+    chosen = enough[np.arange(count) * len(enough) // count]
+    return [_masked(store, int(documents[d]), int(first[d]), min(int(whole[d]), -(-tokens // window) * window)) for d in chosen]
+
+
+def windows(texts: list[Stretch], length: int) -> Iterator[MicroBatch]:
+    """All stretches in windows of `length` tokens; the last of a stretch may be shorter."""
+    step = length - 2
+    cuts = [(text, start) for text in texts for start in range(0, len(text.ids), step)]
+    rows = max(1, AT_ONCE // length)
+    for number, at in enumerate(range(0, len(cuts), rows)):
+        yield _batch([(text.ids[s : s + step], text.labels[s : s + step]) for text, s in cuts[at : at + rows]], number)
+
+
+def _masked(store: Store, document: int, start: int, count: int) -> Stretch:
+    ids = torch.from_numpy(np.asarray(store.ids[start : start + count]).astype(np.int64))[None]
+    masked, labels = mask(ids, torch.tensor([count]), torch.tensor([document]), HELDOUT_SEED, store.vocabulary)
+    return Stretch(masked[0], labels[0])
+
+
+def _batch(parts: list[tuple[Tensor, Tensor]], number: int) -> MicroBatch:
+    n = max(len(ids) for ids, _ in parts) + 2
+    input_ids, labels = torch.full((len(parts), n), PAD), torch.full((len(parts), n), IGNORED)
+    real = torch.zeros(len(parts), n, dtype=torch.bool)
+    for row, (ids, targets) in enumerate(parts):
+        end = len(ids) + 1
+        input_ids[row, 0], input_ids[row, 1:end], input_ids[row, end] = CLS, ids, SEP
+        labels[row, 1:end], real[row, : end + 1] = targets, True
+    return MicroBatch(input_ids, real, labels, number)

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from relpos.analysis.patterns import draw_overview, draw_pattern, pattern, reveal
+from relpos.analysis.recording import added, random_ids, record
+from relpos.errors import RelposError
+from relpos.model.kernels import eager
+from schemes import POSITIONS, model_of, node, preset
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_the_terms_are_those_that_the_kernel_adds(name: str) -> None:
+    encoder = model_of(name).eval().encoder
+    for call in record(encoder, random_ids(encoder, 2, 9)):
+        like = torch.zeros(2, 2, 9, 4, dtype=torch.float64)
+        expected = eager.scores(None, None, call.terms, like)
+        terms = added(call.terms, 9)
+        torch.testing.assert_close(torch.zeros_like(expected) if terms is None else terms.expand_as(expected), expected)
+
+
+def test_over_the_offsets_stands_the_mean_of_each_diagonal() -> None:
+    found = pattern(model_of("synthesizer_random").eval().encoder, layer=1, length=6)
+    assert found is not None
+    assert found.mean.shape == (2, 11)
+    assert float(found.mean[1, 5 + 2]) == pytest.approx(float(found.matrix[1].diagonal(2).mean()), abs=1e-6)
+    assert float(found.mean[0, 5 - 5]) == pytest.approx(float(found.matrix[0, 5, 0]), abs=1e-6)
+    assert bool((found.low <= found.high + 1e-6).all())
+
+
+def test_what_does_not_depend_on_tokens_has_no_spread() -> None:
+    spread = {}
+    for name in ("tisa", "dynamic"):
+        found = pattern(model_of(name).eval().encoder, length=8)
+        assert found is not None
+        spread[name] = float((found.high - found.low).max())
+    assert spread["tisa"] < 1e-6 < spread["dynamic"]
+
+
+def test_turned_queries_of_ones_follow_the_formula_of_rope() -> None:
+    found = pattern(model_of("rope").eval().encoder, length=8, trained=False)
+    assert found is not None
+    offsets = torch.arange(-7.0, 8.0)
+    waves = [10000 ** (-m / 2) for m in range(2)]  # head_dim 4
+    expected = sum(2 * (torch.cos(offsets * wave) - 1) for wave in waves) / 2
+    torch.testing.assert_close(found.mean[0], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_rows_added_to_the_embeddings_are_drawn_as_their_products() -> None:
+    encoder = model_of("absolute").eval().encoder
+    found = pattern(encoder, length=6, trained=False)
+    assert found is not None
+    rows = encoder.position.table.detach().float()[:6]
+    torch.testing.assert_close(found.matrix[0], rows @ rows.t() / 6**0.5)
+
+
+def test_trained_rows_are_drawn_as_queries_and_keys_see_them() -> None:
+    encoder = model_of("absolute").eval().encoder
+    found = pattern(encoder, length=6)
+    assert found is not None
+    assert found.matrix.shape == (2, 6, 6)
+    assert float(found.matrix.mean()) == pytest.approx(0, abs=1e-5)
+    with torch.no_grad():
+        encoder.position.table.copy_(encoder.position.table[:1].clone().expand_as(encoder.position.table))
+    flat = pattern(encoder, length=6)
+    assert flat is not None
+    assert float(flat.matrix.abs().max()) < 1e-5
+
+
+def test_nothing_to_see_is_none_and_no_such_layer_is_refused() -> None:
+    assert pattern(model_of("none").eval().encoder) is None
+    with pytest.raises(RelposError, match="layer=3: there are 2"):
+        pattern(model_of("fixed").eval().encoder, layer=2)
+
+
+def test_a_scheme_with_a_table_is_drawn_as_far_as_it_goes() -> None:
+    found = pattern(model_of("tupe").eval().encoder, length=64)
+    assert found is not None
+    assert found.length == 16
+
+
+def test_reveal_fills_tables_of_zeros_alone() -> None:
+    scheme = preset("position", "composite")(model_of("none").encoder.shape)
+    before = scheme.query.clone()
+    assert reveal(scheme)
+    assert scheme.beta.abs().min() > 0
+    assert torch.equal(scheme.query, before)
+    assert not reveal(scheme)
+
+
+def test_figures_are_written(tmp_path: Path) -> None:
+    found = {name: pattern(model_of(name).eval().encoder, length=9, trained=False) for name in ("tisa", "rope", "absolute")}
+    assert all(shown is not None for shown in found.values())
+    draw_overview({name: shown for name, shown in found.items() if shown is not None}, tmp_path / "all.png", columns=2)
+    assert found["tisa"] is not None
+    draw_pattern(found["tisa"], tmp_path / "one.png", "tisa", heads=4)  # it has two
+    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in ("all.png", "one.png"))
+
+
+def test_every_preset_can_be_drawn() -> None:
+    empty = [name for name in POSITIONS if pattern(model_of(name).eval().encoder, length=8, trained=False) is None]
+    assert [node("position", name)["_target_"].rpartition(".")[2] for name in empty] == ["NoPosition"]
