@@ -1,10 +1,10 @@
-"""A table for the terminal, as Markdown, JSON and CSV."""
+"""A table for the terminal, as Markdown, JSON and CSV. LaTeX and the page lie in `relpos.tables.pages`."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,81 +14,96 @@ from rich.table import Table
 from rich.text import Text
 
 from relpos.files import write_json, write_text
+from relpos.tables.cells import MISSING, NAMES, Cell, cells_of, columns_of, heads_of, leaders, mean_name, number, signed
 from relpos.tables.table import GLUE, mean_of
 
-NAMES = {"cola": "CoLA", "mnli_m": "MNLI-m", "mnli_mm": "MNLI-mm", "mrpc": "MRPC", "qnli": "QNLI", "qqp": "QQP"}
-NAMES |= {"rte": "RTE", "sst2": "SST-2", "stsb": "STS-B", "wnli": "WNLI"}
-MISSING = "—"
 NOTE = (
     "Columns × 100 on the dev sets. Mean ± standard error over seeds where there are several, the best in brackets; "
     f"{MISSING} = not run."
 )
+BESIDE = "printed (ours − printed) verdict"
+SERVER = "GLUE server (test)"
+DELTA = "Δ (Δ%) to the baseline row"
+LENGTHS = "held-out loss at length"
+VERDICTS = {"reproduced": "green", "holds": "green", "above": "blue", "below": "red", "fails": "red"}
+"""Colours of verdicts; yellow for the others."""
 
 
 def write(folder: Path, content: dict[str, Any]) -> None:
-    """Writes `table.json`, `table.md` and `table.csv`.
+    """Writes `table.json`, `.md`, `.csv`, `.tex` and `.html`.
 
     Args:
         folder: of the table.
         content: `name`, `question`, `rows` and `checks`.
     """
+    from relpos.tables.pages import write_html, write_latex
+
     write_json(folder / "table.json", content)
     write_text(folder / "table.md", markdown(content))
     write_text(folder / "table.csv", comma_separated(content["rows"]))
-
-
-def columns_of(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """The columns of a table: GLUE's in their order, then others."""
-    found = list(dict.fromkeys(column for row in rows for column in row["columns"]))
-    return sorted(found, key=lambda column: GLUE.index(column) if column in GLUE else len(GLUE))
+    write_latex(folder / "table.tex", content)
+    write_html(folder / "table.html", content)
 
 
 def header(rows: list[dict[str, Any]]) -> list[str]:
     """The heads of the columns, row names and mean included."""
-    names = columns_of(rows)
-    return ["row", "parameters", "perplexity", *(NAMES.get(name, name) for name in names), mean_name(mean_of(names))]
-
-
-def mean_name(columns: list[str]) -> str:
-    """`GLUE` for all nine columns; else what it is."""
-    return "GLUE" if len(columns) == len(GLUE) else f"mean of {len(columns)}"
+    return ["row", "parameters", "perplexity", *heads_of(columns_of(rows))]
 
 
 def body(rows: list[dict[str, Any]]) -> list[list[str]]:
     """The cells, as text."""
     names = columns_of(rows)
+    return [[row["name"], *_sizes(row), *(cell.text for cell in cells_of(row, names))] for row in rows]
+
+
+def _sizes(row: dict[str, Any]) -> list[str]:
+    parameters, perplexity = row.get("parameters"), row.get("perplexity")
     return [
-        [
-            row["name"],
-            f"{row['parameters']:,}" if row["parameters"] is not None else MISSING,
-            f"{row['perplexity']:.2f}" if row["perplexity"] is not None else MISSING,
-            *(cell(row["columns"][name]) for name in names),
-            cell(row["mean"]),
-        ]
-        for row in rows
+        f"{parameters:,}" if parameters is not None else MISSING,
+        f"{perplexity:.2f}" if perplexity is not None else MISSING,
     ]
 
 
 def cell(column: dict[str, Any]) -> str:
     """`31.2 ± 0.4 (32.0)`: mean, standard error, best."""
-    failed = f"{column['n_failed']} failed" if column.get("n_failed") else ""
-    if column["mean"] is None:
-        return failed or MISSING
-    spread = f" ± {column['sem']:.1f} ({column['best']:.1f})" if column["sem"] is not None else ""
-    few = f", n={len(column['values'])}" if failed or column.get("n_missing") else ""
-    return f"{column['mean']:.1f}{spread}{few}{', ' + failed if failed else ''}"
+    return Cell.of(column).text
 
 
-def leaders(rows: list[dict[str, Any]]) -> set[tuple[int, int]]:
-    """(row, cell) of the best numbers: highest means, lowest perplexity; none where a column has one number only."""
-    columns = [[None if row["perplexity"] is None else -row["perplexity"] for row in rows]]
-    columns += [[row["columns"][name]["mean"] for row in rows] for name in columns_of(rows)]
-    columns += [[row["mean"]["mean"] for row in rows]]
-    found = set()
-    for place, values in enumerate(columns, start=2):
-        known = [value for value in values if value is not None]
-        found |= {(row, place) for row, value in enumerate(values) if len(known) > 1 and value == max(known)}
-    return found
+def _more(rows: list[dict[str, Any]]) -> list[list[list[str]]]:
+    """Further tables of the same rows, each with its header, where there is anything to show: the paper, the server."""
+    names = columns_of(rows)
+    beside = [
+        [BESIDE, *heads_of(names)],
+        *([row["name"], *(cell.beside or MISSING for cell in cells_of(row, names))] for row in rows),
+    ]
+    scored = [name for name in (*GLUE, "wnli", "ax", "glue") if any(row.get("test", {}).get(name) is not None for row in rows)]
+    test = [[SERVER, *(NAMES.get(name, name.upper()) for name in scored)]]
+    test += [[row["name"], *(number(row["test"].get(name)) for name in scored)] for row in rows if row.get("test")]
+    paper = any(cell.printed is not None for row in rows for cell in cells_of(row, names))
+    delta = [[DELTA, *heads_of(names)], *([row["name"], *map(_delta, [*_columns(row, names), row["mean"]])] for row in rows)]
+    lengths = list(dict.fromkeys(length for row in rows for length in row.get("heldout_by_length", ())))
+    longer = [[LENGTHS, *lengths], *([row["name"], *(_loss(row, length) for length in lengths)] for row in rows)]
+    held = any(row["mean"].get("delta") is not None for row in rows) or any(
+        column.get("delta") is not None for row in rows for column in row["columns"].values()
+    )
+    return [table for table, wanted in ((beside, paper), (test, scored), (delta, held), (longer, lengths)) if wanted]
+
+
+def _columns(row: dict[str, Any], names: list[str]) -> list[dict[str, Any]]:
+    return [row["columns"].get(name, {}) for name in names]
+
+
+def _delta(column: dict[str, Any]) -> str:
+    """`+2.1 (3.4 %) *`: ours minus the baseline row's, the relative error reduction; a star where Holm's p is below 0.05."""
+    if column.get("delta") is None:
+        return MISSING
+    share = f" ({signed(column['delta_percent'])} %)" if column.get("delta_percent") is not None else ""
+    return f"{signed(column['delta'])}{share}{' *' if (column.get('delta_p_holm') or 1) < 0.05 else ''}"
+
+
+def _loss(row: dict[str, Any], length: str) -> str:
+    value = row.get("heldout_by_length", {}).get(length)
+    return MISSING if value is None else f"{value:.3f}"
 
 
 def terminal(content: dict[str, Any], console: Console | None = None) -> None:
@@ -97,20 +112,33 @@ def terminal(content: dict[str, Any], console: Console | None = None) -> None:
     rows = content["rows"]
     best = leaders(rows)
     texts = [[Text(head, style="bold") for head in header(rows)]]
-    for number, cells in enumerate(body(rows)):
-        styles = ["bold green" if (number, place) in best else "" for place in range(len(cells))]
+    for place, cells in enumerate(body(rows)):
+        styles = ["bold green" if (place, column) in best else "" for column in range(len(cells))]
         texts.append([Text(text, style=style) for text, style in zip(cells, styles, strict=True)])
+    console.print(Text(content["question"], style="italic"), soft_wrap=True)
+    _print(texts, console)
+    console.print(NOTE, style="dim", soft_wrap=True)
+    for table in _more(rows):
+        head = [Text(text, style="bold") for text in table[0]]
+        _print([head, *([Text(text, style=_colour(text)) for text in line] for line in table[1:])], console)
+    for check in content.get("checks", ()):
+        words = (
+            (f"{check['verdict']:>9}", f"bold {_colour(check['verdict']) or 'yellow'}"),
+            f"  {check['says']}: {check['figures']}",
+        )
+        console.print(Text.assemble(*words), soft_wrap=True)
+
+
+def _colour(text: str) -> str:
+    return VERDICTS.get(text.rpartition(" ")[2], "")
+
+
+def _print(texts: list[list[Text]], console: Console) -> None:
     table = _grid(texts)
-    if _width(table, console) > console.width and len(rows) < len(texts[0]):
+    if _width(table, console) > console.width and len(texts) <= len(texts[0]):
         table = _grid([list(line) for line in zip(*texts, strict=True)])
     console.width = max(console.width, _width(table, console))  # long lines rather than numbers cut short
-    console.print(Text(content["question"], style="italic"), soft_wrap=True)
     console.print(table)
-    console.print(NOTE, style="dim", soft_wrap=True)
-    for check in content["checks"]:
-        colour = {"holds": "green", "fails": "red"}.get(check["verdict"], "yellow")
-        words = (f"{check['verdict']:>9}", f"bold {colour}"), f"  {check['says']}: {check['figures']}"
-        console.print(Text.assemble(*words), soft_wrap=True)
 
 
 def _grid(texts: list[list[Text]]) -> Table:
@@ -127,45 +155,69 @@ def _width(table: Table, console: Console) -> int:
 
 
 def markdown(content: dict[str, Any]) -> str:
-    """The table, the best in bold, and the checks."""
+    """The table, the best in bold, the paper's numbers and the server's, the held-out loss and the checks."""
     rows = content["rows"]
     best = leaders(rows)
-    lines = [f"# {content['name']}", "", content["question"], "", _line(header(rows))]
-    lines.append("|---|" + "---:|" * (len(header(rows)) - 1))
-    for number, cells in enumerate(body(rows)):
-        lines.append(_line([f"**{text}**" if (number, place) in best else text for place, text in enumerate(cells)]))
-    lines += ["", NOTE, "", *_curves(rows)]
-    lines += [f"- **{check['verdict']}** — {check['says']}: {check['figures']}" for check in content["checks"]]
+    lines = [f"# {content['name']}", "", content["question"], "", *_head(header(rows))]
+    for place, cells in enumerate(body(rows)):
+        lines.append(_line([f"**{text}**" if (place, column) in best else text for column, text in enumerate(cells)]))
+    lines += ["", NOTE, ""]
+    for table in _more(rows):
+        lines += [*_head(table[0]), *map(_line, table[1:]), ""]
+    lines += _curves(rows)
+    lines += [f"- **{check['verdict']}** — {check['says']}: {check['figures']}" for check in content.get("checks", ())]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _curves(rows: list[dict[str, Any]]) -> list[str]:
     """Held-out loss along the way, for the steps that every row has."""
-    curves = [dict(map(tuple, row["heldout_loss"])) for row in rows]
+    curves = [dict(map(tuple, row.get("heldout_loss", ()))) for row in rows]
     steps = [step for step in curves[0] if all(step in curve for curve in curves)] if curves else []
     if not steps:
         return []
-    head = [_line(["held-out loss at step", *map(str, steps)]), "|---|" + "---:|" * len(steps)]
+    head = _head(["held-out loss at step", *map(str, steps)])
     lines = [[row["name"], *(f"{curve[step]:.3f}" for step in steps)] for row, curve in zip(rows, curves, strict=True)]
     return [*head, *map(_line, lines), ""]
+
+
+def _head(heads: list[str]) -> list[str]:
+    return [_line(heads), "|---|" + "---:|" * (len(heads) - 1)]
 
 
 def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+PARTS: dict[str, Callable[[Cell], Any]] = {
+    "sem": lambda cell: cell.sem,
+    "best": lambda cell: cell.best,
+    "n": lambda cell: len(cell.values),
+    "median": lambda cell: cell.median,
+    "low": lambda cell: cell.low,
+    "high": lambda cell: cell.high,
+    "printed": lambda cell: cell.printed,
+    "difference": lambda cell: cell.difference,
+    "verdict": lambda cell: cell.verdict,
+    "failed": lambda cell: cell.n_failed or None,
+    "collapsed": lambda cell: cell.n_collapsed or None,
+    "test": lambda cell: cell.test,
+}
+"""What may stand behind each column of the CSV; `low` and `high` are the 95 % interval."""
+ALWAYS = ("sem", "best", "n")
+
+
 def comma_separated(rows: list[dict[str, Any]]) -> str:
-    """One line a row; each column with its standard error, best and number of runs; empty where it is missing."""
+    """One line a row; each column with standard error, best, number of runs and whatever else there is; empty = missing."""
     names = columns_of(rows)
-    parts = ("mean", "sem", "best", "n")
+    cells = [cells_of(row, names) for row in rows]
+    parts = [part for part, of in PARTS.items() if part in ALWAYS or any(of(cell) is not None for line in cells for cell in line)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    heads = [f"{name}_{part}" if part != "mean" else name for name in (*names, "glue") for part in parts]
-    writer.writerow(["row", "parameters", "perplexity", *(head.replace("glue", _slug(names)) for head in heads)])
-    for row in rows:
-        columns = [*(row["columns"][name] for name in names), row["mean"]]
-        numbers = [len(column["values"]) if part == "n" else column[part] for column in columns for part in parts]
-        writer.writerow([row["name"], row["parameters"], row["perplexity"], *numbers])
+    heads = [head for name in (*names, _slug(names)) for head in (name, *(f"{name}_{part}" for part in parts))]
+    writer.writerow(["row", "parameters", "perplexity", *heads])
+    for row, line in zip(rows, cells, strict=True):
+        numbers = [value for cell in line for value in (cell.mean, *(PARTS[part](cell) for part in parts))]
+        writer.writerow([row["name"], row.get("parameters"), row.get("perplexity"), *numbers])
     return text.getvalue()
 
 

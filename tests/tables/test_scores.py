@@ -1,0 +1,100 @@
+"""What the GLUE server answered goes into the table and stays there."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relpos.cli import main
+from relpos.tables.scores import with_scores
+from relpos.tables.table import GLUE
+from tables.written_table import table, write
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write(tmp_path / "runs", table())
+
+
+def record(*words: str) -> int:
+    return main(["record-scores", "table=small", *words])
+
+
+def content(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "table.json").read_text(encoding="utf-8")))
+
+
+def test_scores_stand_in_every_form_of_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert record("row=composite", "cola=38.5", "rte=64.1", "ax=12.5") == 0
+    row = content(folder)["rows"][2]
+    assert row["columns"]["cola"]["test"] == 38.5
+    assert row["mean"]["test"] == pytest.approx(51.3)  # both of the table's columns are there
+    assert row["test"] == {"cola": 38.5, "rte": 64.1, "ax": 12.5, "glue": None}  # but not all nine
+    assert "| composite | 38.5 | 64.1 | 12.5 |" in (folder / "table.md").read_text(encoding="utf-8")
+    assert "test 38.5" in (folder / "table.html").read_text(encoding="utf-8")
+    with (folder / "table.csv").open(encoding="utf-8") as file:
+        assert [line["cola_test"] for line in csv.DictReader(file)] == ["", "", "38.5", ""]
+    shown = capsys.readouterr()
+    assert "GLUE server (test)" in shown.out
+    assert shown.err == ""
+
+
+def test_later_scores_join_the_earlier_ones(folder: Path) -> None:
+    assert record("row=composite", "cola=38.5") == 0
+    assert record("row=none", "cola=-1.5") == 0
+    assert record("row=composite", "rte=64.1", "cola=39.0") == 0
+    recorded = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+    assert {name: found["scores"] for name, found in recorded.items()} == {
+        "composite": {"cola": 39.0, "rte": 64.1},
+        "none": {"cola": -1.5},
+    }
+
+
+def test_of_two_metrics_the_mean_counts(folder: Path) -> None:
+    assert record("row=composite", "mrpc=88.0/84.0", "stsb=[80.0,82.0]") == 0
+    assert content(folder)["rows"][2]["test"] == {"mrpc": 86.0, "stsb": 81.0, "glue": None}
+
+
+def test_glue_is_the_mean_of_nine_and_wnli_and_ax_stand_beside(folder: Path) -> None:
+    words = [f"{name}={50 + place}" for place, name in enumerate(GLUE)]
+    assert record("row=composite", *words, "wnli=65.1", "ax=20") == 0
+    assert content(folder)["rows"][2]["test"]["glue"] == 54.0
+
+
+def test_a_table_made_anew_keeps_them(folder: Path) -> None:
+    assert record("row=composite", "cola=38.5") == 0
+    fresh = with_scores(table()["rows"], folder)
+    assert fresh[2]["columns"]["cola"]["test"] == 38.5
+    assert fresh[0] == table()["rows"][0]
+
+
+def test_the_submission_is_named(folder: Path) -> None:
+    (folder / "submissions").mkdir()
+    (folder / "submissions" / "composite.json").write_text('{"sha256": "abc"}', encoding="utf-8")
+    assert record("row=composite", "cola=38.5") == 0
+    assert json.loads((folder / "scores.json").read_text(encoding="utf-8"))["composite"]["submission"] == "abc"
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["row=composite"], "no score given"),
+    (["row=composite", "cola=0.385", "rte=0.64"], "scores are × 100"),
+    (["row=composite", "cola=385"], "cola=385: a number from -100 to 100 is expected"),
+    (["row=composite", "rte=-3"], "rte=-3: a number from 0 to 100 is expected"),
+    (["row=composite", "rte=many"], "rte=many: a number is expected, or two as in 88.1/84.0"),
+    (["row=composite", "mrpc=1/2/3"], "mrpc=1/2/3: a number from 0 to 100"),
+    (["row=composite", "rte=nan"], "rte=nan: a number from 0 to 100"),
+    (["row=compsite", "cola=38"], "unknown row 'compsite'. Did you mean 'composite'?"),
+    (["row=composite", "colla=38"], "unknown key 'colla'. Did you mean 'cola'?"),
+])  # fmt: skip
+def test_a_wrong_word_is_one_line_and_changes_nothing(
+    words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert record(*words) == 1
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+    assert not (folder / "scores.json").exists()
