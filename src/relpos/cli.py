@@ -16,7 +16,13 @@ COMMANDS = {
     "pretrain": "masked language modelling of one encoder:  relpos pretrain position=composite size=small",
     "finetune": "one GLUE task on top of it:                relpos finetune task=rte position=composite size=small",
     "reproduce": "an experiment file → its runs → its table: relpos reproduce table=demo",
+    "status": "how a table stands, from another terminal: relpos status table=demo",
     "params": "count parameters, as JSON:                 relpos params size=small position=composite",
+    "draw": "what a scheme adds to the scores, a figure: relpos draw position=tisa",
+    "length": "held-out loss at other lengths:           relpos length from=FOLDER",
+    "submit": "a row → the zip for the GLUE server:       relpos submit table=NAME row=composite",
+    "record-scores": "what that server answered → the table:    relpos record-scores table=NAME row=composite cola=…",
+    "dashboard": "a table's Weights & Biases workspace:      relpos dashboard table=NAME",
 }
 
 VALUED = ("-cd", "--config-dir", "-cp", "--config-path", "-cn", "--config-name", "-p", "--package", "-c", "--cfg")
@@ -39,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `relpos … | head` ends quietly
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
-        print(HELP.format(commands="\n".join(f"  {name:<10} {line}" for name, line in COMMANDS.items())), end="")
+        print(HELP.format(commands="\n".join(f"  {name:<13} {line}" for name, line in COMMANDS.items())), end="")
         return 0
     if words[0] in ("--version", "--completion"):
         print(_version() if words[0] == "--version" else _completion(), end="")
@@ -65,7 +71,7 @@ def _run(command: str, words: list[str]) -> int:
     from relpos.errors import RelposError
     from relpos.runs.config import check, conf_dir, one_line
 
-    if command == "reproduce":
+    if command in ("reproduce", "status"):
         from relpos.tables import gathered
 
         words = gathered(words)
@@ -76,12 +82,18 @@ def _run(command: str, words: list[str]) -> int:
     paths: list[str] = []
     errors: list[RelposError] = []
 
+    here = os.getpid()
+
     def task(cfg: Any) -> None:
         try:
             typed = _typed(HydraConfig.get())
             paths.append(str(_TASKS[command](check(cfg, command, typed))))
+            if os.getpid() != here:  # a sweep's launcher has put it into another process
+                print(paths[-1])
         except RelposError as error:  # kept from Hydra, who would print a traceback of its own
             errors.append(error)
+            if os.getpid() != here:
+                raise
 
     with one_line(command, words):
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=command)(task)()
@@ -149,12 +161,54 @@ def _reproduce(cfg: Any) -> str:
     return reproduce(cfg)
 
 
+def _status(cfg: Any) -> str:
+    from relpos.tables.status import status
+
+    return status(cfg)
+
+
+def _draw(cfg: Any) -> str:
+    from relpos.tables.patterns import draw
+
+    return draw(cfg)
+
+
+def _length(cfg: Any) -> str:
+    from relpos.tables.lengths import length
+
+    return length(cfg)
+
+
+def _submit(cfg: Any) -> str:
+    from relpos.tables.submit import submit
+
+    return submit(cfg)
+
+
+def _record_scores(cfg: Any) -> str:
+    from relpos.tables.scores import record_scores
+
+    return record_scores(cfg)
+
+
+def _dashboard(cfg: Any) -> str:
+    from relpos.tables.dashboard import dashboard
+
+    return dashboard(cfg)
+
+
 _TASKS: dict[str, Callable[[Any], str]] = {
     "data": _data,
     "pretrain": _make,
     "finetune": _make,
     "params": _params,
     "reproduce": _reproduce,
+    "status": _status,
+    "draw": _draw,
+    "length": _length,
+    "submit": _submit,
+    "record-scores": _record_scores,
+    "dashboard": _dashboard,
 }
 
 

@@ -56,7 +56,7 @@ class Table:
         """The processes that are in the middle of a pre-training and have logged a step."""
         for path in (self.root / "pretrain").glob("*/metrics.jsonl"):
             record = json.loads((path.parent / "record.json").read_text(encoding="utf-8"))
-            if record["state"] == "running" and path.stat().st_size:
+            if record["state"] == "running" and path.stat().st_size and list(path.parent.glob("checkpoint/last-*")):
                 yield int(json.loads((path.parent / "claim.json").read_text(encoding="utf-8"))["pid"])
 
 

@@ -30,7 +30,7 @@ def test_a_table_is_found_by_name_and_by_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sedes": [0]}, "unknown key 'sedes'. Did you mean 'seeds'?"),
+        ({"sedes": [0]}, "unknown key 'sedes'. Did you mean 'seeds'"),
         ({"tasks": ["colla"]}, "unknown task 'colla'. Did you mean 'cola'?"),
         ({"stages": {"pretain": []}}, "unknown stage 'pretain'. Did you mean 'pretrain'?"),
         ({"rows": {}}, "rows is missing"),

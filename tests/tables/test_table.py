@@ -36,13 +36,13 @@ def pretraining(name: str, perplexity: float | None = 10.0) -> Run:
     return finish(run, metrics) if perplexity is not None else run
 
 
-def tuning(row: str, task: str, seed: int, scores: list[float] | None) -> Tuning:
+def tuning(row: str, task: str, seed: int, scores: list[float] | None, majority: float = -1.0) -> Tuning:
     names = TASKS.get(task, [task])
     config = {"task": {"columns": names, "metric": "relpos.train.metrics.accuracy"}}
     run = Run("finetune", f"{task}-{row}", {"row": row, "task": task, "seed": seed}, config)
     if scores is not None:
         columns = dict(zip(names, scores, strict=True))
-        finish(run, {"columns": columns, "majority": dict.fromkeys(names, 50.0), "examples": dict.fromkeys(names, 100)})
+        finish(run, {"columns": columns, "majority": dict.fromkeys(names, majority), "examples": dict.fromkeys(names, 100)})
     return Tuning(task, 0, seed, run)
 
 
@@ -77,6 +77,14 @@ def test_a_failed_run_is_counted() -> None:
     column = table_of([planned])[0]["columns"]["cola"]
     assert (column["n_failed"], column["n_missing"], column["seeds"]) == (1, 0, [0, 1])
     assert render.cell(column) == "15.0 ± 5.0 (20.0), n=2, 1 failed"
+
+
+def test_runs_no_better_than_the_majority_class_are_counted() -> None:
+    tunings = [tuning("none", "rte", seed, [score], majority=52.7) for seed, score in enumerate((52.7, 47.0, 60.0))]
+    column = table_of([Row("none", [], [pretraining("none")], tunings)])[0]["columns"]["rte"]
+    assert (column["n_collapsed"], column["median"]) == (2, 52.7)
+    assert column["interval"][0] < column["mean"] < column["interval"][1]
+    assert "2 collapsed" in render.cell(column)
 
 
 def test_glue_is_the_mean_of_nine_columns_seed_by_seed() -> None:

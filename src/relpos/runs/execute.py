@@ -8,8 +8,9 @@ import socket
 import sys
 import time
 import traceback
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -18,36 +19,68 @@ from omegaconf import OmegaConf
 from relpos.errors import RelposError
 from relpos.files import write_text
 from relpos.runs.claim import claim
+from relpos.runs.cost import flops
+from relpos.runs.log import LOG, logged
+from relpos.runs.processes import SHARED, Place, launch, meet, place, processes
 from relpos.runs.run import Run
 from relpos.runs.stages import STAGES
 
 PACKAGES = ("relpos", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sentencex")
 
 
-def execute(run: Run, wait: bool = True) -> Run:
+def execute(run: Run, wait: bool = True, log: bool = False) -> Run:
     """Finds the run finished, or finishes it; then returns it.
 
     Args:
         run: what is wanted; its inputs come first.
         wait: where another process holds it, until that one is done; otherwise the run is returned as it is.
+        log: keep what is printed, and any traceback, in the run's folder instead of showing it.
 
     Raises:
         RelposError: an input is wrong; the record says `failed` and why.
         KeyboardInterrupt: asked to stop; a checkpoint was written first, and the same call goes on from there.
     """
-    if run.state == "finished":
+    here = place() if run.stage in SHARED else None
+    if run.state == "finished" and not here:
         _say_what_is_not_there(run)
         return run
     for needed in run.inputs.values():
         execute(needed)
-    with claim(run.path, wait) as held:
-        if held and run.state != "finished":  # another process may have done it while we waited
-            _start(run)
-            _carry_out(run)
+    if here:
+        _together(run, here, wait)
+    elif processes(run) > 1:
+        _apart(run, wait, log)
+    else:
+        with claim(run.path, wait) as held:
+            if held and run.state != "finished":  # another process may have done it while we waited
+                _carry_out(run, log)
     return run
 
 
+def _together(run: Run, here: Place, wait: bool) -> None:
+    """This process's part of a run that several share. The first one claims the run and writes; all do or leave it together,
+    however the record changes while they come."""
+    group = meet(here, run)
+    with claim(run.path, wait) if group.first else nullcontext(False) as held:
+        if not group.agreed(held and run.state != "finished"):
+            return
+        if group.first:
+            _carry_out(run)
+        else:
+            STAGES[run.stage](run)
+
+
+def _apart(run: Run, wait: bool, log: bool) -> None:
+    """Leaves the run to processes of its own, which claim it; looks first, because starting them takes seconds."""
+    with claim(run.path, wait) as held:
+        if not held or run.state == "finished":
+            return
+    with logged(run.path / LOG) if log else nullcontext():
+        launch(run, wait)
+
+
 def _start(run: Run) -> None:
+    record = run.record
     write_text(run.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.config)))
     run.update(
         state="running",
@@ -59,34 +92,47 @@ def _start(run: Run) -> None:
         versions={name: _version(name) for name in PACKAGES} | {"python": platform.python_version()},
         hardware=hardware(),
         error=None,
+        starts=[*record.get("starts", []), start_entry()],
     )
 
 
-def _carry_out(run: Run) -> None:
+def _carry_out(run: Run, log: bool = False) -> None:
+    _start(run)
     started = time.perf_counter()
-    try:
-        metrics = STAGES[run.stage](run)
-    except KeyboardInterrupt:
-        run.update(state="interrupted")
-        raise
-    except BaseException as error:
-        last = "".join(traceback.format_exception(error)[-3:]) if not isinstance(error, RelposError) else None
-        _try_update(run, state="failed", error=str(error).split("\n")[0], traceback=last)
-        raise
+    with logged(run.path / LOG) if log else nullcontext():
+        try:
+            metrics = STAGES[run.stage](run)
+        except KeyboardInterrupt:
+            run.update(state="interrupted")
+            raise
+        except BaseException as error:
+            if log:
+                _tell(error)
+            _has_failed(run, error)
+            raise
     seconds = run.record.get("seconds", 0.0) + time.perf_counter() - started
-    run.update(state="finished", metrics=metrics, seconds=round(seconds, 2))
+    run.update(state="finished", metrics=metrics, seconds=round(seconds, 2), flops=flops(run))
 
 
-def _try_update(run: Run, **changes: Any) -> None:
-    """On a full disk the record cannot be written either; the first error is the one to show."""
-    with suppress(RelposError):
-        run.update(**changes)
+def _tell(error: BaseException) -> None:
+    if isinstance(error, RelposError):
+        print(f"relpos: {error}", file=sys.stderr)
+    else:
+        traceback.print_exc()
 
 
-def start_entry(from_step: int, threads: int) -> dict[str, Any]:
-    """What the record keeps of each start of a run."""
+def _has_failed(run: Run, error: BaseException) -> None:
+    """Says so in the record: when, why and, where it is no mistake of input, the traceback's end."""
+    last = "".join(traceback.format_exception(error)[-3:]) if not isinstance(error, RelposError) else None
+    why = str(error).split("\n")[0] or type(error).__name__
+    with suppress(RelposError):  # on a full disk the record cannot be written either; the first error is the one to show
+        run.fail(why, traceback=last)
+
+
+def start_entry() -> dict[str, Any]:
+    """What the record keeps of each start of a run; training adds the number of processes and of each one's CPU threads."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"time": now, "pid": os.getpid(), "host": socket.gethostname(), "from_step": from_step, "threads": threads}
+    return {"time": now, "pid": os.getpid(), "host": socket.gethostname(), "from_step": 0}
 
 
 def hardware() -> dict[str, Any]:
@@ -100,6 +146,7 @@ def hardware() -> dict[str, Any]:
     return {"processor": processor, "cores": os.cpu_count()}
 
 
+@cache
 def _version(name: str) -> str | None:
     try:
         return version(name)

@@ -26,8 +26,15 @@ MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "l
 
 
 def plan(cfg: DictConfig) -> Run:
-    """The run that a checked configuration names. `cfg.stage` is `store`, `pretrain` or `finetune`."""
-    return {"store": store_run, "pretrain": pretrain_run, "finetune": finetune_run}[cfg.stage](cfg)
+    """The run that a checked configuration names. `cfg.stage` is `store`, `pretrain`, `finetune` or `noop`."""
+    return {"store": store_run, "pretrain": pretrain_run, "finetune": finetune_run, "noop": noop_run}[cfg.stage](cfg)
+
+
+def noop_run(cfg: DictConfig) -> Run:
+    """A run that sleeps."""
+    meaning = {"seed": cfg.seed, "label": cfg.label}
+    name = f"seed{cfg.seed}" if cfg.label is None else f"{cfg.label}-seed{cfg.seed}"
+    return Run("noop", name, meaning, meaning | {"seconds": cfg.seconds, "failures": cfg.failures})
 
 
 def store_run(cfg: DictConfig) -> Run:

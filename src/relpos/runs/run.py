@@ -8,20 +8,32 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from relpos.files import write_json
 
-VERSIONS = {"toy": 1, "tokenizer": 1, "store": 1, "pretrain": 2, "finetune": 2}
+VERSIONS = {"noop": 1, "toy": 1, "tokenizer": 1, "store": 1, "pretrain": 2, "finetune": 2}
 """Bumped when a change of code alters the results of a stage; the golden values of the tests make such a change visible."""
 
 
 def runs_root() -> Path:
     """`$RELPOS_RUNS`, by default `./runs`."""
-    return Path(os.environ.get("RELPOS_RUNS", "runs")).resolve()
+    return _resolved(os.environ.get("RELPOS_RUNS", "runs"), os.getcwd())
+
+
+@cache
+def _resolved(folder: str, below: str) -> Path:
+    return Path(below, folder).resolve()
+
+
+def identity_of(stage: str, meaning: dict[str, Any], inputs: dict[str, str]) -> str:
+    """Twelve hexadecimal digits of the SHA-256 of stage, version, meaning and the identities of the inputs."""
+    content = [stage, VERSIONS.get(stage, 0), meaning, inputs]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -29,7 +41,7 @@ class Run:
     """One node of the plan.
 
     Args:
-        stage: toy, tokenizer, store, pretrain, finetune; or `given`, a folder that the user named.
+        stage: toy, tokenizer, store, pretrain, finetune, noop; or `given`, a folder that the user named.
         name: readable part of the folder's name.
         meaning: everything that can change the result, as plain values.
         config: what the stage is called with; more than its meaning (loggers, threads).
@@ -46,10 +58,8 @@ class Run:
 
     @cached_property
     def identity(self) -> str:
-        """Twelve hexadecimal digits of the SHA-256 of stage, version, meaning and inputs."""
-        inputs = {name: run.identity for name, run in self.inputs.items()}
-        content = [self.stage, VERSIONS.get(self.stage, 0), self.meaning, inputs]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+        """Of what it is and what it needs, see `identity_of`."""
+        return identity_of(self.stage, self.meaning, {name: run.identity for name, run in self.inputs.items()})
 
     @property
     def path(self) -> Path:
@@ -70,6 +80,10 @@ class Run:
     def metrics(self) -> dict[str, Any]:
         """The final metrics of a finished run."""
         return dict(self.record.get("metrics", {}))
+
+    def fail(self, why: str, **more: Any) -> None:
+        """Writes into the record that a try has failed; `failures` keeps the times, so that a launcher can count the tries."""
+        self.update(state="failed", error=why, failures=[*self.record.get("failures", []), time.time()], **more)
 
     def update(self, **changes: Any) -> None:
         """Writes `changes` into the record, atomically."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -62,12 +63,21 @@ def finetune(run: Run) -> Metrics:
     return train(run)
 
 
+def noop(run: Run) -> Metrics:
+    """Sleeps; for tests of launchers. The first tries fail where it is told so."""
+    time.sleep(run.config["seconds"])
+    if len(run.record.get("failures", [])) < run.config["failures"]:
+        raise RelposError("a failure on demand")
+    return {}
+
+
 STAGES: dict[str, Callable[[Any], Metrics]] = {
     "toy": toy,
     "tokenizer": tokenizer,
     "store": store,
     "pretrain": pretrain,
     "finetune": finetune,
+    "noop": noop,
 }
 
 

@@ -22,12 +22,12 @@ from relpos.data.tokenizer import FILE, Tokenizer
 from relpos.errors import RelposError
 from relpos.model.build import count
 from relpos.runs.config import instantiate
-from relpos.runs.execute import start_entry
 from relpos.runs.run import Run
 from relpos.runs.stages import source_of
 from relpos.train.checkpoint import Checkpointing, Interrupted, Snapshots, WholeCheckpoints, newest
 from relpos.train.finetune import Finetuning, FinetuningData, classifier_on, columns
-from relpos.train.loggers import JsonLines, log_figure
+from relpos.train.group import Group, present
+from relpos.train.loggers import JsonLines, conclude, identified, log_figure
 from relpos.train.module import Training, set_threads
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining, PretrainingData
@@ -40,30 +40,35 @@ warnings.filterwarnings("ignore", module=r"pytorch_lightning|lightning_fabric") 
 
 
 def pretrain(run: Run) -> dict[str, Any]:
-    """Pre-trains; writes `model/`, `snapshots/` and the figure of the kernels."""
+    """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/` and the figure of the kernels."""
     config, store = run.config, Store(run.inputs["store"].path)
     words = {key: config[key] for key in ("size", "position", "conv")} | {"vocabulary": store.vocabulary}
     torch.manual_seed(config["seed"])
     model = network(words | {"kernel": config["speed"]["kernel"]})
-    module = Pretraining(model, Recipe(**config["recipe"]), *_of(config, "steps", "seed", "precision", "log_every"))
+    group = present()
+    dials = {key: config[key] for key in ("steps", "seed", "precision", "log_every")}
+    module = Pretraining(model, Recipe(**config["recipe"]), **dials, group=group)
     keys = ("seed", "steps", "batch", "microbatch", "length", "packing", "pairs")
-    data = PretrainingData(store, **{key: config[key] for key in keys})
+    data = PretrainingData(store, **{key: config[key] for key in keys}, group=group)
     trainer = _fit(run, module, data, config["evaluations"])
     if not hasattr(module, "result") or trainer.global_step % _interval(config["steps"], config["evaluations"]):
         trainer.validate(module, data, verbose=False)
+    if not group.first:
+        return {}
     parameters = count(model)
     figure = run.path / "figures" / "kernels.png"
     figure.parent.mkdir(exist_ok=True)
     if draw_kernels(model, figure):
         log_figure(trainer.loggers, "kernels", figure)
     save_model(run.path / "model", model, words, run.inputs["tokenizer"].path / FILE)
-    _finish(run, trainer)
-    return module.result | {
+    metrics = module.result | {
         "perplexity": module.result["heldout_perplexity"],
         "parameters": parameters["total"],
         "position_parameters": parameters["position"],
         "steps": config["steps"],
     }
+    _finish(run, trainer, metrics)
+    return metrics
 
 
 def finetune(run: Run) -> dict[str, Any]:
@@ -88,7 +93,7 @@ def finetune(run: Run) -> dict[str, Any]:
     for logger in trainer.loggers:
         logger.log_metrics(result["columns"], step=steps)
     save_model(run.path / "model", model, words | {"outputs": task.outputs}, folder / FILE)
-    _finish(run, trainer)
+    _finish(run, trainer, result | {"steps": steps})
     return result | {"steps": steps}
 
 
@@ -100,23 +105,25 @@ def tuning_steps(steps: int | None, epochs: float | None, task: Task, rows: int,
 
 
 def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: int) -> pl.Trainer:
-    """Trains from the newest checkpoint, or from the start, to the last step."""
-    config, folder = run.config, run.path / "checkpoint"
-    starts = run.record.get("starts", [])
-    threads = set_threads(config["speed"]["threads"] or (starts[0]["threads"] if starts else None))
+    """Trains from the newest checkpoint, or from the start, to the last step. Of several processes the first one writes."""
+    config, folder, group = run.config, run.path / "checkpoint", module.group
+    threads = set_threads(config["speed"]["threads"] or _threads_before(run, group.world))
     checkpoint = newest(folder)
     step = _check(checkpoint, module) if checkpoint else 0
-    run.update(starts=[*starts, start_entry(step, threads)])
+    if group.sums([step])[0] != step * group.world:
+        raise RelposError(f"the processes of {run.path} see different checkpoints: is the folder one for all nodes?")
+    callbacks: list[pl.Callback] = [Checkpointing(folder, config["checkpoint_every"], group)]
+    loggers: list[Any] = []
+    if group.first:
+        _note_start(run, {"from_step": step, "threads": threads, "processes": group.world})
+        callbacks += [Snapshots(run.path / "snapshots", config["snapshots"]), Bar(run.name, module.steps)]
+        loggers = [JsonLines(run.path / "metrics.jsonl", step), *_more_loggers(run)]
     trainer = pl.Trainer(
         accelerator=config["speed"]["accelerator"],
-        devices=1,
+        devices=_device(config["speed"]["accelerator"], group),
         max_steps=module.steps,
-        logger=[JsonLines(run.path / "metrics.jsonl", step), *_more_loggers(run)],
-        callbacks=[
-            Checkpointing(folder, config["checkpoint_every"]),
-            Snapshots(run.path / "snapshots", config["snapshots"]),
-            Bar(run.name, module.steps),
-        ],
+        logger=loggers,
+        callbacks=callbacks,
         plugins=[WholeCheckpoints(), LightningEnvironment()],
         val_check_interval=_interval(module.steps, evaluations) if evaluations else None,
         check_val_every_n_epoch=None,
@@ -132,9 +139,27 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
     try:
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
     except Interrupted as stop:
-        raise KeyboardInterrupt(str(stop)) from stop
-    run.update(fit_seconds=round(run.record.get("fit_seconds", 0.0) + time.perf_counter() - started, 2))
+        raise KeyboardInterrupt(*stop.args) from stop
+    if group.first:
+        run.update(fit_seconds=round(run.record.get("fit_seconds", 0.0) + time.perf_counter() - started, 2))
     return trainer
+
+
+def _threads_before(run: Run, processes: int) -> int | None:
+    """CPU threads of the first start with as many processes: results depend on the threads in the last bits."""
+    starts = run.record.get("starts", [])
+    return next((start["threads"] for start in starts if "threads" in start and start.get("processes", 1) == processes), None)
+
+
+def _note_start(run: Run, what: dict[str, Any]) -> None:
+    *before, last = run.record["starts"]
+    run.update(starts=[*before, last | what])
+
+
+def _device(accelerator: str, group: Group) -> Any:
+    """One device a process: its own GPU, where there are GPUs."""
+    several_gpus = group.world > 1 and accelerator != "cpu" and torch.cuda.is_available()
+    return [group.local % torch.cuda.device_count()] if several_gpus else 1
 
 
 def _interval(steps: int, evaluations: int) -> int:
@@ -161,14 +186,13 @@ def _check(path: Path, module: Training) -> int:
 def _more_loggers(run: Run) -> list[Any]:
     if not run.config["logger"]:
         return []
-    words = {"id": run.identity, "name": run.path.name, "group": run.config.get("row", run.name), "job_type": run.stage}
-    return [instantiate(run.config["logger"], run=words | {"config": run.meaning}, folder=run.path)]
+    words = identified(run.identity, run.path.name, run.stage, run.meaning, run.config.get("table"), run.config.get("row"))
+    return [instantiate(run.config["logger"], run=words, folder=run.path)]
 
 
-def _finish(run: Run, trainer: pl.Trainer) -> None:
-    """A finished run needs no checkpoint."""
-    for logger in trainer.loggers:
-        logger.finalize("success")
+def _finish(run: Run, trainer: pl.Trainer, metrics: dict[str, Any]) -> None:
+    """The loggers get the final figures. A finished run needs no checkpoint."""
+    conclude(trainer.loggers, metrics)
     shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
 
 

@@ -5,26 +5,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relpos.errors import RelposError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from relpos.runs.run import Run
+    from relpos.tables.engine import Engine
     from relpos.tables.experiment import Experiment
     from relpos.tables.plan import Row
 
 
 def gathered(words: Sequence[str]) -> list[str]:
-    """Command-line words of `reproduce`: those that are not its own keys are for the rows, and go into `words=[…]`.
+    """Command-line words of `reproduce` and `status`: those that are not its own keys are for the rows, and go into `words=[…]`.
 
     So `relpos reproduce table=real_mini data.root=FOLDER` needs no brackets and no quotes.
 
     Raises:
         RelposError: `words=[…]` is there as well.
     """
-    own = ("table", "rows", "words", "workers", "dry_run", "hydra")
+    own = ("table", "rows", "stages", "words", "workers", "retries", "dry_run", "engine", "every", "hydra")
     for_rows = [
         word for word in words if "=" in word and not word.startswith("-") and word.partition("=")[0].split(".")[0] not in own
     ]
@@ -40,7 +42,7 @@ def reproduce(cfg: DictConfig) -> str:
     """`relpos reproduce`: plans, runs what is missing, prints the table; returns its folder.
 
     Args:
-        cfg: `table`, `rows`, `words`, `workers`, `dry_run`.
+        cfg: `table`, `rows`, `stages`, `words`, `engine`, `retries`, `dry_run`.
 
     Raises:
         RelposError: something in the file or the words is wrong; or runs failed, after the others are done.
@@ -50,29 +52,59 @@ def reproduce(cfg: DictConfig) -> str:
     from relpos.tables import dry_run, engine, experiment, plan
 
     given = experiment.load(str(cfg.table))
+    if given.parameters:
+        from relpos.tables.parameters import show as show_parameters
+
+        return show_parameters(given.parameters)
     rows = plan.plan_table(given, list(cfg.rows) if cfg.rows is not None else None, [str(word) for word in cfg.words])
-    runs = plan.runs_of(rows)
+    runs = plan.of_stages(plan.runs_of(rows), list(cfg.stages) if cfg.stages is not None else None)
     folder: Path = runs_root() / "tables" / given.name
     if cfg.dry_run:
         print(dry_run.describe(given.name, rows, runs))
         return str(folder)
-    failed = engine.run_all(runs, folder, cfg.workers or given.workers, given.threads)
+    failed = engine.run_all(runs, folder, engine_of(cfg, given), cfg.retries)
     show(given, rows, folder)
     if failed:
         for run in failed:
-            print(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})", file=sys.stderr)
+            tell(run)
         print(folder)
         raise RelposError(f"{len(failed)} of {len(runs)} runs failed; the same command tries them again")
     return str(folder)
 
 
-def show(given: Experiment, rows: list[Row], folder: Path) -> None:
-    """Writes the table from what the runs' folders say, and prints it."""
-    from relpos.tables import checks, curves, render, table
+def engine_of(cfg: DictConfig, given: Experiment) -> Engine:
+    """The engine that `engine=…` names; workers and threads, where it does not say, are those of the experiment file."""
+    from omegaconf import OmegaConf
 
-    content = table.table_of(rows, table.printed_numbers(given))
+    from relpos.runs.config import instantiate
+
+    node: Any = OmegaConf.to_container(cfg.engine, resolve=True)
+    own = {key: getattr(given, key) for key in ("workers", "threads") if key in node and node[key] is None}
+    engine: Engine = instantiate(node | own)
+    return engine
+
+
+def tell(run: Run) -> None:
+    """Why a run failed, with the last lines of its log."""
+    from relpos.runs.log import LOG, last_lines
+
+    print(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})", file=sys.stderr)
+    for line in last_lines(run.path / LOG):
+        print(f"    {line}", file=sys.stderr)
+
+
+def show(given: Experiment, rows: list[Row], folder: Path) -> None:
+    """Writes the table from what the runs' folders say, and prints it; nothing where the runs only sleep."""
+    from relpos.tables import beside, beyond, checks, curves, render, scores, table
+
+    if not any(row.pretrainings or row.needs for row in rows):
+        return
+    printed = table.printed_numbers(given)
+    content = beside.with_comparisons(scores.with_scores(table.table_of(rows, printed), folder), given, printed)
+    content = beyond.with_lengths(content, rows, given.lengths)
     verdicts = checks.evaluate(given.checks, content)
-    whole = {"name": given.name, "question": given.question, "rows": content, "checks": verdicts}
+    about = {key: getattr(given, key) for key in ("name", "question", "statistic", "split", "baseline", "claims")}
+    whole = about | {"rows": content, "checks": verdicts}
     render.write(folder, whole)
     curves.draw(folder / "curves.png", content)
     render.terminal(whole)

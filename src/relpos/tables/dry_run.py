@@ -1,47 +1,130 @@
-"""The plan of a table in words: what is there, what is missing, what waits for what."""
+"""The plan of a table in words: what is there, what is missing and why, what waits for what, and about how long it takes."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 
-from relpos.runs.run import Run
+from relpos.runs.cost import REACHED, flops, matrix_product, measured
+from relpos.runs.execute import hardware
+from relpos.runs.run import Run, runs_root
 from relpos.tables.plan import Row
 
 
 def describe(name: str, rows: list[Row], runs: list[Run]) -> str:
-    """A few lines: the shared inputs, then each row with its pre-training and its fine-tunings."""
-    states = Counter(run.state for run in runs)
-    own = {run.identity for row in rows for run in (*row.pretrainings, *(tuning.run for tuning in row.tunings))}
-    lines = [f"{name}: {len(runs)} runs: {_counts(states)}"]
-    lines += [f"  {_line(run)}" for run in runs if run.identity not in own]
+    """The counts and the estimate, the shared inputs, then each row with its pre-trainings and its fine-tunings.
+
+    Args:
+        name: of the table.
+        rows: of the plan.
+        runs: those of the rows that are wanted, and what they need.
+    """
+    states = {run.identity: run.state for run in runs}
+    hours, said = _hours([run for run in runs if states[run.identity] != "finished"], runs)
+    own = {run.identity for row in rows for run in row.runs}
+    lines = [f"{name}: {len(runs):,} runs: {_counts(Counter(states.values()))}", said]
+    lines += [f"  {_line(run, states)}" for run in runs if run.identity not in own]
     for row in rows:
-        lines.append(f"{row.name} ({' '.join(row.words) or 'no words of its own'})")
-        lines += [f"  {_line(run)}" for run in row.pretrainings]
-        starts = {start.path: f"{start.stage} {start.name}" for start in _starts(row)}
-        for state, tunings in _by_state(row).items():
-            tasks = ", ".join(f"{task} {seeds}" for task, seeds in tunings.items())
-            lines.append(f"  finetune {state}: {tasks}")
-        lines.append(f"  fine-tunings need {', '.join(starts.values())}")
+        wanted = [run for run in row.runs if run.identity in states]
+        done = sum(states[run.identity] == "finished" for run in wanted)
+        left = sum(hours.get(run.identity, 0.0) for run in wanted)
+        words = " ".join(row.words) or "no words of its own"
+        if row.needs:
+            lines.append(f"{row.name} ({words}): no runs yet; needs {row.needs}=")
+            continue
+        lines.append(f"{row.name} ({words}): {done} of {len(wanted)} runs are there, {_duration(left)} left")
+        lines += [f"  {_line(run, states)}" for run in row.pretrainings if run.identity in states]
+        lines += _tunings(row, states)
+        lines += _noops(row, states)
     return "\n".join(lines)
 
 
-def _starts(row: Row) -> list[Run]:
-    return [tuning.run.inputs["start"] for tuning in row.tunings]
+def _hours(missing: list[Run], runs: list[Run]) -> tuple[dict[str, float], str]:
+    """Device-hours of each missing run, and a sentence about them."""
+    work = {run.identity: flops(run) for run in missing}
+    if not sum(work.values()):
+        return {}, "nothing is left to train" if not missing else "nothing of it trains"
+    rates, count = measured(runs, runs_root(), hardware())
+    if rates:
+        other = min(rates.values())
+        hours = {run.identity: work[run.identity] / rates.get(run.stage, other) / 3600 for run in missing}
+        source = f"{_rate(other)} a device, measured over {count} finished runs"
+    else:
+        rate = matrix_product() * REACHED
+        hours = {identity: operations / rate / 3600 for identity, operations in work.items()}
+        source = f"{_rate(rate)} a device, {REACHED:.0%} of a matrix product on this machine"
+    return hours, f"about {_duration(sum(hours.values()))} left: {sum(work.values()):.2g} operations at {source}"
 
 
-def _by_state(row: Row) -> dict[str, dict[str, list[int]]]:
-    """State → task → seeds."""
-    result: dict[str, dict[str, list[int]]] = {}
+def _rate(rate: float) -> str:
+    return f"{rate / 1e12:.1f} TFLOP/s" if rate >= 1e12 else f"{rate / 1e9:.1f} GFLOP/s"
+
+
+def _duration(hours: float) -> str:
+    return f"{hours:,.1f} device-hours" if hours >= 0.1 or hours == 0 else f"{hours * 60:.1f} device-minutes"
+
+
+def _tunings(row: Row, states: Mapping[str, str]) -> list[str]:
+    """A line for each state, reason and pre-training: the tasks and their seeds."""
+    groups: dict[str, dict[str, list[int]]] = {}
     for tuning in row.tunings:
-        result.setdefault(tuning.run.state, {}).setdefault(tuning.task, []).append(tuning.seed)
-    return result
+        if tuning.run.identity in states:
+            seeds = groups.setdefault(_standing(tuning.run, states), {}).setdefault(tuning.task, [])
+            seeds += [] if tuning.seed in seeds else [tuning.seed]
+    return [f"  finetune {_by_seeds(tasks)}: {standing}" for standing, tasks in groups.items()]
 
 
-def _counts(states: Counter[str]) -> str:
-    return ", ".join(f"{count} {state}" for state, count in states.most_common())
+def _by_seeds(tasks: Mapping[str, list[int]]) -> str:
+    """`cola sst2 (seeds 0–9), rte (seed 0)`."""
+    groups: dict[str, list[str]] = {}
+    for task, seeds in tasks.items():
+        groups.setdefault(_seeds(seeds), []).append(task)
+    return ", ".join(f"{' '.join(names)} ({seeds})" for seeds, names in groups.items())
 
 
-def _line(run: Run) -> str:
-    needs = ", ".join(other.stage for other in run.inputs.values())
-    absent = "; its text is not there" if "corpus" in run.meaning and run.meaning["corpus"] is None else ""
-    return f"{run.stage} {run.name}: {run.state}{'; needs ' + needs if needs else ''}{absent}"
+def _seeds(seeds: list[int]) -> str:
+    if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1)):
+        return f"seeds {seeds[0]}–{seeds[-1]}"
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+
+
+def _noops(row: Row, states: Mapping[str, str]) -> list[str]:
+    counts = Counter(states[run.identity] for run in row.noops if run.identity in states)
+    return [f"  noop: {_counts(counts)}"] if counts else []
+
+
+def _line(run: Run, states: Mapping[str, str]) -> str:
+    return f"{run.stage} {run.name}: {_standing(run, states)}"
+
+
+def _standing(run: Run, states: Mapping[str, str]) -> str:
+    """The state of a run, and why it is not finished."""
+    state = states[run.identity]
+    if state == "finished":
+        return state
+    reasons = []
+    if state == "failed":
+        reasons.append(str(run.record.get("error")))
+    if state in ("running", "interrupted") and (starts := run.record.get("starts")):
+        reasons.append(f"started {starts[-1]['time']} by process {starts[-1]['pid']} on {starts[-1]['host']}")
+    if "corpus" in run.meaning and run.meaning["corpus"] is None:
+        reasons.append("its text is not there")
+    if "glue" in run.meaning and run.meaning["glue"] is None:
+        reasons.append("its task is not there")
+    waits = dict.fromkeys(_name(other) for other in _unfinished(run, states))
+    if waits:
+        reasons.append(f"waits for {', '.join(waits)}")
+    return "; ".join([state, *reasons]) if reasons else f"{state}; ready to start"
+
+
+def _unfinished(run: Run, states: Mapping[str, str]) -> Iterable[Run]:
+    return (other for other in run.inputs.values() if states.get(other.identity, "finished") != "finished")
+
+
+def _name(run: Run) -> str:
+    """Fine-tunings of all seeds of a task wait for the intermediate one with their own."""
+    return f"{run.stage} {run.name if run.stage != 'finetune' else run.name.rpartition('-seed')[0]}"
+
+
+def _counts(states: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {state}" for state, count in sorted(states.items(), key=lambda item: -item[1]))

@@ -12,7 +12,7 @@ from relpos.errors import RelposError, nearest
 from relpos.runs.config import options, shipped
 from relpos.tables.checks import validate
 
-STAGES = ("pretrain", "finetune")
+STAGES = ("pretrain", "finetune", "noop")
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Experiment:
     """What an experiment file says; the keys of the file are the fields here.
 
     Words are Hydra overrides, as typed on the command line. `pretrain.X=…` and `finetune.X=…` reach one stage only.
+    A file with words for the stage `noop` has runs that sleep instead, one a row and seed: for tests of launchers.
 
     Args:
         name: of the file.
@@ -29,12 +30,18 @@ class Experiment:
         tasks: GLUE tasks, each fine-tuned with every seed; an empty list: pre-training is all.
         base: words of all rows, for both stages.
         stages: `pretrain` and `finetune` → words of that stage alone.
-        seeds: of fine-tuning.
+        seeds: of fine-tuning; a number n is short for 0, …, n − 1.
         pretrain_seeds: of pre-training; null: the one that the words give.
         workers: processes side by side; null: one a core.
         threads: CPU threads of each; null: the cores divided among the workers.
         checks: what the numbers should show, see `relpos.tables.checks`.
         printed: file of the paper's numbers, beside the experiment file.
+        statistic: what the paper prints of its runs, mean, best or median.
+        split: where the paper measured it, dev or test.
+        baseline: the rows that the others are held against, each row against that which shares most words with it.
+        lengths: of sequences at which the held-out loss of every row is measured; needs `packing=document`.
+        needs: a word that the rows need and relpos does not have yet; until then they are planned without runs.
+        parameters: the table is nothing but parameter counts: those of this paper, see `relpos.tables.parameters`.
         claims: ids of the claims that the table is about.
     """
 
@@ -51,6 +58,12 @@ class Experiment:
     threads: int | None = None
     checks: list[dict[str, Any]] = field(default_factory=list)
     printed: str | None = None
+    statistic: str = "mean"
+    split: str = "dev"
+    baseline: list[str] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    needs: str | None = None
+    parameters: str | None = None
     claims: list[str] = field(default_factory=list)
 
     def select(self, names: list[str] | None) -> dict[str, list[str]]:
@@ -105,6 +118,8 @@ def _checked(path: Path, content: Any) -> Experiment:
     for key in content:
         if key not in known:
             raise RelposError(f"{path}: unknown key {key!r}.{nearest(str(key), known)}")
+    if content.get("parameters"):  # nothing is trained
+        content |= {"rows": {str(content["parameters"]): []}, "tasks": []}
     for key in ("question", "rows", "tasks"):
         if key not in content or not (content[key] or key == "tasks"):
             raise RelposError(f"{path}: {key} is missing")
@@ -116,10 +131,13 @@ def _checked(path: Path, content: Any) -> Experiment:
     _known(path, "stages", content["stages"], STAGES)
     _known(path, "tasks", content["tasks"], options()["task"])
     for key in ("seeds", "pretrain_seeds"):
+        if type(content.get(key)) is int and content[key] > 0:
+            content[key] = list(range(content[key]))
         _check_seeds(path, key, content.get(key))
     for key in ("workers", "threads"):
         if content.get(key) is not None and (type(content[key]) is not int or content[key] < 1):
             raise RelposError(f"{path}: {key}: a whole number from 1 up is expected")
+    _check_comparison(path, content)
     validate(content.get("checks") or [], str(path), list(content["rows"]))
     return Experiment(path.stem, path.parent, **{key: value for key, value in content.items() if value is not None})
 
@@ -128,6 +146,20 @@ def _known(path: Path, key: str, names: Any, known: Any) -> None:
     for name in names:
         if name not in known:
             raise RelposError(f"{path}: {key}: unknown {key[:-1]} {name!r}.{nearest(str(name), known)}")
+
+
+def _check_comparison(path: Path, content: dict[str, Any]) -> None:
+    known = {"statistic": ("mean", "best", "median"), "split": ("dev", "test"), "baseline": tuple(content["rows"])}
+    if isinstance(content.get("baseline"), str):
+        content["baseline"] = [content["baseline"]]
+    for key, words in known.items():
+        given = content.get(key) or []
+        for one in given if isinstance(given, list) else [given]:
+            if one not in words:
+                raise RelposError(f"{path}: {key}: unknown {one!r}.{nearest(str(one), words)}")
+    lengths = content.get("lengths") or []
+    if not isinstance(lengths, list) or not all(type(length) is int and length >= 8 for length in lengths):
+        raise RelposError(f"{path}: lengths: a list of whole numbers from 8 up is expected, as in [128, 256]")
 
 
 def _words_of(path: Path, key: str, lists: dict[Any, Any]) -> dict[str, list[str]]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from omegaconf import DictConfig
-
-from relpos.errors import RelposError
+from relpos.errors import RelposError, nearest
 from relpos.runs.config import compose
-from relpos.runs.plan import finetune_run, pretrain_run, with_task
+from relpos.runs.plan import finetune_run, noop_run, pretrain_run, with_task
 from relpos.runs.run import Run
 from relpos.tables.experiment import STAGES, Experiment
+from relpos.tables.jobs import closure
 
 OF_TASK = ("steps", "batch", "intermediate")
 """Dials that follow the task, unless words set them."""
+OF_POSITION = ("position", "conv", "k", "outside", "kernels")
+"""What a fine-tuning takes over with the model that it starts from."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,13 @@ class Row:
     words: list[str]
     pretrainings: list[Run]
     tunings: list[Tuning]
+    noops: list[Run] = field(default_factory=list)
+    needs: str | None = None
+
+    @property
+    def runs(self) -> list[Run]:
+        """All of its own."""
+        return [*self.pretrainings, *(tuning.run for tuning in self.tunings), *self.noops]
 
 
 def plan_table(experiment: Experiment, rows: list[str] | None = None, words: Iterable[str] = ()) -> list[Row]:
@@ -49,34 +59,79 @@ def plan_table(experiment: Experiment, rows: list[str] | None = None, words: Ite
     Raises:
         RelposError: a word is wrong; the row is named.
     """
-    return [_row(experiment, name, own, list(words)) for name, own in experiment.select(rows).items()]
+    templates = Templates(experiment)
+    result = []
+    with _no_collection():
+        for name, own in experiment.select(rows).items():
+            try:
+                result.append(_row(experiment, templates, name, own, [*own, *words]))
+            except RelposError as error:
+                raise RelposError(f"table {experiment.name}, row {name!r}: {error}") from error
+    return result
 
 
-def _row(experiment: Experiment, name: str, own: list[str], more: list[str]) -> Row:
-    words = [*own, *more]
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Composing makes very many small objects; looking for cycles among them again and again takes a quarter of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
     try:
-        first, second = (compose(stage, words_of(stage, experiment, words)) for stage in STAGES)
-    except RelposError as error:
-        raise RelposError(f"table {experiment.name}, row {name!r}: {error}") from error
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _row(experiment: Experiment, templates: Templates, name: str, own: list[str], words: list[str]) -> Row:
+    if experiment.needs or experiment.parameters:
+        return Row(name, own, [], [], needs=experiment.needs)
+    if "noop" in experiment.stages:
+        first = noop_run(compose("noop", words_of("noop", experiment, words)))
+        return Row(name, own, [], [], [_noop_of(first, seed) for seed in experiment.seeds])
+    cfg = compose("pretrain", words_of("pretrain", experiment, words))
     pretrainings, tunings = [], []
-    for pretrain_seed in experiment.pretrain_seeds or [first.seed]:
-        first.seed = pretrain_seed
-        pretraining = _labelled(pretrain_run(first), name)
+    for pretrain_seed in experiment.pretrain_seeds or [cfg.seed]:
+        cfg.seed = pretrain_seed
+        pretraining = _labelled(pretrain_run(cfg), experiment.name, name)
         pretrainings.append(pretraining)
-        found = _tunings(experiment, name, second, words, pretraining)
-        tunings += [Tuning(task, pretrain_seed, seed, run) for task, seed, run in found]
+        for task, template in templates.of(words_of("finetune", experiment, words), pretraining).items():
+            planned = _labelled(moved(template, pretraining), experiment.name, name)
+            tunings += [Tuning(task, pretrain_seed, seed, reseeded(planned, seed)) for seed in experiment.seeds]
     return Row(name, own, pretrainings, tunings)
 
 
-def _tunings(
-    experiment: Experiment, name: str, cfg: DictConfig, words: list[str], pretraining: Run
-) -> Iterator[tuple[str, int, Run]]:
-    said = {word.partition("=")[0].lstrip("+") for word in words_of("finetune", experiment, words)}
-    dials: dict[str, Any] = {key: cfg[key] for key in OF_TASK if key in said}
-    for task in experiment.tasks:
-        planned = _labelled(finetune_run(with_task(cfg, task, **dials, seed=experiment.seeds[0]), pretraining), name)
-        for seed in experiment.seeds:
-            yield task, seed, reseeded(planned, seed)
+class Templates:
+    """Fine-tunings of every task, planned once for all rows that differ only in how they know positions: a plan of nineteen rows
+    takes a second instead of ten."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.known: dict[tuple[str, ...], dict[str, Run]] = {}
+
+    def of(self, words: list[str], pretraining: Run) -> dict[str, Run]:
+        """Task → its fine-tuning, on some row's pre-training; `words` are those of the stage."""
+        if not self.experiment.tasks:
+            return {}
+        key = tuple(word for word in words if _key(word).split(".")[0] not in OF_POSITION)
+        if key not in self.known:
+            cfg = compose("finetune", key)
+            dials: dict[str, Any] = {name: cfg[name] for name in OF_TASK if name in {_key(word) for word in key}}
+            seed = self.experiment.seeds[0]
+            tasks = self.experiment.tasks
+            self.known[key] = {task: finetune_run(with_task(cfg, task, **dials, seed=seed), pretraining) for task in tasks}
+        return self.known[key]
+
+
+def _key(word: str) -> str:
+    return word.partition("=")[0].lstrip("+~")
+
+
+def moved(run: Run, pretraining: Run) -> Run:
+    """A fine-tuning, and the intermediate one before it, on another row's pre-training: what planning anew would give."""
+    start = run.inputs["start"]
+    inputs = run.inputs | {"start": moved(start, pretraining) if start.stage == "finetune" else pretraining}
+    shape = pretraining.name.removesuffix(f"-{pretraining.inputs['store'].name}-seed{pretraining.config['seed']}")
+    return replace(run, name=f"{run.meaning['task']['name']}-{shape}-seed{run.meaning['seed']}", inputs=inputs)
 
 
 def reseeded(run: Run, seed: int) -> Run:
@@ -90,14 +145,34 @@ def reseeded(run: Run, seed: int) -> Run:
 
 def words_of(stage: str, experiment: Experiment, words: Iterable[str]) -> list[str]:
     """The words that reach one stage: of all rows, of the stage, then `words`. Later ones win; prefixes come off."""
-    other = next(name for name in STAGES if name != stage)
+    others = tuple(f"{name}." for name in STAGES if name != stage)
     every = [*experiment.base, *experiment.stages.get(stage, []), *words]
-    return [word.removeprefix(f"{stage}.") for word in every if not word.startswith(f"{other}.")]
+    return [word.removeprefix(f"{stage}.") for word in every if not word.startswith(others)]
 
 
-def _labelled(run: Run, row: str) -> Run:
-    """The row's name, for loggers; no part of the identity."""
-    return replace(run, config=run.config | {"row": row})
+def _noop_of(run: Run, seed: int) -> Run:
+    name = f"{run.name.rpartition('seed')[0]}seed{seed}"
+    return replace(run, name=name, meaning=run.meaning | {"seed": seed}, config=run.config | {"seed": seed})
+
+
+def _labelled(run: Run, table: str, row: str) -> Run:
+    """The names of table and row, for loggers, also on the fine-tuning before it; no part of the identity."""
+    inputs = {name: _labelled(other, table, row) if other.stage == "finetune" else other for name, other in run.inputs.items()}
+    return replace(run, config=run.config | {"table": table, "row": row}, inputs=inputs)
+
+
+def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
+    """The runs of these stages, and what they need; None: all.
+
+    Raises:
+        RelposError: there is no such stage.
+    """
+    known = ("toy", "tokenizer", "store", "pretrain", "finetune", "noop")
+    for stage in stages or ():
+        if stage not in known:
+            raise RelposError(f"stages: unknown stage {stage!r}.{nearest(stage, known)}")
+    wanted = {run.identity for run in closure([run for run in runs if stages is None or run.stage in stages])}
+    return [run for run in runs if run.identity in wanted]
 
 
 def runs_of(rows: Iterable[Row]) -> list[Run]:
@@ -106,7 +181,6 @@ def runs_of(rows: Iterable[Row]) -> list[Run]:
     By depth, so that the longest chains start first; at equal depth what others wait for, then the order of the file.
     """
     depths: dict[str, int] = {}
-    found: dict[str, Run] = {}
     needed: set[str] = set()
 
     def depth(run: Run) -> int:
@@ -115,13 +189,5 @@ def runs_of(rows: Iterable[Row]) -> list[Run]:
             needed.update(other.identity for other in run.inputs.values())
         return depths[run.identity]
 
-    def collect(run: Run) -> None:
-        for other in run.inputs.values():
-            if other.identity not in found:
-                collect(other)
-        found.setdefault(run.identity, run)
-
-    for row in rows:
-        for run in (*row.pretrainings, *(tuning.run for tuning in row.tunings)):
-            collect(run)
-    return sorted(found.values(), key=lambda run: (depth(run), run.identity not in needed))
+    found = closure([run for row in rows for run in row.runs])
+    return sorted(found, key=lambda run: (depth(run), run.identity not in needed))

@@ -36,7 +36,7 @@ class Display:
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         self.progress = Progress(*columns, console=self.console)
         self.bar = self.progress.add_task("runs", total=len(job.runs))
-        self.told = {run.identity for run in job.runs if standing.is_finished(run)}
+        self.told = set(standing.finished)
         self.spoken = time.monotonic()
         self.live = Live(console=self.console, transient=True, auto_refresh=False) if sys.stderr.isatty() else None
 
@@ -52,10 +52,10 @@ class Display:
 
     def show(self) -> None:
         """Tells of the runs that are settled since the last time, and shows the others that are under way."""
-        for run in self.job.runs:
-            if run.identity not in self.told and (self.standing.is_finished(run) or self.standing.has_failed(run)):
-                self.told.add(run.identity)
-                self.console.print(Text(f"[{len(self.told)}/{len(self.job.runs)}] {ending(run)}"), soft_wrap=True)
+        settled = (self.standing.finished | self.standing.failed) - self.told
+        for run in (run for run in self.job.runs if run.identity in settled) if settled else ():
+            self.told.add(run.identity)
+            self.console.print(Text(f"[{len(self.told)}/{len(self.job.runs)}] {ending(run)}"), soft_wrap=True)
         if self.live:
             self.progress.update(self.bar, completed=len(self.told))
             self.live.update(Group(*self._under_way(), self.progress), refresh=True)
@@ -65,8 +65,7 @@ class Display:
                 self.console.print(line, soft_wrap=True)
 
     def _under_way(self) -> list[Text]:
-        running = (run for run in self.job.runs if run.identity not in self.told and run.state == "running")
-        return [Text(f"  {under_way(run)}", style="cyan") for run in running]
+        return [Text(f"  {under_way(run)}", style="cyan") for run in self.standing.running]
 
 
 def ending(run: Run) -> str:

@@ -12,8 +12,10 @@ import numpy as np
 
 from relpos.errors import RelposError
 from relpos.runs.run import Run
+from relpos.tables import records
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import Row, Tuning
+from relpos.tables.statistics import interval
 
 GLUE = ("cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")
 """The nine columns whose mean is GLUE; WNLI stands beside."""
@@ -27,10 +29,12 @@ def table_of(rows: Iterable[Row], printed: dict[str, dict[str, float]] | None = 
         printed: the paper's numbers, row → column → number.
 
     Returns:
-        rows with `name`, `words`, `parameters`, `position_parameters`, `perplexity`, `columns`, `mean` and
-        `heldout_loss`. A column has `values` and `seeds` (of the runs that are there), their `mean`, `sem` and
-        `best`, `n_failed`, `n_missing`, and of its dev set `majority` (the score of the majority class), `examples`
-        and `metric`.
+        rows with `name`, `words`, `parameters`, `position_parameters`, `perplexity`, `columns`, `mean`,
+        `heldout_loss` and `runs` (see `records.entries`). A column has `values` and `seeds` (of the runs that are
+        there), their `mean`, `sem`, `best`, `median` and `interval` (95 % bootstrap interval of the mean over seeds, [low, high];
+        None for a single run), `n_failed`, `n_missing`, `n_collapsed` (runs no better than the majority class), and of its
+        dev set `majority` (the score of the majority class), `examples` and `metric`. `printed` is the paper's number.
+        What else stands beside it (statistic, difference, verdict, …) is added by `relpos.tables.beside`.
     """
     return [_row(row, (printed or {}).get(row.name, {})) for row in rows]
 
@@ -49,10 +53,11 @@ def _row(row: Row, printed: dict[str, float]) -> dict[str, Any]:
         "words": row.words,
         "parameters": metrics[0]["parameters"] if metrics else None,
         "position_parameters": metrics[0]["position_parameters"] if metrics else None,
-        "perplexity": statistics(perplexities)["mean"] if len(perplexities) == len(row.pretrainings) else None,
+        "perplexity": float(np.mean(perplexities)) if metrics and len(metrics) == len(row.pretrainings) else None,
         "columns": columns,
         "mean": _mean(columns) | {"printed": printed.get("glue")},
-        "heldout_loss": _curve(row.pretrainings[0]),
+        "heldout_loss": _curve(row.pretrainings[0]) if row.pretrainings else [],
+        "runs": records.entries(row),
     }
 
 
@@ -61,18 +66,21 @@ def _column(column: str, tunings: list[Tuning], several: bool) -> dict[str, Any]
     there = [tuning for tuning, state in zip(tunings, states, strict=True) if state == "finished"]
     metrics = [tuning.run.metrics for tuning in there]
     first = metrics[0] if metrics else {}
-    return statistics([found["columns"][column] for found in metrics]) | {
+    values = [found["columns"][column] for found in metrics]
+    majority = first.get("majority", {}).get(column)
+    return statistics(values) | {
         "seeds": [f"{tuning.pretrain_seed}/{tuning.seed}" if several else tuning.seed for tuning in there],
         "n_failed": states.count("failed"),
         "n_missing": len(states) - len(there) - states.count("failed"),
-        "majority": first.get("majority", {}).get(column),
+        "n_collapsed": sum(value <= majority + 1e-9 for value in values) if majority is not None else 0,
+        "majority": majority,
         "examples": first.get("examples", {}).get(column),
         "metric": tunings[0].run.config["task"]["metric"].rpartition(".")[2],
     }
 
 
 def statistics(values: list[float]) -> dict[str, Any]:
-    """Mean, its standard error s/√n (none for a single value) and the best of some values."""
+    """Mean, its standard error s/√n and bootstrap interval (none for a single value), best and median of some values."""
     array = np.array(values, dtype=np.float64)
     count = len(array)
     return {
@@ -80,6 +88,8 @@ def statistics(values: list[float]) -> dict[str, Any]:
         "mean": float(array.mean()) if count else None,
         "sem": float(array.std(ddof=1) / np.sqrt(count)) if count > 1 else None,
         "best": float(array.max()) if count else None,
+        "median": float(np.median(array)) if count else None,
+        "interval": interval(values),
     }
 
 

@@ -17,33 +17,45 @@ from typing import Any
 from relpos.runs.execute import execute
 from relpos.runs.run import Run
 from relpos.tables.jobs import Job, Standing
+from relpos.train.signals import STOPS
 
 PAUSE = 0.2
 """Seconds between two looks at runs that other processes hold."""
 
 
 def work(job: Job, stop: threading.Event) -> None:
-    """Takes the first ready run that nobody holds, executes it, and looks again from the top."""
+    """Takes the first ready run that nobody holds, executes it, and looks again from the top.
+
+    Where the job names the runs that are its own, others only say what is ready, and nobody waits for them.
+    """
     standing = Standing(job)
-    while (pending := standing.open()) and not stop.is_set():
-        if not any(_attempt(run, standing) for run in pending if standing.is_ready(run)):
+    while not stop.is_set():
+        waiting = False
+        for run, _ in standing.walk():
+            mine = job.own is None or run.identity in job.own
+            waiting |= mine
+            if mine and standing.is_ready(run) and _attempt(run):
+                break
+        else:
+            if not waiting or job.own is not None:
+                return
             stop.wait(PAUSE)
 
 
-def _attempt(run: Run, standing: Standing) -> bool:
-    """Whether the run is settled now; False where another process holds it."""
+def _attempt(run: Run) -> bool:
+    """Whether something became of the run; False where another process holds it."""
     _reset()
     try:
-        execute(run, wait=False)
-    except Exception:  # the record says what happened; the other runs go on
+        execute(run, wait=False, log=True)
+    except Exception:  # the record says what happened, the run's log how; the other runs go on
         print(f"--- {run.path}", file=sys.stderr)
         traceback.print_exc()
-    return standing.is_finished(run) or standing.has_failed(run)
+    return run.state in ("finished", "failed")
 
 
 def _reset() -> None:
     """What a run may have left behind in this process: signal handlers, and a number of threads."""
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in STOPS:
         signal.signal(number, _interrupt)
     threads = os.environ.get("OMP_NUM_THREADS")
     if threads and "torch" in sys.modules:
@@ -51,7 +63,17 @@ def _reset() -> None:
 
 
 def _interrupt(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt
+    raise KeyboardInterrupt(number)
+
+
+def interrupted(job: Job) -> int | None:
+    """Works on a job; the signal that ended it before its time."""
+    _reset()
+    try:
+        work(job, threading.Event())
+    except KeyboardInterrupt as stop:
+        return int(stop.args[0]) if stop.args else int(signal.SIGTERM)
+    return None
 
 
 def _tether(stop: threading.Event) -> None:

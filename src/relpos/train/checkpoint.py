@@ -15,13 +15,22 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from relpos.errors import RelposError
 from relpos.files import replacing, sha256
+from relpos.train.group import ALONE, Group
+from relpos.train.signals import STOPS
 
 
 class Interrupted(BaseException):
-    """The process was asked to stop, by SIGINT or SIGTERM; a checkpoint has been written.
+    """The process was asked to stop by a signal; a checkpoint has been written.
 
     Not a KeyboardInterrupt: Lightning would answer that with an exit of its own.
+
+    Args:
+        number: of the signal that one of the run's processes got.
     """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 class WholeCheckpoints(TorchCheckpointIO):
@@ -65,24 +74,27 @@ class Checkpointing(pl.Callback):
     Args:
         folder: where checkpoints lie.
         every: steps between two of them.
+        group: the processes that share the run: they stop at the same step, and the first one writes.
     """
 
-    def __init__(self, folder: Path, every: int) -> None:
-        self.folder, self.every = folder, every
+    def __init__(self, folder: Path, every: int, group: Group = ALONE) -> None:
+        self.folder, self.every, self.group = folder, every, group
         self.asked: int | None = None
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Takes over SIGTERM and SIGINT: here and not earlier, or Lightning's own handlers would stand on top."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        """Takes over the signals that ask to stop: here and not earlier, or Lightning's own handlers would stand on top."""
+        for number in STOPS:
             signal.signal(number, self._ask)
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
         """A checkpoint where one is due."""
         step = trainer.global_step
-        if self.asked is not None or (step % self.every == 0 and step < int(trainer.max_steps)):
+        asked = self.group.sums([self.asked == number for number in STOPS])
+        stop = next((number for number, count in zip(STOPS, asked, strict=True) if count), None)
+        if (stop is not None or (step % self.every == 0 and step < int(trainer.max_steps))) and self.group.first:
             trainer.save_checkpoint(self.folder / "last.ckpt")
-        if self.asked is not None:
-            raise Interrupted(f"stopped by {signal.Signals(self.asked).name} after step {step}")
+        if stop is not None:
+            raise Interrupted(stop)
 
     def _ask(self, number: int, frame: Any) -> None:
         self.asked = number

@@ -39,6 +39,7 @@ class Finetuning(Training):
     def training_step(self, batch: dict[str, Any], _: int) -> None:
         """One update."""
         labels = batch["labels"]
+        self.model.encoder.position.begin_step(int(batch["step"]))
         with self.forward_scope(int(batch["step"])):
             outputs = self.model(batch["input_ids"], batch["attention_mask"], batch["token_types"])
         if labels.is_floating_point():

@@ -46,12 +46,24 @@ def _whole_lines(path: Path) -> list[str]:
     return [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("}\n")]
 
 
+def identified(
+    identity: str, name: str, stage: str, meaning: dict[str, Any], table: str | None = None, row: str | None = None
+) -> dict[str, Any]:
+    """What a logger is told about a run. The runs of a table share its group; table and row are tags, and keys to group by.
+
+    A run that several tables share bears the names of the one that made it.
+    """
+    names = {key: value for key, value in (("table", table), ("row", row)) if value}
+    words = {"id": identity, "name": name, "group": table or name, "job_type": stage, "tags": list(names.values())}
+    return words | {"config": meaning | names}
+
+
 def wandb_logger(project: str, entity: str | None, mode: str, *, run: dict[str, Any], folder: Path) -> Logger:
-    """Weights & Biases under our own run identity: group = table row, job_type = stage.
+    """Weights & Biases under our own run identity: group = table, job_type = stage.
 
     Args:
         mode: `auto` is online where a key is at hand and offline elsewhere.
-        run: `id`, `name`, `group`, `job_type` and the configuration.
+        run: as `identified` gives it.
         folder: where the offline files go; they are uploaded later with `wandb sync`.
     """
     import wandb
@@ -61,14 +73,30 @@ def wandb_logger(project: str, entity: str | None, mode: str, *, run: dict[str, 
         mode = "online" if os.environ.get("WANDB_API_KEY") else "offline"
     os.environ.setdefault("WANDB_SILENT", "true")
     folder.mkdir(parents=True, exist_ok=True)
-    words = {"id": run["id"], "name": run["name"], "group": run["group"], "job_type": run["job_type"], "config": run["config"]}
-    settings = wandb.Settings(console="off")
+    words: dict[str, Any] = {"project": project, "entity": entity, "dir": folder, "mode": mode, **run}
+    # A worker makes one run after another; by default the second would write into a first that broke off.
+    settings = wandb.Settings(console="off", reinit="create_new")
     try:
-        experiment = wandb.init(project=project, entity=entity, mode=mode, dir=folder, settings=settings, **words)  # type: ignore[arg-type]
+        experiment = wandb.init(settings=settings, **words)
     except wandb.errors.Error as error:
         print(f"relpos: Weights & Biases is out of reach ({str(error).splitlines()[0]}); logging offline", file=sys.stderr)
-        experiment = wandb.init(project=project, entity=entity, mode="offline", dir=folder, settings=settings, **words)
+        experiment = wandb.init(settings=settings, **words | {"mode": "offline"})
     return WandbLogger(experiment=experiment)
+
+
+def conclude(loggers: list[Logger], metrics: dict[str, Any]) -> None:
+    """Tells the loggers that the run is over. Its final figures become summary metrics of Weights & Biases, by which pages sort and
+    group: all numbers, and the columns by their names."""
+    from pytorch_lightning.loggers import WandbLogger
+
+    figures = {**metrics, **metrics.get("columns", {})}
+    plain = {name: value for name, value in figures.items() if isinstance(value, int | float)}
+    for logger in loggers:
+        if isinstance(logger, WandbLogger):
+            logger.experiment.summary.update(plain)
+        logger.finalize("success")
+        if isinstance(logger, WandbLogger):
+            logger.experiment.finish()  # Lightning leaves it open
 
 
 def tensorboard_logger(*, run: dict[str, Any], folder: Path) -> Logger:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from relpos.counter import counter_hash
 from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
+from relpos.train.group import ALONE, Group
 from relpos.train.optim import Recipe
 
 
@@ -29,13 +30,17 @@ class Training(pl.LightningModule):
         seed: of dropout.
         precision: `fp32` or `bf16`.
         log_every: steps between two log lines.
+        group: the processes that share the run.
     """
 
-    def __init__(self, model: nn.Module, recipe: Recipe, steps: int, seed: int, precision: str, log_every: int) -> None:
+    def __init__(
+        self, model: nn.Module, recipe: Recipe, steps: int, seed: int, precision: str, log_every: int, group: Group = ALONE
+    ) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.model, self.recipe = model, recipe
         self.steps, self.seed, self.precision, self.log_every = steps, seed, precision, log_every
+        self.group = group
         self.sums: dict[str, Tensor | float] = {}
         self.clock = time.perf_counter()
         self.shown: dict[str, float] = {}
@@ -51,9 +56,10 @@ class Training(pl.LightningModule):
         return autocast(self.precision, self.device)
 
     def update(self) -> None:
-        """Clips the gradients, updates the weights, advances the schedule."""
+        """Sums the gradients over the processes, clips them, updates the weights, advances the schedule."""
         optimizer: Any = self.optimizers()
         scheduler: Any = self.lr_schedulers()
+        self.group.sum_gradients(self.model)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -70,7 +76,7 @@ class Training(pl.LightningModule):
         step = self.global_step
         if step % self.log_every and step != self.steps:
             return
-        sums = {name: float(value) for name, value in self.sums.items()}
+        sums = self.summed({name: float(value) for name, value in self.sums.items()})
         seconds = time.perf_counter() - self.clock
         optimizer: Any = self.optimizers()
         self.shown = self.averages(sums, seconds) | {
@@ -81,6 +87,10 @@ class Training(pl.LightningModule):
         for logger in self.loggers:
             logger.log_metrics(self.shown, step=step)
         self.sums, self.clock = {}, time.perf_counter()
+
+    def summed(self, sums: dict[str, float]) -> dict[str, float]:
+        """What `add` summed in this process, over all processes; a stage that several share says which of it is a share."""
+        return sums
 
     def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
         """The stage's own metrics from what `add` summed."""

@@ -14,6 +14,7 @@ from relpos.data.steps import MicroBatch, Step, Steps, heldout_batches
 from relpos.data.store import Store
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
+from relpos.train.group import ALONE, Group
 from relpos.train.module import Training
 
 HELDOUT_EXAMPLES = 2000
@@ -27,14 +28,21 @@ class Pretraining(Training):
 
     def training_step(self, step: Step, _index: int) -> None:
         """Sums the gradients of the micro-batches and updates once."""
+        self.model.encoder.position.begin_step(step.index)
+        chosen = max(1.0, self.group.sums([step.chosen])[0])
         for microbatch in step.microbatches:
             with self.forward_scope(step.index, microbatch.index):
                 loss, _, correct = self.model.loss_sum(microbatch.input_ids, microbatch.labels, microbatch.attention_mask)
-            self.manual_backward(loss / step.chosen)
+            self.manual_backward(loss / chosen)
             self.add(loss=loss, correct=correct)
-        self.add(chosen=step.chosen, tokens=step.tokens)
+        self.add(chosen=chosen, tokens=step.tokens)
         self.update()
         self.log_step()
+
+    def summed(self, sums: dict[str, float]) -> dict[str, float]:
+        """Losses and hits are of the micro-batches held here; the other sums are of whole steps."""
+        own = ("loss", "correct")
+        return sums | dict(zip(own, self.group.sums([sums.get(name, 0.0) for name in own]), strict=True))
 
     def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
         """Loss and accuracy per chosen token, and real tokens (padding not counted) per second."""
@@ -56,7 +64,7 @@ class Pretraining(Training):
 
     def on_validation_epoch_end(self) -> None:
         """Writes one line; keeps the figures as `self.result`."""
-        loss, chosen, correct = (float(total) for total in self.heldout)
+        loss, chosen, correct = self.group.sums([float(total) for total in self.heldout])
         self.result = {
             "heldout_loss": loss / chosen,
             "heldout_perplexity": math.exp(loss / chosen),
@@ -72,14 +80,26 @@ class PretrainingData(pl.LightningDataModule):
     Args:
         store: tokens on disk.
         pairs: at most so many training examples; None: all.
+        group: the processes among which micro-batches and held-out batches are dealt out.
     """
 
     def __init__(
-        self, store: Store, *, seed: int, steps: int, batch: int, microbatch: int, length: int, packing: str, pairs: int | None
+        self,
+        store: Store,
+        *,
+        seed: int,
+        steps: int,
+        batch: int,
+        microbatch: int,
+        length: int,
+        packing: str,
+        pairs: int | None,
+        group: Group = ALONE,
     ) -> None:
         super().__init__()
         examples = store.examples("train", packing, length, pairs)
-        self.steps = Steps(examples, seed, batch, microbatch, store.vocabulary, stop=steps)
+        place = {"rank": group.rank, "world": group.world}
+        self.steps = Steps(examples, seed, batch, microbatch, store.vocabulary, stop=steps, **place)
         self.heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES)
         self.microbatch = microbatch
 
@@ -103,7 +123,8 @@ class _Heldout(IterableDataset[MicroBatch]):
         self.data = data
 
     def __iter__(self) -> Iterator[MicroBatch]:
-        return heldout_batches(self.data.heldout, max(16, self.data.microbatch), self.data.steps.vocabulary)
+        steps = self.data.steps
+        return heldout_batches(self.data.heldout, max(16, self.data.microbatch), steps.vocabulary, steps.rank, steps.world)
 
 
 def move(value: Any, device: Any) -> Any:

@@ -1,0 +1,99 @@
+"""How many floating-point operations a run needs, from its configuration alone, and how many a second this machine does.
+
+An estimate: matrix products only, every sequence as long as allowed. A measured rate takes the same liberties, so that they cancel.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from relpos.runs.run import Run, read_record
+
+MASKED = 0.15
+REACHED = 0.4
+"""Share of the rate of a bare matrix product that training reaches, where no run has been measured."""
+LOOKED_AT = 300
+"""At most so many records are read for a rate."""
+
+
+def flops(run: Run) -> float:
+    """Operations of a training run: three times its forward passes; 0 for a stage that does not train."""
+    start = run
+    while "start" in start.inputs:
+        start = start.inputs["start"]
+    size = start.meaning.get("size")
+    if size is None or run.stage not in ("pretrain", "finetune"):
+        return 0.0
+    tokens = (run.config.get("steps") or _steps(run)) * run.config["batch"] * run.config["length"]
+    vocabulary = start.inputs["tokenizer"].config["vocabulary"] if run.stage == "pretrain" else 0
+    return 3.0 * tokens * forward(size, run.config["length"], vocabulary)
+
+
+def forward(size: dict[str, Any], length: int, vocabulary: int = 0) -> float:
+    """Operations of a forward pass, a token: 2 (4h² + 2hf) + 4nh a layer, the embedding's projection, the head at masked tokens."""
+    hidden, embedding = size["hidden"], size["embedding"]
+    layer = 2 * (4 * hidden**2 + 2 * hidden * size["ffn"]) + 4 * length * hidden
+    head = MASKED * 2 * (hidden * embedding + embedding * vocabulary) if vocabulary else 0.0
+    return float(size["layers"] * layer + (2 * embedding * hidden if embedding != hidden else 0) + head)
+
+
+def _steps(run: Run) -> float:
+    """Steps of a fine-tuning that are counted in epochs, for the official rows."""
+    task, batch = run.config["task"], run.config["batch"]
+    epochs = run.config["recipe"].get("epochs") or task["steps"] / -(-task["rows"] // task["batch"])
+    return float(epochs * -(-task["rows"] // batch))
+
+
+def measured(runs: Iterable[Run], folder: Path, hardware: dict[str, Any]) -> tuple[dict[str, float], int]:
+    """Operations a second and device by stage, from runs that this hardware finished in one go, and how many there were.
+
+    Args:
+        runs: those of a plan.
+        folder: `$RELPOS_RUNS`, where others may have finished.
+        hardware: as records have it.
+    """
+    work: dict[str, float] = defaultdict(float)
+    seconds: dict[str, float] = defaultdict(float)
+    count = 0
+    for stage, record in _records(runs, folder):
+        starts = record.get("starts", [])
+        if len(starts) == 1 and record.get("fit_seconds") and record.get("hardware") == hardware:
+            work[stage] += record["flops"]
+            seconds[stage] += record["fit_seconds"] * starts[0].get("processes", 1)
+            count += 1
+    return {stage: work[stage] / seconds[stage] for stage in work}, count
+
+
+def _records(runs: Iterable[Run], folder: Path) -> Iterable[tuple[str, dict[str, Any]]]:
+    seen = set()
+    for run in runs:
+        if run.stage in ("pretrain", "finetune") and (record := run.record).get("state") == "finished":
+            seen.add(run.path)
+            yield run.stage, record | {"flops": flops(run)}
+    for stage in ("pretrain", "finetune"):
+        for path in sorted((folder / stage).glob("*/record.json"))[:LOOKED_AT]:
+            try:
+                record = read_record(path.parent)
+            except json.JSONDecodeError:
+                continue
+            if path.parent not in seen and record.get("state") == "finished" and record.get("flops"):
+                yield stage, record
+
+
+def matrix_product() -> float:
+    """Operations a second of a float32 matrix product, on the GPU where there is one."""
+    import torch
+
+    device, n = ("cuda", 8192) if torch.cuda.is_available() else ("cpu", 1024)
+    a = torch.rand(n, n, device=device)
+    best = float("inf")
+    for _ in range(5):
+        start = time.perf_counter()
+        float((a @ a)[0, 0])
+        best = min(best, time.perf_counter() - start)
+    return 2.0 * n**3 / best

@@ -1,0 +1,51 @@
+"""`python -m relpos.runs.rank`: one of the processes that share a run. The run comes as a JSON line on standard input, which then
+stays open: when it closes, whoever started this process is gone, and it stops as if asked to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from typing import Any
+
+from relpos.errors import RelposError
+from relpos.runs.execute import execute
+from relpos.runs.run import Run
+
+
+def main() -> int:
+    """Executes the run; the record says how it ended, the status whether this process did its part."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    content = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_tether, daemon=True).start()
+    try:
+        execute(Run.from_dict(content["run"]), content["wait"])
+    except KeyboardInterrupt:
+        return 0
+    except RelposError:  # in the record, from where whoever started this shows it
+        return 1
+    except Exception:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt(number)
+
+
+def _tether() -> None:
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.getcwd())  # classes from outside the package
+    status = main()
+    if status:  # threads of a broken group may keep the interpreter from ending
+        sys.stderr.flush()
+        os._exit(status)

@@ -1,0 +1,46 @@
+"""What a test of a claim found: a verdict, its figures, and at which scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "fails", "undecided", "not run"
+EXACT = "at any size"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Args:
+    verdict: holds, fails, undecided or not run.
+    figures: the numbers that say so, or what is missing.
+    scale: size, steps and data of the runs.
+    """
+
+    verdict: str
+    figures: str
+    scale: str = EXACT
+
+
+class Test(Protocol):
+    """How a claim is tested: a class whose arguments are the keys under `test` in the claim's file."""
+
+    @property
+    def says(self) -> str:
+        """What has to be so for the claim to hold; one line."""
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The rows whose runs it needs."""
+
+    def findings(self, scales: Any) -> list[Finding]:
+        """One for each scale with runs of these rows; none where there are none."""
+
+
+def all_of(verdicts: Iterable[str]) -> str:
+    """A claim that says several things fails with one of them and holds with all."""
+    found = list(verdicts)
+    if FAILS in found:
+        return FAILS
+    return next((word for word in (NOT_RUN, UNDECIDED) if word in found), HOLDS if found else NOT_RUN)

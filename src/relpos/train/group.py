@@ -1,0 +1,119 @@
+"""The processes that share one training run, and what they tell each other.
+
+Each holds a replica of the network and takes whole micro-batches of a step. Gradients are summed, not averaged: every micro-batch
+has been divided by the number of chosen tokens in the whole step already, so the sum is the gradient of one process, to rounding.
+All see the same sums, so replicas stay equal bit for bit.
+
+Lightning's own wrapper is not used: it wants equally many backward passes of every process, and a step need not have them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from relpos.errors import RelposError
+
+PATIENCE = timedelta(days=14)
+"""For small messages: the others may wait while the first process waits for another launcher to finish the run."""
+
+
+class Broken(RelposError):
+    """Another process of the group has ended."""
+
+
+class Group:
+    """One process among `world`. A group of one says nothing and changes nothing.
+
+    Args:
+        rank: number of this process; 0 writes, the others only compute.
+        world: how many there are.
+        local: number of this process on its node.
+    """
+
+    def __init__(self, rank: int = 0, world: int = 1, local: int = 0) -> None:
+        self.rank, self.world, self.local = rank, world, local
+        # Numbers travel over gloo, so that reading them does not wait for a GPU.
+        self.control = dist.new_group(backend="gloo", timeout=PATIENCE) if world > 1 else None
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes."""
+        return self.rank == 0
+
+    def sums(self, values: Sequence[float]) -> list[float]:
+        """Each value summed over the processes, in float64.
+
+        Raises:
+            Broken: another process has ended.
+        """
+        if self.world == 1 or not values:
+            return list(values)
+        numbers = torch.tensor([float(value) for value in values], dtype=torch.float64)
+        _exchange(numbers, self.control)
+        return numbers.tolist()
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is up anywhere."""
+        return self.sums([flag])[0] > 0
+
+    def agreed(self, flag: bool) -> bool:
+        """What the first process says."""
+        return self.any(flag and self.first)
+
+    def sum_gradients(self, model: nn.Module) -> None:
+        """Sums the gradients of all parameters in place, in one message.
+
+        A parameter that got no gradient anywhere keeps None, so that the optimiser passes over it as with one process.
+        """
+        if self.world == 1:
+            return
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        reached = torch.tensor([float(p.grad is not None) for p in parameters], device=parameters[0].device)
+        parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        flat = torch.cat([reached, *(part.reshape(-1).float() for part in parts)])
+        _exchange(flat, None)
+        there = flat[: len(parameters)].tolist()
+        sizes = [p.numel() for p in parameters]
+        for p, part, count in zip(parameters, flat[len(parameters) :].split(sizes), there, strict=True):
+            p.grad = part.view_as(p).to(p.dtype) if count else None
+
+
+def _exchange(values: Tensor, group: dist.ProcessGroup | None) -> None:
+    try:
+        dist.all_reduce(values, group=group)
+    except RuntimeError as error:  # gloo: "Connection closed by peer"; NCCL: DistBackendError
+        atexit.unregister(dist.destroy_process_group)  # it would wait for the lost one
+        raise Broken(f"another process of this run has ended ({str(error).splitlines()[0]})") from error
+
+
+ALONE = Group()
+_joined: Group | None = None
+
+
+def join(rank: int, world: int, local: int, accelerator: str = "auto") -> Group:
+    """Meets the other processes; `MASTER_ADDR` and `MASTER_PORT` say where. Once a process: later calls give the same group.
+
+    NCCL where there are GPUs, gloo elsewhere and with accelerator `cpu`.
+    """
+    global _joined
+    if _joined is None:
+        gpus = torch.cuda.device_count() if accelerator != "cpu" else 0
+        if gpus:
+            torch.cuda.set_device(local % gpus)
+        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+        dist.init_process_group("nccl" if gpus else "gloo", rank=rank, world_size=world)
+        atexit.register(dist.destroy_process_group)
+        _joined = Group(rank, world, local)
+    return _joined
+
+
+def present() -> Group:
+    """The group that this process has joined; alone where it has joined none."""
+    return _joined or ALONE

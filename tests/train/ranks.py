@@ -1,0 +1,65 @@
+"""Real processes that share a run, without paying for the imports in each: imports once, then forks.
+
+    python ranks.py '{"groups": [{"world": 2, "root": …, "words": […], "stop": false}, …]}'
+
+Each group is started as torchrun would start it; groups come one after another.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from contextlib import suppress
+from typing import Any
+
+
+def main() -> int:
+    from pytorch_lightning.callbacks import Callback  # noqa: F401  the costly imports, before the forks
+
+    from relpos.runs import compose, plan, training  # noqa: F401
+
+    for group in json.loads(sys.argv[1])["groups"]:
+        os.environ["RELPOS_RUNS"] = group["root"]
+        run = plan(compose("pretrain", group["words"]))
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        pids = [fork(rank, group["world"], port, run) for rank in range(group["world"])]
+        if group.get("stop"):  # one of them is asked to; all stop at the same step
+            while not list((run.path / "checkpoint").glob("last-*.ckpt")):
+                time.sleep(0.01)
+            os.kill(pids[-1], signal.SIGTERM)
+        states = [os.waitpid(pid, 0)[1] for pid in pids]
+        if any(states):
+            return 1
+        print(run.path, flush=True)
+    return 0
+
+
+def fork(rank: int, world: int, port: int, run: Any) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
+    status = 1
+    try:
+        from relpos.runs import execute
+
+        with suppress(KeyboardInterrupt):
+            execute(run)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

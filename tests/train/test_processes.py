@@ -1,0 +1,137 @@
+"""One, two and four real processes compute the same steps, to rounding; a run goes on with another number of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from relpos.errors import RelposError
+from relpos.runs import compose, execute, plan
+
+WORDS = ["batch=8", "microbatch=1", "position=composite", "recipe.warmup=5", "log_every=20", "evaluations=1", "data.pairs=500"]
+SIXTY = [*WORDS, "steps=60", "snapshots=[1]"]
+NO_DROPOUT = ["size.dropout=0", "size.attention_dropout=0"]
+
+
+def own_root(toy_runs: Path, name: str) -> Path:
+    """A folder for runs in which the toy's data are there."""
+    root = toy_runs.parent / name
+    root.mkdir()
+    for stage in ("toy", "tokenizer", "store"):
+        (root / stage).symlink_to((toy_runs / stage).resolve())
+    return root
+
+
+def flat(path: Path) -> torch.Tensor:
+    weights = load_file(path)
+    return torch.cat([weights[name].flatten().double() for name in sorted(weights)])
+
+
+def distance(one: Path, other: Path) -> float:
+    return float((flat(one) - flat(other)).norm())
+
+
+def record(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    return content
+
+
+def logged(folder: Path, key: str) -> list[float]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [line[key] for line in lines if key in line]
+
+
+def in_groups(groups: list[dict[str, Any]]) -> list[Path]:
+    """The run's folder of each group, see ranks.py."""
+    script = Path(__file__).with_name("ranks.py")
+    command = [sys.executable, str(script), json.dumps({"groups": groups})]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return [Path(line) for line in done.stdout.splitlines()]
+
+
+def start(words: list[str], *prefix: str) -> subprocess.Popen[str]:
+    command = [*(prefix or (sys.executable, "-m")), "relpos.cli", "pretrain", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+
+
+@pytest.mark.slow
+def test_one_two_and_four_processes_compute_the_same_steps(toy_runs: Path) -> None:
+    groups = [
+        {"world": world, "root": str(own_root(toy_runs, f"{name}{world}")), "words": [*SIXTY, *more]}
+        for name, more in {"dropout": [], "none": NO_DROPOUT}.items()
+        for world in (1, 2, 4)
+    ]
+    stopped = {"root": str(own_root(toy_runs, "stopped")), "words": [*SIXTY, "checkpoint_every=5"]}
+    folders = in_groups([*groups, stopped | {"world": 3, "stop": True}, stopped | {"world": 2}])
+    for alone, *others in (folders[:3], folders[3:6], [folders[0], folders[7]]):
+        # The first step's learning rate is 0: the snapshot after it holds the initial weights.
+        travelled = distance(alone / "model" / "model.safetensors", alone / "snapshots" / "1.safetensors")
+        assert travelled > 0.5
+        for other in others:
+            assert distance(other / "model" / "model.safetensors", alone / "model" / "model.safetensors") <= 1e-3 * travelled
+            assert record(other)["metrics"]["heldout_loss"] == pytest.approx(record(alone)["metrics"]["heldout_loss"], abs=1e-3)
+            for key in ("loss", "accuracy", "gradient_norm"):  # the last line: a run that went on averages from there
+                assert logged(other, key)[-1] == pytest.approx(logged(alone, key)[-1], abs=2e-3)
+    assert [[start["processes"] for start in record(folder)["starts"]] for folder in folders] == [
+        *([world] for world in (1, 2, 4, 1, 2, 4)),
+        *([3, 2], [3, 2]),
+    ]
+    assert 5 <= record(folders[7])["starts"][1]["from_step"] < 60
+
+
+@pytest.mark.slow
+def test_a_lost_process_fails_the_run_and_one_process_goes_on(toy_runs: Path) -> None:
+    words = [*WORDS, "steps=150", "batch=4", "checkpoint_every=2"]
+    run = plan(compose("pretrain", words))
+    launcher = start([*words, "speed.devices=2"])
+    while not list((run.path / "checkpoint").glob("last-*.ckpt")):
+        assert launcher.poll() is None, launcher.communicate()[1]
+        time.sleep(0.01)
+    ranks = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text(encoding="utf-8").split()
+    os.kill(int(ranks[1]), signal.SIGKILL)
+    said = launcher.communicate(timeout=60)[1]
+    assert launcher.returncode == 1, said
+    assert "another process of this run has ended" in said.splitlines()[-1]
+    assert run.state == "failed"
+    torch.set_num_threads(1)
+    assert execute(run).state == "finished"
+    starts = run.record["starts"]
+    assert [start["processes"] for start in starts] == [2, 1]
+    assert starts[1]["from_step"] >= 2
+
+
+@pytest.mark.slow
+def test_under_torchrun(toy_runs: Path) -> None:
+    words = [*WORDS, "steps=2"]
+    done = start(words, sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m")
+    said = done.communicate(timeout=120)[1]
+    assert done.returncode == 0, said
+    assert [start["processes"] for start in plan(compose("pretrain", words)).record["starts"]] == [2]
+
+
+def test_as_many_processes_as_asked_for(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(RelposError, match="ask for 3 processes, but 2 were started"):
+        execute(plan(compose("pretrain", [*WORDS, "steps=1", "speed.devices=3"])))
+
+
+def test_several_nodes_need_a_meeting_place(toy_runs: Path) -> None:
+    with pytest.raises(RelposError, match="speed.nodes=2: start the command on every node with torchrun or srun"):
+        execute(plan(compose("pretrain", [*WORDS, "steps=1", "speed.nodes=2"])))
+
+
+def test_processes_are_no_part_of_the_identity() -> None:
+    one, four = (plan(compose("pretrain", words)) for words in ([], ["speed.devices=2", "speed.nodes=2"]))
+    assert one.identity == four.identity
