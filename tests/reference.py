@@ -86,6 +86,11 @@ def turned_by_parts(scheme: Any, layer: int, head: int, q: Any, k: Any, v: Any) 
     return q, k, v
 
 
+def swin(scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tensor) -> Tensor:
+    """β_{j−i}"""
+    return scheme.beta[layer, head, j - i + scheme.shape.max_positions - 1]
+
+
 TERMS: dict[str, Term] = {
     "NoPosition": none,
     "Absolute": none,
@@ -106,6 +111,7 @@ TERMS: dict[str, Term] = {
     "Kerple": kerple,
     "KerplePower": kerple_power,
     "Rope": none,
+    "Swin": swin,
     "Merge": merge,
 }
 

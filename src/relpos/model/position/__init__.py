@@ -15,6 +15,7 @@ from relpos.model.position.merge import Merge
 from relpos.model.position.none import NoPosition
 from relpos.model.position.rope import Rope
 from relpos.model.position.sinusoidal import Sinusoidal
+from relpos.model.position.swin import Swin
 from relpos.model.position.synthesizer_dense import SynthesizerDense
 from relpos.model.position.synthesizer_random import SynthesizerRandom
 from relpos.model.position.t5 import T5
@@ -40,6 +41,7 @@ __all__ = [
     "Rope",
     "Scheme",
     "Sinusoidal",
+    "Swin",
     "SynthesizerDense",
     "SynthesizerRandom",
     "Terms",
