@@ -1,4 +1,4 @@
-# The front door: every target sets up what it needs. CI runs `test` and `check`, nothing else.
+# The front door: every target sets up what it needs. CI runs `test`, `check` and `test-slurm`, nothing else.
 #
 # torch comes in the build that pip finds first. For a small one without CUDA from its own index:
 #   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make install

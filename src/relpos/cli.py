@@ -17,6 +17,7 @@ COMMANDS = {
     "finetune": "one GLUE task on top of it:                relpos finetune task=rte position=composite size=small",
     "reproduce": "an experiment file → its runs → its table: relpos reproduce table=demo",
     "status": "how a table stands, from another terminal: relpos status table=demo",
+    "claims": "the papers' claims, tested:            relpos claims paper=chang2021",
     "params": "count parameters, as JSON:                 relpos params size=small position=composite",
     "draw": "what a scheme adds to the scores, a figure: relpos draw position=tisa",
     "length": "held-out loss at other lengths:           relpos length from=FOLDER",
@@ -167,6 +168,12 @@ def _status(cfg: Any) -> str:
     return status(cfg)
 
 
+def _claims(cfg: Any) -> str:
+    from relpos.tables.claims import claims
+
+    return claims(cfg)
+
+
 def _draw(cfg: Any) -> str:
     from relpos.tables.patterns import draw
 
@@ -204,6 +211,7 @@ _TASKS: dict[str, Callable[[Any], str]] = {
     "params": _params,
     "reproduce": _reproduce,
     "status": _status,
+    "claims": _claims,
     "draw": _draw,
     "length": _length,
     "submit": _submit,

@@ -35,12 +35,16 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None, position: Scheme, layer: int, state: Any) -> Tensor:
         q, k, v = self.heads(x, mask)
         rate, seed = self.dropout.draw(layer)
-        parts = []
-        if self.scored:
-            parts.append(self.attend(q, k, v[:, : self.scored], mask, position, layer, state, (rate, seed)))
-        if self.scored < self.shape.heads:
-            parts.append(self.conv.heads(x, q, v[:, self.scored :], mask, (rate, fold(seed, 1))))
-        y = (parts[0] if len(parts) == 1 else cat(parts, 1)).transpose(1, 2).flatten(2)
+        beside = rate, fold(seed, 1)
+        if self.scored == self.shape.heads:
+            y = self.attend(q, k, v, mask, position, layer, state, (rate, seed))
+        elif self.scored == 0:
+            y = self.conv.heads(x, q, v, mask, beside)
+        else:
+            first, last = v.split([self.scored, self.shape.heads - self.scored], 1)
+            y = self.attend(q, k, first, mask, position, layer, state, (rate, seed))
+            y = cat((y, self.conv.heads(x, q, last, mask, beside)), 1)
+        y = y.transpose(1, 2).flatten(2)
         after = self.conv.after(v.transpose(1, 2).flatten(2), mask)
         return self.output(y if after is None else y + after)
 

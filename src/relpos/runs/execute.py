@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-import socket
 import sys
 import time
 import traceback
 from contextlib import nullcontext, suppress
-from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -23,7 +21,7 @@ from relpos.runs.cost import flops
 from relpos.runs.log import LOG, logged
 from relpos.runs.processes import SHARED, Place, launch, meet, place, processes
 from relpos.runs.run import Run
-from relpos.runs.stages import STAGES
+from relpos.runs.stages import STAGES, TRAINING
 
 PACKAGES = ("relpos", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sentencex")
 
@@ -80,7 +78,6 @@ def _apart(run: Run, wait: bool, log: bool) -> None:
 
 
 def _start(run: Run) -> None:
-    record = run.record
     write_text(run.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.config)))
     run.update(
         state="running",
@@ -92,8 +89,9 @@ def _start(run: Run) -> None:
         versions={name: _version(name) for name in PACKAGES} | {"python": platform.python_version()},
         hardware=hardware(),
         error=None,
-        starts=[*record.get("starts", []), start_entry()],
     )
+    if run.stage not in TRAINING:
+        run.started()
 
 
 def _carry_out(run: Run, log: bool = False) -> None:
@@ -127,12 +125,6 @@ def _has_failed(run: Run, error: BaseException) -> None:
     why = str(error).split("\n")[0] or type(error).__name__
     with suppress(RelposError):  # on a full disk the record cannot be written either; the first error is the one to show
         run.fail(why, traceback=last)
-
-
-def start_entry() -> dict[str, Any]:
-    """What the record keeps of each start of a run; training adds the number of processes and of each one's CPU threads."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"time": now, "pid": os.getpid(), "host": socket.gethostname(), "from_step": 0}
 
 
 def hardware() -> dict[str, Any]:

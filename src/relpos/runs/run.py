@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,12 @@ class Run:
     def metrics(self) -> dict[str, Any]:
         """The final metrics of a finished run."""
         return dict(self.record.get("metrics", {}))
+
+    def started(self, **more: Any) -> None:
+        """Adds to `starts`: time, process, host, the step it goes on from; training adds its processes and their CPU threads."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        entry = {"time": now, "pid": os.getpid(), "host": socket.gethostname(), "from_step": 0} | more
+        self.update(starts=[*self.record.get("starts", []), entry])
 
     def fail(self, why: str, **more: Any) -> None:
         """Writes into the record that a try has failed; `failures` keeps the times, so that a launcher can count the tries."""

@@ -71,6 +71,9 @@ def noop(run: Run) -> Metrics:
     return {}
 
 
+TRAINING = ("pretrain", "finetune")
+"""Stages that note themselves where they go on from."""
+
 STAGES: dict[str, Callable[[Any], Metrics]] = {
     "toy": toy,
     "tokenizer": tokenizer,

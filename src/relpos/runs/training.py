@@ -115,7 +115,7 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
     callbacks: list[pl.Callback] = [Checkpointing(folder, config["checkpoint_every"], group)]
     loggers: list[Any] = []
     if group.first:
-        _note_start(run, {"from_step": step, "threads": threads, "processes": group.world})
+        run.started(from_step=step, threads=threads, processes=group.world)
         callbacks += [Snapshots(run.path / "snapshots", config["snapshots"]), Bar(run.name, module.steps)]
         loggers = [JsonLines(run.path / "metrics.jsonl", step), *_more_loggers(run)]
     trainer = pl.Trainer(
@@ -148,12 +148,7 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
 def _threads_before(run: Run, processes: int) -> int | None:
     """CPU threads of the first start with as many processes: results depend on the threads in the last bits."""
     starts = run.record.get("starts", [])
-    return next((start["threads"] for start in starts if "threads" in start and start.get("processes", 1) == processes), None)
-
-
-def _note_start(run: Run, what: dict[str, Any]) -> None:
-    *before, last = run.record["starts"]
-    run.update(starts=[*before, last | what])
+    return next((start["threads"] for start in starts if start.get("processes", 1) == processes), None)
 
 
 def _device(accelerator: str, group: Group) -> Any:

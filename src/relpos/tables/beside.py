@@ -88,7 +88,7 @@ def _one(column: Column, name: str, experiment: Experiment, printed: PrintedRow,
     }
     if value is None:
         return column | words | {"difference": None, "difference_interval": None, "bound": None, "verdict": None}
-    paper = Printed(value, sem, len(experiment.seeds), experiment.statistic, experiment.split == "test")
+    paper = Printed(value, sem, experiment.printed_runs, experiment.statistic, experiment.split == "test")
     server = column.get("test") if paper.test else None
     found = difference(values, paper, error or 0.0, server)
     ours = server if server is not None else column[experiment.statistic]

@@ -36,6 +36,7 @@ class Experiment:
         threads: CPU threads of each; null: the cores divided among the workers.
         checks: what the numbers should show, see `relpos.tables.checks`.
         printed: file of the paper's numbers, beside the experiment file.
+        printed_runs: how many runs of the paper a printed number sums up.
         statistic: what the paper prints of its runs, mean, best or median.
         split: where the paper measured it, dev or test.
         baseline: the rows that the others are held against, each row against that which shares most words with it.
@@ -58,6 +59,7 @@ class Experiment:
     threads: int | None = None
     checks: list[dict[str, Any]] = field(default_factory=list)
     printed: str | None = None
+    printed_runs: int = 10
     statistic: str = "mean"
     split: str = "dev"
     baseline: list[str] = field(default_factory=list)
@@ -134,7 +136,7 @@ def _checked(path: Path, content: Any) -> Experiment:
         if type(content.get(key)) is int and content[key] > 0:
             content[key] = list(range(content[key]))
         _check_seeds(path, key, content.get(key))
-    for key in ("workers", "threads"):
+    for key in ("workers", "threads", "printed_runs"):
         if content.get(key) is not None and (type(content[key]) is not int or content[key] < 1):
             raise RelposError(f"{path}: {key}: a whole number from 1 up is expected")
     _check_comparison(path, content)

@@ -97,8 +97,9 @@ def _delta(column: dict[str, Any]) -> str:
     """`+2.1 (3.4 %) *`: ours minus the baseline row's, the relative error reduction; a star where Holm's p is below 0.05."""
     if column.get("delta") is None:
         return MISSING
+    clear = column.get("delta_p_holm") is not None and column["delta_p_holm"] < 0.05
     share = f" ({signed(column['delta_percent'])} %)" if column.get("delta_percent") is not None else ""
-    return f"{signed(column['delta'])}{share}{' *' if (column.get('delta_p_holm') or 1) < 0.05 else ''}"
+    return f"{signed(column['delta'])}{share}{' *' if clear else ''}"
 
 
 def _loss(row: dict[str, Any], length: str) -> str:

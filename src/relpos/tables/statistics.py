@@ -121,7 +121,7 @@ def welch(values: Sequence[float], mean: float, sem: float, n: int) -> Differenc
     theirs = sem * n**0.5
     found = ttest_ind_from_stats(own, spread, count, mean, theirs, n, equal_var=False)
     a, b = spread**2 / count, sem**2
-    freedom = (a + b) ** 2 / (a**2 / (count - 1) + b**2 / (n - 1))
+    freedom = (a + b) ** 2 / (a**2 / (count - 1) + b**2 / max(1, n - 1))
     return _with_intervals(own - mean, (a + b) ** 0.5, freedom, float(found.pvalue), count)
 
 

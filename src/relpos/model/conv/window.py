@@ -72,10 +72,11 @@ class _Depthwise(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         x, *weights = ctx.saved_tensors
-        rows, grad_x, grad_kernels = _tokens_as_rows(x), torch.zeros_like(x), []
+        rows, grad_x, grad_kernels = _tokens_as_rows(x), None, []
         for grad, weight, biased in zip(grads, weights, ctx.biased, strict=True):
             grad = grad.contiguous()
-            grad_x += _along_columns(grad, weight.flip(1), None)
+            part = _along_columns(grad, weight.flip(1), None)
+            grad_x = part if grad_x is None else grad_x.add_(part)
             grad_kernels += [_grad_weight(grad, rows, weight), grad.sum((0, 1)) if biased else None]
         return grad_x, *grad_kernels
 

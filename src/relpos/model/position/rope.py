@@ -13,8 +13,9 @@ from relpos.model.shape import Shape
 
 
 class Rope(Scheme):
-    """(q_p)_m ↦ e^(i p θ_m) (q_p)_m with θ_m = base^(−2m/head_dim), k_p likewise; the complex (q_p)_m are channels (2m, 2m+1). Turned so
-    in every layer; values are not, and the scale follows. q_i·k_j then depends on the tokens and on j − i. No parameters, any length.
+    """(q_p)_m ↦ e^(i p θ_m) (q_p)_m with θ_m = base^(−2m/head_dim), k_p likewise; the complex (q_p)_m are channels (2m, 2m+1).
+    Turned so in every layer; values are not, and the scale follows. q_i·k_j then depends on the tokens and on j − i. No parameters,
+    any length.
 
     Neighbouring channels make a pair, as in the paper. Later code that pairs m with m + head_dim/2 is the same model up to a
     permutation of channels. Angles are float64, products float32 (float64 in a model of float64), whatever q and k are.

@@ -43,16 +43,20 @@ class SuffersMost:
         columns = scale.columns(*self.rows)
         if self.column not in columns or len(columns) < 2:
             return Finding(NOT_RUN, f"needs {self.column} and other columns; there are {', '.join(columns)}", scale.label)
-        scores = [[list(values(scale, row, [column]).values()) for column in columns] for row in self.rows]
-        if min(len(one) for row in scores for one in row) < 2:
+        columns = scale.telling(*self.rows)
+        if self.column not in columns:
+            return Finding(UNDECIDED, f"{' and '.join(self.rows)} are at the constant answer in {self.column}", scale.label)
+        before, after = ([list(values(scale, row, [column]).values()) for column in columns] for row in self.rows)
+        if min(len(one) for one in (*before, *after)) < 2:
             return Finding(UNDECIDED, "needs two seeds or more of each column", scale.label)
-        drops = _drops(*scores)
+        spreads = [_spread(one, other) for one, other in zip(before, after, strict=True)]
+        drops = _drops(before, after, spreads)
         said = ", ".join(f"{column} {drop:.1f}" for column, drop in sorted(zip(columns, drops, strict=True), key=lambda x: -x[1]))
         chance = np.random.default_rng(SEED)
         place = columns.index(self.column)
         wins = 0
         for _ in range(RESAMPLES):
-            again = _drops(*([chance.choice(one, len(one)).tolist() for one in row] for row in scores), spread_of=scores)
+            again = _drops([_drawn(chance, one) for one in before], [_drawn(chance, one) for one in after], spreads)
             wins += int((np.argmin(again) if self.least else np.argmax(again)) == place)
         share = wins / RESAMPLES
         verdict = HOLDS if share >= 1 - ALPHA else FAILS if share <= ALPHA else UNDECIDED
@@ -60,15 +64,18 @@ class SuffersMost:
         return Finding(verdict, "; ".join(filter(None, [figures, self.note])), scale.label)
 
 
-def _drops(
-    before: Sequence[Sequence[float]],
-    after: Sequence[Sequence[float]],
-    spread_of: Sequence[Sequence[Sequence[float]]] | None = None,
-) -> list[float]:
-    """Of each column, the loss over the pooled standard deviation (of `spread_of`; at least a tenth of a point)."""
-    own, other = spread_of or (before, after)
-    spreads = [max(0.1, ((np.var(a, ddof=1) + np.var(b, ddof=1)) / 2) ** 0.5) for a, b in zip(own, other, strict=True)]
-    return [float((np.mean(a) - np.mean(b)) / s) for a, b, s in zip(before, after, spreads, strict=True)]
+def _spread(one: Sequence[float], other: Sequence[float]) -> float:
+    """Pooled standard deviation, at least a tenth of a point."""
+    return max(0.1, float((np.var(one, ddof=1) + np.var(other, ddof=1)) / 2) ** 0.5)
+
+
+def _drawn(chance: np.random.Generator, some: Sequence[float]) -> list[float]:
+    return [float(one) for one in chance.choice(some, len(some))]
+
+
+def _drops(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]], spreads: Sequence[float]) -> list[float]:
+    """Of each column, the loss of the mean in units of its spread."""
+    return [(sum(a) / len(a) - sum(b) / len(b)) / spread for a, b, spread in zip(before, after, spreads, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -96,8 +103,9 @@ class LosesLessThanOthers:
 
     def at(self, scale: Scale) -> Finding:
         others = [column for column in scale.columns(*self.rows) if column != self.column]
-        own, rest = gain(scale, *self.rows, self.column), gain(scale, *self.rows, MEAN, others)
-        if own is None or rest is None:
+        pair = self.before, self.after
+        own, rest = gain(scale, *pair, self.column), gain(scale, *pair, MEAN, others)
+        if own is None or rest is None or not others:
             return Finding(NOT_RUN, f"needs {self.column} and other columns", scale.label)
         shared = [unit for unit in own.pairs if unit in rest.pairs]
         test = paired([rest.pairs[unit] for unit in shared], [own.pairs[unit] for unit in shared])

@@ -48,13 +48,13 @@ class Comparison:
 
     def at(self, scale: Scale) -> Finding:
         """The verdict at one scale."""
-        gains = [gain(scale, *pair, self.column) for pair in self.pairs]
+        gains = [gain(scale, pair[0], pair[1], self.column) for pair in self.pairs]
         there = [one for one in gains if one is not None]
         verdicts = [*self.judge(there), *[NOT_RUN] * (len(gains) - len(there))]
         missing = [row for row in self.rows if not scale.columns(row)]
         figures = [one.said for one in there]
-        figures += [found.said for name in self.apart for pair in self.pairs if (found := gain(scale, *pair, name))]
-        figures += [found.said for pair in self.beside if (found := gain(scale, *pair, self.column))]
+        figures += [found.said for name in self.apart for pair in self.pairs if (found := gain(scale, pair[0], pair[1], name))]
+        figures += [found.said for pair in self.beside if (found := gain(scale, pair[0], pair[1], self.column))]
         figures += [f"no scores of {', '.join(missing)}"] if missing else []
         return Finding(all_of(verdicts), "; ".join([*figures, self.note] if self.note else figures), scale.label)
 
@@ -178,13 +178,13 @@ class Signs(Comparison):
 
     def at(self, scale: Scale) -> Finding:
         first, second = self.pairs[0]
-        columns = scale.columns(first, second)
+        columns = scale.telling(first, second)
         gains = {column: found for column in columns if (found := gain(scale, first, second, column))}
         needed = -(-self.at_least * len(gains) // self.of)
         up = sum(one.found is not None and one.found.low > 0 for one in gains.values())
         down = sum(one.found is not None and one.found.high < 0 for one in gains.values())
         single = sum(one.value > 0 for one in gains.values())
-        verdict = HOLDS if up >= needed else FAILS if len(gains) - down < needed else UNDECIDED
+        verdict = HOLDS if 0 < needed <= up else FAILS if len(gains) - down < needed else UNDECIDED
         figures = [f"{first} − {second} above zero in {single} of {len(gains)} columns ({up} clearly above, {down} clearly below)"]
         figures += [found.said for name in (MEAN,) if (found := gain(scale, first, second, name))]
         return Finding(verdict, "; ".join([*figures, *filter(None, [self.note])]), scale.label)

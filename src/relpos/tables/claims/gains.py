@@ -38,13 +38,17 @@ def gain(scale: Scale, first: str, second: str, column: str = MEAN, only: Sequen
         scale: whose rows.
         first: row that is expected to be better.
         second: the other one.
-        column: of GLUE, or `glue`: the mean of the nine, or of those that both rows have.
+        column: of GLUE, or `glue`: the mean of the nine, or of those that both rows have. Columns in which neither is better than
+            the constant answer are left out; where none is left there is no difference to speak of.
         only: for the mean, these columns alone.
     """
-    columns = scale.columns(first, second) if column == MEAN else [column] if column in scale.columns(first, second) else []
-    columns = [name for name in columns if only is None or name in only]
-    if not columns:
+    there = scale.columns(first, second) if column == MEAN else [column] if column in scale.columns(first, second) else []
+    there = [name for name in there if only is None or name in only]
+    if not there:
         return None
+    columns = [name for name in there if name in scale.telling(first, second)]
+    if not columns:
+        return Gain(0.0, None, {}, f"{first} and {second}: at the constant answer in {', '.join(there)}")
     own, other = (values(scale, row, columns) for row in (first, second))
     if not own or not other:
         return None

@@ -17,6 +17,7 @@ from typing import Any
 
 from relpos.runs.config import compose
 from relpos.runs.run import identity_of, read_record, runs_root
+from relpos.tables.checks import standard_error
 from relpos.tables.table import GLUE
 
 OWN = ("seed", "position", "conv", "sources")
@@ -27,11 +28,20 @@ Seed = tuple[int, int]
 
 @dataclass
 class Scores:
-    """A column of a row: seeds → score × 100, and of its dev set the size and the score of the majority class."""
+    """A column of a row: seeds → score × 100, and of its dev set the metric, the size and the score of the majority class."""
 
     values: dict[Seed, float] = field(default_factory=dict)
-    majority: float = 0.0
-    examples: int = 0
+    metric: str = ""
+    majority: float | None = None
+    examples: int | None = None
+
+    @property
+    def is_above_constant(self) -> bool:
+        """Whether the mean is above the constant answer's score by more than two standard errors of so many dev examples."""
+        if self.majority is None or not self.examples:
+            return True
+        error = standard_error({"examples": self.examples, "metric": self.metric}, self.majority)
+        return sum(self.values.values()) / len(self.values) > self.majority + 2 * error
 
 
 @dataclass
@@ -62,6 +72,10 @@ class Scale:
     def columns(self, *rows: str) -> list[str]:
         """GLUE's columns that all of these rows have."""
         return [column for column in GLUE if all(column in self.scores.get(row, {}) for row in rows)]
+
+    def telling(self, *rows: str) -> list[str]:
+        """Those of `columns` in which some of the rows is better than the constant answer: the others say nothing."""
+        return [column for column in self.columns(*rows) if any(self.scores[row][column].is_above_constant for row in rows)]
 
     def has(self, *rows: str) -> bool:
         """Whether all of these rows have a score."""
@@ -119,7 +133,7 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
 def _read_scores(root: Path, places: Mapping[str, tuple[Scale, str, int]]) -> None:
     """Of each column, the fine-tunings of one protocol (all but the seed): that which has most runs in the scale."""
     tunings = {folder.name: record for folder, record in _finished(root, "finetune") if _is_current(record)}
-    found: list[tuple[Scale, str, Seed, str, dict[str, Any]]] = []
+    found: list[tuple[Scale, str, Seed, str, dict[str, Any]]] = []  # the last: the record
     protocols: dict[tuple[int, str], Counter[str]] = {}
     for record in tunings.values():
         chain = [record]
@@ -129,18 +143,20 @@ def _read_scores(root: Path, places: Mapping[str, tuple[Scale, str, int]]) -> No
             continue
         scale, row, pretrain_seed = places[start]
         protocol = json.dumps([{k: v for k, v in one["meaning"].items() if k != "seed"} for one in chain], sort_keys=True)
-        found.append((scale, row, (pretrain_seed, record["meaning"]["seed"]), protocol, record["metrics"]))
+        found.append((scale, row, (pretrain_seed, record["meaning"]["seed"]), protocol, record))
         for column in record["metrics"]["columns"]:
             protocols.setdefault((id(scale), column), Counter())[protocol] += 1
     chosen = {place: counts.most_common(1)[0][0] for place, counts in protocols.items()}
-    for scale, row, seed, protocol, metrics in found:
+    for scale, row, seed, protocol, record in found:
+        metrics = record["metrics"]
         for column, value in metrics["columns"].items():
             if chosen[id(scale), column] != protocol:
                 continue
             scores = scale.scores.setdefault(row, {}).setdefault(column, Scores())
             scores.values[seed] = value
-            scores.majority = metrics.get("majority", {}).get(column, 0.0)
-            scores.examples = metrics.get("examples", {}).get(column, 0)
+            scores.metric = record["meaning"]["task"]["metric"]
+            scores.majority = metrics.get("majority", {}).get(column)
+            scores.examples = metrics.get("examples", {}).get(column)
 
 
 def _nodes(words: list[str]) -> dict[str, Any]:

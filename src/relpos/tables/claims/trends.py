@@ -139,15 +139,17 @@ class Steady:
                 continue
             points = [(float(size), value) for size, one in known.items() for value in one.pairs.values()]
             said = "; ".join(one.said for one in known.values())
-            reach = max(self.steps) - min(self.steps)
             if len(known) < len(self.steps):
                 found.append(Finding(NOT_RUN, f"{said}; not every S was run", scale.label))
                 continue
-            verdict, slope = _slope(points, lambda low, high, reach=reach: self._judge(low * reach, high * reach))
+            verdict, slope = _slope(points, self._judge)
             found.append(Finding(verdict, "; ".join(filter(None, [said, slope, self.note])), scale.label))
         return found
 
     def _judge(self, low: float, high: float) -> str:
+        """Of the ends of the slope's interval; the line is as long as the range of S."""
+        reach = max(self.steps) - min(self.steps)
+        low, high = low * reach, high * reach
         if -self.bound < low and high < self.bound:
             return HOLDS
         return FAILS if low > 0 or high < 0 else UNDECIDED

@@ -1,0 +1,64 @@
+"""What a head's kernel does, by fixed rules: the kinds of Chang et al. 2021 (Figure 2) and Wennberg & Henter 2021 (Section 5).
+
+A kernel is what is added to the score at offsets −k … k; `spread` is its largest value less its smallest. In this order:
+
+    uniform    the spread is below log 2: no offset gets twice the weight of another
+    both       the two largest values away from offset 0 stand at −1 and +1, a quarter of the spread above the third
+    previous   the largest stands at −1, a quarter of the spread above the next
+    next       … at +1
+    avoiding   the smallest stands at −1, 0 or +1, a quarter of the spread below the next
+    graded     the rank correlation with the offset is 0.8 or more, or −0.8 or less: attention leans to one side
+    other      none of these
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+KINDS = ("uniform", "both", "previous", "next", "avoiding", "graded", "other")
+FLAT = float(np.log(2))
+LEAD = 0.25
+RANK = 0.8
+
+
+def kind(kernel: ArrayLike) -> str:
+    """One of `KINDS`, for a kernel (2k+1,), k ≥ 2; offset o stands at o + k."""
+    values = np.asarray(kernel, dtype=np.float64)
+    middle = len(values) // 2
+    spread = float(np.ptp(values))
+    if spread < FLAT:
+        return "uniform"
+    order = np.argsort(values)
+    away = order[order != middle]
+    if set(away[-2:]) == {middle - 1, middle + 1} and values[away[-2]] - values[away[-3]] >= LEAD * spread:
+        return "both"
+    if values[order[-1]] - values[order[-2]] >= LEAD * spread and abs(order[-1] - middle) == 1:
+        return "previous" if order[-1] < middle else "next"
+    if values[order[1]] - values[order[0]] >= LEAD * spread and abs(order[0] - middle) <= 1:
+        return "avoiding"
+    return "graded" if _graded(values, middle) else "other"
+
+
+def _graded(values: NDArray[np.float64], middle: int) -> bool:
+    """Whether it rises or falls along all offsets."""
+    from scipy.stats import spearmanr
+
+    return abs(float(spearmanr(np.arange(len(values)), values).statistic)) >= RANK
+
+
+def counted(kernels: Iterable[ArrayLike]) -> Counter[str]:
+    """How many kernels are of each kind."""
+    return Counter(kind(kernel) for kernel in kernels)
+
+
+def by_chance(kernels: NDArray[np.float64], draws: int = 20) -> float:
+    """Share of kernels that are not `other` when each one's values are put into random order: what the rules find in noise."""
+    chance = np.random.default_rng(0)
+    found = Counter[str]()
+    for _ in range(draws):
+        found += counted(chance.permuted(kernels, axis=1))
+    return 1 - found["other"] / max(1, found.total())

@@ -1,0 +1,98 @@
+"""The shipped tables: planned without data, quickly, their shared rows the same runs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from relpos.runs.config import shipped
+from relpos.tables.dry_run import describe
+from relpos.tables.experiment import load
+from relpos.tables.plan import Row, plan_table, runs_of
+
+AUTHORS_SEEDS = [42, 97, 834, 622, 329, 75, 213, 101, 123, 57]
+NAMES = sorted(path.stem for path in shipped("experiments").glob("[!_]*.yaml"))
+TABLES = ["chang2021_table1", "chang2021_table2", "chang2021_table3", "chang2021_table6", "chang2021_table7"]
+OWN = [
+    "tisa_scratch",
+    "schemes",
+    "kernel_width",
+    "outside",
+    "convbert_readings",
+    "conv_heads",
+    "data_scarcity",
+    "pretraining_seeds",
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_DATA", str(tmp_path / "nothing"))
+
+
+@pytest.fixture(scope="module")
+def planned() -> dict[str, dict[str, Row]]:
+    return {name: {row.name: row for row in plan_table(load(name))} for name in (*TABLES, *OWN)}
+
+
+def identities(row: Row) -> set[str]:
+    return {run.identity for run in row.runs}
+
+
+def test_every_table_of_both_papers_is_there() -> None:
+    assert {*TABLES, "wennberg2021_table2", "wennberg2021_table3a", "wennberg2021_table3b", *OWN, "length", "two_stage"} <= set(
+        NAMES
+    )
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_papers_seeds(name: str) -> None:
+    assert load(name).seeds == AUTHORS_SEEDS
+    assert len(load("wennberg2021_table3a").seeds) == 5
+
+
+def test_rows_that_tables_share_are_the_same_runs(planned: dict[str, dict[str, Row]]) -> None:
+    whole = planned["chang2021_table6"]
+    for name in TABLES:
+        for row in planned[name].values():
+            other = whole[row.name if row.name in whole else f"small_{row.name}"]
+            assert identities(row) == identities(other), (name, row.name)
+    own = {"tisa_scratch": "composite", "schemes": "composite", "kernel_width": "k8", "outside": "composite_clamp"}
+    for name, row in own.items():
+        assert identities(planned[name][row]) < identities(whole["small_composite"])
+    assert identities(planned["convbert_readings"]["key_absolute_9"]) < identities(whole["small_convbert"])
+    assert identities(planned["tisa_scratch"]["tisa_s5"]) == identities(planned["schemes"]["tisa"])
+    first = planned["pretraining_seeds"]["composite"].pretrainings[0]
+    assert first.identity == whole["small_composite"].pretrainings[0].identity
+
+
+def test_rows_of_a_table_are_different_models(planned: dict[str, dict[str, Row]]) -> None:
+    for name, rows in planned.items():
+        trained = [run.identity for row in rows.values() for run in row.pretrainings]
+        assert len(set(trained)) == len(trained), name
+
+
+def test_table_6_has_nineteen_rows_of_ten_seeds_and_is_planned_in_five_seconds() -> None:
+    plan_table(load("demo"), ["none"])  # imports
+    start = time.process_time()
+    rows = plan_table(load("chang2021_table6"))
+    runs = runs_of(rows)
+    told = describe("chang2021_table6", rows, runs)
+    assert time.process_time() - start < 5
+    assert len(rows) == 19
+    assert len(runs) == 2 + 19 * (1 + 10 * 8)  # MNLI is one run with two columns
+    assert "1,541 missing" in told
+
+
+@pytest.mark.parametrize("name", ["wennberg2021_table3a", "wennberg2021_table3b", "two_stage"])
+def test_what_cannot_be_run_yet_says_what_it_needs(name: str) -> None:
+    given = load(name)
+    rows = plan_table(given)
+    assert describe(name, rows, runs_of(rows)).count(f"no runs yet; needs {given.needs}=") == len(given.rows)
+
+
+def test_the_kernel_is_read_where_the_authors_code_reads_it(planned: dict[str, dict[str, Row]]) -> None:
+    conv = planned["chang2021_table7"]["convbert"].pretrainings[0].meaning["conv"]
+    assert (conv["kernel_from"], conv["width"], conv["edges"]) == ("key", 9, "renormalise")

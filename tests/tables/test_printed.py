@@ -1,0 +1,103 @@
+"""The papers' numbers, copied as data: as transcribed, and each in the row and column of its experiment."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relpos.runs.config import shipped
+from relpos.tables.experiment import load
+from relpos.tables.table import GLUE, printed_numbers
+
+PRINTED = shipped("experiments") / "printed"
+CHECKSUMS = {
+    "chang2021_table1": "96c378be9cd87256",
+    "chang2021_table2": "30ef617632c76b9e",
+    "chang2021_table3": "872def21fe6c61f6",
+    "chang2021_table6": "f9e900d8a73c5176",
+    "chang2021_table7": "f7f61f048cb38805",
+    "wennberg2021_table3a": "46132f50ac6401eb",
+    "wennberg2021_table3b": "92a9175571b1bdb6",
+}
+TASKS = {
+    "SST-2": "sst2",
+    "MNLI": "mnli_m",
+    "QQP": "qqp",
+    "STS-B": "stsb",
+    "CoLA": "cola",
+    "MRPC": "mrpc",
+    "QNLI": "qnli",
+    "RTE": "rte",
+}
+TABLES = sorted(CHECKSUMS)
+
+
+def lines(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_nobody_has_changed_a_number(table: str) -> None:
+    assert hashlib.sha256((PRINTED / f"{table}.csv").read_bytes()).hexdigest()[:16] == CHECKSUMS[table]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_equal_to_the_transcription(table: str) -> None:
+    folder = os.environ.get("RELPOS_PAPERS")
+    if not folder:
+        pytest.skip("RELPOS_PAPERS names no folder with the transcribed tables")
+    theirs = lines(Path(folder) / f"{table}.csv")
+    ours = lines(PRINTED / f"{table}.csv")
+    if table.startswith("chang"):
+        assert len(theirs) == len(ours)
+        for one, other in zip(ours, theirs, strict=True):
+            numbers = {key for key in one if key not in ("row", "label")}
+            assert {key: one[key] for key in numbers} == {key: other[key] for key in numbers}
+            assert numbers >= {
+                key for key in other if key.split("_")[0] in ("params", "glue", *(name.split("_")[0] for name in GLUE))
+            }
+        return
+    turned = {(one["row"], key): value for one in ours for key, value in one.items() if key not in ("row", "label")}
+    assert turned == {(name, TASKS[one["task"]]): value for one in theirs for name, value in one.items() if name != "task"}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_row_is_a_row_of_the_experiment(table: str) -> None:
+    printed = printed_numbers(load(table))
+    extra = set(printed) - set(load(table).rows)
+    assert extra == ({"delta", "delta_percent"} if table.startswith("wennberg") else set())
+    assert set(load(table).rows) <= set(printed)
+
+
+def columns() -> Iterator[tuple[str, str, dict[str, float]]]:
+    for table in TABLES:
+        for row, numbers in printed_numbers(load(table)).items():
+            yield table, row, numbers
+
+
+def test_glue_is_the_mean_of_nine_but_for_three_rows_of_table_6() -> None:
+    found = {
+        (table, row)
+        for table, row, numbers in columns()
+        if set(GLUE) <= set(numbers) and abs(sum(numbers[name] for name in GLUE) / 9 - numbers["glue"]) > 0.1
+    }
+    assert found == {("chang2021_table6", f"base_{name}") for name in ("absolute", "fixed", "dynamic")}
+
+
+def test_standard_errors_stand_beside_the_means() -> None:
+    numbers = printed_numbers(load("chang2021_table6"))["small_none"]
+    assert (numbers["cola"], numbers["cola_sem"], numbers["glue"], numbers["glue_sem"]) == (7.0, 2.4, 69.3, 0.3)
+
+
+def test_delta_of_wennberg_is_the_best_of_s_minus_the_baseline() -> None:
+    for table in ("wennberg2021_table3a", "wennberg2021_table3b"):
+        printed = printed_numbers(load(table))
+        for task, delta in printed["delta"].items():
+            best = max(printed[row][task] for row in ("s1", "s3", "s5"))
+            assert delta == pytest.approx(best - printed["baseline"][task])

@@ -1,0 +1,121 @@
+"""Intervals, tests and power against the formulas, written out."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from relpos.tables.statistics import (
+    detectable_by_examples,
+    detectable_by_seeds,
+    holm,
+    independent,
+    interval,
+    multi_bootstrap,
+    paired,
+    standard_error,
+    welch,
+)
+
+VALUES = [30.0, 32.0, 37.0, 31.0, 33.0, 34.0, 29.0, 35.0, 33.5, 30.5]
+
+
+def test_interval_of_the_mean_is_near_the_normal_one() -> None:
+    found = interval(VALUES)
+    assert found is not None
+    half = 1.96 * np.std(VALUES) / sqrt(10)  # a bootstrap knows the spread with 1/n
+    assert found == [pytest.approx(np.mean(VALUES) - half, abs=0.25), pytest.approx(np.mean(VALUES) + half, abs=0.25)]
+
+
+def test_interval_of_the_best_ends_at_the_best() -> None:
+    found = interval(VALUES, np.max)
+    assert found is not None
+    assert found[1] == 37.0
+    assert found[0] < 37.0
+
+
+def test_no_interval_for_one_value_and_a_point_for_equal_ones() -> None:
+    assert interval([3.0]) is None
+    assert interval([3.0, 3.0, 3.0]) == [3.0, 3.0]
+    assert standard_error([3.0], np.mean) is None
+
+
+def test_bootstrap_standard_error_of_a_mean() -> None:
+    assert standard_error(VALUES, np.mean) == pytest.approx(np.std(VALUES) / sqrt(10), rel=0.03)
+
+
+def test_welch_by_hand() -> None:
+    found = welch(VALUES, 31.0, 0.5, 10)
+    assert found is not None
+    own, theirs = np.var(VALUES, ddof=1) / 10, 0.25
+    freedom = (own + theirs) ** 2 / (own**2 / 9 + theirs**2 / 9)
+    t = (np.mean(VALUES) - 31.0) / sqrt(own + theirs)
+    assert found.value == pytest.approx(np.mean(VALUES) - 31.0)
+    assert found.p == pytest.approx(2 * stats.t.sf(abs(t), freedom))
+    assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, freedom) * sqrt(own + theirs))
+    assert found.high90 - found.value == pytest.approx(stats.t.ppf(0.95, freedom) * sqrt(own + theirs))
+
+
+def test_paired_by_hand() -> None:
+    other = [value - 1 - place / 10 for place, value in enumerate(VALUES)]
+    found = paired(VALUES, other)
+    assert found is not None
+    differences = 1 + np.arange(10) / 10
+    error = differences.std(ddof=1) / sqrt(10)
+    assert found.value == pytest.approx(1.45)
+    assert found.low == pytest.approx(1.45 - stats.t.ppf(0.975, 9) * error)
+    assert found.p == pytest.approx(2 * stats.t.sf(1.45 / error, 9))
+    unpaired = independent(VALUES, other)
+    assert unpaired is not None
+    assert unpaired.p > found.p  # what the seeds share is gone
+
+
+def test_pairs_without_spread() -> None:
+    same, shifted = paired([1.0, 2.0], [1.0, 2.0]), paired([1.5, 2.5], [1.0, 2.0])
+    assert same is not None
+    assert shifted is not None
+    assert (same.p, same.low, same.high) == (1.0, 0.0, 0.0)
+    assert (shifted.p, shifted.low, shifted.high) == (0.0, 0.5, 0.5)
+    assert paired([1.0], [2.0]) is None
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03]) == [pytest.approx(0.03), pytest.approx(0.06), pytest.approx(0.06)]
+    assert holm([]) == []
+
+
+def test_a_detectable_difference_is_detected_with_power_0_8() -> None:
+    difference = detectable_by_seeds(2.0, 10)
+    assert difference is not None
+    shift, freedom = difference / (2.0 * sqrt(2 / 10)), 18
+    limit = stats.t.ppf(0.975, freedom)
+    power = stats.nct.sf(limit, freedom, shift) + stats.nct.cdf(-limit, freedom, shift)
+    assert power == pytest.approx(0.8, abs=1e-4)
+    assert detectable_by_seeds(2.0, 1) is None
+    fewer = detectable_by_seeds(2.0, 5)
+    assert fewer is not None
+    assert fewer > difference
+
+
+def test_detectable_by_examples_is_2_8_standard_errors_of_a_difference() -> None:
+    expected = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * sqrt(2) * 1.5
+    assert detectable_by_examples(1.5, 1043) == pytest.approx(expected, rel=1e-3)
+
+
+def test_the_multi_bootstrap_knows_both_sources_of_spread() -> None:
+    chance = np.random.default_rng(1)
+    seeds, examples = chance.normal(0, 1.0, (20, 1)), chance.normal(0, 2.0, (1, 400))
+    low, high = multi_bootstrap(10 + seeds + examples)
+    expected = 1.96 * sqrt(seeds.var() / 20 + examples.var() / 400)
+    assert (high - low) / 2 == pytest.approx(expected, rel=0.1)
+    narrow = multi_bootstrap(10 + np.zeros((20, 1)) + examples)
+    assert narrow[1] - narrow[0] < 0.8 * (high - low)
+
+
+def test_the_multi_bootstrap_takes_a_metric() -> None:
+    targets = np.tile([0.0, 1.0], 50)
+    table = np.stack([np.stack([targets, targets], -1)] * 3)
+    assert multi_bootstrap(table, 50, lambda pairs: float(np.mean(pairs[:, 0] == pairs[:, 1]))) == [1.0, 1.0]

@@ -1,0 +1,150 @@
+"""A verdict can come out each way, and says what it was held against."""
+
+from __future__ import annotations
+
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relpos.tables import render
+from relpos.tables.beside import with_comparisons
+from relpos.tables.experiment import Experiment, load
+from relpos.tables.plan import plan_table
+from relpos.tables.table import printed_numbers, statistics, table_of
+from relpos.tables.verdict import Printed, difference, verdict
+
+SPREAD = [-1.0, -0.6, -0.4, -0.2, 0.0, 0.0, 0.2, 0.4, 0.6, 1.0]
+
+
+def around(mean: float, by: float = 1.0) -> list[float]:
+    return [mean + by * one for one in SPREAD]
+
+
+def judged(values: list[float], printed: Printed, error: float = 0.0, server: float | None = None) -> str:
+    return verdict(len(values), difference(values, printed, error, server), printed.bound)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (around(40.0), "reproduced"),
+        (around(46.0), "above"),
+        (around(34.0), "below"),
+        (around(40.5, 8.0), "undecided"),
+        ([40.0], "undecided"),
+        ([], "not run"),
+    ],
+)
+def test_each_verdict_against_a_mean_with_its_error(values: list[float], expected: str) -> None:
+    assert judged(values, Printed(40.0, 0.4)) == expected
+
+
+def test_a_clear_difference_that_is_too_small_to_matter_is_a_reproduction() -> None:
+    found = difference(around(40.3, 0.1), Printed(40.0, 0.04))
+    assert found is not None
+    assert found.low > 0
+    assert judged(around(40.3, 0.1), Printed(40.0, 0.04)) == "reproduced"
+
+
+def test_the_bound_is_the_papers_own_precision() -> None:
+    assert Printed(7.0, 2.4).bound == pytest.approx((1.96 + 0.8416) * sqrt(2) * 2.4, rel=1e-3)
+    assert Printed(84.9, 0.0).bound == 0.5
+    assert Printed(75.2).bound == 1.0
+
+
+@pytest.mark.parametrize(("mean", "expected"), [(75.0, "reproduced"), (78.0, "above"), (72.0, "below"), (76.05, "undecided")])
+def test_each_verdict_against_a_median_without_spread(mean: float, expected: str) -> None:
+    assert judged(around(mean, 2.0 if expected == "undecided" else 0.8), Printed(75.0, runs=5, statistic="median")) == expected
+
+
+def test_best_of_ten_is_compared_with_the_best_and_not_with_the_mean() -> None:
+    found = difference(around(74.0), Printed(75.0, statistic="best"))
+    assert found is not None
+    assert found.value == pytest.approx(0.0)
+
+
+def test_a_number_of_the_test_set_needs_room_for_two_sets_of_examples() -> None:
+    printed = Printed(75.0, statistic="best", test=True)
+    alone, sampled = (difference(around(76.0, 0.1), printed, error) for error in (0.0, 1.5))
+    assert alone is not None
+    assert sampled is not None
+    assert sampled.high - sampled.value == pytest.approx(sqrt((alone.high - alone.value) ** 2 + (1.96 * 1.5) ** 2 * 2), rel=1e-3)
+    assert judged(around(76.3, 0.1), printed) == "above"
+    assert judged(around(76.3, 0.1), printed, 1.5) == "undecided"
+    assert judged(around(80.0, 0.1), printed, 1.5, server=75.1) == "reproduced"  # the server's answer is of the same set
+
+
+def column(values: list[float], printed: float | None = None, examples: int = 400) -> dict[str, Any]:
+    more = {"seeds": list(range(len(values))), "n_failed": 0, "n_missing": 0, "n_collapsed": 0, "majority": 50.0}
+    return statistics(values) | more | {"examples": examples, "metric": "accuracy", "printed": printed}
+
+
+def row(name: str, values: list[float], words: list[str]) -> dict[str, Any]:
+    return {"name": name, "words": words, "columns": {"rte": column(values)}, "mean": column(values) | {"of": ["rte"]}}
+
+
+def experiment(**changes: Any) -> Experiment:
+    return Experiment(**{"name": "t", "folder": Path(), "question": "?", "rows": {}, "tasks": ["rte"]} | changes)
+
+
+def test_what_stands_beside_a_cell() -> None:
+    rows = [row("base", around(60.0), []), row("better", around(64.0), []), row("empty", [], [])]
+    printed = {"base": {"rte": 60.1, "rte_sem": 0.3}, "better": {"rte": 70.0, "rte_sem": 0.3}, "empty": {"rte": 1.0}}
+    base, better, empty = with_comparisons(rows, experiment(baseline=["base"]), printed)
+    cells = [one["columns"]["rte"] for one in (base, better, empty)]
+    assert [cell["verdict"] for cell in cells] == ["reproduced", "below", "not run"]
+    assert cells[1]["difference"] == pytest.approx(-6.0)
+    assert cells[1]["difference_interval"][1] < 0
+    assert (cells[1]["delta"], cells[1]["delta_percent"], cells[1]["delta_n"]) == (pytest.approx(4.0), pytest.approx(10.0), 10)
+    assert cells[1]["delta_printed"] == pytest.approx(9.9)
+    assert cells[1]["delta_p_holm"] == 0.0  # the seeds are paired: every one gains 4
+    assert cells[0]["delta"] is None
+    assert cells[2]["delta"] is None
+    assert cells[1]["detectable"]["examples"] == pytest.approx(3.96 * 100 * sqrt(0.64 * 0.36 / 400), rel=0.02)
+    assert cells[1]["detectable"]["seeds"] > 0
+
+
+def test_each_row_is_held_against_the_baseline_it_shares_most_words_with() -> None:
+    rows = [row(name, around(value), words) for name, value, words in (
+        ("small_a", 60.0, ["size=small"]), ("base_a", 70.0, ["size=base"]),
+        ("base_b", 73.0, ["size=base", "position=b"]), ("small_b", 61.0, ["size=small", "position=b"]))]  # fmt: skip
+    found = {
+        one["name"]: one["columns"]["rte"]["delta"]
+        for one in with_comparisons(rows, experiment(baseline=["small_a", "base_a"]), {})
+    }
+    assert found == {"small_a": None, "base_a": None, "base_b": pytest.approx(3.0), "small_b": pytest.approx(1.0)}
+
+
+def test_fine_tunings_of_one_pre_training_count_once_where_there_are_several() -> None:
+    rows = [row("base", around(60.0), []), row("other", around(62.0), [])]
+    for one, shift in zip(rows, (0.0, 0.5), strict=True):
+        one["columns"]["rte"]["seeds"] = [f"{place % 2}/{place}" for place in range(10)]
+        one["columns"]["rte"]["values"] = [value + shift * (place % 2) for place, value in enumerate(around(60.0 + 4 * shift))]
+    found = with_comparisons(rows, experiment(baseline=["base"]), {})[1]["columns"]["rte"]
+    assert found["delta_n"] == 2
+    assert found["delta"] == pytest.approx(2.25)
+
+
+def test_a_partial_mean_is_not_held_against_printed_glue() -> None:
+    found = with_comparisons([row("base", around(60.0), [])], experiment(), {"base": {"glue": 70.0}})[0]["mean"]
+    assert found["verdict"] is None
+
+
+def test_a_table_that_needs_something_shows_the_printed_numbers_and_not_run() -> None:
+    given = load("wennberg2021_table3b")
+    rows = plan_table(given)
+    assert [(one.needs, one.runs) for one in rows] == [("pretrained", [])] * 4
+    printed = printed_numbers(given)
+    content = with_comparisons(table_of(rows, printed), given, printed)
+    cells = content[3]["columns"]
+    assert (cells["mnli_m"]["printed"], cells["mnli_m"]["verdict"], cells["mnli_m"]["mean"]) == (81.6, "not run", None)
+    assert cells["mnli_m"]["delta_printed"] == pytest.approx(2.8)
+    assert "81.6 not run" in render.markdown({"name": "t", "question": "?", "rows": content, "checks": []})
+
+
+def test_delta_is_shown_with_its_star() -> None:
+    rows = [row("base", around(60.0), []), row("better", around(64.0), [])]
+    content = with_comparisons(rows, experiment(baseline=["base"]), {})
+    assert "| better | +4.0 (+10.0 %) * |" in render.markdown({"name": "t", "question": "?", "rows": content, "checks": []})
