@@ -12,7 +12,7 @@ import numpy as np
 
 from relpos.errors import RelposError
 from relpos.runs.run import Run
-from relpos.tables import records
+from relpos.tables import examples, records
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import Row, Tuning
 from relpos.tables.statistics import interval
@@ -32,8 +32,9 @@ def table_of(rows: Iterable[Row], printed: dict[str, dict[str, float]] | None = 
         rows with `name`, `words`, `parameters`, `position_parameters`, `perplexity`, `columns`, `mean`,
         `heldout_loss` and `runs` (see `records.entries`). A column has `values` and `seeds` (of the runs that are
         there), their `mean`, `sem`, `best`, `median` and `interval` (95 % bootstrap interval of the mean over seeds, [low, high];
-        None for a single run), `n_failed`, `n_missing`, `n_collapsed` (runs no better than the majority class), and of its
-        dev set `majority` (the score of the majority class), `examples` and `metric`. `printed` is the paper's number.
+        of several pre-trainings over these, and over dev examples where the runs kept their answers; None for a single run),
+        `n_failed`, `n_missing`, `n_collapsed` (runs no better than the majority class), and of its dev set `majority` (the score
+        of the majority class), `examples` and `metric`. `printed` is the paper's number.
         What else stands beside it (statistic, difference, verdict, …) is added by `relpos.tables.beside`.
     """
     return [_row(row, (printed or {}).get(row.name, {})) for row in rows]
@@ -68,7 +69,8 @@ def _column(column: str, tunings: list[Tuning], several: bool) -> dict[str, Any]
     first = metrics[0] if metrics else {}
     values = [found["columns"][column] for found in metrics]
     majority = first.get("majority", {}).get(column)
-    return statistics(values) | {
+    groups = [tuning.pretrain_seed for tuning in there]
+    found = statistics(values) | {
         "seeds": [f"{tuning.pretrain_seed}/{tuning.seed}" if several else tuning.seed for tuning in there],
         "n_failed": states.count("failed"),
         "n_missing": len(states) - len(there) - states.count("failed"),
@@ -77,6 +79,7 @@ def _column(column: str, tunings: list[Tuning], several: bool) -> dict[str, Any]
         "examples": first.get("examples", {}).get(column),
         "metric": tunings[0].run.config["task"]["metric"].rpartition(".")[2],
     }
+    return found | ({"interval": examples.interval(there, column) or _interval(groups, values)} if several else {})
 
 
 def statistics(values: list[float]) -> dict[str, Any]:
@@ -104,7 +107,16 @@ def _mean(columns: dict[str, Any]) -> dict[str, Any]:
     by_seed = [dict(zip(columns[name]["seeds"], columns[name]["values"], strict=True)) for name in names]
     seeds = [seed for seed in by_seed[0] if all(seed in other for other in by_seed)] if names else []
     values = [float(np.mean([column[seed] for column in by_seed])) for seed in seeds]
-    return statistics(values) | {"seeds": seeds, "of": names}
+    several = {"interval": _interval([seed.partition("/")[0] for seed in seeds], values)} if seeds and "/" in str(seeds[0]) else {}
+    return statistics(values) | several | {"seeds": seeds, "of": names}
+
+
+def _interval(groups: list[Any], values: list[float]) -> list[float] | None:
+    """Over pre-trainings, each with the mean of its fine-tunings, which are not independent of each other."""
+    by_group: dict[Any, list[float]] = {}
+    for group, value in zip(groups, values, strict=True):
+        by_group.setdefault(group, []).append(value)
+    return interval([float(np.mean(some)) for some in by_group.values()])
 
 
 def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:

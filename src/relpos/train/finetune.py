@@ -22,7 +22,7 @@ from relpos.model.heads import Classifier
 from relpos.model.precision import autocast
 from relpos.train.metrics import decide, majority, progress_metric, score
 from relpos.train.module import Training
-from relpos.train.predictions import write_predictions
+from relpos.train.predictions import write_answers, write_predictions
 
 EVALUATION_BATCH = 64
 
@@ -90,6 +90,8 @@ def columns(
 ) -> dict[str, Any]:
     """Scores the dev splits and writes predictions for the test splits that are there.
 
+    What is answered on the dev splits goes to a folder `dev` beside the predictions.
+
     Returns:
         `columns` and `majority`: column → score × 100; `examples`: column → dev rows.
     """
@@ -98,7 +100,9 @@ def columns(
         rows = encode(read(location, task, split), tokenizer, length)
         assert rows.labels is not None
         targets = rows.labels.double().numpy()
-        result["columns"][column] = score(task, decide(task, outputs(model, rows, precision)), targets)
+        decided = decide(task, outputs(model, rows, precision))
+        write_answers(predictions.with_name("dev") / f"{column}.tsv", decided, targets)
+        result["columns"][column] = score(task, decided, targets)
         result["majority"][column] = majority(task, targets.tolist())
         result["examples"][column] = len(rows)
     for name, split in task.test.items():

@@ -25,6 +25,12 @@ def write_predictions(folder: Path, task: Task, name: str, indices: Sequence[int
     return path
 
 
+def write_answers(path: Path, predictions: ArrayLike, targets: ArrayLike) -> None:
+    """Writes classes or values beside the right ones, one dev example a line, in the order of the file."""
+    pairs = zip(np.asarray(predictions, np.float64).tolist(), np.asarray(targets, np.float64).tolist(), strict=True)
+    write_text(path, "".join(["prediction\ttarget\n", *(f"{one:.9g}\t{other:.9g}\n" for one, other in pairs)]))
+
+
 def _words(task: Task, predictions: np.ndarray) -> list[str]:
     if task.labels is not None:
         return [task.labels[int(number)] for number in predictions]

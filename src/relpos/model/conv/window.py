@@ -25,7 +25,7 @@ def check_width(width: int) -> int:
 
 def hide(x: Tensor, mask: Tensor | None) -> Tensor:
     """x (B, n, C), zero at padding."""
-    return x if mask is None else x.masked_fill(~mask[:, :, None], 0)
+    return x if mask is None else x * mask[:, :, None].to(x.dtype)
 
 
 def depthwise(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -28,10 +28,11 @@ Seed = tuple[int, int]
 
 @dataclass
 class Scores:
-    """A column of a row: seeds → score × 100, and of its dev set the metric, the size and the score of the majority class."""
+    """A column of a row: seeds → score × 100, seeds → file of answers where kept; metric, size and majority of the dev set."""
 
     values: dict[Seed, float] = field(default_factory=dict)
     metric: str = ""
+    answers: dict[Seed, Path] = field(default_factory=dict)
     majority: float | None = None
     examples: int | None = None
 
@@ -133,9 +134,9 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
 def _read_scores(root: Path, places: Mapping[str, tuple[Scale, str, int]]) -> None:
     """Of each column, the fine-tunings of one protocol (all but the seed): that which has most runs in the scale."""
     tunings = {folder.name: record for folder, record in _finished(root, "finetune") if _is_current(record)}
-    found: list[tuple[Scale, str, Seed, str, dict[str, Any]]] = []  # the last: the record
+    found: list[tuple[Scale, str, Seed, str, str]] = []
     protocols: dict[tuple[int, str], Counter[str]] = {}
-    for record in tunings.values():
+    for folder, record in tunings.items():
         chain = [record]
         while (start := Path(chain[-1]["inputs"].get("start", "")).name) in tunings and len(chain) < 5:
             chain.append(tunings[start])
@@ -143,17 +144,20 @@ def _read_scores(root: Path, places: Mapping[str, tuple[Scale, str, int]]) -> No
             continue
         scale, row, pretrain_seed = places[start]
         protocol = json.dumps([{k: v for k, v in one["meaning"].items() if k != "seed"} for one in chain], sort_keys=True)
-        found.append((scale, row, (pretrain_seed, record["meaning"]["seed"]), protocol, record))
+        found.append((scale, row, (pretrain_seed, record["meaning"]["seed"]), protocol, folder))
         for column in record["metrics"]["columns"]:
             protocols.setdefault((id(scale), column), Counter())[protocol] += 1
     chosen = {place: counts.most_common(1)[0][0] for place, counts in protocols.items()}
-    for scale, row, seed, protocol, record in found:
+    for scale, row, seed, protocol, folder in found:
+        record = tunings[folder]
         metrics = record["metrics"]
         for column, value in metrics["columns"].items():
             if chosen[id(scale), column] != protocol:
                 continue
             scores = scale.scores.setdefault(row, {}).setdefault(column, Scores())
             scores.values[seed] = value
+            if (path := root / "finetune" / folder / "dev" / f"{column}.tsv").is_file():
+                scores.answers[seed] = path
             scores.metric = record["meaning"]["task"]["metric"]
             scores.majority = metrics.get("majority", {}).get(column)
             scores.examples = metrics.get("examples", {}).get(column)

@@ -1,0 +1,39 @@
+"""Each kind of kernel is known, and noise has few."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relpos.analysis.kernel_types import by_chance, counted, kind
+
+OFFSETS = np.arange(-8, 9)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (0.02 * OFFSETS, "uniform"),
+        (3.0 * (OFFSETS == -1), "previous"),
+        (3.0 * (OFFSETS == 1), "next"),
+        (3.0 * (abs(OFFSETS) == 1) + 0.1 * (OFFSETS == 1), "both"),
+        (-3.0 * (OFFSETS == 0), "avoiding"),
+        (-3.0 * (OFFSETS == 1), "avoiding"),
+        (0.3 * OFFSETS, "graded"),
+        (-np.log1p(np.exp(OFFSETS)), "graded"),
+        (np.sin(3.0 * OFFSETS) * 2, "other"),
+    ],
+)
+def test_kinds(kernel: np.ndarray, expected: str) -> None:
+    assert kind(kernel) == expected
+
+
+def test_a_mirrored_kernel_is_of_the_mirrored_kind() -> None:
+    previous = 3.0 * (OFFSETS == -1) + 0.1 * np.cos(OFFSETS)
+    assert [kind(previous), kind(previous[::-1])] == ["previous", "next"]
+
+
+def test_few_kernels_in_random_order_have_a_kind() -> None:
+    noise = np.random.default_rng(0).standard_normal((200, 17))
+    assert by_chance(noise) < 0.15
+    assert counted(noise)["other"] > 150
