@@ -38,7 +38,7 @@ def start(table: Path, *words: str, command: str = "reproduce") -> subprocess.Po
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=400)
     return process.returncode, out, err
 
 

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from relpos.errors import RelposError
 from relpos.runs import compose, execute, plan
 
-WORDS = ["batch=8", "microbatch=1", "position=composite", "recipe.warmup=5", "log_every=20", "evaluations=1", "data.pairs=500"]
+WORDS = ["batch=8", "microbatch=2", "position=composite", "recipe.warmup=5", "log_every=20", "evaluations=1", "data.pairs=500"]
 SIXTY = [*WORDS, "steps=60", "snapshots=[1]"]
 NO_DROPOUT = ["size.dropout=0", "size.attention_dropout=0"]
 
@@ -55,7 +55,7 @@ def in_groups(groups: list[dict[str, Any]]) -> list[Path]:
     """The run's folder of each group, see ranks.py."""
     script = Path(__file__).with_name("ranks.py")
     command = [sys.executable, str(script), json.dumps({"groups": groups})]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr
     return [Path(line) for line in done.stdout.splitlines()]
 
@@ -100,7 +100,7 @@ def test_a_lost_process_fails_the_run_and_one_process_goes_on(toy_runs: Path) ->
         time.sleep(0.01)
     ranks = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text(encoding="utf-8").split()
     os.kill(int(ranks[1]), signal.SIGKILL)
-    said = launcher.communicate(timeout=60)[1]
+    said = launcher.communicate(timeout=400)[1]
     assert launcher.returncode == 1, said
     assert "another process of this run has ended" in said.splitlines()[-1]
     assert run.state == "failed"
@@ -115,7 +115,7 @@ def test_a_lost_process_fails_the_run_and_one_process_goes_on(toy_runs: Path) ->
 def test_under_torchrun(toy_runs: Path) -> None:
     words = [*WORDS, "steps=2"]
     done = start(words, sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m")
-    said = done.communicate(timeout=120)[1]
+    said = done.communicate(timeout=400)[1]
     assert done.returncode == 0, said
     assert [start["processes"] for start in plan(compose("pretrain", words)).record["starts"]] == [2]
 

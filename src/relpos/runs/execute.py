@@ -26,13 +26,14 @@ from relpos.runs.stages import STAGES, TRAINING
 PACKAGES = ("relpos", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sentencex")
 
 
-def execute(run: Run, wait: bool = True, log: bool = False) -> Run:
+def execute(run: Run, wait: bool = True, log: bool = False, forgiven: int | None = None) -> Run:
     """Finds the run finished, or finishes it; then returns it.
 
     Args:
         run: what is wanted; its inputs come first.
         wait: where another process holds it, until that one is done; otherwise the run is returned as it is.
         log: keep what is printed, and any traceback, in the run's folder instead of showing it.
+        forgiven: a run that has failed more often than this is left as it is; None: it is always tried.
 
     Raises:
         RelposError: an input is wrong; the record says `failed` and why.
@@ -47,12 +48,18 @@ def execute(run: Run, wait: bool = True, log: bool = False) -> Run:
     if here:
         _together(run, here, wait)
     elif processes(run) > 1:
-        _apart(run, wait, log)
+        _apart(run, wait, log, forgiven)
     else:
         with claim(run.path, wait) as held:
-            if held and run.state != "finished":  # another process may have done it while we waited
+            if held and _open(run, forgiven):  # another process may have done it, or tried, before we held it
                 _carry_out(run, log)
     return run
+
+
+def _open(run: Run, forgiven: int | None) -> bool:
+    """Whether it is still to be done; asked by its holder."""
+    record = run.record
+    return record.get("state") != "finished" and (forgiven is None or len(record.get("failures", [])) <= forgiven)
 
 
 def _together(run: Run, here: Place, wait: bool) -> None:
@@ -68,10 +75,10 @@ def _together(run: Run, here: Place, wait: bool) -> None:
             STAGES[run.stage](run)
 
 
-def _apart(run: Run, wait: bool, log: bool) -> None:
+def _apart(run: Run, wait: bool, log: bool, forgiven: int | None) -> None:
     """Leaves the run to processes of its own, which claim it; looks first, because starting them takes seconds."""
     with claim(run.path, wait) as held:
-        if not held or run.state == "finished":
+        if not held or not _open(run, forgiven):
             return
     with logged(run.path / LOG) if log else nullcontext():
         launch(run, wait)

@@ -37,6 +37,10 @@ class Job:
         counts = {run.identity: len(run.record.get("failures", [])) for run in runs if run.stage != "given"}
         return cls(runs, retries, {identity: count for identity, count in counts.items() if count})
 
+    def forgiven(self, run: Run) -> int:
+        """With how many failures, those of before included, the run is still tried."""
+        return self.retries + self.failures.get(run.identity, 0)
+
     def part(self, runs: list[Run]) -> Job:
         """Some of the runs to execute; everything that they need comes along."""
         return replace(self, runs=closure(runs), own=[run.identity for run in runs])
@@ -100,15 +104,12 @@ class Standing:
         state: str = "finished" if run.stage == "given" else record.get("state", "missing")
         if state == "finished":
             self.finished.add(run.identity)
-        elif state == "failed" and self._tried(run, record) > self.job.retries:
+        elif state == "failed" and len(record.get("failures", [])) > self.job.forgiven(run):
             self.failed.add(run.identity)
         else:
             return state
         self.unsettled.pop(run.identity, None)
         return state
-
-    def _tried(self, run: Run, record: dict[str, Any]) -> int:
-        return len(record.get("failures", [])) - self.job.failures.get(run.identity, 0)
 
 
 def closure(runs: list[Run]) -> list[Run]:

@@ -127,7 +127,7 @@ class LocalCrew:
                 if run is None:
                     raise RelposError(f"workers end with {_status(worker.returncode)}: see {self.logs[place].name}")
                 self.deaths[key] = 0
-                _give_up(run, f"its worker ended {DEATHS} times with {_status(worker.returncode)}")
+                give_up(run, f"its worker ended {DEATHS} times with {_status(worker.returncode)}")
             self.workers[place] = self._start(place)
 
     def dismiss(self) -> None:
@@ -157,7 +157,8 @@ def _status(code: int) -> str:
     return signal.Signals(-code).name if code < 0 else f"status {code}"
 
 
-def _give_up(run: Run, why: str) -> None:
+def give_up(run: Run, why: str) -> None:
+    """Writes into a record that says `running`, and that nobody holds any more, that this try has failed."""
     with claim(run.path, wait=False) as held:
         if held and run.state == "running":
             run.fail(why)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError, nearest
+from relpos.runs.log import LOG, last_lines
 from relpos.runs.run import Run, runs_root
 from relpos.tables.plan import Row
 
@@ -25,7 +26,7 @@ def _entry(run: Run, task: str | None, pretrain_seed: int | None, seed: int | No
     words = {"stage": run.stage, "task": task, "pretrain_seed": pretrain_seed, "seed": seed, "identity": run.identity}
     state = "finished" if run.stage == "given" else record.get("state", "missing")
     found = {"state": state, "path": shown.as_posix(), "columns": record.get("metrics", {}).get("columns", {})}
-    return words | found | ({"error": record["error"]} if record.get("error") else {})
+    return words | found | ({"error": record["error"], "log": last_lines(run.path / LOG)} if record.get("error") else {})
 
 
 def written(table: str) -> tuple[Path, dict[str, Any]]:

@@ -24,6 +24,7 @@ from relpos.errors import RelposError
 from relpos.files import write_json
 from relpos.runs.run import Run
 from relpos.tables.jobs import Job, Standing
+from relpos.tables.local import give_up
 from relpos.tables.lots import Lot, lots
 from relpos.tables.slurm_task import task
 
@@ -115,15 +116,12 @@ class SlurmCrew:
         self.book = folder.parent / "slurm.json"
         self.jobs: dict[str, list[str]] = _read(self.book)
         self.own: list[str] = []
-        self.submissions: Counter[str] = Counter()
+        self.losses: Counter[str] = Counter()
+        self.reached: dict[str, int] = {}
         self.looked = time.monotonic()
 
     def submit(self, pending: list[Run]) -> None:
-        """Submits jobs for the runs that no job in the queue stands for.
-
-        Raises:
-            RelposError: jobs end again and again before they do anything.
-        """
+        """Submits jobs for the runs that no job in the queue stands for."""
         queue = in_queue()
         self.jobs = {number: runs for number, runs in self.jobs.items() if number in queue}
         covered = {identity: number for number, runs in self.jobs.items() for identity in runs}
@@ -143,7 +141,6 @@ class SlurmCrew:
         executor.update_parameters(**self.engine.options(group[0]), **dependency)
         files = []
         for lot in group:
-            self._count(lot)
             files.append(self.folder / f"{lot.name}.json")
             self.job.part(lot.runs).write(files[-1])
         try:
@@ -156,22 +153,37 @@ class SlurmCrew:
         self.jobs |= {number: [run.identity for run in lot.runs] for number, lot in zip(numbers, group, strict=True)}
         return numbers
 
-    def _count(self, lot: Lot) -> None:
-        for run in lot.runs:
-            self.submissions[run.identity] += 1
-        if min(self.submissions[run.identity] for run in lot.runs) > LOST:
-            raise RelposError(f"engine=slurm: jobs end before they do anything: see {self.folder / 'slurm'}")
-
     def tend(self, standing: Standing) -> None:
-        """Submits again what was lost with its job."""
-        if time.monotonic() - self.looked > PAUSE:
-            self.looked = time.monotonic()
-            queue = in_queue()
-            if not any(number in queue for number in self.jobs):
-                left = standing.open()  # read after the queue: what jobs did last is in it
-                for run in standing.running:
-                    self.submissions[run.identity] = 0  # it got somewhere
-                self.submit(left)
+        """Submits again what was lost with its job; a run with which jobs are lost again and again has failed.
+
+        Raises:
+            RelposError: jobs end before they do anything.
+        """
+        if time.monotonic() - self.looked < PAUSE:
+            return
+        self.looked = time.monotonic()
+        queue = in_queue()
+        gone = [number for number in self.jobs if number not in queue]
+        if gone:
+            left = standing.open()  # read after the queue: what jobs did last is in it
+            lost = {identity for number in gone for identity in self.jobs[number]}
+            for run in left:
+                if run.identity in lost:
+                    self._count(run)
+            self.submit(standing.open())
+
+    def _count(self, run: Run) -> None:
+        """How often a job was lost since the run last got further."""
+        step = (run.record.get("starts") or [{"from_step": -1}])[-1]["from_step"]
+        if step > self.reached.get(run.identity, -1):
+            self.reached[run.identity] = step
+            self.losses[run.identity] = 0
+        self.losses[run.identity] += 1
+        if self.losses[run.identity] > LOST:
+            if run.state == "missing":
+                raise RelposError(f"engine=slurm: jobs end before they do anything: see {self.folder / 'slurm'}")
+            self.losses[run.identity] = 0
+            give_up(run, f"its job ended {LOST + 1} times before its time: see {self.folder / 'slurm'}")
 
     def dismiss(self) -> None:
         """Cancels what this launch has submitted and is still there; jobs write their checkpoints and end."""

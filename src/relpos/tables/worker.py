@@ -34,7 +34,7 @@ def work(job: Job, stop: threading.Event) -> None:
         for run, _ in standing.walk():
             mine = job.own is None or run.identity in job.own
             waiting |= mine
-            if mine and standing.is_ready(run) and _attempt(run):
+            if mine and standing.is_ready(run) and _attempt(run, job.forgiven(run)):
                 break
         else:
             if not waiting or job.own is not None:
@@ -42,11 +42,11 @@ def work(job: Job, stop: threading.Event) -> None:
             stop.wait(PAUSE)
 
 
-def _attempt(run: Run) -> bool:
+def _attempt(run: Run, forgiven: int) -> bool:
     """Whether something became of the run; False where another process holds it."""
     _reset()
     try:
-        execute(run, wait=False, log=True)
+        execute(run, wait=False, log=True, forgiven=forgiven)
     except Exception:  # the record says what happened, the run's log how; the other runs go on
         print(f"--- {run.path}", file=sys.stderr)
         traceback.print_exc()
