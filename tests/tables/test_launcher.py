@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from relpos.errors import RelposError
 from relpos.runs import compose, plan
 from relpos.tables.engine import run_all
 from relpos.tables.experiment import load
@@ -157,3 +158,10 @@ def test_time_left_is_read_from_the_newest_line(root: Path) -> None:
     (run.path / "claim.json").write_text(json.dumps({"pid": os.getpid(), "host": os.uname().nodename}), encoding="utf-8")
     (run.path / "metrics.jsonl").write_text('{"step": 60, "loss": 2.0, "steps_per_second": 4.0}\n', encoding="utf-8")
     assert seconds_left(look([run])[0]) == 10.0
+
+
+def test_a_table_is_not_started_by_torchrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(RelposError, match="a table is started once"):
+        run_all([plan(compose("noop"))], tmp_path / "table", Local(workers=1))

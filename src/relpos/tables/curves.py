@@ -9,6 +9,10 @@ from typing import Any
 
 from relpos.files import replacing
 
+LINES = 24
+"""Rows that a column of the legend has room for."""
+DASHES = ("-", "--", ":", "-.")
+
 
 def draw(path: Path, rows: list[dict[str, Any]]) -> None:
     """Draws what the rows have logged; nothing where no row has, or where the picture shows it already.
@@ -22,13 +26,16 @@ def draw(path: Path, rows: list[dict[str, Any]]) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    columns = -(-len(curves) // LINES)
+    figure = Figure(figsize=(6.4 + 2.0 * columns, 4.0 if len(curves) < 12 else 5.6), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    for name, points in curves.items():
-        axes.plot([step for step, _ in points], [loss for _, loss in points], label=name, marker=".")
+    # The legend reads as the lines end, from top to bottom; ten colours, then the same ten with another dash.
+    for number, (name, points) in enumerate(sorted(curves.items(), key=lambda item: -item[1][-1][1])):
+        steps, losses = zip(*points, strict=True)
+        axes.plot(steps, losses, label=name, marker=".", linestyle=DASHES[number // 10 % len(DASHES)], linewidth=1)
     axes.set(xlabel="step", ylabel="held-out loss (nats per predicted token)")
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    figure.legend(loc="outside right upper", ncols=columns, fontsize=8, frameon=False)
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=150, metadata={"Comment": stamp})

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
+from relpos.errors import RelposError
+from relpos.runs.processes import place
 from relpos.runs.run import Run
 from relpos.tables.jobs import Job, Standing
 from relpos.tables.progress import Display
@@ -63,18 +65,20 @@ def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> 
 
     Raises:
         KeyboardInterrupt: asked to stop; the workers have written their checkpoints.
-        RelposError: workers die before they do anything.
+        RelposError: workers die before they do anything; or several processes were started instead of one.
     """
+    if place() is not None:
+        raise RelposError("a table is started once, not by torchrun or srun: its engine starts the processes that runs ask for")
     job = Job.now(runs, retries)
     standing = Standing(job)
     pending = standing.open()
     if not pending:
         return []
-    place = folder / f"launch-{os.getpid()}"  # of this launcher alone: several may work on one table
+    own = folder / f"launch-{os.getpid()}"  # of this launcher alone: several may work on one table
     job.write(folder / "plan.json")  # what `relpos status` looks at
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        crew = engine.start(job, pending, place)
+        crew = engine.start(job, pending, own)
         if not engine.watch:
             return []
         try:
@@ -85,7 +89,7 @@ def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> 
         signal.signal(signal.SIGTERM, before)
     failed = [run for run in runs if standing.has_failed(run)]
     if not failed:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(own, ignore_errors=True)
     return failed
 
 
