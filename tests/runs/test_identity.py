@@ -47,6 +47,7 @@ def test_a_dial_that_nothing_reads_changes_nothing() -> None:
         "outside=zero",
         "microbatch=4",
         "data.seed=1",
+        "first.share=0.5",
         "vocabulary=100",
     ],
 )

@@ -86,7 +86,7 @@ def test_table_6_has_nineteen_rows_of_ten_seeds_and_is_planned_in_five_seconds()
     assert "1,541 missing" in told
 
 
-@pytest.mark.parametrize("name", ["wennberg2021_table3a", "wennberg2021_table3b", "two_stage"])
+@pytest.mark.parametrize("name", ["wennberg2021_table3a", "wennberg2021_table3b"])
 def test_what_cannot_be_run_yet_says_what_it_needs(name: str) -> None:
     given = load(name)
     rows = plan_table(given)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import relpos
+from relpos.data.store import Store
 from relpos.errors import RelposError
+from relpos.runs import Run, execute, plan
+from relpos.runs.cost import flops, forward
+from relpos.train.pretrain import PretrainingData
 
 TINY = ["steps=3", "batch=8", "log_every=1", "evaluations=1", "data.pairs=64"]
 
@@ -30,6 +35,30 @@ def test_rows_of_a_table_differ_in_nothing_but_the_position() -> None:
         models.append(dict(relpos.build(relpos.compose("params", ["size=tiny", f"position={position}"])).named_parameters()))
     for other in models[1:]:
         assert all(torch.equal(models[0][name], other[name]) for name in models[0])
+
+
+def test_two_stages_read_short_text_first_and_go_on_where_they_stopped(toy_runs: Path) -> None:
+    words = ["packing=document", "length=64", "batch=2", "steps=5", "first.share=0.6", "first.length=16", "first.batch=8"]
+    run = plan(relpos.compose("pretrain", words))
+    store = Store(execute(run.inputs["store"]).path)
+    dials = {key: run.config[key] for key in ("seed", "steps", "batch", "microbatch", "length", "packing", "pairs", "first")}
+
+    def read(start: int) -> list[tuple[int, int, int]]:
+        data = PretrainingData(store, **dials)
+        data.trainer = SimpleNamespace(global_step=start)  # type: ignore[assignment]
+        return [
+            (step.index, sum(len(part.input_ids) for part in step.microbatches), step.microbatches[0].input_ids.shape[1])
+            for step in data.train_dataloader()
+        ]
+
+    whole = read(0)
+    assert whole == [(0, 8, 16), (1, 8, 16), (2, 8, 16), (3, 2, 64), (4, 2, 64)]
+    assert [read(start) for start in range(6)] == [whole[start:] for start in range(6)]
+    assert flops(run) == pytest.approx(3 * (3 * 8 * 16 * rate(run, 16) + 2 * 2 * 64 * rate(run, 64)))
+
+
+def rate(run: Run, length: int) -> float:
+    return forward(run.meaning["size"], length, run.inputs["tokenizer"].config["vocabulary"])
 
 
 def test_the_surface_for_notebooks(toy_runs: Path) -> None:

@@ -75,10 +75,9 @@ def check(cfg: DictConfig, command: str, words: Sequence[str]) -> DictConfig:
     _check_numbers(plain, command, words)
     for path, node in targets(plain):
         _check_signature(path, node)
-    for key, value in plain.items():
-        _check_dial(key, value)
-    for key, value in (plain.get("pretrain") or {}).items():
-        _check_dial(key, value, "pretrain.")
+    for path in ("", "first.", "pretrain.", "pretrain.first."):
+        for key, value in ((_at(plain, path[:-1]) if path else plain) or {}).items():
+            _check_dial(key, value, path)
     return cfg
 
 
@@ -189,6 +188,8 @@ def _check_dial(key: str, value: Any, prefix: str = "") -> None:
         raise RelposError(f"{prefix}{key}={value}: not one of {', '.join(CHOICES[key])}.{nearest(str(value), CHOICES[key])}")
     if key == "snapshots" and not all(isinstance(share, int) and 0 < share <= 100 for share in value):
         raise RelposError(f"snapshots={value}: per cents of the steps are expected, from 1 to 100")
+    if prefix.endswith("first.") and key == "share" and not (type(value) in (int, float) and 0 <= value < 1):
+        raise RelposError(f"{prefix}share={value}: a share of the steps is expected, from 0 up to but not 1")
     least = 1 if key in COUNTS else 0 if key in FROM_ZERO else None
     if least is None or value is None:
         return

@@ -29,9 +29,14 @@ def flops(run: Run) -> float:
     size = start.meaning.get("size")
     if size is None or run.stage not in ("pretrain", "finetune"):
         return 0.0
-    tokens = (run.config.get("steps") or _steps(run)) * run.config["batch"] * run.config["length"]
     vocabulary = start.inputs["tokenizer"].config["vocabulary"] if run.stage == "pretrain" else 0
-    return 3.0 * tokens * forward(size, run.config["length"], vocabulary)
+    steps, first = run.config.get("steps") or _steps(run), run.config.get("first") or {"share": 0}
+    stages = [(1 - first["share"], run.config), (first["share"], first)]
+    return sum(
+        3.0 * share * steps * stage["batch"] * stage["length"] * forward(size, stage["length"], vocabulary)
+        for share, stage in stages
+        if share
+    )
 
 
 def forward(size: dict[str, Any], length: int, vocabulary: int = 0) -> float:

@@ -57,6 +57,8 @@ def pretrain_run(cfg: DictConfig) -> Run:
     keys = (*DIALS, "microbatch", "packing")
     meaning = {key: plain[key] for key in keys} | _architecture(plain) | {"recipe": _recipe(plain["recipe"])}
     meaning["pairs"] = plain["data"].get("pairs")
+    if plain["first"]["share"]:  # a run of one stage has the identity that it had before there were two
+        meaning["first"] = plain["first"]
     name = f"{_shape_name(plain)}-{store.name}-seed{cfg.seed}"
     inputs = {"store": store, "tokenizer": store.inputs["tokenizer"]}
     return Run("pretrain", name, meaning, meaning | _machine(plain), inputs)

@@ -49,7 +49,7 @@ def pretrain(run: Run) -> dict[str, Any]:
     dials = {key: config[key] for key in ("steps", "seed", "precision", "log_every")}
     module = Pretraining(model, Recipe(**config["recipe"]), **dials, group=group)
     keys = ("seed", "steps", "batch", "microbatch", "length", "packing", "pairs")
-    data = PretrainingData(store, **{key: config[key] for key in keys}, group=group)
+    data = PretrainingData(store, **{key: config[key] for key in keys}, first=config.get("first"), group=group)
     trainer = _fit(run, module, data, config["evaluations"])
     if not hasattr(module, "result") or trainer.global_step % _interval(config["steps"], config["evaluations"]):
         trainer.validate(module, data, verbose=False)

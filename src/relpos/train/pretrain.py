@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import ChainDataset, DataLoader, IterableDataset
 
 from relpos.data.steps import MicroBatch, Step, Steps, heldout_batches
 from relpos.data.store import Store
@@ -80,6 +80,8 @@ class PretrainingData(pl.LightningDataModule):
     Args:
         store: tokens on disk.
         pairs: at most so many training examples; None: all.
+        first: two-stage training: this `share` of the steps reads `batch` examples of at most `length` tokens, the others what
+            stands outside; None: all do that.
         group: the processes among which micro-batches and held-out batches are dealt out.
     """
 
@@ -94,20 +96,28 @@ class PretrainingData(pl.LightningDataModule):
         length: int,
         packing: str,
         pairs: int | None,
+        first: Mapping[str, Any] | None = None,
         group: Group = ALONE,
     ) -> None:
         super().__init__()
         examples = store.examples("train", packing, length, pairs)
         place = {"rank": group.rank, "world": group.world}
         self.steps = Steps(examples, seed, batch, microbatch, store.vocabulary, stop=steps, **place)
+        self.stages = [self.steps]
+        if first:
+            examples = store.examples("train", packing, first["length"], pairs)
+            turn = round(first["share"] * steps)
+            self.stages.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=turn, **place))
         self.heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES)
         self.microbatch = microbatch
 
     def train_dataloader(self) -> DataLoader[Step]:
         """Called after a checkpoint is restored: the trainer knows the step to go on from."""
         assert self.trainer is not None
-        self.steps.start = self.trainer.global_step
-        return DataLoader(self.steps, batch_size=None)
+        start = self.trainer.global_step
+        for stage in self.stages:
+            stage.start, start = start, max(start, stage.stop)
+        return DataLoader(ChainDataset(self.stages), batch_size=None)
 
     def val_dataloader(self) -> DataLoader[MicroBatch]:
         """Held-out examples under fixed masks."""
