@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from relpos.files import write_json, write_text
-from relpos.tables.cells import MISSING, NAMES, Cell, cells_of, columns_of, heads_of, leaders, mean_name, number, signed
+from relpos.tables.cells import MISSING, NAMES, Cell, cells_of, columns_of, heads_of, leaders, mean_name, number
+from relpos.tables.further import further
 from relpos.tables.table import GLUE, mean_of
 
 NOTE = (
@@ -23,8 +24,6 @@ NOTE = (
 )
 BESIDE = "printed (ours − printed) verdict"
 SERVER = "GLUE server (test)"
-DELTA = "Δ (Δ%) to the baseline row"
-LENGTHS = "held-out loss at length"
 VERDICTS = {"reproduced": "green", "holds": "green", "above": "blue", "below": "red", "fails": "red"}
 """Colours of verdicts; yellow for the others."""
 
@@ -70,7 +69,7 @@ def cell(column: dict[str, Any]) -> str:
 
 
 def _more(rows: list[dict[str, Any]]) -> list[list[list[str]]]:
-    """Further tables of the same rows, each with its header, where there is anything to show: the paper, the server."""
+    """Further tables of the same rows, each with its header, where there is anything to show: the paper, the server, `further`."""
     names = columns_of(rows)
     beside = [
         [BESIDE, *heads_of(names)],
@@ -80,31 +79,7 @@ def _more(rows: list[dict[str, Any]]) -> list[list[list[str]]]:
     test = [[SERVER, *(NAMES.get(name, name.upper()) for name in scored)]]
     test += [[row["name"], *(number(row["test"].get(name)) for name in scored)] for row in rows if row.get("test")]
     paper = any(cell.printed is not None for row in rows for cell in cells_of(row, names))
-    delta = [[DELTA, *heads_of(names)], *([row["name"], *map(_delta, [*_columns(row, names), row["mean"]])] for row in rows)]
-    lengths = list(dict.fromkeys(length for row in rows for length in row.get("heldout_by_length", ())))
-    longer = [[LENGTHS, *lengths], *([row["name"], *(_loss(row, length) for length in lengths)] for row in rows)]
-    held = any(row["mean"].get("delta") is not None for row in rows) or any(
-        column.get("delta") is not None for row in rows for column in row["columns"].values()
-    )
-    return [table for table, wanted in ((beside, paper), (test, scored), (delta, held), (longer, lengths)) if wanted]
-
-
-def _columns(row: dict[str, Any], names: list[str]) -> list[dict[str, Any]]:
-    return [row["columns"].get(name, {}) for name in names]
-
-
-def _delta(column: dict[str, Any]) -> str:
-    """`+2.1 (3.4 %) *`: ours minus the baseline row's, the relative error reduction; a star where Holm's p is below 0.05."""
-    if column.get("delta") is None:
-        return MISSING
-    clear = column.get("delta_p_holm") is not None and column["delta_p_holm"] < 0.05
-    share = f" ({signed(column['delta_percent'])} %)" if column.get("delta_percent") is not None else ""
-    return f"{signed(column['delta'])}{share}{' *' if clear else ''}"
-
-
-def _loss(row: dict[str, Any], length: str) -> str:
-    value = row.get("heldout_by_length", {}).get(length)
-    return MISSING if value is None else f"{value:.3f}"
+    return [table for table, wanted in ((beside, paper), (test, scored)) if wanted] + further(rows)
 
 
 def terminal(content: dict[str, Any], console: Console | None = None) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 from relpos.files import write_text
-from relpos.tables.cells import NAMES, Cell, cells_of, columns_of, heads_of, leaders, number, signed
+from relpos.tables.cells import MINUS, NAMES, Cell, cells_of, columns_of, heads_of, leaders, number, signed
+from relpos.tables.further import further
 from relpos.tables.pages import figure
 
 PARTS = ("templates/page.html.j2", "templates/page.css", "templates/page.js", "pages/figure.py", "pages/html.py")
@@ -31,7 +32,7 @@ def _page(content: dict[str, Any], templates: dict[str, str], stamp: str) -> str
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    environment.filters |= {"number": number, "signed": signed}
+    environment.filters |= {"number": number, "signed": signed, "sortable": _sortable}
     rows = content["rows"]
     names = columns_of(rows)
     words = {
@@ -43,6 +44,7 @@ def _page(content: dict[str, Any], templates: dict[str, str], stamp: str) -> str
         "counts": _counts(rows),
         "panels": _panels(rows, names),
         "curves": _curves(rows),
+        "further": further(rows),
         "style": templates["page.css"],
         "script": templates["page.js"],
         "stamp": stamp,
@@ -96,6 +98,11 @@ def _panels(rows: list[dict[str, Any]], names: list[str]) -> list[tuple[str, str
     shown = [(head, cells) for head, cells in zip(heads_of(names), columns, strict=True) if _drawable(cells)]
     shown.sort(key=lambda panel: panel[0] != heads_of(names)[-1])
     return [(head, figure.intervals(head, labels, cells)) for head, cells in shown]
+
+
+def _sortable(text: str) -> float:
+    """The number that a text begins with."""
+    return float(text.split()[0].replace(MINUS, "-"))
 
 
 def _drawable(cells: tuple[Cell, ...]) -> bool:

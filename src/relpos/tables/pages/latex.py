@@ -7,6 +7,7 @@ from typing import Any
 
 from relpos.files import write_text
 from relpos.tables.cells import MINUS, MISSING, Cell, cells_of, columns_of, heads_of, leaders, number, signed
+from relpos.tables.further import further
 
 SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 SPECIAL |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
@@ -42,6 +43,7 @@ def latex(content: dict[str, Any]) -> str:
     best = leaders(rows)
     lines = [_line(row, names, {column for place, column in best if place == number}) for number, row in enumerate(rows)]
     words = {"name": content["name"], "question": content["question"], "heads": heads_of(names), "lines": lines}
+    words |= {"further": further(rows)}
     return environment.get_template("table.tex.j2").render(words) + "\n"
 
 
