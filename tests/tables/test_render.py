@@ -54,6 +54,12 @@ def test_a_row_that_was_not_run_is_missing_everywhere() -> None:
     assert "dynamic & --- & --- & --- & --- & --- \\\\" in latex(content)
 
 
+def test_a_table_without_tasks_has_no_columns_and_no_mean() -> None:
+    rows = [{"name": "one", "parameters": 5, "perplexity": 3.0, "columns": {}, "mean": {}}]
+    assert render.header(rows) == ["row", "parameters", "perplexity"]
+    assert render.body(rows) == [["one", "5", "3.00"]]
+
+
 def test_csv_has_what_the_table_has() -> None:
     line = next(csv.DictReader(io.StringIO(render.comma_separated(table()["rows"]))))
     assert (line["cola"], line["cola_low"], line["cola_high"]) == ("3.0", "0.0", "6.0")

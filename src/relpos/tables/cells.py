@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,14 +114,14 @@ def columns_of(rows: Iterable[dict[str, Any]]) -> list[str]:
     return sorted(found, key=lambda column: GLUE.index(column) if column in GLUE else len(GLUE))
 
 
-def cells_of(row: dict[str, Any], names: Iterable[str]) -> list[Cell]:
-    """The cells of a row: its columns, then their mean."""
-    return [*(Cell.of(row["columns"].get(name, {})) for name in names), Cell.of(row["mean"])]
+def cells_of(row: dict[str, Any], names: Sequence[str]) -> list[Cell]:
+    """The cells of a row: its columns, then, where there are any, their mean."""
+    return [*(Cell.of(row["columns"].get(name, {})) for name in names), *([Cell.of(row["mean"])] if names else [])]
 
 
 def heads_of(names: list[str]) -> list[str]:
-    """The heads of these columns, then that of their mean."""
-    return [*(NAMES.get(name, name) for name in names), mean_name(mean_of(names))]
+    """The heads of these columns, then, where there are any, that of their mean."""
+    return [*(NAMES.get(name, name) for name in names), *([mean_name(mean_of(names))] if names else [])]
 
 
 def mean_name(columns: list[str]) -> str:

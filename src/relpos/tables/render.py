@@ -93,7 +93,8 @@ def terminal(content: dict[str, Any], console: Console | None = None) -> None:
         texts.append([Text(text, style=style) for text, style in zip(cells, styles, strict=True)])
     console.print(Text(content["question"], style="italic"), soft_wrap=True)
     _print(texts, console)
-    console.print(NOTE, style="dim", soft_wrap=True)
+    if columns_of(rows):
+        console.print(NOTE, style="dim", soft_wrap=True)
     for table in _more(rows):
         head = [Text(text, style="bold") for text in table[0]]
         _print([head, *([Text(text, style=_colour(text)) for text in line] for line in table[1:])], console)
@@ -137,7 +138,7 @@ def markdown(content: dict[str, Any]) -> str:
     lines = [f"# {content['name']}", "", content["question"], "", *_head(header(rows))]
     for place, cells in enumerate(body(rows)):
         lines.append(_line([f"**{text}**" if (place, column) in best else text for column, text in enumerate(cells)]))
-    lines += ["", NOTE, ""]
+    lines += ["", NOTE, ""] if columns_of(rows) else [""]
     for table in _more(rows):
         lines += [*_head(table[0]), *map(_line, table[1:]), ""]
     lines += _curves(rows)
@@ -189,7 +190,9 @@ def comma_separated(rows: list[dict[str, Any]]) -> str:
     parts = [part for part, of in PARTS.items() if part in ALWAYS or any(of(cell) is not None for line in cells for cell in line)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    heads = [head for name in (*names, _slug(names)) for head in (name, *(f"{name}_{part}" for part in parts))]
+    heads = [
+        head for name in (*names, *([_slug(names)] if names else ())) for head in (name, *(f"{name}_{part}" for part in parts))
+    ]
     writer.writerow(["row", "parameters", "perplexity", *heads])
     for row, line in zip(rows, cells, strict=True):
         numbers = [value for cell in line for value in (cell.mean, *(PARTS[part](cell) for part in parts))]
