@@ -100,7 +100,7 @@ def main() -> int:
         seconds = finish(given.words, whole)
         rows = []
         for number in range(2 * given.kills):
-            wait = random.uniform(0.5, max(20.0, seconds / given.kills / 1.5))
+            wait = random.uniform(0.5, max(8.0, seconds / given.kills / 1.5))
             rows.append(trial(given.words, killed, ("launcher", "run")[number % 2], wait))
             print({key: value for key, value in rows[-1].items() if key != "_done"}, file=sys.stderr)
         finish(given.words, killed)
