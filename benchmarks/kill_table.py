@@ -3,9 +3,10 @@
     python benchmarks/kill_table.py [--kills 5] [WORD …]     writes benchmarks/results/kill_table.{json,md}
 
 Words are those of `relpos reproduce`, by default `table=demo`. The table is made once without interruption; then once more in
-another folder, where the launcher is killed so many times and a worker so many times, in turn, each at a random moment, and the
-command is given again after each. It passes when both tables say the same and no run that was finished at a kill has been started
-again.
+another folder, where the launcher is killed so many times and a worker so many times, in turn, and the command is given again after
+each. Moments are drawn from the time that the uninterrupted table took, so that they fall into all of its stages: a kill comes when
+as many runs are finished as were at that moment, and as long after the last of them. It passes when both tables say the same and no
+run that was finished at a kill has been started again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from bisect import bisect
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +32,20 @@ def start(words: list[str], root: Path) -> subprocess.Popen[bytes]:
     """The command, as a process of its own."""
     environment = os.environ | {"RELPOS_RUNS": str(root)}
     command = [sys.executable, "-m", "relpos.cli", "reproduce", *words]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
 
 
-def finish(words: list[str], root: Path) -> float:
-    """Runs the command to its end; the seconds it took."""
+def finish(words: list[str], root: Path) -> list[float]:
+    """Runs the command to its end; after how many seconds each run was finished, and at last the command."""
     began = time.monotonic()
     process = start(words, root)
-    _, said = process.communicate()
+    seconds: list[float] = []
+    while process.poll() is None:
+        seconds += [time.monotonic() - began] * (len(starts(root)) - len(seconds))
+        time.sleep(0.2)
     if process.returncode:
-        sys.exit(said.decode())
-    return time.monotonic() - began
+        sys.exit(process.returncode)
+    return [*seconds, time.monotonic() - began]
 
 
 def table(root: Path) -> list[dict[str, Any]]:
@@ -64,15 +69,20 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]
 
 
-def trial(words: list[str], root: Path, victim: str, wait: float) -> dict[str, Any]:
-    """One kill; a killed worker's launcher is stopped as well afterwards, so that every trial gives the command again."""
+def trial(words: list[str], root: Path, victim: str, runs: int, later: float) -> dict[str, Any]:
+    """One kill, `later` seconds after so many runs are finished and the command is under way again; a killed worker's launcher is
+    stopped as well afterwards, so that every trial gives the command again.
+    """
     process = start(words, root)
-    deadline = time.monotonic() + wait
-    while time.monotonic() < deadline and process.poll() is None:
+    while process.poll() is None and not (len(starts(root)) >= runs and children(process.pid)):
+        time.sleep(0.05)
+    deadline = time.monotonic() + later
+    while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     ended = process.poll() is not None
     workers = [] if ended else children(process.pid)
     done = starts(root)
+    doing = sorted({record["stage"] for record in records(root) if record["state"] == "running"})
     if victim == "run" and workers:
         os.kill(random.choice(workers), 9)
         time.sleep(1.0)  # the launcher may have begun another worker
@@ -80,9 +90,10 @@ def trial(words: list[str], root: Path, victim: str, wait: float) -> dict[str, A
     process.communicate()
     return {
         "killed": victim,
-        "after seconds": round(wait, 1),
+        "runs finished": len(done),
+        "seconds after the last": round(later, 1),
+        "under way": ", ".join(doing),
         "it had ended": ended,
-        "runs finished before": len(done),
         "_done": done,
     }
 
@@ -97,11 +108,12 @@ def main() -> int:
     random.seed(given.seed)
     with tempfile.TemporaryDirectory() as name:
         whole, killed = Path(name) / "whole", Path(name) / "killed"
-        seconds = finish(given.words, whole)
+        *finished, seconds = finish(given.words, whole)
         rows = []
-        for number in range(2 * given.kills):
-            wait = random.uniform(0.5, max(8.0, seconds / given.kills / 1.5))
-            rows.append(trial(given.words, killed, ("launcher", "run")[number % 2], wait))
+        for number, moment in enumerate(sorted(random.uniform(0, seconds) for _ in range(2 * given.kills))):
+            runs = bisect(finished, moment)
+            later = moment - max([0.0, *finished[:runs]])
+            rows.append(trial(given.words, killed, ("launcher", "run")[number % 2], runs, later))
             print({key: value for key, value in rows[-1].items() if key != "_done"}, file=sys.stderr)
         finish(given.words, killed)
         after = starts(killed)

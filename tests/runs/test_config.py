@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from omegaconf import OmegaConf
 
 from relpos.errors import RelposError
 from relpos.runs import compose
+from relpos.runs.config import names
 
 
 @pytest.mark.parametrize(
@@ -18,7 +20,7 @@ from relpos.runs import compose
         ("pretrain", ["+typo=1"], "unknown key 'typo'. Known: batch,"),
         ("pretrain", ["size.layrs=3"], "unknown key 'size.layrs'. Did you mean 'size.layers'"),
         ("pretrain", ["position=composite", "+position.sclaed=1"], "unknown key 'position.sclaed'. Did you mean 'scaled'"),
-        ("pretrain", ["steps=many"], "steps=many: a whole number is expected"),
+        ("pretrain", ["steps=many"], "steps=many: a number is expected"),
         ("pretrain", ["steps=-5"], "steps=-5: must be 1 or more"),
         ("pretrain", ["steps=1.5"], "steps=1.5: a whole number is expected"),
         ("pretrain", ["k=-3"], "k=-3: must be 0 or more"),
@@ -26,6 +28,18 @@ from relpos.runs import compose
         ("pretrain", ["first.share=1"], "first.share=1: a share of the steps is expected"),
         ("finetune", ["pretrain.first.share=most"], "pretrain.first.share=most: a number is expected"),
         ("pretrain", ["first.batch=0"], "first.batch=0: must be 1 or more"),
+        ("pretrain", ["first=null"], "first=null: it has keys of its own, first.share, first.length"),
+        ("pretrain", ["steps=null"], "steps=null: a number is expected"),
+        ("draw", ["layer=[]"], "layer=[]: a number is expected"),
+        ("pretrain", ["first=3"], "first=3: it has keys of its own, first.share"),
+        ("finetune", ["pretrain=3"], "pretrain=3: it has keys of its own, pretrain."),
+        ("finetune", ["pretrain.first=null"], "pretrain.first=null: it has keys of its own, pretrain.first.share"),
+        ("pretrain", ["size=tiny", "recipe=null"], "recipe=null: the name of an option is expected. Known: albert_base,"),
+        ("pretrain", ["size=[1,2]"], "size=[1,2]: the name of an option is expected"),
+        ("pretrain", ["snapshots=50"], "snapshots=50: a list is expected"),
+        ("reproduce", ["retries=often"], "retries=often: a number is expected"),
+        ("reproduce", ["retries=null"], "retries=null: a number is expected"),
+        ("pretrain", ["size=3"], "size=3: the name of an option is expected. Known: albert_base,"),
         ("pretrain", ["precision=fp16"], "precision=fp16: not one of fp32, bf16"),
         ("pretrain", ["recipe.lr=high"], "recipe.lr=high: a number is expected"),
         ("pretrain", ["snapshots=[200]"], "snapshots=[200]: per cents"),
@@ -43,3 +57,8 @@ def test_wrong_words(command: str, words: list[str], said: str) -> None:
 
 def test_keys_under_a_target_are_its_arguments() -> None:
     assert compose("pretrain", ["position=composite", "position.scaled=false"]).position.scaled is False
+
+
+@pytest.mark.parametrize(("value", "expected"), [(None, None), ("none", ["none"]), (3, ["3"]), (["a", 1], ["a", "1"]), ([], [])])
+def test_one_name_or_a_list(value: object, expected: list[str] | None) -> None:
+    assert names(OmegaConf.create({"rows": value}).rows) == expected

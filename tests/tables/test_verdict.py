@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from math import sqrt
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from relpos.tables import render
 from relpos.tables.beside import with_comparisons
-from relpos.tables.experiment import Experiment, load
-from relpos.tables.pages import write_html
-from relpos.tables.pages.latex import latex
+from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table
-from relpos.tables.table import printed_numbers, statistics, table_of
+from relpos.tables.table import printed_numbers, table_of
 from relpos.tables.verdict import Printed, difference, verdict
-
-SPREAD = [-1.0, -0.6, -0.4, -0.2, 0.0, 0.0, 0.2, 0.4, 0.6, 1.0]
-
-
-def around(mean: float, by: float = 1.0) -> list[float]:
-    return [mean + by * one for one in SPREAD]
+from tables.made_rows import around, experiment, row
 
 
 def judged(values: list[float], printed: Printed, error: float = 0.0, server: float | None = None) -> str:
@@ -78,19 +69,6 @@ def test_a_number_of_the_test_set_needs_room_for_two_sets_of_examples() -> None:
     assert judged(around(80.0, 0.1), printed, 1.5, server=75.1) == "reproduced"  # the server's answer is of the same set
 
 
-def column(values: list[float], printed: float | None = None, examples: int = 400) -> dict[str, Any]:
-    more = {"seeds": list(range(len(values))), "n_failed": 0, "n_missing": 0, "n_collapsed": 0, "majority": 50.0}
-    return statistics(values) | more | {"examples": examples, "metric": "accuracy", "printed": printed}
-
-
-def row(name: str, values: list[float], words: list[str]) -> dict[str, Any]:
-    return {"name": name, "words": words, "columns": {"rte": column(values)}, "mean": column(values) | {"of": ["rte"]}}
-
-
-def experiment(**changes: Any) -> Experiment:
-    return Experiment(**{"name": "t", "folder": Path(), "question": "?", "rows": {}, "tasks": ["rte"]} | changes)
-
-
 def test_what_stands_beside_a_cell() -> None:
     rows = [row("base", around(60.0), []), row("better", around(64.0), []), row("empty", [], [])]
     printed = {"base": {"rte": 60.1, "rte_sem": 0.3}, "better": {"rte": 70.0, "rte_sem": 0.3}, "empty": {"rte": 1.0}}
@@ -144,24 +122,3 @@ def test_a_table_that_needs_something_shows_the_printed_numbers_and_not_run() ->
     assert (cells["mnli_m"]["printed"], cells["mnli_m"]["verdict"], cells["mnli_m"]["mean"]) == (81.6, "not run", None)
     assert cells["mnli_m"]["delta_printed"] == pytest.approx(2.8)
     assert "81.6 not run" in render.markdown({"name": "t", "question": "?", "rows": content, "checks": []})
-
-
-def test_delta_is_shown_with_its_star() -> None:
-    rows = [row("base", around(60.0), []), row("better", around(64.0), [])]
-    content = with_comparisons(rows, experiment(baseline=["base"]), {})
-    whole = {"name": "t", "question": "?", "rows": content, "checks": []}
-    assert "| better | +4.0 (+10.0 %) * |" in render.markdown(whole)
-    assert r"better & +4.0 (+10.0 \%) * &" in latex(whole)
-
-
-def test_losses_at_other_lengths_are_in_every_form(tmp_path: Path) -> None:
-    rows = [row("short", around(60.0), []), row("long", around(64.0), [])]
-    for one, losses in zip(rows, ({"128": 3.0, "256": None}, {"128": 3.1, "256": 3.25}), strict=True):
-        one["heldout_by_length"] = losses
-    whole = {"name": "t", "question": "?", "rows": with_comparisons(rows, experiment(), {}), "checks": []}
-    assert "| short | 3.000 | — |" in render.markdown(whole)
-    assert r"long & 3.100 & 3.250 \\" in latex(whole)
-    write_html(tmp_path / "t.html", whole)
-    page = (tmp_path / "t.html").read_text(encoding="utf-8")
-    assert '<td data-value="3.25">3.250</td>' in page
-    assert '<td data-value="3.0">3.000</td><td class="missing">—</td>' in page

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from relpos.errors import RelposError, nearest
 COUNTS = ("steps", "batch", "microbatch", "length", "vocabulary", "evaluations", "checkpoint_every", "log_every")
 """Dials that count something: whole numbers from 1 up."""
 FROM_ZERO = ("k", "kernels", "seed")
+NO_NAME = re.compile(r"null|true|false|[-+.\d]*|\[.*|\{.*")
+"""What Hydra does not take for the name of an option, and answers with a traceback."""
 CHOICES = {"precision": ("fp32", "bf16"), "packing": ("pair", "document"), "outside": ("clamp", "zero")}
 
 
@@ -72,7 +75,7 @@ def check(cfg: DictConfig, command: str, words: Sequence[str]) -> DictConfig:
         for key in added:
             if key.replace("/", ".") not in known and not _belongs_to_target(plain, key):
                 raise _unknown_key(key, known)
-    _check_numbers(plain, command, words)
+    _check_kinds(plain, command, words)
     for path, node in targets(plain):
         _check_signature(path, node)
     for path in ("", "first.", "pretrain.", "pretrain.first."):
@@ -88,7 +91,10 @@ class one_line:
         self.command, self.words = command, words
 
     def __enter__(self) -> None:
-        pass
+        for word in self.words:
+            group, _, value = word.partition("=")
+            if NO_NAME.fullmatch(value) and group in options():
+                raise RelposError(f"{word}: the name of an option is expected. Known: {', '.join(options()[group])}.")
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, MissingConfigException):
@@ -110,14 +116,19 @@ def _unknown_key(key: str, known: set[str]) -> RelposError:
     )
 
 
-def _check_numbers(plain: Mapping[str, Any], command: str, words: Sequence[str]) -> None:
-    """Where the default is a number, a word in its place is refused: `recipe.lr=high`."""
+def _check_kinds(plain: Mapping[str, Any], command: str, words: Sequence[str]) -> None:
+    """Where the default is a number, a list or a group of keys, another kind is refused: `recipe.lr=high`, `first=3`."""
     for word in words:
         key = word.partition("=")[0]
-        if word[:1] in "+~" or "." not in key or not isinstance(_at(plain, key), str):
+        value, default = _at(plain, key), _at(_defaults(command), key)
+        if word[:1] in "+~":
             continue
-        default = _at(OmegaConf.to_container(_plain(command), resolve=True), key)
-        if isinstance(default, int | float):
+        if isinstance(default, Mapping) and not isinstance(value, Mapping):
+            raise RelposError(f"{word}: it has keys of its own, {', '.join(f'{key}.{name}' for name in default)}")
+        if isinstance(default, list) and not isinstance(value, list):
+            raise RelposError(f"{word}: a list is expected, {key}=[…]")
+        optional = command == "finetune" and key in ("steps", "recipe.steps")  # they follow from the epochs
+        if isinstance(default, int | float) and not (isinstance(value, int | float) or (value is None and optional)):
             raise RelposError(f"{word}: a {'choice of true and false' if isinstance(default, bool) else 'number'} is expected")
 
 
@@ -125,6 +136,12 @@ def _at(node: Any, key: str) -> Any:
     for part in key.split("."):
         node = node.get(part) if isinstance(node, Mapping) else None
     return node
+
+
+@cache
+def _defaults(command: str) -> Any:
+    """What the command has without words."""
+    return OmegaConf.to_container(_plain(command), resolve=True)
 
 
 def _plain(command: str) -> DictConfig:
@@ -197,6 +214,11 @@ def _check_dial(key: str, value: Any, prefix: str = "") -> None:
         raise RelposError(f"{prefix}{key}={value}: a whole number is expected")
     if value < least:
         raise RelposError(f"{prefix}{key}={value}: must be {least} or more")
+
+
+def names(value: Any) -> list[str] | None:
+    """`rows=none`, `rows=[none,absolute]` or, for all of them, None."""
+    return None if value is None else [str(one) for one in (value if OmegaConf.is_list(value) else [value])]
 
 
 def instantiate(node: Mapping[str, Any], **more: Any) -> Any:

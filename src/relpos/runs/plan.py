@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from relpos.data.filehash import described
 from relpos.data.source import Toy
-from relpos.errors import RelposError
+from relpos.errors import RelposError, nearest
 from relpos.files import sha256
 from relpos.runs.config import conf_dir, instantiate, targets
 from relpos.runs.run import Run, read_record
@@ -26,8 +26,15 @@ MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "l
 
 
 def plan(cfg: DictConfig) -> Run:
-    """The run that a checked configuration names. `cfg.stage` is `store`, `pretrain`, `finetune` or `noop`."""
-    return {"store": store_run, "pretrain": pretrain_run, "finetune": finetune_run, "noop": noop_run}[cfg.stage](cfg)
+    """The run that a checked configuration names.
+
+    Raises:
+        RelposError: `cfg.stage` is none of `store`, `pretrain`, `finetune` and `noop`; or what the run is made of is not there.
+    """
+    stages = {"store": store_run, "pretrain": pretrain_run, "finetune": finetune_run, "noop": noop_run}
+    if cfg.stage not in stages:
+        raise RelposError(f"unknown stage {str(cfg.stage)!r}.{nearest(str(cfg.stage), stages)}")
+    return stages[cfg.stage](cfg)
 
 
 def noop_run(cfg: DictConfig) -> Run:
@@ -74,7 +81,7 @@ def finetune_run(cfg: DictConfig, pretrained: Run | None = None) -> Run:
     if cfg.intermediate not in (None, "none") and cfg.intermediate != cfg.task.name:
         start = finetune_run(with_task(cfg, cfg.intermediate), pretrained)
     else:
-        start = pretrained or (_given(Path(cfg["from"])) if cfg["from"] else pretrain_run(pretraining_of(cfg)))
+        start = pretrained or (_given(Path(str(cfg["from"]))) if cfg["from"] else pretrain_run(pretraining_of(cfg)))
     plain = _plain(cfg)
     source = instantiate(plain["data"])
     inputs = {"start": start} | _toy_input(source)

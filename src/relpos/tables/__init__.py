@@ -48,6 +48,7 @@ def reproduce(cfg: DictConfig) -> str:
         RelposError: something in the file or the words is wrong; or runs failed, after the others are done.
         KeyboardInterrupt: asked to stop; the same command goes on.
     """
+    from relpos.runs.config import names
     from relpos.runs.run import runs_root
     from relpos.tables import dry_run, engine, experiment, plan
 
@@ -56,8 +57,8 @@ def reproduce(cfg: DictConfig) -> str:
         from relpos.tables.parameters import show as show_parameters
 
         return show_parameters(given.parameters)
-    rows = plan.plan_table(given, list(cfg.rows) if cfg.rows is not None else None, [str(word) for word in cfg.words])
-    runs = plan.of_stages(plan.runs_of(rows), list(cfg.stages) if cfg.stages is not None else None)
+    rows = plan.plan_table(given, names(cfg.rows), names(cfg.words) or [])
+    runs = plan.of_stages(plan.runs_of(rows), names(cfg.stages))
     folder: Path = runs_root() / "tables" / given.name
     if cfg.dry_run:
         print(dry_run.describe(given.name, rows, runs))

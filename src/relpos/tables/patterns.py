@@ -30,7 +30,7 @@ def draw(cfg: DictConfig) -> str:
         with replacing(path) as temporary:
             draw_overview(found, temporary)
         return str(path)
-    name, state, model = _trained(Path(cfg["from"])) if cfg["from"] else _fresh(cfg)
+    name, state, model = _trained(Path(str(cfg["from"]))) if cfg["from"] else _fresh(cfg)
     shown = pattern(model.encoder, cfg.layer - 1, cfg.length, trained=bool(cfg["from"]))
     if shown is None:
         raise RelposError(f"{type(model.encoder.position).__name__} adds nothing to the scores: there is no pattern to draw")

@@ -190,9 +190,8 @@ def comma_separated(rows: list[dict[str, Any]]) -> str:
     parts = [part for part, of in PARTS.items() if part in ALWAYS or any(of(cell) is not None for line in cells for cell in line)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    heads = [
-        head for name in (*names, *([_slug(names)] if names else ())) for head in (name, *(f"{name}_{part}" for part in parts))
-    ]
+    named = [*names, _slug(names)] if names else []
+    heads = [head for name in named for head in (name, *(f"{name}_{part}" for part in parts))]
     writer.writerow(["row", "parameters", "perplexity", *heads])
     for row, line in zip(rows, cells, strict=True):
         numbers = [value for cell in line for value in (cell.mean, *(PARTS[part](cell) for part in parts))]

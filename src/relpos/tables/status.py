@@ -57,14 +57,14 @@ def status(cfg: DictConfig) -> str:
 
 def _runs(cfg: DictConfig) -> tuple[str, list[Run]]:
     """The table's name, and the runs of its newest launch or of the plan that the words give."""
+    from relpos.runs.config import names
     from relpos.tables import experiment, plan
 
     given = experiment.load(str(cfg.table))
     launched = runs_root() / "tables" / given.name / "plan.json"
     if cfg.rows is None and not cfg.words and launched.is_file():
         return given.name, Job.read(launched).runs
-    rows = list(cfg.rows) if cfg.rows is not None else None
-    return given.name, plan.runs_of(plan.plan_table(given, rows, [str(word) for word in cfg.words]))
+    return given.name, plan.runs_of(plan.plan_table(given, names(cfg.rows), names(cfg.words) or []))
 
 
 @dataclass(frozen=True)

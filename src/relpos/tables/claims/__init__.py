@@ -26,10 +26,11 @@ def claims(cfg: DictConfig) -> str:
         RelposError: there is no such paper or claim.
     """
     from relpos.files import write_json
+    from relpos.runs.config import names
     from relpos.runs.run import runs_root
     from relpos.tables.claims import files, scales
 
-    wanted = chosen(files.load(str(cfg.paper)), list(cfg.ids) if cfg.ids is not None else None)
+    wanted = chosen(files.load(str(cfg.paper)), names(cfg.ids))
     rows = files.rows()
     there = scales.read(rows)
     tables = files.tables_of()
