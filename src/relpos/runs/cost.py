@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from relpos.runs.run import Run, read_record
@@ -18,7 +19,9 @@ MASKED = 0.15
 REACHED = 0.4
 """Share of the rate of a bare matrix product that training reaches, where no run has been measured."""
 LOOKED_AT = 300
-"""At most so many records are read for a rate."""
+"""At most so many records are read for rates."""
+ALIKE = 2.0
+"""A rate counts for runs whose tokens cost at most so many times as much, or as little: small models reach less of a device."""
 
 
 def flops(run: Run) -> float:
@@ -54,24 +57,46 @@ def _steps(run: Run) -> float:
     return float(epochs * -(-task["rows"] // batch))
 
 
-def measured(runs: Iterable[Run], folder: Path, hardware: dict[str, Any]) -> tuple[dict[str, float], int]:
-    """Operations a second and device by stage, from runs that this hardware finished in one go, and how many there were.
+def flops_per_token(run: Run) -> float:
+    """Operations of a training run for each token that it reads; 0 for a stage that does not train."""
+    if not flops(run):
+        return 0.0
+    steps, batch, length = run.config.get("steps") or _steps(run), run.config["batch"], run.config["length"]
+    return flops(run) / (steps * batch * length)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Operations a second and device of runs that this hardware finished in one go."""
+
+    found: list[tuple[str, str, float, float]]  # stage, precision, operations a token, operations a second
+
+    def of(self, run: Run) -> float | None:
+        """The median over runs of the same stage and precision and of about the same size; None where there is none."""
+        own = flops_per_token(run)
+        alike = [
+            rate
+            for stage, precision, cost, rate in self.found
+            if (stage, precision) == (run.stage, run.config["precision"]) and own / ALIKE <= cost <= own * ALIKE
+        ]
+        return median(alike) if alike else None
+
+
+def measured(runs: Iterable[Run], folder: Path, hardware: dict[str, Any]) -> Rates:
+    """What finished runs have reached.
 
     Args:
         runs: those of a plan.
         folder: `$RELPOS_RUNS`, where others may have finished.
         hardware: as records have it.
     """
-    work: dict[str, float] = defaultdict(float)
-    seconds: dict[str, float] = defaultdict(float)
-    count = 0
+    found = []
     for stage, record in _records(runs, folder):
         starts = record.get("starts", [])
         if len(starts) == 1 and record.get("fit_seconds") and record.get("hardware") == hardware:
-            work[stage] += record["flops"]
-            seconds[stage] += record["fit_seconds"] * starts[0].get("processes", 1)
-            count += 1
-    return {stage: work[stage] / seconds[stage] for stage in work}, count
+            rate = record["flops"] / record["fit_seconds"] / starts[0].get("processes", 1)
+            found.append((stage, record["meaning"]["precision"], record["flops_per_token"], rate))
+    return Rates(found)
 
 
 def _records(runs: Iterable[Run], folder: Path) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -79,15 +104,20 @@ def _records(runs: Iterable[Run], folder: Path) -> Iterable[tuple[str, dict[str,
     for run in runs:
         if run.stage in ("pretrain", "finetune") and (record := run.record).get("state") == "finished":
             seen.add(run.path)
-            yield run.stage, record | {"flops": flops(run)}
+            yield run.stage, record | costs(run)
     for stage in ("pretrain", "finetune"):
         for path in sorted((folder / stage).glob("*/record.json"))[:LOOKED_AT]:
             try:
                 record = read_record(path.parent)
             except json.JSONDecodeError:
                 continue
-            if path.parent not in seen and record.get("state") == "finished" and record.get("flops"):
+            if path.parent not in seen and record.get("state") == "finished" and record.get("flops_per_token"):
                 yield stage, record
+
+
+def costs(run: Run) -> dict[str, float]:
+    """What a record says of them."""
+    return {"flops": flops(run), "flops_per_token": flops_per_token(run)}
 
 
 def matrix_product() -> float:

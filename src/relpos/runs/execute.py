@@ -10,6 +10,7 @@ import traceback
 from contextlib import nullcontext, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -17,7 +18,7 @@ from omegaconf import OmegaConf
 from relpos.errors import RelposError
 from relpos.files import write_text
 from relpos.runs.claim import claim
-from relpos.runs.cost import flops
+from relpos.runs.cost import costs
 from relpos.runs.log import LOG, logged
 from relpos.runs.processes import SHARED, Place, launch, meet, place, processes
 from relpos.runs.run import Run
@@ -116,7 +117,7 @@ def _carry_out(run: Run, log: bool = False) -> None:
             _has_failed(run, error)
             raise
     seconds = run.record.get("seconds", 0.0) + time.perf_counter() - started
-    run.update(state="finished", metrics=metrics, seconds=round(seconds, 2), flops=flops(run))
+    run.update(state="finished", metrics=metrics, seconds=round(seconds, 2), **costs(run))
 
 
 def _tell(error: BaseException) -> None:
@@ -142,7 +143,14 @@ def hardware() -> dict[str, Any]:
             processor = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), processor)
     except OSError:
         pass
-    return {"processor": processor, "cores": os.cpu_count()}
+    found = {"processor": processor, "cores": os.cpu_count()}
+    gpus = [
+        line.partition(":")[2].strip()
+        for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if line.startswith("Model:")
+    ]
+    return found | {"gpus": gpus} if gpus else found
 
 
 @cache

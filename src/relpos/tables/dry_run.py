@@ -44,16 +44,22 @@ def _hours(missing: list[Run], runs: list[Run]) -> tuple[dict[str, float], str]:
     work = {run.identity: flops(run) for run in missing}
     if not sum(work.values()):
         return {}, "nothing is left to train" if not missing else "nothing of it trains"
-    rates, count = measured(runs, runs_root(), hardware())
-    if rates:
-        other = min(rates.values())
-        hours = {run.identity: work[run.identity] / rates.get(run.stage, other) / 3600 for run in missing}
-        source = f"{_rate(other)} a device, measured over {count} finished runs"
-    else:
-        rate = matrix_product() * REACHED
-        hours = {identity: operations / rate / 3600 for identity, operations in work.items()}
-        source = f"{_rate(rate)} a device, {REACHED:.0%} of a matrix product on this machine"
-    return hours, f"about {_duration(sum(hours.values()))} left: {sum(work.values()):.2g} operations at {source}"
+    found = measured(runs, runs_root(), hardware())
+    rates = {run.identity: found.of(run) for run in missing if work[run.identity]}
+    guess = matrix_product() * REACHED if None in rates.values() else 0.0
+    hours = {identity: work[identity] / (rate or guess) / 3600 for identity, rate in rates.items()}
+    source = [f"finished runs of the same size ({_share(rates, True)})"] if any(rates.values()) else []
+    source += [f"{REACHED:.0%} of a matrix product on this machine ({_share(rates, False)})"] if guess else []
+    rate = sum(work.values()) / sum(hours.values()) / 3600
+    return hours, (
+        f"about {_duration(sum(hours.values()))} left: {sum(work.values()):.2g} operations at {_rate(rate)} a device, "
+        f"the rate of {' and of '.join(source)}"
+    )
+
+
+def _share(rates: Mapping[str, float | None], known: bool) -> str:
+    """`12 of 40 runs`."""
+    return f"{sum((rate is not None) == known for rate in rates.values()):,} of {len(rates):,} runs"
 
 
 def _rate(rate: float) -> str:
