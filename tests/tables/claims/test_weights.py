@@ -11,6 +11,7 @@ import torch
 
 from relpos.files import write_json
 from relpos.tables.claims.finding import Finding
+from relpos.tables.claims.fit import FitsFast
 from relpos.tables.claims.others import DevAboveTest, StepTime, Waits
 from relpos.tables.claims.scales import Scale
 from relpos.tables.claims.toeplitz import (
@@ -138,6 +139,16 @@ def test_seldom_trained_positions(tmp_path: Path) -> None:
     folders = [saved(tmp_path / str(run), half, *ABSOLUTE) for run in range(2)]
     assert found(SeldomTrainedIsLess("absolute"), with_models("absolute", *folders, length=8)).verdict == "holds"
     assert found(SeldomTrainedIsLess("absolute"), with_models("absolute", *folders, length=16)).verdict == "not run"
+
+
+def test_a_fit_that_is_quick(tmp_path: Path) -> None:
+    made = with_models("absolute", saved(tmp_path / "one", toeplitz, *ABSOLUTE), length=16)
+    said = found(FitsFast("absolute"), made)
+    assert said.verdict == "holds"
+    assert said.figures.count(", ") + 1 == 4  # heads of the first layer
+    assert found(FitsFast("absolute", seconds=0.0), made).verdict == "fails"
+    without = with_models("none", saved(tmp_path / "none", lambda model: None, "position=none"), length=16)
+    assert found(FitsFast("none"), without).verdict == "not run"
 
 
 @pytest.mark.parametrize(("rate", "expected"), [(8.0, "holds"), (2.0, "fails")])

@@ -38,7 +38,7 @@ def claims(cfg: DictConfig) -> str:
     for one in found:
         _show(one)
     _sum_up(found, there)
-    path = runs_root() / "claims" / f"{cfg.paper}.json"
+    path = runs_root() / "claims" / f"{'-'.join(claim.id for claim in wanted) if cfg.ids is not None else cfg.paper}.json"
     write_json(path, {"paper": str(cfg.paper), "claims": found})
     return str(path)
 
