@@ -64,3 +64,15 @@ def test_an_option_file_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "position" / "mine.yaml").write_text("_target_: relpos.model.position.Composite\n_partial_: true\nk: 3\n")
     done = relpos("params", "position=mine", "--config-dir", str(tmp_path), "+position.scaled=false")
     assert json.loads(done.stdout)["position"] == 12 * (4 + 64) * 7
+
+
+@pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
+def test_a_sweep_goes_through_the_launchers_of_hydra(launcher: str, toy_runs: Path, tmp_path: Path) -> None:
+    pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher", reason="pip install 'relpos[launchers]'")
+    words = ["position=none,tisa", "steps=2", "batch=4", "microbatch=4", "speed.threads=1", f"hydra/launcher={launcher}"]
+    done = relpos("pretrain", "-m", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in (toy_runs / "pretrain").glob("*/record.json")]
+    assert [(record["state"], len(record["starts"])) for record in records] == [("finished", 1)] * 2
+    wrong = relpos("pretrain", "-m", "position=none,tsa", *words[1:], cwd=tmp_path)
+    assert (wrong.returncode, wrong.stderr.splitlines()[-1][:29]) == (1, "relpos: unknown position 'tsa")
