@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from relpos.cli import main
+from relpos.tables.beside import with_comparisons
+from relpos.tables.experiment import load
 from relpos.tables.scores import with_scores
-from relpos.tables.table import GLUE
+from relpos.tables.table import GLUE, printed_numbers
+from tables.made_rows import around, row
 from tables.written_table import table, write
 
 
@@ -40,7 +43,21 @@ def test_scores_stand_in_every_form_of_the_table(folder: Path, capsys: pytest.Ca
         assert [line["cola_test"] for line in csv.DictReader(file)] == ["", "", "38.5", ""]
     shown = capsys.readouterr()
     assert "GLUE server (test)" in shown.out
-    assert shown.err == ""
+    assert shown.err.startswith("relpos: verdicts stay as they were: unknown table 'small'")
+
+
+def test_verdicts_follow(tmp_path: Path) -> None:
+    given = load("chang2021_table2")
+    rows = [row(name, around(80.0), given.rows[name]) for name in given.rows]
+    made = with_comparisons(rows, given, printed_numbers(given))
+    folder = write(tmp_path / "runs", {"name": "chang2021_table2", "question": "?", "rows": made, "checks": []})
+    name, printed = next((one["name"], value) for one in made if (value := one["columns"]["rte"]["printed"]) is not None)
+    before = next(one for one in made if one["name"] == name)["columns"]["rte"]
+    assert before["verdict"] == "above"
+    assert main(["record-scores", "table=chang2021_table2", f"row={name}", f"rte={printed + 0.1}"]) == 0
+    after = next(one for one in content(folder)["rows"] if one["name"] == name)["columns"]["rte"]
+    assert (after["test"], after["verdict"]) == (printed + 0.1, "reproduced")
+    assert after["difference"] == pytest.approx(0.1)
 
 
 def test_later_scores_join_the_earlier_ones(folder: Path) -> None:

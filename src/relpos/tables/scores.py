@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,10 +49,24 @@ def record_scores(cfg: DictConfig) -> str:
     words = {"scores": before.get(row["name"], {}).get("scores", {}) | given, "submission": _submission(folder, row["name"])}
     words["recorded"] = datetime.now(UTC).isoformat(timespec="seconds")
     write_json(folder / FILE, before | {row["name"]: words})
-    content["rows"] = with_scores(content["rows"], folder)
+    content["rows"] = _judged_anew(str(cfg.table), with_scores(content["rows"], folder))
     render.write(folder, content)
     render.terminal(content)
     return str(folder)
+
+
+def _judged_anew(table: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with differences and verdicts that know the new scores; as they were where the experiment file is gone."""
+    from relpos.tables.beside import with_comparisons
+    from relpos.tables.experiment import load
+    from relpos.tables.table import printed_numbers
+
+    try:
+        given = load(table)
+    except RelposError as error:
+        print(f"relpos: verdicts stay as they were: {error}", file=sys.stderr)
+        return rows
+    return with_comparisons(rows, given, printed_numbers(given))
 
 
 def read_scores(folder: Path) -> dict[str, Any]:
