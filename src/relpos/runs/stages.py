@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from relpos.errors import RelposError
+from relpos.runs.sources import source_of
 
 if TYPE_CHECKING:
     from relpos.runs.run import Run
@@ -97,14 +98,6 @@ def refuse_absent(run: Run) -> None:
         raise RelposError(f"data.glue: there is no folder {task['folder']} with files of task {task['name']} in {place}")
     for needed in run.inputs.values():
         refuse_absent(needed)
-
-
-def source_of(run: Run) -> Any:
-    """The source that `data` describes; for the toy language, the files of its run."""
-    from relpos.runs.config import instantiate
-
-    source = instantiate(run.config["data"])
-    return source.at(run.inputs["toy"].path) if "toy" in run.inputs else source
 
 
 def _reading(title: str, source: Any) -> Any:

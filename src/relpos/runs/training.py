@@ -23,7 +23,7 @@ from relpos.errors import RelposError
 from relpos.model.build import count
 from relpos.runs.config import instantiate
 from relpos.runs.run import Run
-from relpos.runs.stages import source_of
+from relpos.runs.sources import source_of
 from relpos.train.checkpoint import Checkpointing, Interrupted, Snapshots, WholeCheckpoints, newest
 from relpos.train.finetune import Finetuning, FinetuningData, classifier_on, columns
 from relpos.train.group import Group, present

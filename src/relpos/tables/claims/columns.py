@@ -16,28 +16,40 @@ RESAMPLES = 2_000
 
 
 @dataclass(frozen=True)
-class SuffersMost:
+class FromTo:
+    """What `column` loses from the row `before` to the row `after`."""
+
+    before: str
+    after: str
+    column: str
+    note: str = ""
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The two."""
+        return self.before, self.after
+
+    def findings(self, scales: Scales) -> list[Finding]:
+        """Of every scale that has both."""
+        return [self.at(scale) for scale in scales if scale.has(*self.rows)]
+
+    def at(self, scale: Scale) -> Finding:
+        """The verdict at one scale."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class SuffersMost(FromTo):
     """From the row `before` to the row `after`, `column` loses most, in units of the pooled standard deviation over seeds.
 
     Holds: it does in 95 % of resamples of the seeds of both rows. Fails: in 5 % or fewer. `least` turns it round: it loses least.
     """
 
-    before: str
-    after: str
-    column: str
     least: bool = False
-    note: str = ""
 
     @property
     def says(self) -> str:
         return f"{self.column} loses {'least' if self.least else 'most'} of all columns from {self.before} to {self.after}"
-
-    @property
-    def rows(self) -> tuple[str, ...]:
-        return self.before, self.after
-
-    def findings(self, scales: Scales) -> list[Finding]:
-        return [self.at(scale) for scale in scales if scale.has(*self.rows)]
 
     def at(self, scale: Scale) -> Finding:
         columns = scale.columns(*self.rows)
@@ -79,27 +91,15 @@ def _drops(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]], 
 
 
 @dataclass(frozen=True)
-class LosesLessThanOthers:
+class LosesLessThanOthers(FromTo):
     """From `before` to `after`, `column` loses less than the mean of the other columns, in points.
 
     Holds: the 95 % interval of (others' loss − its loss), over seeds that all columns share, lies above zero. Fails: below.
     """
 
-    before: str
-    after: str
-    column: str
-    note: str = ""
-
     @property
     def says(self) -> str:
         return f"{self.column} loses less than the mean of the other columns from {self.before} to {self.after}"
-
-    @property
-    def rows(self) -> tuple[str, ...]:
-        return self.before, self.after
-
-    def findings(self, scales: Scales) -> list[Finding]:
-        return [self.at(scale) for scale in scales if scale.has(*self.rows)]
 
     def at(self, scale: Scale) -> Finding:
         others = [column for column in scale.columns(*self.rows) if column != self.column]
