@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("WANDB_MODE", "offline")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background jobs, and all they start, would not hear Ctrl-C
 
 
 @pytest.fixture(autouse=True)
