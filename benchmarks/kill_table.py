@@ -3,10 +3,11 @@
     python benchmarks/kill_table.py [--kills 5] [WORD …]     writes benchmarks/results/kill_table.{json,md}
 
 Words are those of `relpos reproduce`, by default `table=demo`. The table is made once without interruption; then once more in
-another folder, where the launcher is killed so many times and a worker so many times, in turn, and the command is given again after
-each. Moments are drawn from the time that the uninterrupted table took, so that they fall into all of its stages: a kill comes when
-as many runs are finished as were at that moment, and as long after the last of them. It passes when both tables say the same and no
-run that was finished at a kill has been started again.
+another folder, where the launcher is killed so many times and a worker so many times, in turn, and the command is given again
+after each. Moments are drawn from the time that the uninterrupted table took, so that they fall into all of its stages: a kill
+comes when as many runs are finished as were at that moment, and as long after the last of them. In a third folder the command is
+given twice at once. It passes when all tables say the same, no run that was finished at a kill has been started again, and with
+two launchers none has been started twice.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def main() -> int:
     given = parser.parse_args()
     random.seed(given.seed)
     with tempfile.TemporaryDirectory() as name:
-        whole, killed = Path(name) / "whole", Path(name) / "killed"
+        whole, killed, shared = (Path(name) / one for one in ("whole", "killed", "shared"))
         *finished, seconds = finish(given.words, whole)
         rows = []
         for number, moment in enumerate(sorted(random.uniform(0, seconds) for _ in range(2 * given.kills))):
@@ -120,11 +121,15 @@ def main() -> int:
         for row in rows:
             done = row.pop("_done")
             row["of these started again"] = sum(after[identity] != count for identity, count in done.items())
-        same = table(whole) == table(killed)
-        most = max(after.values())
-    passed = same and not any(row["of these started again"] for row in rows)
+        both = [start(given.words, shared) for _ in range(2)]
+        ended = [one.wait() for one in both]
+        same, alike = (table(whole) == table(other) for other in (killed, shared))
+        most, twice = (max(starts(root).values()) for root in (killed, shared))
+    passed = same and alike and twice == 1 and not any(ended) and not any(row["of these started again"] for row in rows)
     facts = {"machine": machine(), "words": " ".join(given.words), "seconds uninterrupted": round(seconds, 1)}
-    write_results("kill_table", facts | {"tables equal": same, "most starts of a run": most, "passed": passed, "rows": rows})
+    facts |= {"table after the kills equal": same, "most starts of a run": most}
+    facts |= {"table of two launchers equal": alike, "most starts with two launchers": twice, "passed": passed}
+    write_results("kill_table", facts | {"rows": rows})
     return 0 if passed else 1
 
 
