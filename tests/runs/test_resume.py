@@ -66,6 +66,7 @@ def test_a_stop_signal_leaves_a_checkpoint(toy_runs: Path) -> None:
         [sys.executable, "-c", SLOW, "pretrain", *WORDS, "checkpoint_every=1000"], stderr=subprocess.PIPE, text=True
     )
     while not (run.path / "metrics.jsonl").exists() or not (run.path / "metrics.jsonl").read_text():
+        assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     said = process.communicate()[1]

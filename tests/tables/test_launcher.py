@@ -83,6 +83,7 @@ def test_killed_at_random_moments_no_finished_run_is_done_twice(tmp_path: Path, 
     for _ in range(3):
         launcher = start(table, "workers=2")
         while not records_safely(root):
+            assert launcher.poll() is None
             time.sleep(0.01)
         time.sleep(chance.uniform(0.0, 0.5))
         children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text(encoding="utf-8").split()
@@ -108,6 +109,7 @@ def test_stopping_is_clean(tmp_path: Path, root: Path) -> None:
     table = experiment(tmp_path, stages={"noop": ["seconds=60"]}, seeds=2)
     launcher = start(table, "workers=2")
     while len(records_safely(root)) < 2:
+        assert launcher.poll() is None
         time.sleep(0.02)
     code, out, _ = finish(start(table, command="status"))
     assert code == 0
