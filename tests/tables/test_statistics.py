@@ -16,7 +16,6 @@ from relpos.tables.statistics import (
     interval,
     multi_bootstrap,
     paired,
-    standard_error,
     welch,
 )
 
@@ -40,11 +39,6 @@ def test_interval_of_the_best_ends_at_the_best() -> None:
 def test_no_interval_for_one_value_and_a_point_for_equal_ones() -> None:
     assert interval([3.0]) is None
     assert interval([3.0, 3.0, 3.0]) == [3.0, 3.0]
-    assert standard_error([3.0], np.mean) is None
-
-
-def test_bootstrap_standard_error_of_a_mean() -> None:
-    assert standard_error(VALUES, np.mean) == pytest.approx(np.std(VALUES) / sqrt(10), rel=0.03)
 
 
 def test_welch_by_hand() -> None:

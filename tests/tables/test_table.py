@@ -59,6 +59,21 @@ def test_mean_and_standard_error_by_hand() -> None:
     assert statistics([5.0])["sem"] is None
 
 
+def test_fine_tunings_of_one_pre_training_are_no_witnesses_of_their_own() -> None:
+    found = statistics([69.0, 71.0, 73.0, 75.0], pretrainings=[0, 0, 1, 1])
+    assert (found["mean"], found["best"], found["median"]) == (72.0, 75.0, 72.0)
+    assert found["sem"] == pytest.approx(2.0)  # of 70 and 74
+    assert found["interval"] == [70.0, 74.0]
+    assert statistics([69.0, 71.0], pretrainings=[0, 0])["sem"] is None
+
+
+def test_the_mean_takes_the_best_of_each_column_and_says_how_many_seeds_are_whole() -> None:
+    content = table_of([row("none", {"cola": [[10.0], [40.0]], "rte": [[60.0], [50.0]], "sst2": [[90.0], None]})])[0]
+    assert (content["mean"]["values"], content["mean"]["n_missing"]) == ([pytest.approx(160 / 3)], 1)
+    assert content["mean"]["best"] == pytest.approx((40 + 60 + 90) / 3)
+    assert render.cell(content["mean"]) == "53.3, n=1"
+
+
 def test_what_is_missing_is_none_and_never_zero() -> None:
     content = table_of([row("none", {"cola": [None, None], "rte": [[50.0], None]}, perplexity=None)])[0]
     assert content["parameters"] is None

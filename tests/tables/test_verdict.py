@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from math import sqrt
 
+import numpy as np
 import pytest
 
 from relpos.tables import render
-from relpos.tables.beside import with_comparisons
+from relpos.tables.beside import between, with_comparisons
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table
 from relpos.tables.table import printed_numbers, table_of
@@ -16,7 +17,7 @@ from tables.made_rows import around, experiment, row
 
 
 def judged(values: list[float], printed: Printed, error: float = 0.0, server: float | None = None) -> str:
-    return verdict(len(values), difference(values, printed, error, server), printed.bound)
+    return verdict(len(values), difference([values], printed, error, server), printed.bound)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ def test_each_verdict_against_a_mean_with_its_error(values: list[float], expecte
 
 
 def test_a_clear_difference_that_is_too_small_to_matter_is_a_reproduction() -> None:
-    found = difference(around(40.3, 0.1), Printed(40.0, 0.04))
+    found = difference([around(40.3, 0.1)], Printed(40.0, 0.04))
     assert found is not None
     assert found.low > 0
     assert judged(around(40.3, 0.1), Printed(40.0, 0.04)) == "reproduced"
@@ -53,17 +54,46 @@ def test_each_verdict_against_a_median_without_spread(mean: float, expected: str
 
 
 def test_best_of_ten_is_compared_with_the_best_and_not_with_the_mean() -> None:
-    found = difference(around(74.0), Printed(75.0, statistic="best"))
+    found = difference([around(74.0)], Printed(75.0, statistic="best"))
     assert found is not None
     assert found.value == pytest.approx(0.0)
 
 
+@pytest.mark.parametrize(
+    ("statistic", "ours", "theirs"),
+    [("best", 10, 10), ("best", 3, 10), ("best", 2, 10), ("median", 5, 5), ("median", 2, 5), ("mean", 4, 10)],
+)
+def test_without_a_difference_one_is_seldom_found(statistic: str, ours: int, theirs: int) -> None:
+    chance = np.random.default_rng(0)
+    sums = {"best": np.max, "median": np.median, "mean": np.mean}[statistic]
+    found = [
+        difference([chance.normal(size=ours)], Printed(float(sums(chance.normal(size=theirs))), runs=theirs, statistic=statistic))
+        for _ in range(400)
+    ]
+    assert np.mean([one is None or one.low > 0 or one.high < 0 for one in found]) < 0.12
+
+
+def test_two_equal_runs_decide_nothing() -> None:
+    assert difference([[52.7, 52.7]], Printed(53.0)) is None
+
+
+def test_glue_of_the_best_is_the_mean_of_the_bests() -> None:
+    values = {"rte": around(60.0), "cola": around(40.0)[::-1]}
+    found = difference([*values.values()], Printed(51.0, statistic="best"))
+    alone = difference([values["rte"]], Printed(61.0, statistic="best"))
+    assert found is not None
+    assert alone is not None
+    assert found.value == pytest.approx(0.0)
+    assert found.high == pytest.approx(alone.high / sqrt(2), rel=0.15)  # two columns, of twice the freedom
+
+
 def test_a_number_of_the_test_set_needs_room_for_two_sets_of_examples() -> None:
     printed = Printed(75.0, statistic="best", test=True)
-    alone, sampled = (difference(around(76.0, 0.1), printed, error) for error in (0.0, 1.5))
+    alone, sampled = (difference([around(76.0, 0.1)], printed, error) for error in (0.0, 1.5))
     assert alone is not None
     assert sampled is not None
-    assert sampled.high - sampled.value == pytest.approx(sqrt((alone.high - alone.value) ** 2 + (1.96 * 1.5) ** 2 * 2), rel=1e-3)
+    assert sampled.high - sampled.value == pytest.approx(1.96 * 1.5 * sqrt(2), rel=0.01)  # seeds differ by a tenth only
+    assert alone.high - alone.value < 0.3
     assert judged(around(76.3, 0.1), printed) == "above"
     assert judged(around(76.3, 0.1), printed, 1.5) == "undecided"
     assert judged(around(80.0, 0.1), printed, 1.5, server=75.1) == "reproduced"  # the server's answer is of the same set
@@ -95,6 +125,21 @@ def test_each_row_is_held_against_the_baseline_it_shares_most_words_with() -> No
         for one in with_comparisons(rows, experiment(baseline=["small_a", "base_a"]), {})
     }
     assert found == {"small_a": None, "base_a": None, "base_b": pytest.approx(3.0), "small_b": pytest.approx(1.0)}
+
+
+def test_a_baseline_that_was_not_chosen_is_not_replaced_by_another() -> None:
+    words = {"small_a": ["size=small"], "base_a": ["size=base"], "small_b": ["size=small", "position=b"]}
+    rows = [row(name, around(60.0), words[name]) for name in ("base_a", "small_b")]
+    found = with_comparisons(rows, experiment(baseline=["small_a", "base_a"], rows=words), {})
+    assert [one["columns"]["rte"]["delta"] for one in found] == [None, None]
+
+
+def test_one_shared_seed_is_no_pair() -> None:
+    one, other = row("one", around(60.0)[:4], []), row("other", around(70.0)[:4], [])
+    other["columns"]["rte"]["seeds"] = [3, 4, 5, 6]
+    found = between(one["columns"]["rte"], other["columns"]["rte"])
+    assert found is not None
+    assert found.high < 0
 
 
 def test_fine_tunings_of_one_pre_training_count_once_where_there_are_several() -> None:

@@ -19,13 +19,15 @@ A row also has `printed_parameters`, in millions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from relpos.tables.checks import standard_error as error_of_examples
 from relpos.tables.experiment import Experiment
 from relpos.tables.statistics import Difference, detectable_by_examples, detectable_by_seeds, holm, independent, paired
-from relpos.tables.table import mean_of, statistics
+from relpos.tables.table import mean_of, means_by, statistics
 from relpos.tables.verdict import Printed, difference, verdict
 
 Column = dict[str, Any]
@@ -42,7 +44,9 @@ def with_comparisons(rows: list[dict[str, Any]], experiment: Experiment, printed
     """
     rows = [_with_printed(row, experiment, printed.get(row["name"], {})) for row in rows]
     names = list(dict.fromkeys(name for row in rows for name in row["columns"]))
-    pairs = [(row, baseline_of(row, [other for other in rows if other["name"] in experiment.baseline])) for row in rows]
+    words = {name: list(experiment.rows.get(name, ())) for name in experiment.baseline}
+    words |= {row["name"]: row["words"] for row in rows if row["name"] in words}
+    pairs = [(row, next((other for other in rows if other["name"] == baseline_of(row, words)), None)) for row in rows]
     for column in (*names, None):
         _hold_against_baseline([(_column(row, column), _column(base, column) if base else None) for row, base in pairs])
     return rows
@@ -61,7 +65,7 @@ def _with_printed(row: dict[str, Any], experiment: Experiment, printed: PrintedR
     of = [columns[name] for name in row["mean"].get("of", ())]
     known = [error for column in of if (error := _error(column)) is not None]
     error = sum(one**2 for one in known) ** 0.5 / len(of) if of and len(known) == len(of) else None
-    mean = _one(row["mean"], "glue", experiment, printed if len(of) == 9 or not of else {}, error)
+    mean = _one(row["mean"], "glue", experiment, printed if len(of) == 9 or not of else {}, error, of)
     return row | {
         "columns": columns,
         "mean": mean,
@@ -76,12 +80,15 @@ def _error(column: Column) -> float | None:
     return error_of_examples(column, column["mean"])
 
 
-def _one(column: Column, name: str, experiment: Experiment, printed: PrintedRow, error: float | None) -> Column:
-    value, sem, values = printed.get(name), printed.get(f"{name}_sem"), column["values"]
-    n = len(values)
+def _one(
+    column: Column, name: str, experiment: Experiment, printed: PrintedRow, error: float | None, of: Sequence[Column] = ()
+) -> Column:
+    """A cell, or the mean `of` several, with what stands beside it; `error` is what its dev examples alone give it."""
+    value, sem = printed.get(name), printed.get(f"{name}_sem")
+    units = list(independent_values(column).values())
     words: Column = {"statistic": experiment.statistic, "printed": value, "printed_sem": sem}
     words["detectable"] = {
-        "seeds": detectable_by_seeds(column["sem"] * n**0.5, n) if column["sem"] is not None else None,
+        "seeds": detectable_by_seeds(float(np.std(units, ddof=1)), len(units)) if len(units) > 1 else None,
         "examples": detectable_by_examples(error, column["examples"] or 1)
         if error is not None and column.get("examples")
         else None,
@@ -90,18 +97,22 @@ def _one(column: Column, name: str, experiment: Experiment, printed: PrintedRow,
         return column | words | {"difference": None, "difference_interval": None, "bound": None, "verdict": None}
     paper = Printed(value, sem, experiment.printed_runs, experiment.statistic, experiment.split == "test")
     server = column.get("test") if paper.test else None
-    found = difference(values, paper, error or 0.0, server)
+    samples = [units] if experiment.statistic == "mean" else [one["values"] for one in (of or [column])]
+    found = difference(samples, paper, error or 0.0, server)
     ours = server if server is not None else column[experiment.statistic]
     words |= {"difference": ours - value if ours is not None else None, "bound": paper.bound}
-    words |= {"difference_interval": [found.low, found.high] if found else None, "verdict": verdict(n, found, paper.bound)}
+    words |= {"difference_interval": [found.low, found.high] if found else None, "verdict": verdict(len(units), found, paper.bound)}
     return column | words
 
 
-def baseline_of(row: dict[str, Any], baselines: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The baseline row that shares most words with this one, the first of them; None for a baseline, and where there are none."""
-    if row in baselines:
+def baseline_of(row: dict[str, Any], baselines: Mapping[str, Sequence[str]]) -> str | None:
+    """The name of the baseline that shares most words with this row, the first of them; None for a baseline, and without any.
+
+    All baselines of the experiment are asked, whether or not their rows were chosen: a small model is not held against a large one.
+    """
+    if row["name"] in baselines:
         return None
-    return max(baselines, key=lambda base: len(set(base["words"]) & set(row["words"])), default=None)
+    return max(baselines, key=lambda name: len(set(baselines[name]) & set(row["words"])), default=None)
 
 
 def _hold_against_baseline(pairs: list[tuple[Column | None, Column | None]]) -> None:
@@ -133,14 +144,12 @@ def between(column: Column, base: Column) -> Difference | None:
     """
     own, other = (independent_values(one) for one in (column, base))
     shared = [seed for seed in own if seed in other]
-    if shared:
+    if len(shared) >= 2:
         return paired([own[seed] for seed in shared], [other[seed] for seed in shared])
     return independent(list(own.values()), list(other.values()))
 
 
 def independent_values(column: Column) -> dict[Any, float]:
     """Seed → value: of fine-tunings where there is one pre-training; else (`1/42`) of pre-trainings, means over fine-tunings."""
-    groups: dict[Any, list[float]] = {}
-    for seed, value in zip(column["seeds"], column["values"], strict=True):
-        groups.setdefault(seed.partition("/")[0] if isinstance(seed, str) else seed, []).append(value)
-    return {seed: sum(values) / len(values) for seed, values in groups.items()}
+    groups = [seed.partition("/")[0] if isinstance(seed, str) else seed for seed in column["seeds"]]
+    return means_by(groups, column["values"])

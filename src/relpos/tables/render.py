@@ -19,8 +19,8 @@ from relpos.tables.further import further
 from relpos.tables.table import GLUE, mean_of
 
 NOTE = (
-    "Columns × 100 on the dev sets. Mean ± standard error over seeds where there are several, the best in brackets; "
-    f"{MISSING} = not run."
+    "Columns × 100 on the dev sets. Mean ± standard error over seeds where there are several, the best in brackets (of the mean "
+    f"over columns, the mean of their bests); {MISSING} = not run."
 )
 BESIDE = "printed (ours − printed) verdict"
 SERVER = "GLUE server (test)"

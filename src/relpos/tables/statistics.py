@@ -55,16 +55,6 @@ def interval(values: Sequence[float], statistic: Callable[..., Any] = np.mean) -
     return [float(low), float(high)]
 
 
-def standard_error(values: Sequence[float], statistic: Callable[..., Any]) -> float | None:
-    """Bootstrap standard error of a statistic over seeds; None for fewer than two values."""
-    from scipy.stats import bootstrap
-
-    if len(values) < 2:
-        return None
-    found = bootstrap((np.asarray(values),), statistic, n_resamples=RESAMPLES, method="percentile", rng=SEED)
-    return float(found.standard_error)
-
-
 def _bootstrap(values: Sequence[float], statistic: Callable[..., Any], method: str) -> tuple[float, float]:
     from scipy.stats import bootstrap
 
@@ -122,7 +112,7 @@ def welch(values: Sequence[float], mean: float, sem: float, n: int) -> Differenc
     found = ttest_ind_from_stats(own, spread, count, mean, theirs, n, equal_var=False)
     a, b = spread**2 / count, sem**2
     freedom = (a + b) ** 2 / (a**2 / (count - 1) + b**2 / max(1, n - 1))
-    return _with_intervals(own - mean, (a + b) ** 0.5, freedom, float(found.pvalue), count)
+    return with_intervals(own - mean, (a + b) ** 0.5, freedom, float(found.pvalue), count)
 
 
 def paired(first: Sequence[float], second: Sequence[float]) -> Difference | None:
@@ -139,7 +129,7 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Difference | None
     value, error = float(differences.mean()), float(differences.std(ddof=1) / n**0.5)
     if error < 1e-12:
         return Difference(value, value, value, value, value, float(abs(value) < 1e-12), n)
-    return _with_intervals(value, error, n - 1, float(ttest_rel(first, second).pvalue), n)
+    return with_intervals(value, error, n - 1, float(ttest_rel(first, second).pvalue), n)
 
 
 def independent(first: Sequence[float], second: Sequence[float]) -> Difference | None:
@@ -149,7 +139,8 @@ def independent(first: Sequence[float], second: Sequence[float]) -> Difference |
     return welch(first, float(np.mean(second)), float(np.std(second, ddof=1) / len(second) ** 0.5), len(second))
 
 
-def _with_intervals(value: float, error: float, freedom: float, p: float, n: int) -> Difference:
+def with_intervals(value: float, error: float, freedom: float, p: float, n: int) -> Difference:
+    """A difference with this standard error, by the t-distribution with so many degrees of freedom."""
     from scipy.stats import t
 
     wide, narrow = (float(t.ppf(1 - alpha / 2, freedom)) * error for alpha in (ALPHA, 2 * ALPHA))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -70,7 +70,7 @@ def _column(column: str, tunings: list[Tuning], several: bool) -> dict[str, Any]
     values = [found["columns"][column] for found in metrics]
     majority = first.get("majority", {}).get(column)
     groups = [tuning.pretrain_seed for tuning in there]
-    found = statistics(values) | {
+    found = statistics(values, groups if several else None) | {
         "seeds": [f"{tuning.pretrain_seed}/{tuning.seed}" if several else tuning.seed for tuning in there],
         "n_failed": states.count("failed"),
         "n_missing": len(states) - len(there) - states.count("failed"),
@@ -79,21 +79,36 @@ def _column(column: str, tunings: list[Tuning], several: bool) -> dict[str, Any]
         "examples": first.get("examples", {}).get(column),
         "metric": tunings[0].run.config["task"]["metric"].rpartition(".")[2],
     }
-    return found | ({"interval": examples.interval(there, column) or _interval(groups, values)} if several else {})
+    return found | ({"interval": examples.interval(there, column) or found["interval"]} if several else {})
 
 
-def statistics(values: list[float]) -> dict[str, Any]:
-    """Mean, its standard error s/√n and bootstrap interval (none for a single value), best and median of some values."""
+def statistics(values: list[float], pretrainings: Sequence[Any] | None = None) -> dict[str, Any]:
+    """Mean, its standard error s/√n and bootstrap interval (none for a single value), best and median of some values.
+
+    Args:
+        values: of fine-tunings.
+        pretrainings: of each value, the pre-training that it started from, where there are several: fine-tunings of one are not
+            independent of each other, so that error and interval are those of the pre-trainings' means.
+    """
+    units = list(means_by(pretrainings, values).values()) if pretrainings is not None else values
     array = np.array(values, dtype=np.float64)
     count = len(array)
     return {
         "values": values,
         "mean": float(array.mean()) if count else None,
-        "sem": float(array.std(ddof=1) / np.sqrt(count)) if count > 1 else None,
+        "sem": float(np.std(units, ddof=1) / np.sqrt(len(units))) if len(units) > 1 else None,
         "best": float(array.max()) if count else None,
         "median": float(np.median(array)) if count else None,
-        "interval": interval(values),
+        "interval": interval(units),
     }
+
+
+def means_by(groups: Sequence[Any], values: Sequence[float]) -> dict[Any, float]:
+    """Group → mean of its values."""
+    found: dict[Any, list[float]] = {}
+    for group, value in zip(groups, values, strict=True):
+        found.setdefault(group, []).append(value)
+    return {group: sum(some) / len(some) for group, some in found.items()}
 
 
 def mean_of(columns: Iterable[str]) -> list[str]:
@@ -102,21 +117,21 @@ def mean_of(columns: Iterable[str]) -> list[str]:
 
 
 def _mean(columns: dict[str, Any]) -> dict[str, Any]:
-    """The mean of GLUE's columns, seed by seed; only seeds of which every column is there."""
+    """The mean of GLUE's columns, seed by seed; only seeds of which every column is there, the others count as missing.
+
+    `best` and `median` are the means of the columns' own: a submission is made of the best run of each task.
+    """
     names = mean_of(columns)
     by_seed = [dict(zip(columns[name]["seeds"], columns[name]["values"], strict=True)) for name in names]
     seeds = [seed for seed in by_seed[0] if all(seed in other for other in by_seed)] if names else []
     values = [float(np.mean([column[seed] for column in by_seed])) for seed in seeds]
-    several = {"interval": _interval([seed.partition("/")[0] for seed in seeds], values)} if seeds and "/" in str(seeds[0]) else {}
-    return statistics(values) | several | {"seeds": seeds, "of": names}
-
-
-def _interval(groups: list[Any], values: list[float]) -> list[float] | None:
-    """Over pre-trainings, each with the mean of its fine-tunings, which are not independent of each other."""
-    by_group: dict[Any, list[float]] = {}
-    for group, value in zip(groups, values, strict=True):
-        by_group.setdefault(group, []).append(value)
-    return interval([float(np.mean(some)) for some in by_group.values()])
+    groups = [seed.partition("/")[0] for seed in seeds] if seeds and "/" in str(seeds[0]) else None
+    found = statistics(values, groups) | {"seeds": seeds, "of": names}
+    for key in ("best", "median"):
+        every = [columns[name][key] for name in names]
+        found[key] = None if None in every or not every else float(np.mean(every))
+    planned = [len(columns[name]["values"]) + columns[name]["n_failed"] + columns[name]["n_missing"] for name in names]
+    return found | {"n_missing": max(planned, default=0) - len(values)}
 
 
 def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:

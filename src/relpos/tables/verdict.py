@@ -16,8 +16,10 @@ standard error printed as 0.0 is below 0.05 and is taken for that.
 The difference and its interval:
 
     mean, printed with error  Welch's test over our seeds
-    anything else             statistic of our seeds − printed; normal, with the bootstrap standard error of that statistic. The
-                              paper's is taken to be the same, its runs being as many as it says
+    anything else             the statistic of our runs − printed, less what their number alone makes of it: the best of three is
+                              lower than the best of ten. Runs are taken for normal with the spread of ours, the paper's too, as
+                              many as it says; t-distribution
+    GLUE as best or median    the mean of the columns' statistics, as a submission is made of the best run of each task
     printed on the test set   and the sampling errors of two sets of examples of the dev set's size, for ours is of the dev set.
                               Where the server has scored ours, its answer takes its place (one submission, as the paper's is);
                               the spread over seeds is still that of our dev scores
@@ -27,11 +29,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from relpos.tables.statistics import Difference, standard_error, welch
+from relpos.tables.statistics import SEED, Difference, welch, with_intervals
 
 REPRODUCED, ABOVE, BELOW, UNDECIDED, NOT_RUN = "reproduced", "above", "below", "undecided", "not run"
 STATISTICS: dict[str, Callable[..., Any]] = {"mean": np.mean, "best": np.max, "median": np.median}
@@ -39,8 +42,9 @@ STATISTICS: dict[str, Callable[..., Any]] = {"mean": np.mean, "best": np.max, "m
 LEAST_SEM = 0.05
 LEAST_BOUND = 0.5
 BOUND_WITHOUT_SPREAD = 1.0
-WIDE, NARROW, POWER = 1.959964, 1.644854, 0.841621
-"""Normal quantiles: 0.975, 0.95 and 0.8."""
+WIDE, POWER = 1.959964, 0.841621
+"""Normal quantiles: 0.975 and 0.8."""
+DRAWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -70,34 +74,49 @@ class Printed:
 
 
 def difference(
-    values: Sequence[float], printed: Printed, examples_error: float = 0.0, server: float | None = None
+    columns: Sequence[Sequence[float]], printed: Printed, examples_error: float = 0.0, server: float | None = None
 ) -> Difference | None:
-    """Ours − printed; None where there are fewer than two runs.
+    """Ours − printed; None where a column has fewer than two runs, or two that are equal, so that its spread is unknown.
 
     Args:
-        values: of our runs, × 100.
+        columns: the scores of our runs, × 100; several where the printed number is the mean over columns of a best or a median.
         printed: the paper's number.
         examples_error: standard error of a score on that many dev examples.
         server: what the GLUE server answered, to compare with a number printed on the test set.
     """
-    if len(values) < 2:
+    if not columns or any(len(values) < 2 or (len(values) == 2 and values[0] == values[1]) for values in columns):
         return None
     if printed.sem is not None and printed.statistic == "mean" and not printed.test:
+        (values,) = columns
         return welch(values, printed.value, max(printed.sem, LEAST_SEM), printed.runs)
-    statistic = STATISTICS[printed.statistic]
-    own = standard_error(values, statistic) or 0.0
-    theirs = own * (len(values) / printed.runs) ** 0.5 if printed.sem is None else max(printed.sem, LEAST_SEM)
-    other_set = 2 * examples_error**2 if printed.test and server is None else 0.0
-    error = (own**2 + theirs**2 + other_set) ** 0.5
-    value = (float(statistic(values)) if server is None else server) - printed.value
-    return _normal(value, error, len(values))
+    spreads = [float(np.std(values, ddof=1)) / len(columns) for values in columns]
+    own = [_of_normals(printed.statistic, len(values)) for values in columns]
+    expected, deviation = _of_normals(printed.statistic, printed.runs)
+    by_number = sum(spread * (one - expected) for spread, (one, _) in zip(spreads, own, strict=True))
+    ours = float(np.mean([STATISTICS[printed.statistic](values) for values in columns])) if server is None else server
+    theirs = deviation**2 if printed.sem is None else 0.0
+    parts = [spread**2 * (one**2 + theirs) for spread, (_, one) in zip(spreads, own, strict=True)]
+    known = max(printed.sem, LEAST_SEM) ** 2 if printed.sem is not None else 0.0
+    known += 2 * examples_error**2 if printed.test and server is None else 0.0
+    return _by_t(ours - printed.value - by_number, parts, known, [len(values) for values in columns])
 
 
-def _normal(value: float, error: float, n: int) -> Difference:
-    from scipy.stats import norm
+def _by_t(value: float, parts: Sequence[float], known: float, counts: Sequence[int]) -> Difference:
+    """With squared errors that were estimated from so many runs each and one that is known: Welch and Satterthwaite's freedom."""
+    from scipy.stats import t
 
-    p = float(2 * norm.sf(abs(value) / error)) if error else float(value == 0)
-    return Difference(value, value - WIDE * error, value + WIDE * error, value - NARROW * error, value + NARROW * error, p, n)
+    error = (sum(parts) + known) ** 0.5
+    doubt = sum(part**2 / (n - 1) for part, n in zip(parts, counts, strict=True))
+    freedom = error**4 / doubt if doubt else np.inf
+    p = float(2 * t.sf(abs(value) / error, freedom)) if error else float(value == 0)
+    return with_intervals(value, error, freedom, p, min(counts))
+
+
+@cache
+def _of_normals(statistic: str, n: int) -> tuple[float, float]:
+    """Mean and standard deviation of a statistic of n independent standard normal numbers."""
+    drawn = STATISTICS[statistic](np.random.default_rng(SEED).standard_normal((DRAWS, n)), axis=1)
+    return float(drawn.mean()) if statistic == "best" else 0.0, float(drawn.std())
 
 
 def verdict(count: int, found: Difference | None, bound: float) -> str:
