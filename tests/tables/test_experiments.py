@@ -59,11 +59,11 @@ def test_rows_that_tables_share_are_the_same_runs(planned: dict[str, dict[str, R
         for row in planned[name].values():
             other = whole[row.name if row.name in whole else f"small_{row.name}"]
             assert identities(row) == identities(other), (name, row.name)
-    own = {"tisa_scratch": "composite", "schemes": "composite", "kernel_width": "k8", "outside": "composite_clamp"}
+    own = {"schemes": "composite", "kernel_width": "k8", "outside": "composite_clamp"}
     for name, row in own.items():
         assert identities(planned[name][row]) < identities(whole["small_composite"])
     assert identities(planned["convbert_readings"]["key_absolute_9"]) < identities(whole["small_convbert"])
-    assert identities(planned["tisa_scratch"]["tisa_s5"]) == identities(planned["schemes"]["tisa"])
+    assert identities(planned["schemes"]["tisa"]) < identities(planned["tisa_scratch"]["tisa_s5"])  # which has three pre-trainings
     first = planned["pretraining_seeds"]["composite"].pretrainings[0]
     assert first.identity == whole["small_composite"].pretrainings[0].identity
 
