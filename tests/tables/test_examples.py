@@ -76,9 +76,9 @@ def test_error_reduction(tmp_path: Path, share: float, expected: str) -> None:
         scores = Scores(metric="relpos.train.metrics.accuracy")
         for seed in range(4):
             said = with_errors(own, 100 * seed + len(row))
-            scores.values[0, seed] = float(100 * np.mean(said == RIGHT))
-            scores.answers[0, seed] = tmp_path / f"{row}{seed}.tsv"
-            write_answers(scores.answers[0, seed], said, RIGHT)
+            scores.values[seed, 0] = float(100 * np.mean(said == RIGHT))
+            scores.answers[seed, 0] = tmp_path / f"{row}{seed}.tsv"
+            write_answers(scores.answers[seed, 0], said, RIGHT)
         made.scores[row] = {"rte": scores}
     choices = ["s5"] if share > 0.5 else ["s1", "s5"]
     (found,) = ErrorReduction(choices, "base").findings(scales(made))

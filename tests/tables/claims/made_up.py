@@ -15,17 +15,32 @@ from relpos.tables.table import GLUE
 
 SIZE = {"layers": 2, "hidden": 64, "ffn": 256, "max_positions": 16}
 TINY = ["size=tiny", "size.layers=2", "size.hidden=16", "size.embedding=8", "size.heads=4", "size.ffn=16", "vocabulary=40"]
+WOULD_HOLD = "by fine-tuning seeds of one pre-training each it would hold; needs two or more"
 JITTER = [-0.4, 0.1, 0.3, -0.2, 0.2]
 
 
 def scale(rows: dict[str, dict[str, Sequence[float]]], store: str = "toy-0123456789ab", size: int = 1, **meaning: Any) -> Scale:
-    """A scale with these scores, row → column → one a fine-tuning seed."""
+    """A scale with these scores, row → column → one a pre-training seed."""
     words = {"size": SIZE | {"hidden": 64 * size}, "steps": 100, "batch": 8, "length": 128, "pairs": None} | meaning
     made = Scale(words, store)
     for row, columns in rows.items():
         made.scores[row] = {
-            name: Scores({(0, seed): value for seed, value in enumerate(values)}) for name, values in columns.items()
+            name: Scores({(seed, 0): value for seed, value in enumerate(values)}) for name, values in columns.items()
         }
+    return made
+
+
+def of_one_pretraining(made: Scale) -> Scale:
+    """The same scale, its scores being those of fine-tunings of one pre-training a row."""
+    for scores in (column for row in made.scores.values() for column in row.values()):
+        scores.values = {(0, seed): value for (seed, _), value in scores.values.items()}
+    return made
+
+
+def at_chance(made: Scale, *columns: str, rows: Sequence[str] = ()) -> Scale:
+    """The same scale, where these rows (all of them) are no better than the constant answer in these columns."""
+    for scores in (made.scores[row][name] for row in rows or made.scores for name in columns):
+        scores.metric, scores.majority, scores.examples = "accuracy", 99.0, 10_000
     return made
 
 

@@ -10,7 +10,9 @@ from omegaconf import OmegaConf
 
 from relpos.errors import RelposError
 from relpos.runs import compose
-from relpos.tables.claims import claims, files
+from relpos.tables.claims import claims, evaluate, files
+from relpos.tables.table import GLUE
+from tables.claims.made_up import glue, scale, scales
 
 IDS = [*(f"C{n:02}" for n in range(1, 26)), *(f"W{n:02}" for n in range(1, 23)), "X01", "X02"]
 
@@ -29,6 +31,35 @@ def test_each_has_a_test_of_known_rows(name: str) -> None:
     assert claim.source
     assert claim.tester.says
     assert set(claim.tester.rows) <= set(files.rows())
+
+
+def of_id(name: str) -> files.Claim:
+    return next(one for one in files.load("all") if one.id == name)
+
+
+@pytest.mark.parametrize(("name", "without"), [*[(f"W{n:02}", {"mnli_mm"}) for n in (8, 9, 10, 11)], ("W13", None), ("W16", None)])
+def test_claims_about_wennbergs_tasks_ask_these_alone(name: str, without: set[str] | None) -> None:
+    test = of_id(name).tester
+    assert set(GLUE) - set(test.columns) == (without or {"mnli_mm", "cola"})  # type: ignore[attr-defined]
+    assert getattr(test, "of", len(test.columns)) == len(test.columns)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("name", "row", "expected"), [("C05", "composite_key", "holds"), ("C15", "composite_depthwise", "fails")])
+def test_a_small_clear_gain(name: str, row: str, expected: str) -> None:
+    (found,) = of_id(name).tester.findings(scales(scale({row: glue(60.25), "composite": glue(60.0)})))
+    assert found.verdict == expected
+
+
+def test_the_verdict_is_that_of_the_largest_scale_that_was_tested() -> None:
+    steps = {"absolute_tisa_s1": glue(61.0), "absolute_tisa_s3": glue(63.0), "absolute_tisa": glue(65.0)}
+    there = scales(
+        scale(steps | {"absolute": glue(60.0, -1)}), scale({"absolute_tisa": glue(61.0), "absolute": glue(60.0)}, size=4)
+    )
+    found = evaluate(of_id("W11"), there, files.rows(), [])
+    assert [one["verdict"] for one in found["findings"]] == ["fails", "not run"]
+    assert found["verdict"] == "fails"
+    assert evaluate(of_id("W14"), there, files.rows(), [])["verdict"] == "not run"
+    assert evaluate(of_id("W11"), scales(), files.rows(), [])["verdict"] == "not run"
 
 
 def test_rows_are_words_that_compose() -> None:

@@ -107,6 +107,20 @@ def test_toeplitz_tables(tmp_path: Path) -> None:
     assert (said.verdict, said.figures) == ("holds", "R² 1.00 to 1.00, median 1.00, over 4 heads of the first layer")
 
 
+WIDE = ("position=absolute", "size.max_positions=16", "size.embedding=128")
+
+
+def test_an_untrained_wide_table_is_not_close_to_toeplitz(tmp_path: Path) -> None:
+    def shuffled(seed: int) -> Any:
+        return lambda model: model.encoder.position.table.normal_(generator=torch.Generator().manual_seed(seed))
+
+    folders = [saved(tmp_path / str(seed), shuffled(seed), *WIDE) for seed in range(3)]
+    said = found(CloseToToeplitz("absolute"), with_models("absolute", *folders))
+    assert min(float(one) for one in said.figures[3:].partition(" of ")[0].split(", ")) > 0.8
+    assert said.verdict == "fails"
+    assert "of 3 models; the highest of 20 random tables 0.9" in said.figures
+
+
 @pytest.mark.parametrize(("first", "last", "expected"), [(0.1, 0.9, "holds"), (0.9, 0.1, "fails")])
 def test_toeplitz_along_training(tmp_path: Path, first: float, last: float, expected: str) -> None:
     folders = []
@@ -139,6 +153,21 @@ def test_seldom_trained_positions(tmp_path: Path) -> None:
     folders = [saved(tmp_path / str(run), half, *ABSOLUTE) for run in range(2)]
     assert found(SeldomTrainedIsLess("absolute"), with_models("absolute", *folders, length=8)).verdict == "holds"
     assert found(SeldomTrainedIsLess("absolute"), with_models("absolute", *folders, length=16)).verdict == "not run"
+
+
+@pytest.mark.parametrize("length", [8, 40])
+def test_untrained_positions_are_alike_on_both_sides(tmp_path: Path, length: int) -> None:
+    def untrained(seed: int) -> Any:
+        return lambda model: model.encoder.position.table.normal_(generator=torch.Generator().manual_seed(seed))
+
+    words = ("position=absolute", "size.max_positions=48")
+    folders = [saved(tmp_path / str(seed), untrained(seed), *words) for seed in range(6)]
+    made = with_models("absolute", *folders, length=length)
+    made.meaning["size"]["max_positions"] = 48
+    said = found(SeldomTrainedIsLess("absolute"), made)
+    assert said.verdict == "undecided", said.figures
+    assert f" of positions {length - 7} to {length}, " in said.figures
+    assert f" of positions {length + 1} to {length + 8}, " in said.figures
 
 
 def test_a_fit_that_is_quick(tmp_path: Path) -> None:

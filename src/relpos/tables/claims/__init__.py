@@ -58,7 +58,7 @@ def chosen(wanted: list[Claim], ids: list[str] | None) -> list[Claim]:
 
 def evaluate(claim: Claim, there: Scales, rows: dict[str, list[str]], tables: list[str]) -> dict[str, Any]:
     """Plain values: `id`, `says`, `source`, `printed`, `test`, `rows` (with their words), `tables`, `findings`, and `verdict`: that
-    of the largest scale, not run where there is none.
+    of the largest scale at which it was tested, not run where there is none.
 
     Raises:
         RelposError: the test names a row that `rows.yaml` does not have.
@@ -77,7 +77,7 @@ def evaluate(claim: Claim, there: Scales, rows: dict[str, list[str]], tables: li
         "rows": {row: rows[row] for row in test.rows},
         "tables": tables,
         "findings": [{"verdict": one.verdict, "figures": one.figures, "scale": one.scale} for one in findings],
-        "verdict": findings[-1].verdict if findings else "not run",
+        "verdict": next((one.verdict for one in reversed(findings) if one.verdict != "not run"), "not run"),
     }
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relpos.tables.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Finding
-from relpos.tables.claims.gains import MEAN, gain, values
+from relpos.tables.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Finding, decided
+from relpos.tables.claims.gains import MEAN, among, gain, units, values
 from relpos.tables.claims.scales import Scale, Scales
 from relpos.tables.statistics import ALPHA, SEED, paired
 
@@ -17,12 +17,13 @@ RESAMPLES = 2_000
 
 @dataclass(frozen=True)
 class FromTo:
-    """What `column` loses from the row `before` to the row `after`."""
+    """What `column` loses from the row `before` to the row `after`, against the others of `columns` (None: of GLUE's)."""
 
     before: str
     after: str
     column: str
     note: str = ""
+    columns: Sequence[str] | None = None
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -52,13 +53,14 @@ class SuffersMost(FromTo):
         return f"{self.column} loses {'least' if self.least else 'most'} of all columns from {self.before} to {self.after}"
 
     def at(self, scale: Scale) -> Finding:
-        columns = scale.columns(*self.rows)
+        columns = among(scale.columns(*self.rows), self.columns)
         if self.column not in columns or len(columns) < 2:
             return Finding(NOT_RUN, f"needs {self.column} and other columns; there are {', '.join(columns)}", scale.label)
-        columns = scale.telling(*self.rows)
+        columns = among(scale.telling(*self.rows), self.columns)
         if self.column not in columns:
             return Finding(UNDECIDED, f"{' and '.join(self.rows)} are at the constant answer in {self.column}", scale.label)
-        before, after = ([list(values(scale, row, [column]).values()) for column in columns] for row in self.rows)
+        pairs = [units(*(values(scale, row, [column]) for row in self.rows)) for column in columns]
+        before, after = ([list(pair[place].values()) for pair in pairs] for place in (0, 1))
         if min(len(one) for one in (*before, *after)) < 2:
             return Finding(UNDECIDED, "needs two seeds or more of each column", scale.label)
         spreads = [_spread(one, other) for one, other in zip(before, after, strict=True)]
@@ -73,7 +75,8 @@ class SuffersMost(FromTo):
         share = wins / RESAMPLES
         verdict = HOLDS if share >= 1 - ALPHA else FAILS if share <= ALPHA else UNDECIDED
         figures = f"loss in standard deviations: {said}; {self.column} first in {share:.0%} of resamples"
-        return Finding(verdict, "; ".join(filter(None, [figures, self.note])), scale.label)
+        by_pretrainings = all(isinstance(unit, int) for pair in pairs for unit in pair[0])
+        return decided([(verdict, by_pretrainings)], [figures, self.note], scale.label)
 
 
 def _spread(one: Sequence[float], other: Sequence[float]) -> float:
@@ -102,7 +105,7 @@ class LosesLessThanOthers(FromTo):
         return f"{self.column} loses less than the mean of the other columns from {self.before} to {self.after}"
 
     def at(self, scale: Scale) -> Finding:
-        others = [column for column in scale.columns(*self.rows) if column != self.column]
+        others = [column for column in among(scale.columns(*self.rows), self.columns) if column != self.column]
         pair = self.before, self.after
         own, rest = gain(scale, *pair, self.column), gain(scale, *pair, MEAN, others)
         if own is None or rest is None or not others:
@@ -110,4 +113,4 @@ class LosesLessThanOthers(FromTo):
         shared = [unit for unit in own.pairs if unit in rest.pairs]
         test = paired([rest.pairs[unit] for unit in shared], [own.pairs[unit] for unit in shared])
         verdict = UNDECIDED if test is None else HOLDS if test.low > 0 else FAILS if test.high < 0 else UNDECIDED
-        return Finding(verdict, "; ".join(filter(None, [own.said, rest.said, self.note])), scale.label)
+        return decided([(verdict, own.by_pretrainings and rest.by_pretrainings)], [own.said, rest.said, self.note], scale.label)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relpos.tables.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Finding, all_of
-from relpos.tables.claims.gains import MEAN, Gain, gain
+from relpos.tables.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Finding, decided
+from relpos.tables.claims.gains import MEAN, Gain, among, gain
 from relpos.tables.claims.scales import Scale, Scales
 from relpos.tables.statistics import ALPHA, holm
 
@@ -21,6 +21,7 @@ class Comparison:
     Args:
         pairs: what is compared.
         column: a column of GLUE, or `glue`: the mean of the nine, or of those that both rows have.
+        columns: for the mean, these alone, where the claim is about fewer; None: all of GLUE's.
         apart: columns whose figures are shown beside, without a say in the verdict.
         beside: more pairs whose figures are shown.
         note: what tells these runs from the paper's.
@@ -28,6 +29,7 @@ class Comparison:
 
     pairs: Sequence[Pair]
     column: str = MEAN
+    columns: Sequence[str] | None = None
     apart: Sequence[str] = ()
     beside: Sequence[Pair] = ()
     note: str = ""
@@ -48,15 +50,16 @@ class Comparison:
 
     def at(self, scale: Scale) -> Finding:
         """The verdict at one scale."""
-        gains = [gain(scale, pair[0], pair[1], self.column) for pair in self.pairs]
+        gains = [gain(scale, pair[0], pair[1], self.column, self.columns) for pair in self.pairs]
         there = [one for one in gains if one is not None]
-        verdicts = [*self.judge(there), *[NOT_RUN] * (len(gains) - len(there))]
+        verdicts = [(verdict, one.by_pretrainings) for verdict, one in zip(self.judge(there), there, strict=True)]
+        verdicts += [(NOT_RUN, True)] * (len(gains) - len(there))
         missing = [row for row in self.rows if not scale.columns(row)]
         figures = [one.said for one in there]
         figures += [found.said for name in self.apart for pair in self.pairs if (found := gain(scale, pair[0], pair[1], name))]
-        figures += [found.said for pair in self.beside if (found := gain(scale, pair[0], pair[1], self.column))]
+        figures += [found.said for pair in self.beside if (found := gain(scale, pair[0], pair[1], self.column, self.columns))]
         figures += [f"no scores of {', '.join(missing)}"] if missing else []
-        return Finding(all_of(verdicts), "; ".join([*figures, self.note] if self.note else figures), scale.label)
+        return decided(verdicts, [*figures, self.note], scale.label)
 
     def judge(self, gains: Sequence[Gain]) -> list[str]:
         """A verdict for each pair."""
@@ -93,17 +96,20 @@ class Higher(Comparison):
 class NotHigher(Comparison):
     """No first row is above its second one by as much as `bound`.
 
-    Holds: the upper end of the 95 % interval lies below the bound. Fails: the interval lies above zero and reaches the bound.
+    Holds: the upper end of the 95 % interval lies below the bound. Fails: the interval lies above zero and reaches the bound; with
+    `any_gain` it fails wherever the interval lies above zero, however small the gain.
     """
 
     bound: float = 0.5
+    any_gain: bool = False
 
     @property
     def says(self) -> str:
-        return f"no gain of {self.bound} or more: {_said(self.pairs)}"
+        clear = ", nor a clear one above zero" if self.any_gain else ""
+        return f"no gain of {self.bound} or more{clear}: {_said(self.pairs)}"
 
     def judge(self, gains: Sequence[Gain]) -> list[str]:
-        return [_below(one, self.bound) for one in gains]
+        return [FAILS if self.any_gain and one.found and one.found.low > 0 else _below(one, self.bound) for one in gains]
 
 
 @dataclass(frozen=True)
@@ -178,7 +184,7 @@ class Signs(Comparison):
 
     def at(self, scale: Scale) -> Finding:
         first, second = self.pairs[0]
-        columns = scale.telling(first, second)
+        columns = among(scale.telling(first, second), self.columns)
         gains = {column: found for column in columns if (found := gain(scale, first, second, column))}
         needed = -(-self.at_least * len(gains) // self.of)
         up = sum(one.found is not None and one.found.low > 0 for one in gains.values())
@@ -186,8 +192,9 @@ class Signs(Comparison):
         single = sum(one.value > 0 for one in gains.values())
         verdict = HOLDS if 0 < needed <= up else FAILS if len(gains) - down < needed else UNDECIDED
         figures = [f"{first} − {second} above zero in {single} of {len(gains)} columns ({up} clearly above, {down} clearly below)"]
-        figures += [found.said for name in (MEAN,) if (found := gain(scale, first, second, name))]
-        return Finding(verdict, "; ".join([*figures, *filter(None, [self.note])]), scale.label)
+        figures += [found.said for name in (MEAN,) if (found := gain(scale, first, second, name, self.columns))]
+        by_pretrainings = all(one.by_pretrainings for one in gains.values() if one.found)
+        return decided([(verdict, by_pretrainings)], [*figures, self.note], scale.label)
 
     def judge(self, gains: Sequence[Gain]) -> list[str]:
         raise AssertionError("decided over the columns together")

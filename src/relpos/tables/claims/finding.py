@@ -38,6 +38,25 @@ class Test(Protocol):
         """One for each scale with runs of these rows; none where there are none."""
 
 
+def decided(verdicts: Iterable[tuple[str, bool]], figures: Iterable[str], scale: str) -> Finding:
+    """What these verdicts say together, each with whether its units are pre-trainings.
+
+    Claims are about schemes, and two pre-trainings of one scheme differ by more than fine-tunings of one pre-training do: a
+    difference over fine-tuning seeds of one pre-training each is that of two models and says nothing about their schemes. Such a
+    holds or fails counts as undecided, and the figures say what it would be.
+    """
+    found = list(verdicts)
+    would = all_of(verdict for verdict, _ in found)
+    verdict = all_of(verdict if verdict == NOT_RUN or by_pretrainings else UNDECIDED for verdict, by_pretrainings in found)
+    said = list(filter(None, figures))
+    if verdict != would:
+        said.append(f"by fine-tuning seeds of one pre-training each it would {_WOULD[would]}; needs two or more")
+    return Finding(verdict, "; ".join(said), scale)
+
+
+_WOULD = {HOLDS: "hold", FAILS: "fail"}
+
+
 def all_of(verdicts: Iterable[str]) -> str:
     """A claim that says several things fails with one of them and holds with all."""
     found = list(verdicts)

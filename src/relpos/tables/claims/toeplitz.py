@@ -18,6 +18,8 @@ from relpos.tables.claims.weights import OfModels, load, snapshots
 from relpos.tables.statistics import ALPHA, paired
 
 CLOSE, NOT_CLOSE = 0.8, 0.5
+RANDOM = 20
+"""Random tables that a trained one is held against: above all of them by chance once in 21 times."""
 
 
 def products(table: np.ndarray) -> np.ndarray:
@@ -44,18 +46,24 @@ def _judged(values: Sequence[float]) -> str:
 
 @dataclass(frozen=True)
 class CloseToToeplitz(OfModels):
-    """The median R² of P = E E^T over the models is close to 1; a random table of the same shape stands beside."""
+    """The median R² of P = E E^T over the models is close to 1, and above that of random tables of the same shape.
+
+    The diagonal of P makes R² about d/(d + n) for a random (n, d) table, 0.86 for (128, 768). Holds: the median is `CLOSE` or more
+    and above every one of 20 random tables. Fails: it is not above all of them, or below `NOT_CLOSE`.
+    """
 
     @property
     def says(self) -> str:
-        return f"R² of P = E·E^T of {self.row} is {CLOSE} or more (fails below {NOT_CLOSE})"
+        return f"R² of P = E·E^T of {self.row} is {CLOSE} or more (fails below {NOT_CLOSE}), and above {RANDOM} random tables"
 
     def at(self, scale: Scale, folders: Sequence[Path]) -> Finding:
         tables = [table_of(folder) for folder in folders]
         found = [r2(products(table)) for table in tables]
-        chance = r2(products(np.random.default_rng(0).standard_normal(tables[0].shape)))
-        figures = f"R² {', '.join(f'{one:.2f}' for one in found)} of {len(found)} models; a random table {chance:.2f}"
-        return Finding(_judged(found), figures, scale.label)
+        chance = max(r2(products(np.random.default_rng(seed).standard_normal(tables[0].shape))) for seed in range(RANDOM))
+        verdict = _judged(found) if float(np.median(found)) > chance else FAILS
+        said = ", ".join(f"{one:.2f}" for one in found)
+        figures = f"R² {said} of {len(found)} models; the highest of {RANDOM} random tables {chance:.2f}"
+        return Finding(verdict, figures, scale.label)
 
 
 @dataclass(frozen=True)
@@ -133,19 +141,28 @@ class GoesWithScore(OfModels):
 
 @dataclass(frozen=True)
 class SeldomTrainedIsLess(OfModels):
-    """In models trained on inputs shorter than their table, the block of trained positions has a higher R² than the rest."""
+    """In models trained on inputs shorter than their table, the last trained positions have a higher R² than as many after them.
+
+    Both blocks are equally wide, for R² falls with the width by itself. Holds: the 95 % interval of the difference over models lies
+    above zero; fails: below.
+    """
 
     @property
     def says(self) -> str:
-        return f"R² of P of {self.row} is higher among trained positions than among the others"
+        return f"R² of P of {self.row} is higher among the last trained positions than among as many after them"
 
     def at(self, scale: Scale, folders: Sequence[Path]) -> Finding:
         length, rows = scale.meaning["length"], scale.meaning["size"]["max_positions"]
-        if rows - length < 8:
+        width = min(length, rows - length)
+        if width < 8:
             return Finding(NOT_RUN, "needs a run with length= below size.max_positions=", scale.label)
         tables = [table_of(folder) for folder in folders]
-        inside, outside = ([r2(products(table[part])) for table in tables] for part in (slice(length), slice(length, None)))
+        blocks = slice(length - width, length), slice(length, length + width)
+        inside, outside = ([r2(products(table[block])) for table in tables] for block in blocks)
         test = paired(inside, outside)
         verdict = UNDECIDED if test is None else HOLDS if test.low > 0 else FAILS if test.high < 0 else UNDECIDED
-        figures = f"R² {np.mean(inside):.2f} of positions 1 to {length}, {np.mean(outside):.2f} of the rest, {len(folders)} runs"
-        return Finding(verdict, figures, scale.label)
+        said = [
+            f"{np.mean(some):.2f} of positions {block.start + 1} to {block.stop}"
+            for some, block in zip((inside, outside), blocks, strict=True)
+        ]
+        return Finding(verdict, f"R² {', '.join(said)}, {len(folders)} runs", scale.label)

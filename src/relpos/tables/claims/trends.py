@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from math import log2
 
 from relpos.tables.claims.comparisons import Higher
-from relpos.tables.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Finding
-from relpos.tables.claims.gains import MEAN, gain
+from relpos.tables.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Finding, decided
+from relpos.tables.claims.gains import MEAN, gains_alike
 from relpos.tables.claims.scales import Scale, Scales
 from relpos.tables.statistics import ALPHA, independent
 
 
 @dataclass(frozen=True)
 class Shrinks:
-    """The gain of `first` over `second` is smaller at the larger of two sizes, on the same text.
+    """The gain of `first` over `second` is smaller at the larger of two sizes, on the same text and in the same columns.
 
     Holds: the 95 % interval of gain(smallest) − gain(largest) lies above zero. Fails: below. Steps and batch belong to the size.
     """
@@ -35,15 +35,16 @@ class Shrinks:
     def findings(self, scales: Scales) -> list[Finding]:
         found = []
         for group in _same_text(scales, self.rows):
-            small, large = group[0], group[-1]
-            gains = [gain(one, self.first, self.second, self.column, _common(group, self.rows)) for one in (small, large)]
-            if gains[0] is None or gains[1] is None:
+            gains = gains_alike([(scale, self.first, self.second) for scale in group], self.column)
+            small, large = gains[0], gains[-1]
+            if small is None or large is None:
                 continue
-            test = independent(list(gains[0].pairs.values()), list(gains[1].pairs.values()))
-            said = [f"{one.label}: {own.said}" for one, own in zip((small, large), gains, strict=True) if own]
+            test = independent(list(small.pairs.values()), list(large.pairs.values()))
+            said = [f"{group[0].label}: {small.said}", f"{group[-1].label}: {large.said}"]
             verdict = UNDECIDED if test is None else HOLDS if test.low > 0 else FAILS if test.high < 0 else UNDECIDED
             said += [f"shrinks by {test.value:+.1f} [{test.low:+.1f}, {test.high:+.1f}]"] if test else []
-            found.append(Finding(verdict, "; ".join(said), f"{small.label} and {large.label}"))
+            verdicts = [(verdict, small.by_pretrainings and large.by_pretrainings)]
+            found.append(decided(verdicts, said, f"{group[0].label} and {group[-1].label}"))
         return found
 
 
@@ -56,24 +57,21 @@ class HigherAtLargest(Higher):
 
 
 def _same_text(scales: Scales, rows: Sequence[str]) -> list[list[Scale]]:
-    """Groups of scales with these rows on one store, of different sizes, the smallest first; of one size, that with most steps."""
-    groups: dict[str, dict[int, Scale]] = {}
-    for scale in scales:  # in the order of size and steps
-        if scale.has(*rows):
-            groups.setdefault(scale.store, {})[scale.magnitude] = scale
-    return [list(group.values()) for group in groups.values() if len(group) > 1]
+    """Groups of scales with these rows, of different sizes, the smallest first; of one size, that with most steps.
 
-
-def _common(group: Sequence[Scale], rows: Sequence[str]) -> list[str]:
-    return [column for column in group[0].columns(*rows) if all(column in other.columns(*rows) for other in group)]
+    They differ in nothing but the size and what a size needs: as much of the same text, of the same length.
+    """
+    alike = scales.alike("size", "steps", "batch", "microbatch", "recipe")  # in the order of size and steps
+    groups = [{scale.magnitude: scale for scale in group if scale.has(*rows)} for group in alike]
+    return [list(group.values()) for group in groups if len(group) > 1]
 
 
 @dataclass(frozen=True)
 class Falls:
     """The gain of `first` over `second` falls with the number of training pairs, all else being equal.
 
-    A straight line through the gains of all seeds over log2(pairs), in scales that differ in `pairs` alone: holds where the 95 %
-    interval of its slope lies below zero, fails where it lies above.
+    A straight line through the gains of all seeds over log2(pairs), in scales that differ in `pairs` alone and in the same columns:
+    holds where the 95 % interval of its slope lies below zero, fails where it lies above.
     """
 
     first: str
@@ -94,15 +92,13 @@ class Falls:
         ]
         found = []
         for group in groups:
-            points: list[tuple[float, float]] = []
-            for scale in group:
-                one = gain(scale, self.first, self.second, self.column, _common(group, self.rows))
-                points += [(log2(scale.meaning["pairs"]), value) for value in one.pairs.values()] if one else []
+            gains = gains_alike([(scale, self.first, self.second) for scale in group], self.column)
+            known = {scale.meaning["pairs"]: one for scale, one in zip(group, gains, strict=True) if one is not None}
+            points = [(log2(pairs), value) for pairs, one in known.items() for value in one.pairs.values()]
             if len({x for x, _ in points}) > 1:
                 label = f"{group[0].label} to {group[-1].meaning['pairs']:,}"
-                found.append(
-                    Finding(*_slope(points, lambda low, high: HOLDS if high < 0 else FAILS if low > 0 else UNDECIDED), label)
-                )
+                verdict, slope = _slope(points, lambda low, high: HOLDS if high < 0 else FAILS if low > 0 else UNDECIDED)
+                found.append(decided([(verdict, all(one.by_pretrainings for one in known.values()))], [slope], label))
         return found
 
 
@@ -113,12 +109,14 @@ class Steady:
     Args:
         steps: S → row.
         base: the row without it.
+        columns: for the mean, these alone, where the claim is about fewer; None: all of GLUE's.
     """
 
     steps: dict[int, str]
     base: str
     bound: float = 0.5
     column: str = MEAN
+    columns: Sequence[str] | None = None
     note: str = ""
 
     @property
@@ -133,8 +131,9 @@ class Steady:
     def findings(self, scales: Scales) -> list[Finding]:
         found = []
         for scale in scales:
-            gains = {size: gain(scale, row, self.base, self.column) for size, row in self.steps.items()}
-            known = {size: one for size, one in gains.items() if one is not None}
+            there = {size: row for size, row in self.steps.items() if scale.has(row, self.base)}
+            gains = gains_alike([(scale, row, self.base) for row in there.values()], self.column, self.columns)
+            known = {size: one for size, one in zip(there, gains, strict=True) if one is not None}
             if not known:
                 continue
             points = [(float(size), value) for size, one in known.items() for value in one.pairs.values()]
@@ -143,7 +142,8 @@ class Steady:
                 found.append(Finding(NOT_RUN, f"{said}; not every S was run", scale.label))
                 continue
             verdict, slope = _slope(points, self._judge)
-            found.append(Finding(verdict, "; ".join(filter(None, [said, slope, self.note])), scale.label))
+            by_pretrainings = all(one.by_pretrainings for one in known.values())
+            found.append(decided([(verdict, by_pretrainings)], [said, slope, self.note], scale.label))
         return found
 
     def _judge(self, low: float, high: float) -> str:
