@@ -5,6 +5,7 @@ Nothing heavy is imported before a subcommand is known: `relpos --help` answers 
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -44,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs `relpos ARGV`; returns the exit status. Mistakes of input are one line on stderr and status 1."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `relpos … | head` ends quietly
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # ± and Δ become ? where the terminal has no such letters
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
         print(HELP.format(commands="\n".join(f"  {name:<13} {line}" for name, line in COMMANDS.items())), end="")

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         RelposError: where the disk is full or refuses the file; whatever stood at `path` before is untouched.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         _flush(temporary)
         os.replace(temporary, path)
@@ -32,11 +32,12 @@ def replacing(path: Path) -> Iterator[Path]:
     except Exception as error:
         if isinstance(error, RelposError):
             raise
-        free = shutil.disk_usage(path.parent).free / 1e6
+        free = shutil.disk_usage(next(folder for folder in path.parents if folder.is_dir())).free / 1e6
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RelposError(f"cannot write {path} ({free:,.0f} MB free): {reason}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from relpos.errors import RelposError
 from relpos.runs import Run, compose, execute, plan
+from relpos.train.pretrain import Pretraining
 
 WORDS = ["steps=12", "position=composite", "batch=8", "microbatch=4", "checkpoint_every=2", "log_every=1", "evaluations=2"]
 SLOW = """
@@ -58,6 +59,22 @@ def test_killed_and_continued_equals_uninterrupted(toy_runs: Path, tmp_path: Pat
         (tmp_path / "again" / stage).symlink_to(toy_runs / stage)
     whole = weights(execute(plan(compose("pretrain", WORDS))))
     assert all(torch.equal(whole[name], interrupted[name]) for name in whole)
+
+
+def test_a_stop_before_the_first_step_is_no_failure(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = plan(compose("pretrain", WORDS))
+
+    def stop(self: Pretraining) -> None:
+        raise KeyboardInterrupt(signal.SIGUSR2)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pretraining, "configure_optimizers", stop)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            execute(run)
+    assert caught.value.args == (signal.SIGUSR2,)
+    assert run.state == "interrupted"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert execute(run).state == "finished"
 
 
 def test_a_stop_signal_leaves_a_checkpoint(toy_runs: Path) -> None:

@@ -65,6 +65,13 @@ def test_broken_yaml_names_the_line(tmp_path: Path) -> None:
         load(str(path))
 
 
+def test_a_row_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text("question: why\nrows:\n  a: [position=none]\n  a: [position=fixed]\ntasks: [cola]\n", encoding="utf-8")
+    with pytest.raises(RelposError, match=r"t\.yaml:4: not YAML: 'a' stands here twice"):
+        load(str(path))
+
+
 def test_unknown_row_names_the_nearest() -> None:
     with pytest.raises(RelposError, match=r"unknown row 'compsite'. Did you mean 'composite'"):
         load("demo").select(["compsite"])

@@ -104,3 +104,12 @@ def test_words_of_the_rows_need_no_brackets() -> None:
     words = ["table=demo", "rows=[none]", "data.root=/a b", "pretrain.steps=3"]
     assert gathered(words) == ["table=demo", "rows=[none]", "words=['data.root=/a b','pretrain.steps=3']"]
     assert gathered(["table=demo", "--cfg", "hydra.verbose=true"]) == ["table=demo", "--cfg", "hydra.verbose=true"]
+    assert gathered(["+engine.more.qos=long", "steps=3"]) == ["+engine.more.qos=long", "words=['steps=3']"]
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("retrys=2", "retries"), ("tabel=x", "table"), ("worker=2", "workers"), ("dryrun=true", "dry_run")]
+)
+def test_a_slip_in_a_word_of_the_table_is_not_taken_for_a_rows(word: str, meant: str) -> None:
+    with pytest.raises(RelposError, match=f"unknown key '{word.partition('=')[0]}'. Did you mean '{meant}'"):
+        gathered([word])

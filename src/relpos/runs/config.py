@@ -22,9 +22,9 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from relpos.errors import RelposError, nearest
 
-COUNTS = ("steps", "batch", "microbatch", "length", "vocabulary", "evaluations", "checkpoint_every", "log_every")
+COUNTS = ("steps", "batch", "microbatch", "length", "vocabulary", "evaluations", "checkpoint_every", "log_every", "workers")
 """Dials that count something: whole numbers from 1 up."""
-FROM_ZERO = ("k", "kernels", "seed")
+FROM_ZERO = ("k", "kernels", "seed", "retries")
 NO_NAME = re.compile(r"null|true|false|[-+.\d]*|\[.*|\{.*")
 """What Hydra does not take for the name of an option, and answers with a traceback."""
 CHOICES = {"precision": ("fp32", "bf16"), "packing": ("pair", "document"), "outside": ("clamp", "zero")}
@@ -142,6 +142,11 @@ def _at(node: Any, key: str) -> Any:
 def _defaults(command: str) -> Any:
     """What the command has without words."""
     return OmegaConf.to_container(_plain(command), resolve=True)
+
+
+def keys_of(command: str) -> set[str]:
+    """The keys of the top level."""
+    return set(_defaults(command))
 
 
 def _plain(command: str) -> DictConfig:

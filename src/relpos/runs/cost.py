@@ -5,7 +5,6 @@ An estimate: matrix products only, every sequence as long as allowed. A measured
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from relpos.errors import RelposError
 from relpos.runs.run import Run, read_record
 
 MASKED = 0.15
@@ -109,7 +109,7 @@ def _records(runs: Iterable[Run], folder: Path) -> Iterable[tuple[str, dict[str,
         for path in sorted((folder / stage).glob("*/record.json"))[:LOOKED_AT]:
             try:
                 record = read_record(path.parent)
-            except json.JSONDecodeError:
+            except RelposError:  # somebody else's, and damaged
                 continue
             if path.parent not in seen and record.get("state") == "finished" and record.get("flops_per_token"):
                 yield stage, record

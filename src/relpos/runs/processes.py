@@ -94,7 +94,8 @@ def launch(run: Run, wait: bool = True) -> None:
     devices, nodes = int(run.config["speed"]["devices"]), int(run.config["speed"]["nodes"])
     first, there = _first_rank(devices, nodes)
     content = json.dumps({"run": run.to_dict(), "wait": wait}).encode() + b"\n"
-    threads = run.config["speed"].get("threads") or max(1, cores() // devices)
+    budget = int(os.environ.get("OMP_NUM_THREADS") or cores())  # what a table's engine leaves to this worker
+    threads = run.config["speed"].get("threads") or max(1, budget // devices)
     crew = [_start(first + local, local, devices * nodes, there, threads) for local in range(devices)]
     with _stops(crew) as stopped:
         for process in crew:

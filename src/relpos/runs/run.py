@@ -16,6 +16,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from relpos.errors import RelposError
 from relpos.files import write_json
 
 VERSIONS = {"noop": 1, "toy": 1, "tokenizer": 1, "store": 1, "pretrain": 2, "finetune": 2}
@@ -110,8 +111,14 @@ class Run:
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """The `record.json` of a run's folder; empty where there is none."""
+    """The `record.json` of a run's folder; empty where there is none.
+
+    Raises:
+        RelposError: it is damaged.
+    """
     try:
         return dict(json.loads((folder / "record.json").read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):
         return {}
+    except (ValueError, TypeError) as error:
+        raise RelposError(f"damaged record {folder / 'record.json'}: delete the folder to start anew") from error

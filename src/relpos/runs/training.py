@@ -24,7 +24,7 @@ from relpos.model.build import count
 from relpos.runs.config import instantiate
 from relpos.runs.run import Run
 from relpos.runs.sources import source_of
-from relpos.train.checkpoint import Checkpointing, Interrupted, Snapshots, WholeCheckpoints, newest
+from relpos.train.checkpoint import Checkpointing, Snapshots, WholeCheckpoints, newest, stopping
 from relpos.train.finetune import Finetuning, FinetuningData, classifier_on, columns
 from relpos.train.group import Group, present
 from relpos.train.loggers import JsonLines, conclude, identified, log_figure
@@ -52,7 +52,8 @@ def pretrain(run: Run) -> dict[str, Any]:
     data = PretrainingData(store, **{key: config[key] for key in keys}, first=config.get("first"), group=group)
     trainer = _fit(run, module, data, config["evaluations"])
     if not hasattr(module, "result") or trainer.global_step % _interval(config["steps"], config["evaluations"]):
-        trainer.validate(module, data, verbose=False)
+        with stopping():
+            trainer.validate(module, data, verbose=False)
     if not group.first:
         return {}
     parameters = count(model)
@@ -136,10 +137,8 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
         default_root_dir=run.path,
     )
     started = time.perf_counter()
-    try:
+    with stopping():
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
-    except Interrupted as stop:
-        raise KeyboardInterrupt(*stop.args) from stop
     if group.first:
         run.update(fit_seconds=round(run.record.get("fit_seconds", 0.0) + time.perf_counter() - started, 2))
     return trainer

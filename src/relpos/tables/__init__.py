@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, nearest
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -18,24 +18,35 @@ if TYPE_CHECKING:
     from relpos.tables.plan import Row
 
 
+OWN = ("table", "rows", "stages", "words", "workers", "retries", "dry_run", "engine", "every", "hydra")
+"""Keys of `reproduce` and `status`."""
+
+
 def gathered(words: Sequence[str]) -> list[str]:
     """Command-line words of `reproduce` and `status`: those that are not its own keys are for the rows, and go into `words=[…]`.
 
     So `relpos reproduce table=real_mini data.root=FOLDER` needs no brackets and no quotes.
 
     Raises:
-        RelposError: `words=[…]` is there as well.
+        RelposError: `words=[…]` is there as well; or a word is none of a row's and close to one of these (`retrys=2`).
     """
-    own = ("table", "rows", "stages", "words", "workers", "retries", "dry_run", "engine", "every", "hydra")
-    for_rows = [
-        word for word in words if "=" in word and not word.startswith("-") and word.partition("=")[0].split(".")[0] not in own
-    ]
+    keys = {word: word.lstrip("+~").partition("=")[0].split(".")[0] for word in words if "=" in word and not word.startswith("-")}
+    for_rows = [word for word, key in keys.items() if key not in OWN]
+    for word in for_rows:
+        _refuse_slip(keys[word])
     if not for_rows:
         return list(words)
     if any(word.startswith("words=") for word in words):
         raise RelposError(f"{for_rows[0]}: give words for the rows by themselves or in words=[…], not both ways")
     quoted = ",".join("'" + word.replace("'", "\\'") + "'" for word in for_rows)
     return [*(word for word in words if word not in for_rows), f"words=[{quoted}]"]
+
+
+def _refuse_slip(key: str) -> None:
+    from relpos.runs.config import keys_of
+
+    if "Did you mean" in (hint := nearest(key, OWN)) and key not in keys_of("pretrain") | keys_of("finetune"):
+        raise RelposError(f"unknown key {key!r}.{hint}")
 
 
 def reproduce(cfg: DictConfig) -> str:
@@ -69,7 +80,9 @@ def reproduce(cfg: DictConfig) -> str:
         for run in failed:
             tell(run)
         print(folder)
-        raise RelposError(f"{len(failed)} of {len(runs)} runs failed; the same command tries them again")
+        waiting = sum(run.state not in ("finished", "failed") for run in runs)
+        behind = f", {waiting} wait for them" if waiting else ""
+        raise RelposError(f"{len(failed)} of {len(runs)} runs failed{behind}; the same command tries them again")
     return str(folder)
 
 

@@ -91,7 +91,7 @@ def load(table: str) -> Experiment:
     """
     path = _find(table)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -99,6 +99,18 @@ def load(table: str) -> Experiment:
     except OSError as error:
         raise RelposError(f"{path}: {error.strerror}") from error
     return _checked(path, content)
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses what YAML itself lets pass: a key twice, of which the last would count."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for place, key in enumerate(keys):
+            if key in keys[:place]:
+                mark = node.value[place][0].start_mark
+                raise yaml.constructor.ConstructorError(problem=f"{key!r} stands here twice", problem_mark=mark)
+        return super().construct_mapping(node, deep)
 
 
 def _find(table: str) -> Path:

@@ -6,6 +6,8 @@ A file's name holds the first digits of its SHA-256, so that a checkpoint and it
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,24 @@ class Interrupted(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Makes a KeyboardInterrupt of what comes out of the trainer when it was asked to stop.
+
+    Before the first step and behind the last one Lightning answers a KeyboardInterrupt with an exit, and goes deaf to more of them.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except Interrupted as stop:
+        raise KeyboardInterrupt(*stop.args) from stop
+    except SystemExit as stop:
+        if isinstance(stop.__context__, KeyboardInterrupt):
+            signal.signal(signal.SIGINT, handler)
+            raise KeyboardInterrupt(*stop.__context__.args) from stop
+        raise
 
 
 class WholeCheckpoints(TorchCheckpointIO):
