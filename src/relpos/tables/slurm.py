@@ -3,6 +3,9 @@
 Jobs of one kind are an array; a fine-tuning's job waits for that of its own pre-training. Before a preemption or the time limit a
 job gets SIGUSR2: it writes a checkpoint and puts itself back into the queue. Accounting is not needed: what became of a run stands
 in its record, and `squeue` says which jobs are still to come.
+
+Another launch may hold a run that this one wants too. A job for it would end at once, and so would jobs for what needs it: they are
+submitted when nobody holds it any more.
 """
 
 from __future__ import annotations
@@ -16,9 +19,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from relpos.errors import RelposError
 from relpos.files import write_json
@@ -33,7 +38,15 @@ PAUSE = 5.0
 PATIENCE = 90.0
 """Seconds that cancelled jobs have for their checkpoints."""
 LOST = 3
-"""So often a job may end without having settled any of its runs."""
+"""So often a job may end over a run without having got it further."""
+SILENCE = 900.0
+"""Seconds that Slurm may leave its commands without an answer before the launch gives up."""
+LEAST = {"time": 1, "threads": 1, "gpus": 0, "runs_per_job": 1, "array": 1, "signal": 1}
+"""Whole numbers, and from where they count."""
+
+
+class Unanswered(RelposError):
+    """squeue or sbatch failed, as both do now and then on a busy cluster."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +77,23 @@ class Slurm:
     runs_per_job: int = 20
     array: int = 64
     signal: int = 120
-    setup: list[str] = field(default_factory=list)
-    more: dict[str, Any] = field(default_factory=dict)
+    setup: list[str] | None = None
+    more: dict[str, Any] | None = None
     watch: bool = True
+
+    def __post_init__(self) -> None:
+        for key, least in LEAST.items():
+            value = getattr(self, key)
+            if (type(value) is not int or value < least) and not (key == "threads" and value is None):
+                raise RelposError(f"engine.{key}={value}: a whole number is expected, {least} or more")
+        if self.signal >= 60 * self.time:  # told of its end at its beginning, a job would go back into the queue for ever
+            raise RelposError(f"engine.signal={self.signal}: fewer seconds are expected than engine.time={self.time} minutes have")
+        if self.setup is not None and not (isinstance(self.setup, list) and all(isinstance(line, str) for line in self.setup)):
+            raise RelposError(f"engine.setup={self.setup}: a list of commands is expected, engine.setup=['module load cuda']")
+        if self.more is not None and not isinstance(self.more, dict):
+            raise RelposError(f"engine.more={self.more}: options of sbatch are expected, engine.more={{qos: long}}")
+        if not isinstance(self.watch, bool):
+            raise RelposError(f"engine.watch={self.watch}: true or false is expected")
 
     def start(self, job: Job, pending: list[Run], folder: Path) -> SlurmCrew:
         """Submits what no job in the queue stands for yet.
@@ -79,7 +106,10 @@ class Slurm:
         if importlib.util.find_spec("submitit") is None:
             raise RelposError("engine=slurm needs submitit: pip install 'relpos[slurm]'")
         crew = SlurmCrew(self, job, folder)
-        crew.submit(pending)
+        crew.submit(pending, in_queue())
+        if crew.behind and not self.watch:
+            what = "other launches are at work on some of the runs; for those, and what needs them, nothing was submitted"
+            print(f"relpos: engine=slurm: {what}: give the same command again when they are done", file=sys.stderr)
         return crew
 
     def options(self, lot: Lot) -> dict[str, Any]:
@@ -116,22 +146,41 @@ class SlurmCrew:
         self.book = folder.parent / "slurm.json"
         self.jobs: dict[str, list[str]] = _read(self.book)
         self.own: list[str] = []
+        self.behind = False
+        """Whether there are runs for which a job is still to be submitted."""
+        self.rounds = 0
         self.losses: Counter[str] = Counter()
         self.reached: dict[str, int] = {}
         self.looked = time.monotonic()
+        self.silent: float | None = None
+        """Since when Slurm has not answered."""
 
-    def submit(self, pending: list[Run]) -> None:
-        """Submits jobs for the runs that no job in the queue stands for."""
-        queue = in_queue()
+    def submit(self, pending: list[Run], queue: set[str]) -> None:
+        """Submits jobs for the runs that no job in the queue stands for, but for those that others are at work on.
+
+        Args:
+            pending: what is not settled, inputs before what needs them.
+            queue: the jobs that there are.
+
+        Raises:
+            RelposError: Slurm refuses; what was submitted before stays, and stands in the book.
+        """
+        self.behind = True  # until the end is reached
+        self.rounds += 1
         self.jobs = {number: runs for number, runs in self.jobs.items() if number in queue}
         covered = {identity: number for number, runs in self.jobs.items() for identity in runs}
+        uncovered = [run for run in pending if run.identity not in covered]
+        later = _later(uncovered)
         numbers: dict[str, str] = {}
-        wanted = lots([run for run in pending if run.identity not in covered], self.engine.runs_per_job)
-        for group in _alike(wanted):
-            after = {numbers[lot.name] for lot in group[0].needs if lot.name in numbers}
-            after |= {covered[run.identity] for run in _inputs(group[0]) if run.identity in covered}
-            numbers |= dict(zip([lot.name for lot in group], self._sbatch(group, sorted(after)), strict=True))
-        write_json(self.book, self.jobs)
+        wanted = lots([run for run in uncovered if run.identity not in later], self.engine.runs_per_job)
+        try:
+            for group in _alike(wanted):
+                after = {numbers[lot.name] for lot in group[0].needs if lot.name in numbers}
+                after |= {covered[run.identity] for run in _inputs(group[0]) if run.identity in covered}
+                numbers |= dict(zip([lot.name for lot in group], self._sbatch(group, sorted(after)), strict=True))
+        finally:
+            write_json(self.book, self.jobs)
+        self.behind = bool(later)
 
     def _sbatch(self, group: list[Lot], after: list[str]) -> list[str]:
         import submitit
@@ -141,13 +190,13 @@ class SlurmCrew:
         executor.update_parameters(**self.engine.options(group[0]), **dependency)
         files = []
         for lot in group:
-            files.append(self.folder / f"{lot.name}.json")
+            files.append(self.folder / f"{lot.name}-{self.rounds}.json")  # a job of an earlier round may yet read its own
             self.job.part(lot.runs).write(files[-1])
         try:
             with executor.batch():
                 submitted = [executor.submit(task, str(file), self.engine.threads or 1) for file in files]
         except submitit.core.utils.FailedJobError as error:
-            raise RelposError(f"engine=slurm: {str(error).strip().splitlines()[-1]}") from error
+            raise Unanswered(f"engine=slurm: {str(error).strip().splitlines()[-1]}") from error
         numbers = [job.job_id for job in submitted]
         self.own += numbers
         self.jobs |= {number: [run.identity for run in lot.runs] for number, lot in zip(numbers, group, strict=True)}
@@ -157,23 +206,40 @@ class SlurmCrew:
         """Submits again what was lost with its job; a run with which jobs are lost again and again has failed.
 
         Raises:
-            RelposError: jobs end before they do anything.
+            RelposError: jobs end before they do anything; or Slurm has not answered for a long time.
         """
         if time.monotonic() - self.looked < PAUSE:
             return
         self.looked = time.monotonic()
+        try:
+            self._look(standing)
+            self.silent = None
+        except Unanswered as error:
+            if self.silent is None:
+                self.silent = time.monotonic()
+                print(f"relpos: {error}; its jobs go on, and it is asked again", file=sys.stderr)
+            if time.monotonic() - self.silent > SILENCE:
+                raise
+
+    def _look(self, standing: Standing) -> None:
         queue = in_queue()
         gone = [number for number in self.jobs if number not in queue]
-        if gone:
+        if gone or self.behind:
             left = standing.open()  # read after the queue: what jobs did last is in it
-            lost = {identity for number in gone for identity in self.jobs[number]}
-            for run in left:
-                if run.identity in lost:
-                    self._count(run)
-            self.submit(standing.open())
+            for number in gone:
+                own = set(self.jobs[number])
+                self._count([run for run in left if run.identity in own and standing.is_ready(run) and not is_held(run)])
+            self.submit(standing.open(), queue)
 
-    def _count(self, run: Run) -> None:
-        """How often a job was lost since the run last got further."""
+    def _count(self, left: list[Run]) -> None:
+        """How often a job was lost over a run since that last got further: the one under way, or else the first.
+
+        Args:
+            left: what the lost job could have done and did not: runs that are ready, and that nobody else holds.
+        """
+        run = next((run for run in left if run.state == "running"), left[0] if left else None)
+        if run is None:
+            return
         step = (run.record.get("starts") or [{"from_step": -1}])[-1]["from_step"]
         if step > self.reached.get(run.identity, -1):
             self.reached[run.identity] = step
@@ -186,27 +252,65 @@ class SlurmCrew:
             give_up(run, f"its job ended {LOST + 1} times before its time: see {self.folder / 'slurm'}")
 
     def dismiss(self) -> None:
-        """Cancels what this launch has submitted and is still there; jobs write their checkpoints and end."""
+        """Cancels what this launch has submitted and is still there; jobs write their checkpoints and end.
+
+        After an error nothing is cancelled: the jobs are healthy, and the same command goes on with them.
+        """
+        if isinstance(sys.exception(), Exception):  # the launcher is on its way out because of it; Ctrl-C is none
+            print("relpos: engine=slurm: jobs in the queue stay there; the same command goes on with them", file=sys.stderr)
+            return
         deadline = time.monotonic() + PATIENCE
-        if set(self.own) & in_queue():
-            subprocess.run(["scancel", *self.own], capture_output=True, check=False)
-        while set(self.own) & in_queue() and time.monotonic() < deadline:
+        if left := self._still_there():
+            subprocess.run(["scancel", *sorted(left)], capture_output=True, check=False)
+        while left and time.monotonic() < deadline:
             time.sleep(0.5)
+            left = self._still_there()
+        if left:
+            print(f"relpos: engine=slurm: cancelled, and still in the queue: {' '.join(sorted(left))}", file=sys.stderr)
+
+    def _still_there(self) -> set[str]:
+        """Own jobs in the queue; all of them where Slurm does not say."""
+        try:
+            return set(self.own) & in_queue() if self.own else set()
+        except Unanswered:
+            return set(self.own)
 
 
 def in_queue() -> set[str]:
     """Numbers of this user's jobs that wait or run: 12, or 12_3 in an array.
 
     Raises:
-        RelposError: Slurm does not answer.
+        Unanswered: it says why.
     """
     command = ["squeue", "--noheader", "--array", "--format=%i", f"--user={getpass.getuser()}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or str(error)
-        raise RelposError(f"engine=slurm: squeue: {str(said).strip().splitlines()[0]}") from error
+        raise Unanswered(f"engine=slurm: squeue: {str(said).strip().splitlines()[0]}") from error
     return set(done.stdout.split())
+
+
+def is_held(run: Run) -> bool:
+    """Whether a process somewhere is at work on it. Its lock is tried for a moment; nothing is written, so the holder's name stays."""
+    if run.state != "running":
+        return False
+    lock = FileLock(run.path / "claim.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    lock.release()
+    return False
+
+
+def _later(uncovered: list[Run]) -> set[str]:
+    """Of runs without a job those for which there is nothing to do yet: others hold them, or runs that they need, at any depth."""
+    found: set[str] = set()
+    for run in uncovered:  # inputs first
+        if any(other.identity in found for other in run.inputs.values()) or is_held(run):
+            found.add(run.identity)
+    return found
 
 
 def _alike(wanted: list[Lot]) -> Iterable[list[Lot]]:

@@ -25,7 +25,9 @@ from relpos.tables.progress import last_line
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-STATES = ("finished", "running", "interrupted", "failed", "missing")
+WAITING = "waiting for a failed run"
+SETTLED = ("finished", "failed", WAITING)
+STATES = ("finished", "running", "interrupted", "failed", WAITING, "missing")
 
 
 def status(cfg: DictConfig) -> str:
@@ -47,7 +49,7 @@ def status(cfg: DictConfig) -> str:
                 while True:
                     seen = look(runs)
                     live.update(picture(name, seen), refresh=True)
-                    if all(one.state in ("finished", "failed") for one in seen):
+                    if all(one.state in SETTLED for one in seen):
                         break
                     time.sleep(cfg.every)
     except KeyboardInterrupt:
@@ -78,13 +80,21 @@ class Seen:
 
 
 def look(runs: list[Run]) -> list[Seen]:
-    """Reads the records. A run that says it is running, and whose process is gone, is interrupted."""
+    """Reads the records, inputs before what needs them.
+
+    A run that says it is running, and whose process is gone, is interrupted. One with a failed input, at any depth, will not begin.
+    """
     result = []
+    without: set[str] = set()  # the runs that others need in vain
     for run in runs:
         record = {} if run.stage == "given" else run.record
         state = "finished" if run.stage == "given" else record.get("state", "missing")
         if state == "running" and not _is_held(run):
             state = "interrupted"
+        if state in ("missing", "interrupted") and any(other.identity in without for other in run.inputs.values()):
+            state = WAITING
+        if state in ("failed", WAITING):
+            without.add(run.identity)
         result.append(Seen(run, state, record, last_line(run.path / "metrics.jsonl") if state == "running" else {}))
     return result
 
@@ -159,7 +169,7 @@ def _left(seen: list[Seen]) -> str:
     """The time that all of it takes at the pace of what is under way, by operations."""
     pace = left = 0.0
     for one in seen:
-        if one.state in ("finished", "failed"):
+        if one.state in SETTLED:
             continue
         work, steps = flops(one.run), one.run.config.get("steps")
         left += work * (1 - one.line["step"] / steps) if steps and "step" in one.line else work
