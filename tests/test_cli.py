@@ -25,6 +25,9 @@ def test_params_prints_json_and_the_exact_total() -> None:
     ("words", "said"),
     [
         (["pretran"], "relpos: unknown command 'pretran'. Did you mean 'pretrain'?"),
+        (["reproduce"], "relpos: table must be given, as in: relpos reproduce table=demo"),
+        (["reproduce", "demo"], "relpos: demo: words have the form KEY=VALUE. Did you mean table=demo?"),
+        (["reproduce", "table=demo", "rows=[]", "dry_run=true"], "relpos: table demo: rows=[]: no row. Known: absolute,"),
         (["pretrain", "position=compsite"], "relpos: unknown position 'compsite'. Did you mean 'composite' or 'composite_key'"),
         (["pretrain", "data=files", "data.root=/nowhere"], "there is no folder or file /nowhere/corpus"),
         (["finetune", "data=files", "data.corpus=pyproject.toml", "data.glue=/nowhere"], "data."),

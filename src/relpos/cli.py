@@ -80,6 +80,8 @@ def _run(command: str, words: list[str]) -> int:
         from relpos.tables import gathered
 
         words = gathered(words)
+        if not any(word.startswith(("table=", "-")) for word in words):
+            raise RelposError(f"table must be given, as in: relpos {command} table=demo")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
     sys.argv = [f"relpos {command}", *_flags_first(words)]
     if os.getcwd() not in sys.path:  # classes from outside the package: position=custom position._target_=my.Scheme

@@ -107,6 +107,12 @@ def test_words_of_the_rows_need_no_brackets() -> None:
     assert gathered(["+engine.more.qos=long", "steps=3"]) == ["+engine.more.qos=long", "words=['steps=3']"]
 
 
+def test_a_bare_word_is_taken_for_a_slip() -> None:
+    with pytest.raises(RelposError, match="demo: words have the form KEY=VALUE. Did you mean table=demo?"):
+        gathered(["demo", "steps=3"])
+    assert gathered(["table=demo", "--cfg", "job"]) == ["table=demo", "--cfg", "job"]
+
+
 @pytest.mark.parametrize(
     ("word", "meant"), [("retrys=2", "retries"), ("tabel=x", "table"), ("worker=2", "workers"), ("dryrun=true", "dry_run")]
 )

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from relpos.runs import Run
 from relpos.tables import curves, render
+from relpos.tables.cells import leaders
 from relpos.tables.plan import Row, Tuning
 from relpos.tables.table import GLUE, statistics, table_of
 
@@ -72,6 +73,20 @@ def test_the_mean_takes_the_best_of_each_column_and_says_how_many_seeds_are_whol
     assert (content["mean"]["values"], content["mean"]["n_missing"]) == ([pytest.approx(160 / 3)], 1)
     assert content["mean"]["best"] == pytest.approx((40 + 60 + 90) / 3)
     assert render.cell(content["mean"]) == "53.3, n=1"
+
+
+def test_the_curve_is_the_mean_of_the_pre_trainings_where_all_have_come() -> None:
+    runs = [pretraining("one"), pretraining("two")]
+    for run, losses in zip(runs, ({10: 4.0, 20: 2.0}, {10: 5.0}), strict=True):
+        lines = [json.dumps({"step": step, "heldout_loss": loss}) + "\n" for step, loss in losses.items()]
+        (run.path / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
+    content = table_of([Row("none", [], runs, [])])[0]
+    assert content["heldout_loss"] == [[10, 4.5]]
+
+
+def test_where_all_are_equal_none_is_the_best() -> None:
+    rows = table_of([row(name, {"cola": [[0.0]], "rte": [[value]]}) for name, value in (("a", 50.0), ("b", 60.0))])
+    assert leaders(rows) == {(1, 4), (1, 5)}  # RTE and the mean; neither CoLA nor perplexity
 
 
 def test_what_is_missing_is_none_and_never_zero() -> None:

@@ -9,7 +9,7 @@ Points = list[tuple[int, float]]
 
 
 def draw_lengths(curves: Mapping[str, Points], ended: set[str], trained: set[int], path: str | Path) -> None:
-    """A cross ends the line of a scheme that serves no longer sequences (`ended`); dashes stand at the lengths of the training."""
+    """A cross ends the line of a scheme that serves no longer sequences (`ended`); vertical lines: trained at."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -27,9 +27,8 @@ def draw_lengths(curves: Mapping[str, Points], ended: set[str], trained: set[int
             axes.plot(*points[-1], "x", color=line.get_color(), markersize=9)
     for length in trained:
         axes.axvline(length, color="0.6", linestyle=(0, (4, 4)), linewidth=0.8, zorder=0)
-    axes.set(
-        xlabel="length in tokens (dashes: of the training; cross: no longer sequences)", ylabel="held-out loss, nats per token"
-    )
+    axes.set_xlabel("length in tokens (vertical line: trained at; cross: no longer sequences)")
+    axes.set_ylabel("held-out loss, nats per token")
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     figure.savefig(path, format="png", dpi=110)

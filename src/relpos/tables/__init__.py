@@ -34,6 +34,9 @@ def gathered(words: Sequence[str]) -> list[str]:
     for_rows = [word for word, key in keys.items() if key not in OWN]
     for word in for_rows:
         _refuse_slip(keys[word])
+    for place, word in enumerate(words):
+        if "=" not in word and not word.startswith("-") and not (place and words[place - 1].startswith("-")):
+            raise RelposError(f"{word}: words have the form KEY=VALUE. Did you mean table={word}?")
     if not for_rows:
         return list(words)
     if any(word.startswith("words=") for word in words):

@@ -130,7 +130,7 @@ def mean_name(columns: list[str]) -> str:
 
 
 def leaders(rows: list[dict[str, Any]]) -> set[tuple[int, int]]:
-    """(row, cell) of the best numbers: highest means, lowest perplexity; none where a column has one number only.
+    """(row, cell) of the best numbers: highest means, lowest perplexity; none where a column has one value only.
 
     Cells count as in a printed line: row name, parameters, perplexity, columns, their mean.
     """
@@ -140,5 +140,5 @@ def leaders(rows: list[dict[str, Any]]) -> set[tuple[int, int]]:
     found = set()
     for place, values in enumerate(columns, start=2):
         known = [value for value in values if value is not None]
-        found |= {(row, place) for row, value in enumerate(values) if len(known) > 1 and value == max(known)}
+        found |= {(row, place) for row, value in enumerate(values) if len(set(known)) > 1 and value == max(known)}
     return found

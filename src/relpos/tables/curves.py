@@ -36,6 +36,6 @@ def draw(path: Path, rows: list[dict[str, Any]]) -> None:
         axes.plot(steps, losses, label=name, marker=".", linestyle=DASHES[number // 10 % len(DASHES)], linewidth=1)
     axes.set(xlabel="step", ylabel="held-out loss (nats per predicted token)")
     axes.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", ncols=columns, fontsize=8, frameon=False)
+    figure.legend(loc="outside right upper", ncols=columns, fontsize=8, frameon=False, handlelength=3.5)
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=150, metadata={"Comment": stamp})

@@ -74,6 +74,8 @@ class Experiment:
         Raises:
             RelposError: there is no such row.
         """
+        if names is not None and not names:
+            raise RelposError(f"table {self.name}: rows=[]: no row.{nearest('', self.rows)}")
         for name in names or ():
             if name not in self.rows:
                 raise RelposError(f"table {self.name}: unknown row {name!r}.{nearest(name, self.rows)}")

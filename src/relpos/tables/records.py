@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError, nearest
+from relpos.runs.config import shipped
 from relpos.runs.log import LOG, last_lines
 from relpos.runs.run import Run, runs_root
 from relpos.tables.plan import Row
@@ -44,7 +45,9 @@ def written(table: str) -> tuple[Path, dict[str, Any]]:
         return tables / name, dict(json.loads((tables / name / "table.json").read_text(encoding="utf-8")))
     except FileNotFoundError:
         known = nearest(name, (path.parent.name for path in tables.glob("*/table.json")))
-        raise RelposError(f"no table {name!r} in {tables} yet: relpos reproduce table={table} makes it.{known}") from None
+        there = table != name or (shipped("experiments") / f"{name}.yaml").is_file()
+        makes = f" yet: relpos reproduce table={table} makes it" if there else ""
+        raise RelposError(f"no table {name!r} in {tables}{makes}.{known}") from None
 
 
 def row_of(content: dict[str, Any], name: str) -> dict[str, Any]:

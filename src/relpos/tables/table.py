@@ -30,8 +30,9 @@ def table_of(rows: Iterable[Row], printed: dict[str, dict[str, float]] | None = 
 
     Returns:
         rows with `name`, `words`, `parameters`, `position_parameters`, `perplexity`, `columns`, `mean`,
-        `heldout_loss` and `runs` (see `records.entries`). A column has `values` and `seeds` (of the runs that are
-        there), their `mean`, `sem`, `best`, `median` and `interval` (95 % bootstrap interval of the mean over seeds, [low, high];
+        `heldout_loss` (by step, the mean of its pre-trainings) and `runs` (see `records.entries`). A column has `values` and
+        `seeds` (of the runs that are there), their `mean`, `sem`, `best`, `median` and `interval` (95 % bootstrap interval of the
+        mean over seeds, [low, high];
         of several pre-trainings over these, and over dev examples where the runs kept their answers; None for a single run),
         `n_failed`, `n_missing`, `n_collapsed` (runs no better than the majority class), and of its dev set `majority` (the score
         of the majority class), `examples` and `metric`. `printed` is the paper's number.
@@ -57,7 +58,7 @@ def _row(row: Row, printed: dict[str, float]) -> dict[str, Any]:
         "perplexity": float(np.mean(perplexities)) if metrics and len(metrics) == len(row.pretrainings) else None,
         "columns": columns,
         "mean": _mean(columns) | {"printed": printed.get("glue")},
-        "heldout_loss": _curve(row.pretrainings[0]) if row.pretrainings else [],
+        "heldout_loss": _mean_curve(row.pretrainings),
         "runs": records.entries(row),
     }
 
@@ -158,12 +159,18 @@ def _numbers(line: dict[str, str]) -> dict[str, float]:
     return result
 
 
-def _curve(run: Run) -> list[list[float]]:
-    """[step, held-out loss] as the run logged them."""
+def _mean_curve(runs: Sequence[Run]) -> list[list[float]]:
+    """[step, held-out loss]: the mean over pre-training seeds, at the steps that all of them have reached."""
+    curves = [curve for run in runs if (curve := _curve(run))]
+    steps = sorted(set.intersection(*map(set, curves))) if curves else []
+    return [[step, sum(curve[step] for curve in curves) / len(curves)] for step in steps]
+
+
+def _curve(run: Run) -> dict[float, float]:
+    """Step → held-out loss, as the run logged them."""
     try:
         text = (run.path / "metrics.jsonl").read_text(encoding="utf-8")
     except OSError:
-        return []
+        return {}
     lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("}\n")]
-    points = {line["step"]: line["heldout_loss"] for line in lines if "heldout_loss" in line}
-    return [[step, loss] for step, loss in sorted(points.items())]
+    return {line["step"]: line["heldout_loss"] for line in lines if "heldout_loss" in line}

@@ -68,7 +68,8 @@ def _line(row: dict[str, Any], names: list[str], best: set[int]) -> dict[str, An
 
 def _cell(cell: Cell) -> str:
     text = _value(cell.mean, cell.sem)
-    return f"{text}\\rlap{{$^{{{cell.n_failed}f}}$}}" if cell.n_failed else text
+    marks = ",".join(f"{count}{letter}" for count, letter in ((cell.n_failed, "f"), (cell.n_collapsed, "c")) if count)
+    return f"{text}\\rlap{{$^{{{marks}}}$}}" if marks else text
 
 
 def _printed(cell: Cell) -> str:
