@@ -15,6 +15,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from relpos.runs import Run
+from relpos.runs.claim import claim
+from relpos.tables.experiment import load
+from relpos.tables.plan import plan_table, runs_of
 from tables.small_data import write_data, write_experiment
 
 pytestmark = pytest.mark.skipif("SLURM_CONF" not in os.environ, reason="make test-slurm starts the cluster that this needs")
@@ -46,10 +50,14 @@ class Table:
         keys = ("name", "parameters", "perplexity", "columns", "mean")
         return [{key: row[key] for key in keys} for row in content["rows"]]
 
+    def jobs(self) -> dict[str, list[str]]:
+        path = self.root / "tables" / "small" / "slurm.json"
+        jobs: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return jobs
+
     def job_of(self, run: Path) -> str:
-        jobs: dict[str, list[str]] = json.loads((self.root / "tables" / "small" / "slurm.json").read_text(encoding="utf-8"))
         identity = run.name.rpartition("-")[2]
-        return next(number for number, runs in jobs.items() if identity in runs)
+        return next(number for number, runs in self.jobs().items() if identity in runs)
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +132,28 @@ def test_stopping_the_launcher_stops_its_jobs_and_the_same_command_goes_on(folde
     assert again.returncode == 0, said
     assert record(run)["state"] == "finished"
     assert [start["from_step"] > 0 for start in record(run)["starts"]] == [False, True]
+
+
+def test_a_launch_waits_for_what_somebody_else_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(folder, "shared", "engine=slurm", "rows=[none]", "stages=[pretrain]")
+    monkeypatch.setenv("RELPOS_RUNS", table.environment["RELPOS_RUNS"])
+    monkeypatch.setenv("RELPOS_DATA", table.environment["RELPOS_DATA"])
+    runs = runs_of(plan_table(load(str(table.file)), ["none"]))
+    held = next(run for run in runs if run.stage == "pretrain")
+    others = [run for run in runs if run.stage not in ("pretrain", "finetune")]
+
+    def had_a_job(run: Run) -> bool:
+        return any(run.identity in own for own in table.jobs().values())
+
+    with claim(held.path):
+        held.update(state="running")
+        launcher = table.start()
+        wait_for(lambda: all(run.state == "finished" for run in others), launcher)
+        wait_for(lambda: not table.jobs(), launcher)  # the launcher has seen that nothing else can be done
+        time.sleep(15)  # three looks at the queue
+        assert not had_a_job(held)
+        assert launcher.poll() is None
+    wait_for(lambda: had_a_job(held), launcher)
+    _, said = launcher.communicate(timeout=PATIENCE)
+    assert launcher.returncode == 0, said
+    assert held.state == "finished"

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from relpos.errors import RelposError
+from relpos.runs import compose
+from relpos.runs.config import instantiate
 from relpos.tables.experiment import load
 from relpos.tables.local import Local
 from relpos.tables.lots import lots
@@ -63,3 +67,24 @@ def test_the_local_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     two = runs_of(plan_table(load(str(write_experiment(tmp_path))), words=["pretrain.speed.devices=2"]))
     assert Local().places(two) == ["3,5"]
     assert Local(workers=9, devices=[]).places(rows[:2]) == [None] * 2  # no more than runs
+
+
+def test_other_options_of_sbatch(tmp_path: Path) -> None:
+    words = ["engine=slurm", "engine.more={qos: long}", "engine.setup=['module load cuda']"]
+    engine = instantiate(compose("reproduce", words).engine)
+    lot = lots(runs_of(plan_table(load(str(write_experiment(tmp_path))))), 9)[0]
+    assert engine.options(lot)["slurm_additional_parameters"] == {"qos": "long"}
+    assert engine.options(lot)["slurm_setup"] == ["module load cuda"]
+    plain = instantiate(compose("reproduce", ["engine=slurm"]).engine).options(lot)
+    assert not {"slurm_additional_parameters", "slurm_setup"} & plain.keys()
+
+
+@pytest.mark.parametrize(("key", "value"), [
+    ("runs_per_job", 0), ("time", "x"), ("time", None), ("time", 1.5), ("array", 0), ("signal", -1), ("signal", 86400),
+    ("gpus", -1), ("gpus", True), ("threads", "two"), ("threads", 0),
+    ("setup", "module load cuda"), ("more", "long"), ("watch", "no"),
+])  # fmt: skip
+def test_a_wrong_argument_is_named(key: str, value: Any) -> None:
+    with pytest.raises(RelposError, match=f"^engine.{key}={value}: .* expected") as error:
+        Slurm(**{key: value})
+    assert len(str(error.value).splitlines()) == 1

@@ -227,7 +227,17 @@ def names(value: Any) -> list[str] | None:
 
 
 def instantiate(node: Mapping[str, Any], **more: Any) -> Any:
-    """What a node with a `_target_` describes."""
+    """What a node with a `_target_` describes.
+
+    Raises:
+        RelposError: its constructor refuses an argument; Hydra wraps that into an error of its own.
+    """
+    from hydra.errors import InstantiationException
     from hydra.utils import instantiate as hydra_instantiate
 
-    return hydra_instantiate(node, **more, _convert_="all")
+    try:
+        return hydra_instantiate(node, **more, _convert_="all")
+    except InstantiationException as error:
+        if isinstance(error.__cause__, RelposError):
+            raise error.__cause__ from None
+        raise

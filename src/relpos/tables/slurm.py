@@ -286,13 +286,16 @@ def in_queue() -> set[str]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        raise Unanswered(f"engine=slurm: squeue: {str(said).strip().splitlines()[0]}") from error
+        said = str(getattr(error, "stderr", None) or "").strip() or str(error)
+        raise Unanswered(f"engine=slurm: squeue: {said.splitlines()[0]}") from error
     return set(done.stdout.split())
 
 
 def is_held(run: Run) -> bool:
-    """Whether a process somewhere is at work on it. Its lock is tried for a moment; nothing is written, so the holder's name stays."""
+    """Whether a process somewhere is at work on it.
+
+    Its lock is tried for a moment. Nothing is written: `claim.json` goes on naming who held it last.
+    """
     if run.state != "running":
         return False
     lock = FileLock(run.path / "claim.lock")
