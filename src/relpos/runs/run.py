@@ -114,11 +114,13 @@ def read_record(folder: Path) -> dict[str, Any]:
     """The `record.json` of a run's folder; empty where there is none.
 
     Raises:
-        RelposError: it is damaged.
+        RelposError: it is damaged or cannot be read.
     """
     try:
         return dict(json.loads((folder / "record.json").read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):
         return {}
+    except OSError as error:
+        raise RelposError(f"cannot read {folder / 'record.json'}: {error.strerror}") from error
     except (ValueError, TypeError) as error:
         raise RelposError(f"damaged record {folder / 'record.json'}: delete the folder to start anew") from error

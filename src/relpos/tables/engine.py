@@ -6,10 +6,11 @@ table. An engine gets one job with all runs and gives a crew: something that wor
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
+import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
@@ -74,8 +75,8 @@ def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> 
     pending = standing.open()
     if not pending:
         return []
-    own = folder / f"launch-{os.getpid()}"  # of this launcher alone: several may work on one table
     job.write(folder / "plan.json")  # what `relpos status` looks at
+    own = Path(tempfile.mkdtemp(prefix="launch-", dir=folder))  # of this launcher alone: several may work on one table
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         crew = engine.start(job, pending, own)
@@ -87,6 +88,8 @@ def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> 
             crew.dismiss()
     finally:
         signal.signal(signal.SIGTERM, before)
+        with suppress(OSError):
+            own.rmdir()  # nothing is in it where the engine refused
     failed = [run for run in runs if standing.has_failed(run)]
     if not failed:
         shutil.rmtree(own, ignore_errors=True)

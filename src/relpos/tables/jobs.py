@@ -69,6 +69,7 @@ class Standing:
         self.finished: set[str] = set()
         self.failed: set[str] = set()
         self.hopeless: set[str] = set()
+        self.impossible: set[str] = set()
         self.running: list[Run] = []
 
     def is_finished(self, run: Run) -> bool:
@@ -87,7 +88,7 @@ class Standing:
         """The runs that are neither settled nor waiting for one that failed, with their states, each read when its turn comes."""
         for run in list(self.unsettled.values()):
             state = self._state(run)
-            if any(other.identity in self.failed | self.hopeless for other in run.inputs.values()):
+            if any(other.identity in self.failed or other.identity in self.hopeless for other in run.inputs.values()):
                 self.hopeless.add(run.identity)
                 self.unsettled.pop(run.identity, None)
             elif run.identity in self.unsettled:
@@ -98,6 +99,12 @@ class Standing:
         found = list(self.walk())
         self.running = [run for run, state in found if state == "running"]
         return [run for run, _ in found]
+
+    def set_aside(self, run: Run) -> None:
+        """Of a run that can be neither executed nor marked as failed from here: nobody waits for it, or for what needs it."""
+        self.impossible.add(run.identity)
+        self.hopeless.add(run.identity)
+        self.unsettled.pop(run.identity, None)
 
     def _state(self, run: Run) -> str:
         record = {} if run.stage == "given" else run.record

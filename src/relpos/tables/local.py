@@ -6,24 +6,24 @@ which its worker starts.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from relpos.errors import RelposError
 from relpos.runs.claim import claim
 from relpos.runs.processes import cores
 from relpos.runs.run import Run
 from relpos.tables.jobs import Job, Standing
+from relpos.tables.worker import barred, held
 
 DEATHS = 3
-"""So many workers may die over one try of a run; then that try has failed."""
+"""So many workers may die over one try of a run, then that try has failed; or over none, then the launch has."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -36,6 +36,9 @@ class Local:
         threads: CPU threads of each; None: the cores divided among them.
         devices: numbers of the GPUs to use; None: all that there are; []: none.
         runs_per_device: runs side by side on one GPU.
+
+    Raises:
+        RelposError: an argument is of the wrong kind.
     """
 
     workers: int | None = None
@@ -44,23 +47,33 @@ class Local:
     runs_per_device: int = 1
     watch: bool = True
 
+    def __post_init__(self) -> None:
+        for name in ("workers", "threads", "runs_per_device"):
+            value = getattr(self, name)
+            if not _is_whole(value, 1) and (value is not None or name == "runs_per_device"):
+                raise RelposError(f"engine.{name}={value}: a whole number is expected, 1 or more")
+        if self.devices is not None and not (isinstance(self.devices, list) and all(_is_whole(one, 0) for one in self.devices)):
+            raise RelposError(f"engine.devices={self.devices}: a list of whole numbers is expected, as in engine.devices=[0,1]")
+        if not isinstance(self.watch, bool):
+            raise RelposError(f"engine.watch={self.watch}: true or false is expected")
+
     def start(self, job: Job, pending: list[Run], folder: Path) -> LocalCrew:
         """As many workers as there are places and runs."""
-        job.write(folder / "job.json")
         places = self.places(pending)
         threads = self.threads or max(1, cores() // len(places))
-        return LocalCrew(folder, [_environment(place, threads) for place in places])
+        job.write(folder / "job.json")
+        return LocalCrew(folder, [_environment("" if self.devices == [] else place, threads) for place in places])
 
     def places(self, pending: list[Run]) -> list[str | None]:
         """For each worker the GPUs that it sees; None where it works on the CPU.
 
         Where a run takes several devices, a worker sees as many.
         """
-        gpus = _gpus() if self.devices is None else [str(number) for number in self.devices]
-        speeds = [run.config.get("speed", {}) for run in pending]
+        gpus = _gpus() if self.devices is None else _chosen(self.devices)
+        speeds = [run.config["speed"] for run in pending if "speed" in run.config]  # others do not ask for a GPU
         if all(speed.get("accelerator") == "cpu" for speed in speeds):
             gpus = []
-        size = max(int(speed.get("devices", 1)) for speed in speeds)
+        size = max((int(speed.get("devices", 1)) for speed in speeds), default=1)
         if not gpus:
             free: list[str | None] = [None] * (self.workers or max(1, cores() // size))
         else:
@@ -72,11 +85,31 @@ class Local:
         return free[: len(pending)]
 
 
+def _is_whole(value: Any, least: int) -> bool:
+    return type(value) is int and value >= least
+
+
+def _visible() -> list[str] | None:
+    """Names of the GPUs that CUDA_VISIBLE_DEVICES leaves; None where it is not set."""
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if names is None else [name for name in names.split(",") if name.strip() not in ("", "-1")]
+
+
+def _chosen(devices: list[int]) -> list[str]:
+    """Names of the GPUs with these numbers; numbers count those that are visible, as they do everywhere in CUDA."""
+    visible = _visible()
+    if visible is None:
+        return [str(number) for number in devices]
+    if max(devices, default=-1) >= len(visible):
+        raise RelposError(f"engine.devices={devices}: CUDA_VISIBLE_DEVICES={','.join(visible)} leaves {len(visible)} GPUs")
+    return [visible[number] for number in devices]
+
+
 def _gpus() -> list[str]:
     """Names of the GPUs, without loading torch."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    visible = _visible()
     if visible is not None:
-        return [name for name in visible.split(",") if name.strip() not in ("", "-1")]
+        return visible
     found = Path("/proc/driver/nvidia/gpus")
     return [str(number) for number, _ in enumerate(found.iterdir())] if found.is_dir() else []
 
@@ -97,7 +130,9 @@ class LocalCrew:
 
     def __init__(self, folder: Path, environments: list[dict[str, str]]) -> None:
         self.folder, self.environments = folder, environments
-        self.deaths: Counter[str] = Counter()
+        self.deaths: defaultdict[str, list[str]] = defaultdict(list)
+        """Run (or "" for none) → how the workers ended that died over it."""
+        self.settled = 0
         self.logs: list[IO[bytes]] = [(folder / f"worker-{number + 1}.log").open("ab") for number in range(len(environments))]
         self.workers = [self._start(place) for place in range(len(environments))]
 
@@ -115,20 +150,48 @@ class LocalCrew:
         """Starts a worker again that ended before its time; a run over which several died has failed.
 
         Raises:
-            RelposError: workers die although they hold no run.
+            RelposError: workers end although they are at no run, and nothing is settled in between.
         """
-        for place, worker in enumerate(self.workers):
-            if worker.poll() in (None, 0):
-                continue
-            run = next((run for run in standing.running if holder(run) == worker.pid), None)
-            key = run.identity if run else ""
-            self.deaths[key] += 1
-            if self.deaths[key] >= DEATHS:
-                if run is None:
-                    raise RelposError(f"workers end with {_status(worker.returncode)}: see {self.logs[place].name}")
-                self.deaths[key] = 0
-                give_up(run, f"its worker ended {DEATHS} times with {_status(worker.returncode)}")
+        self._forget(standing)
+        codes = [worker.poll() for worker in self.workers]
+        ended = [place for place, code in enumerate(codes) if code not in (None, 0)]
+        if all(code == 0 for code in codes) and standing.open():  # read after the codes: what workers did last is in it
+            ended = [0]  # what was settled for them is no longer
+        for place in ended:
+            self._count(place, standing)
+        self._give_up(standing)
+        for place in ended:
             self.workers[place] = self._start(place)
+
+    def _forget(self, standing: Standing) -> None:
+        """Deaths over no run, once something has settled since."""
+        settled = len(standing.finished) + len(standing.failed)
+        if settled > self.settled:
+            self.settled = settled
+            self.deaths.pop("", None)
+
+    def _count(self, place: int, standing: Standing) -> None:
+        worker = self.workers[place]
+        note = held(self.folder, worker.pid)
+        identity = note.read_text(encoding="utf-8") if note.exists() else ""
+        note.unlink(missing_ok=True)  # the number may come again
+        key = identity if identity in standing.unsettled else ""
+        self.deaths[key].append(_status(worker.returncode))
+        if not key and len(self.deaths[key]) >= DEATHS:
+            raise RelposError(f"workers end with {self.deaths[key][-1]}: see {self.logs[place].name}")
+
+    def _give_up(self, standing: Standing) -> None:
+        """Writes of the runs over which too many died that they have failed. One that another worker has taken meanwhile is
+        barred, so that nobody takes it after that one until this is written."""
+        for key, ends in list(self.deaths.items()):
+            if not key or len(ends) < DEATHS:
+                continue
+            run = standing.unsettled.get(key)
+            if run is None or give_up(run, f"its worker ended {len(ends)} times with {ends[-1]}"):
+                del self.deaths[key]
+                barred(self.folder, key).unlink(missing_ok=True)
+            else:
+                barred(self.folder, key).touch()
 
     def dismiss(self) -> None:
         """Closes the pipes and waits; a second Ctrl-C kills."""
@@ -145,20 +208,16 @@ class LocalCrew:
                 log.close()
 
 
-def holder(run: Run) -> int | None:
-    """The process that claimed the run last."""
-    try:
-        return int(json.loads((run.path / "claim.json").read_text(encoding="utf-8"))["pid"])
-    except (OSError, ValueError, KeyError):
-        return None
-
-
 def _status(code: int) -> str:
     return signal.Signals(-code).name if code < 0 else f"status {code}"
 
 
-def give_up(run: Run, why: str) -> None:
-    """Writes into a record that says `running`, and that nobody holds any more, that this try has failed."""
-    with claim(run.path, wait=False) as held:
-        if held and run.state == "running":
+def give_up(run: Run, why: str) -> bool:
+    """Writes into the record of a run that is under way, and that nobody holds any more, that this try has failed.
+
+    False where somebody holds it.
+    """
+    with claim(run.path, wait=False) as free:
+        if free and run.state not in ("finished", "failed"):
             run.fail(why)
+        return free
