@@ -79,3 +79,9 @@ def test_a_sweep_goes_through_the_launchers_of_hydra(launcher: str, toy_runs: Pa
     assert [(record["state"], len(record["starts"])) for record in records] == [("finished", 1)] * 2
     wrong = relpos("pretrain", "-m", "position=none,tsa", *words[1:], cwd=tmp_path)
     assert (wrong.returncode, wrong.stderr.splitlines()[-1][:29]) == (1, "relpos: unknown position 'tsa")
+
+
+def test_help_shows_groups_only_where_they_mean_something() -> None:
+    said = relpos("claims", "--help").stdout
+    assert "paper: all" in said
+    assert "position:" not in said
