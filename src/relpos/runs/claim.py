@@ -42,6 +42,21 @@ def claim(folder: Path, wait: bool = True) -> Iterator[bool]:
         lock.release()
 
 
+def is_held(folder: Path) -> bool:
+    """Whether a process somewhere is at work on the run in `folder`.
+
+    Its lock is tried for a moment. Nothing is written: `claim.json` goes on naming who held it last. Where the folder is not ours
+    to lock, its record is taken at its word.
+    """
+    lock = FileLock(folder / "claim.lock")
+    try:
+        lock.acquire(timeout=0)
+    except (Timeout, OSError):
+        return True
+    lock.release()
+    return False
+
+
 def _describe(holder: Path) -> str:
     try:
         content = json.loads(holder.read_text(encoding="utf-8"))

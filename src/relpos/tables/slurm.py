@@ -23,10 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from relpos.errors import RelposError
 from relpos.files import write_json
+from relpos.runs.claim import is_held
 from relpos.runs.run import Run
 from relpos.tables.jobs import Job, Standing
 from relpos.tables.local import give_up
@@ -228,7 +227,7 @@ class SlurmCrew:
             left = standing.open()  # read after the queue: what jobs did last is in it
             for number in gone:
                 own = set(self.jobs[number])
-                self._count([run for run in left if run.identity in own and standing.is_ready(run) and not is_held(run)])
+                self._count([run for run in left if run.identity in own and standing.is_ready(run) and not _is_held(run)])
             self.submit(standing.open(), queue)
 
     def _count(self, left: list[Run]) -> None:
@@ -291,27 +290,15 @@ def in_queue() -> set[str]:
     return set(done.stdout.split())
 
 
-def is_held(run: Run) -> bool:
-    """Whether a process somewhere is at work on it.
-
-    Its lock is tried for a moment. Nothing is written: `claim.json` goes on naming who held it last.
-    """
-    if run.state != "running":
-        return False
-    lock = FileLock(run.path / "claim.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        return True
-    lock.release()
-    return False
+def _is_held(run: Run) -> bool:
+    return run.state == "running" and is_held(run.path)
 
 
 def _later(uncovered: list[Run]) -> set[str]:
     """Of runs without a job those for which there is nothing to do yet: others hold them, or runs that they need, at any depth."""
     found: set[str] = set()
     for run in uncovered:  # inputs first
-        if any(other.identity in found for other in run.inputs.values()) or is_held(run):
+        if any(other.identity in found for other in run.inputs.values()) or _is_held(run):
             found.add(run.identity)
     return found
 

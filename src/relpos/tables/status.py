@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
@@ -17,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from relpos.runs.claim import is_held
 from relpos.runs.cost import flops
 from relpos.runs.run import Run, runs_root
 from relpos.tables.jobs import Job
@@ -82,14 +80,14 @@ class Seen:
 def look(runs: list[Run]) -> list[Seen]:
     """Reads the records, inputs before what needs them.
 
-    A run that says it is running, and whose process is gone, is interrupted. One with a failed input, at any depth, will not begin.
+    A run that says it is running, and that nobody holds, is interrupted. One with a failed input, at any depth, will not begin.
     """
     result = []
     without: set[str] = set()  # the runs that others need in vain
     for run in runs:
         record = {} if run.stage == "given" else run.record
         state = "finished" if run.stage == "given" else record.get("state", "missing")
-        if state == "running" and not _is_held(run):
+        if state == "running" and not is_held(run.path):
             state = "interrupted"
         if state in ("missing", "interrupted") and any(other.identity in without for other in run.inputs.values()):
             state = WAITING
@@ -97,17 +95,6 @@ def look(runs: list[Run]) -> list[Seen]:
             without.add(run.identity)
         result.append(Seen(run, state, record, last_line(run.path / "metrics.jsonl") if state == "running" else {}))
     return result
-
-
-def _is_held(run: Run) -> bool:
-    """Whether the process that claimed it lives; of another host we cannot tell."""
-    try:
-        claim = json.loads((run.path / "claim.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return (
-        claim.get("host") != socket.gethostname() or Path(f"/proc/{claim.get('pid')}").exists() or not Path("/proc/self").exists()
-    )
 
 
 def picture(name: str, seen: list[Seen]) -> RenderableType:
