@@ -36,6 +36,13 @@ def test_interval_of_the_best_ends_at_the_best() -> None:
     assert found[0] < 37.0
 
 
+@pytest.mark.parametrize(("n", "share"), [(3, 0.8), (10, 0.9)])
+def test_few_seeds_give_intervals_that_are_too_narrow_by_as_much_as_the_guide_says(n: int, share: float) -> None:
+    chance = np.random.default_rng(0)
+    found = [interval(list(chance.normal(size=n))) for _ in range(150)]
+    assert np.mean([one is not None and one[0] <= 0 <= one[1] for one in found]) == pytest.approx(share, abs=0.08)
+
+
 def test_no_interval_for_one_value_and_a_point_for_equal_ones() -> None:
     assert interval([3.0]) is None
     assert interval([3.0, 3.0, 3.0]) == [3.0, 3.0]

@@ -26,20 +26,31 @@ ALIKE = 2.0
 
 def flops(run: Run) -> float:
     """Operations of a training run: three times its forward passes; 0 for a stage that does not train."""
+    return sum(tokens * cost for tokens, cost in _parts(run))
+
+
+def flops_per_token(run: Run) -> float:
+    """Operations of a training run for each token that it reads; 0 for a stage that does not train."""
+    tokens = sum(tokens for tokens, _ in _parts(run))
+    return flops(run) / tokens if tokens else 0.0
+
+
+def _parts(run: Run) -> list[tuple[float, float]]:
+    """(tokens, operations for each) of the stages of a training run: one, or two where short text comes first."""
     start = run
     while "start" in start.inputs:
         start = start.inputs["start"]
     size = start.meaning.get("size")
     if size is None or run.stage not in ("pretrain", "finetune"):
-        return 0.0
+        return []
     vocabulary = start.inputs["tokenizer"].config["vocabulary"] if run.stage == "pretrain" else 0
     steps, first = run.config.get("steps") or _steps(run), run.config.get("first") or {"share": 0}
     stages = [(1 - first["share"], run.config), (first["share"], first)]
-    return sum(
-        3.0 * share * steps * stage["batch"] * stage["length"] * forward(size, stage["length"], vocabulary)
+    return [
+        (share * steps * stage["batch"] * stage["length"], 3.0 * forward(size, stage["length"], vocabulary))
         for share, stage in stages
         if share
-    )
+    ]
 
 
 def forward(size: dict[str, Any], length: int, vocabulary: int = 0) -> float:
@@ -55,14 +66,6 @@ def _steps(run: Run) -> float:
     task, batch = run.config["task"], run.config["batch"]
     epochs = run.config["recipe"].get("epochs") or task["steps"] / -(-task["rows"] // task["batch"])
     return float(epochs * -(-task["rows"] // batch))
-
-
-def flops_per_token(run: Run) -> float:
-    """Operations of a training run for each token that it reads; 0 for a stage that does not train."""
-    if not flops(run):
-        return 0.0
-    steps, batch, length = run.config.get("steps") or _steps(run), run.config["batch"], run.config["length"]
-    return flops(run) / (steps * batch * length)
 
 
 @dataclass(frozen=True)

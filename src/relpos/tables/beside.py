@@ -5,7 +5,8 @@ Added to every column of `table_of` (and to `mean`):
     statistic            mean, best or median: which of ours the printed number is held against
     printed              the paper's number or None; `printed_sem` its standard error
     difference           ours − printed, ours being the statistic (or the server's `test`, for a number printed on the test set)
-    difference_interval  95 % interval of it, [low, high]; None for a single run
+    difference_interval  95 % interval of it, [low, high], for a best less what the number of runs makes of it (see `verdict`); None
+                         for a single run
     bound, verdict       see `relpos.tables.verdict`; None where nothing is printed
     detectable           {"seeds": …, "examples": …}: the smallest difference between two rows that so many seeds, and so many dev
                          examples, show with probability 0.8; None where unknown

@@ -164,7 +164,7 @@ class TisaIsInductive(Live):
 class TisaHasAllProperties(Live):
     """The six properties of Table 1 tried out, see `relpos.analysis.properties`; parameters are counted at size=base."""
 
-    says = "of the methods of Table 1 tisa alone shows all six properties when they are tried out"
+    says = "of the methods of Table 1 tisa alone shows all six properties when they are tried out (parameters: at size=base)"
 
     def look(self) -> tuple[bool, str]:
         import csv

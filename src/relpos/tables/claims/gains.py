@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from relpos.tables.claims.scales import Scale, Seed
 from relpos.tables.statistics import Difference, independent, paired
-from relpos.tables.table import GLUE
+from relpos.tables.table import GLUE, means_by
 
 MEAN = "glue"
 Unit = int | Seed
@@ -111,10 +111,8 @@ def units(own: Mapping[Seed, float], other: Mapping[Seed, float]) -> tuple[dict[
 
 def pretraining_means(single: Mapping[Seed, float]) -> dict[Unit, float]:
     """Of several pre-trainings the mean over the fine-tunings of each, which are not independent of each other; else as given."""
-    found: dict[int, list[float]] = {}
-    for (pretrain_seed, _), value in single.items():
-        found.setdefault(pretrain_seed, []).append(value)
-    return dict(single) if len(found) < 2 else {seed: _mean(some) for seed, some in found.items()}
+    found = means_by([seed for seed, _ in single], list(single.values()))
+    return dict(single) if len(found) < 2 else dict(found)
 
 
 def _where(columns: Sequence[str]) -> str:
