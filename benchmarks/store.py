@@ -25,12 +25,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from relpos.data.encoding import processors
 from relpos.data.sentences import portions, split
 from relpos.data.source import Files
 from relpos.data.tokenizer import Tokenizer, train_tokenizer
 from relpos.data.toy.write import write_corpus
 from relpos.data.writer import write_store
+from relpos.process import cores as available
 
 RESULTS = Path(__file__).parent / "results"
 _worker: Tokenizer  # of a baseline's process
@@ -62,7 +62,7 @@ def speed(source: Files, folder: Path, rounds: int) -> dict[str, Any]:
     tokenizer = Tokenizer.load(folder)
     texts = [split(portion) for document in source.documents() for portion in portions(document.lines)]
     megabytes = sum(len(sentence.encode()) for text in texts for sentence in text) / 1e6
-    cores = processors()
+    cores = available()
     times: dict[str, list[float]] = {"one call": [], "a process a core": [], "store": []}
     for _ in range(rounds):
         times["one call"].append(_timed(lambda: [tokenizer.processor.encode(text, num_threads=cores) for text in texts]))

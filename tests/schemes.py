@@ -14,7 +14,7 @@ from relpos.model.heads import MaskedLM
 from relpos.model.position import Scheme
 from relpos.model.shape import Shape
 from relpos.runs.config import conf_dir
-from relpos.train.weights import constructor
+from relpos.train.network import constructor
 
 SIZE: dict[str, Any] = {
     "layers": 2, "hidden": 8, "embedding": 6, "heads": 2, "ffn": 12, "max_positions": 16, "dropout": 0.1, "attention_dropout": 0.1,

@@ -35,7 +35,7 @@ def compose(command: str, words: Sequence[str] = ()) -> DictConfig:
 
 def build(cfg: DictConfig) -> MaskedLM:
     """The network of a configuration, freshly initialised from torch's seed; touches no data."""
-    from relpos.runs.build import build_model
+    from relpos.train.network import build_model
 
     return build_model(cfg)
 

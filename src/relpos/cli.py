@@ -1,4 +1,4 @@
-"""The front door. A subcommand is a primary configuration in `conf` and a task below; Hydra does overrides, sweeps and help.
+"""The front door. A subcommand is a primary configuration in `conf` and a file in `commands/`; Hydra does overrides, sweeps, help.
 
 Nothing heavy is imported before a subcommand is known: `relpos --help` answers at once.
 """
@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 COMMANDS = {
@@ -77,7 +78,7 @@ def _run(command: str, words: list[str]) -> int:
     from relpos.runs.config import check, conf_dir, one_line
 
     if command in ("reproduce", "status"):
-        from relpos.tables import gathered
+        from relpos.commands.reproduce import gathered
 
         words = gathered(words)
         if not any(word.startswith(("table=", "-")) for word in words):
@@ -94,7 +95,7 @@ def _run(command: str, words: list[str]) -> int:
     def task(cfg: Any) -> None:
         try:
             typed = _typed(HydraConfig.get())
-            paths.append(str(_TASKS[command](check(cfg, command, typed))))
+            paths.append(str(_command(command)(check(cfg, command, typed))))
             if os.getpid() != here:  # a sweep's launcher has put it into another process
                 print(paths[-1])
         except RelposError as error:  # kept from Hydra, who would print a traceback of its own
@@ -111,6 +112,13 @@ def _run(command: str, words: list[str]) -> int:
     if errors:
         raise errors[-1]
     return 0
+
+
+def _command(name: str) -> Callable[[Any], Any]:
+    """`relpos record-scores` is the function `record_scores` of `relpos.commands.record_scores`."""
+    name = name.replace("-", "_")
+    function: Callable[[Any], Any] = getattr(import_module(f"relpos.commands.{name}"), name)
+    return function
 
 
 def _flags_first(words: list[str]) -> list[str]:
@@ -130,100 +138,6 @@ def _typed(hydra_cfg: Any) -> list[str]:
     words = OmegaConf.to_container(hydra_cfg.overrides, resolve=False)["task"]  # type: ignore[call-overload, index]
     own = [source.path for source in hydra_cfg.runtime.config_sources if source.provider == "command-line"]
     return [*words, *(f"hydra.searchpath=[file://{path}]" for path in own)]
-
-
-def _make(cfg: Any) -> str:
-    from relpos.runs import execute, plan
-    from relpos.runs.stages import refuse_absent
-
-    run = plan(cfg)
-    refuse_absent(run)
-    return str(execute(run).path)
-
-
-def _data(cfg: Any) -> str:
-    from relpos.data.store import Store
-
-    path = _make(cfg)
-    Store(path).verify()  # found or written: asked for by name, it is read through once
-    return path
-
-
-def _params(cfg: Any) -> str:
-    import json
-
-    from relpos.model.build import count
-    from relpos.runs.build import build_model
-
-    if cfg.table is not None:
-        from relpos.tables.parameters import show
-
-        return show(str(cfg.table))
-    return json.dumps(count(build_model(cfg)), ensure_ascii=False)
-
-
-def _reproduce(cfg: Any) -> str:
-    from relpos.tables import reproduce
-
-    return reproduce(cfg)
-
-
-def _status(cfg: Any) -> str:
-    from relpos.tables.status import status
-
-    return status(cfg)
-
-
-def _claims(cfg: Any) -> str:
-    from relpos.tables.claims import claims
-
-    return claims(cfg)
-
-
-def _draw(cfg: Any) -> str:
-    from relpos.tables.patterns import draw
-
-    return draw(cfg)
-
-
-def _length(cfg: Any) -> str:
-    from relpos.tables.lengths import length
-
-    return length(cfg)
-
-
-def _submit(cfg: Any) -> str:
-    from relpos.tables.submit import submit
-
-    return submit(cfg)
-
-
-def _record_scores(cfg: Any) -> str:
-    from relpos.tables.scores import record_scores
-
-    return record_scores(cfg)
-
-
-def _dashboard(cfg: Any) -> str:
-    from relpos.tables.dashboard import dashboard
-
-    return dashboard(cfg)
-
-
-_TASKS: dict[str, Callable[[Any], str]] = {
-    "data": _data,
-    "pretrain": _make,
-    "finetune": _make,
-    "params": _params,
-    "reproduce": _reproduce,
-    "status": _status,
-    "claims": _claims,
-    "draw": _draw,
-    "length": _length,
-    "submit": _submit,
-    "record-scores": _record_scores,
-    "dashboard": _dashboard,
-}
 
 
 def _version() -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from relpos.commands.reproduce import gathered
 from relpos.runs.config import compose
-from relpos.tables import gathered
 from tests.packaging.links import ROOT, anchors, broken, pages
 
 SHELL = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from relpos.runs import Run
-from relpos.runs.claim import claim
+from relpos.runs.lock import claim
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
 from tables.small_data import write_data, write_experiment

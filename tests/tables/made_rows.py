@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from relpos.tables.columns import statistics
 from relpos.tables.experiment import Experiment
-from relpos.tables.table import statistics
 
 SPREAD = [-1.0, -0.6, -0.4, -0.2, 0.0, 0.0, 0.2, 0.4, 0.6, 1.0]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from relpos.commands.reproduce import gathered
 from relpos.errors import RelposError
+from relpos.launch.jobs import Job
 from relpos.runs import compose, plan
 from relpos.runs.plan import finetune_run, with_task
-from relpos.tables import gathered
 from relpos.tables.experiment import load
-from relpos.tables.jobs import Job
 from relpos.tables.plan import plan_table, reseeded, runs_of
 from tables.small_data import write_experiment
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from relpos.runs.config import shipped
+from relpos.tables.columns import GLUE, printed_numbers
 from relpos.tables.experiment import load
-from relpos.tables.table import GLUE, printed_numbers
 
 PRINTED = shipped("experiments") / "printed"
 CHECKSUMS = {

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from relpos.cli import main
-from relpos.tables.beside import with_comparisons
+from relpos.tables.columns import GLUE, printed_numbers
+from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load
 from relpos.tables.scores import with_scores
-from relpos.tables.table import GLUE, printed_numbers
 from tables.made_rows import around, row
 from tables.written_table import table, write
 

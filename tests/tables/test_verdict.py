@@ -7,11 +7,11 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from relpos.tables import render
-from relpos.tables.beside import between, with_comparisons
+from relpos.tables.columns import printed_numbers, table_of
+from relpos.tables.comparison import between, with_comparisons
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table
-from relpos.tables.table import printed_numbers, table_of
+from relpos.tables.render import text
 from relpos.tables.verdict import Printed, difference, verdict
 from tables.made_rows import around, experiment, row
 
@@ -166,4 +166,4 @@ def test_a_table_that_needs_something_shows_the_printed_numbers_and_not_run() ->
     cells = content[3]["columns"]
     assert (cells["mnli_m"]["printed"], cells["mnli_m"]["verdict"], cells["mnli_m"]["mean"]) == (81.6, "not run", None)
     assert cells["mnli_m"]["delta_printed"] == pytest.approx(2.8)
-    assert "81.6 not run" in render.markdown({"name": "t", "question": "?", "rows": content, "checks": []})
+    assert "81.6 not run" in text.markdown({"name": "t", "question": "?", "rows": content, "checks": []})

@@ -7,7 +7,6 @@ unsafe beside the threads of others, nor spawned, which would run the caller's s
 
 from __future__ import annotations
 
-import os
 import signal
 import struct
 import subprocess
@@ -55,11 +54,6 @@ def encoded(feed: Iterator[str | Mark], tokenizer: Tokenizer, processes: int) ->
                 yield _result(waiting.popleft())
         while waiting:
             yield _result(waiting.popleft())
-
-
-def processors() -> int:
-    """Processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _result(item: Future[Encoded] | Encoded | Mark) -> Encoded | Mark:

@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from relpos.data.documents import Document
-from relpos.data.encoding import encoded, processors
+from relpos.data.encoding import encoded
 from relpos.data.sentences import portions, splitter
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.files import write_json
+from relpos.process import cores
 
 MANIFEST = "manifest.json"
 FORMAT = 1  # of the files; a reader refuses another
@@ -40,7 +41,7 @@ def write_store(
     dtype = "<u2" if tokenizer.size <= 1 << 16 else "<u4"
     try:
         with _Writer(folder, dtype) as out:
-            for item in encoded(_feed(documents), tokenizer, processes or processors()):
+            for item in encoded(_feed(documents), tokenizer, processes or cores()):
                 out.end(item) if isinstance(item, _End) else out.add(*item)
             out.finish(heldout)
     except OSError as error:

@@ -17,10 +17,10 @@ from omegaconf import OmegaConf
 
 from relpos.errors import RelposError
 from relpos.files import write_text
-from relpos.runs.claim import claim
 from relpos.runs.cost import costs
+from relpos.runs.distributed import SHARED, Place, launch, meet, place, processes
+from relpos.runs.lock import claim
 from relpos.runs.log import LOG, logged
-from relpos.runs.processes import SHARED, Place, launch, meet, place, processes
 from relpos.runs.run import Run
 from relpos.runs.stages import STAGES, TRAINING
 

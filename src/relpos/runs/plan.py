@@ -160,6 +160,12 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("no_position", "none")
 
 
+def source_of(run: Run) -> Any:
+    """The source that `data` describes; for the toy language, the files of its run."""
+    source = instantiate(run.config["data"])
+    return source.at(run.inputs["toy"].path) if "toy" in run.inputs else source
+
+
 def _toy_input(source: Any) -> dict[str, Run]:
     if not isinstance(source, Toy):
         return {}

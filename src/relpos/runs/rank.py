@@ -9,18 +9,18 @@ import signal
 import sys
 import threading
 import traceback
-from typing import Any
 
 from relpos.errors import RelposError
+from relpos.process import interrupt, tether
 from relpos.runs.execute import execute
 from relpos.runs.run import Run
 
 
 def main() -> int:
     """Executes the run; the record says how it ended, the status whether this process did its part."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     content = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_tether, daemon=True).start()
+    threading.Thread(target=tether, daemon=True).start()
     try:
         execute(Run.from_dict(content["run"]), content["wait"])
     except KeyboardInterrupt:
@@ -31,16 +31,6 @@ def main() -> int:
         traceback.print_exc()
         return 1
     return 0
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt(number)
-
-
-def _tether() -> None:
-    while os.read(0, 1024):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -110,6 +110,21 @@ class Run:
         return cls(**(content | {"inputs": inputs}))
 
 
+def closure(runs: list[Run]) -> list[Run]:
+    """Some runs and everything that they need: each once, inputs first."""
+    found: dict[str, Run] = {}
+
+    def collect(run: Run) -> None:
+        for other in run.inputs.values():
+            if other.identity not in found:
+                collect(other)
+        found.setdefault(run.identity, run)
+
+    for run in runs:
+        collect(run)
+    return list(found.values())
+
+
 def read_record(folder: Path) -> dict[str, Any]:
     """The `record.json` of a run's folder; empty where there is none.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from relpos.errors import RelposError
-from relpos.runs.sources import source_of
+from relpos.runs.plan import source_of
 
 if TYPE_CHECKING:
     from relpos.runs.run import Run

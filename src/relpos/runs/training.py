@@ -22,17 +22,18 @@ from relpos.data.tokenizer import FILE, Tokenizer
 from relpos.errors import RelposError
 from relpos.model.build import count
 from relpos.runs.config import instantiate
+from relpos.runs.plan import source_of
 from relpos.runs.run import Run
-from relpos.runs.sources import source_of
 from relpos.train.checkpoint import Checkpointing, Snapshots, WholeCheckpoints, newest, stopping
 from relpos.train.finetune import Finetuning, FinetuningData, classifier_on, columns
 from relpos.train.group import Group, present
 from relpos.train.loggers import JsonLines, conclude, identified, log_figure
 from relpos.train.module import Training, set_threads
+from relpos.train.network import network
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining, PretrainingData
 from relpos.train.progress import Bar
-from relpos.train.weights import load_model, network, read_model_config, save_model
+from relpos.train.weights import load_model, read_model_config, save_model
 
 for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
     logging.getLogger(noisy).setLevel(logging.ERROR)

@@ -42,7 +42,7 @@ class Experiment:
         baseline: the rows that the others are held against, each row against that which shares most words with it.
         lengths: of sequences at which the held-out loss of every row is measured; needs `packing=document`.
         needs: a word that the rows need and relpos does not have yet; until then they are planned without runs.
-        parameters: the table is nothing but parameter counts: those of this paper, see `relpos.tables.parameters`.
+        parameters: the table is nothing but parameter counts: those of this paper, see `relpos.commands.params`.
         claims: ids of the claims that the table is about.
     """
 

@@ -11,9 +11,8 @@ from typing import Any
 from relpos.errors import RelposError, nearest
 from relpos.runs.config import compose
 from relpos.runs.plan import finetune_run, noop_run, pretrain_run, with_task
-from relpos.runs.run import Run
+from relpos.runs.run import Run, closure
 from relpos.tables.experiment import STAGES, Experiment
-from relpos.tables.jobs import closure
 
 OF_TASK = ("steps", "batch", "intermediate")
 """Dials that follow the task, unless words set them."""

@@ -17,8 +17,8 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from relpos.errors import RelposError
 from relpos.files import replacing, sha256
+from relpos.process import STOPS
 from relpos.train.group import ALONE, Group
-from relpos.train.signals import STOPS
 
 
 class Interrupted(BaseException):

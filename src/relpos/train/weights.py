@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.utils import get_class
 from omegaconf import OmegaConf
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -16,39 +14,8 @@ from torch import nn
 
 from relpos.errors import RelposError
 from relpos.files import replacing, write_text
-from relpos.model.build import build
-from relpos.model.conv import Conv
 from relpos.model.heads import Classifier, MaskedLM
-from relpos.model.position import Scheme
-
-
-def network(config: dict[str, Any]) -> MaskedLM:
-    """The network that `size`, `position`, `conv`, `vocabulary` describe; initialised from torch's present seed.
-
-    Raises:
-        RelposError: a class named by `_target_` is not a Scheme, or refuses its arguments.
-    """
-    position, conv = constructor("position", config["position"], Scheme), constructor("conv", config["conv"], Conv)
-    return build(config["size"], position, config["vocabulary"], conv, config.get("kernel", "auto"))
-
-
-def constructor(key: str, node: dict[str, Any], base: type[nn.Module]) -> Any:
-    """What a node with a `_target_` describes, waiting for its shape; so are the nodes and lists of nodes inside it, as a merge has
-    them. Nothing but subclasses of `base` are ever called.
-
-    Raises:
-        RelposError: a class is something else.
-    """
-    kind = get_class(node["_target_"])
-    if not issubclass(kind, base):
-        raise RelposError(f"{key}._target_: {node['_target_']} is not a {base.__module__.removesuffix('.base')}.{base.__name__}")
-
-    def made(name: str, value: Any) -> Any:
-        if isinstance(value, list):
-            return [made(f"{name}.{number}", item) for number, item in enumerate(value)]
-        return constructor(name, value, base) if isinstance(value, dict) and "_target_" in value else value
-
-    return partial(kind, **{name: made(f"{key}.{name}", value) for name, value in node.items() if not name.startswith("_")})
+from relpos.train.network import network
 
 
 def save_weights(model: nn.Module, path: Path) -> None:

@@ -1,0 +1,191 @@
+"""Claims that are not about training: computed on the spot, in float64 on networks with random weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from relpos.claims.finding import FAILS, HOLDS, Finding
+
+EQUAL = 1e-10
+TINY = (
+    "size=tiny",
+    "size.hidden=16",
+    "size.embedding=8",
+    "size.heads=4",
+    "size.ffn=16",
+    "size.max_positions=16",
+    "vocabulary=40",
+    "k=2",
+)
+N = 12
+
+
+@dataclass(frozen=True)
+class Live:
+    """A computation that says yes or no."""
+
+    says: ClassVar[str] = ""
+    rows: ClassVar[tuple[str, ...]] = ()
+
+    def findings(self, scales: Any) -> list[Finding]:
+        """Needs no runs."""
+        holds, figures = self.look()
+        return [Finding(HOLDS if holds else FAILS, figures)]
+
+    def look(self) -> tuple[bool, str]:
+        """Whether it is so, and the figures."""
+        raise NotImplementedError
+
+
+def network(*words: str) -> Any:
+    """A tiny masked language model in float64, no weight of which is zero."""
+    from relpos.runs.config import compose
+    from relpos.train.network import build_model
+
+    torch.manual_seed(0)
+    model: Any = build_model(compose("params", [*TINY, *words])).double().eval()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
+    return model
+
+
+def _random(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+
+def _far(one: Tensor, other: Tensor) -> float:
+    return float((one - other).abs().max())
+
+
+class ShawIsDynamic(Live):
+    """q·(k + R_{j−i})/√d_h of Shaw et al. against the content score and the term of `dynamic`."""
+
+    says = "both forms give the same scores"
+
+    @torch.no_grad()
+    def look(self) -> tuple[bool, str]:
+        from relpos.analysis.recording import added
+
+        position = network("position=dynamic").encoder.position
+        q, k = _random(2, 4, N, 4), _random(2, 4, N, 4).flip(2)
+        terms = position.terms(0, q, k, position.prepare(N))
+        term = added(terms, N)
+        assert term is not None
+        table = dict(position.named_parameters())["query"][0]  # (head_dim, 2k+1)
+        rows = torch.stack([torch.stack([table[:, max(-2, min(2, j - i)) + 2] for j in range(N)]) for i in range(N)])  # (i, j, d)
+        shaw = (q[:, :, :, None] * (k[:, :, None] + rows)).sum(-1) / 2.0
+        far = _far(shaw, position.scale * q @ k.transpose(-1, -2) + term)
+        return far < EQUAL, f"largest difference of scores {far:.0e}"
+
+
+class DepthwiseIsConvolution(Live):
+    """(softmax_ij + w_{j−i,c}) v_{j,c} summed over j against attention plus the module's convolution of the values."""
+
+    says = "attention with the kernel inside equals attention plus a depthwise convolution of the values"
+
+    @torch.no_grad()
+    def look(self) -> tuple[bool, str]:
+        conv = network("position=none", "conv=depthwise").encoder.layers[0].attention.conv
+        weight, bias = conv.values.weight, conv.values.bias
+        v, shares = _random(2, N, 16), torch.softmax(_random(2, N, N), -1)
+        inside = torch.zeros(N, N, 16, dtype=torch.float64)
+        for i in range(N):
+            for j in range(max(0, i - 2), min(N, i + 3)):
+                inside[i, j] = weight[:, j - i + 2]
+        whole = ((shares[..., None] + inside) * v[:, None]).sum(2) + bias
+        far = _far(whole, shares @ v + conv.after(v, None))
+        return far < EQUAL, f"largest difference of outputs {far:.0e}"
+
+
+class OrderIsIgnored(Live):
+    """Outputs of permuted tokens against permuted outputs."""
+
+    says = "permuting the tokens permutes the outputs without positions, and not with lightweight convolutions"
+
+    @torch.no_grad()
+    def look(self) -> tuple[bool, str]:
+        ids = torch.randint(5, 39, (2, N), generator=torch.Generator().manual_seed(3))
+        order = torch.randperm(N, generator=torch.Generator().manual_seed(4))
+        far = {}
+        for name in ("none", "fixed", "dynamic", "composite"):
+            encoder = network(f"position={name}").encoder
+            far[name] = _far(encoder(ids[:, order]), encoder(ids)[:, order])
+        holds = far.pop("none") < EQUAL < min(far.values())
+        return holds, "none: equal; " * holds + ", ".join(f"{name} differs by {value:.1e}" for name, value in far.items())
+
+
+class TisaIsFixed(Live):
+    """The terms of TISA against a fixed kernel with β at offset o given by f(o) of the formula."""
+
+    says = "a fixed kernel that holds f(j − i) gives the scores of TISA"
+
+    @torch.no_grad()
+    def look(self) -> tuple[bool, str]:
+        from relpos.analysis.recording import added
+
+        tisa = network("position=tisa", "kernels=3").encoder.position
+        fixed = network("position=fixed", f"k={N - 1}").encoder.position
+        for head in range(4):
+            for offset in range(1 - N, N):
+                a, b, c = (getattr(tisa, name)[0, head].tolist() for name in ("amplitude", "sharpness", "centre"))
+                bumps = (a[s] * exp(-abs(b[s]) * (c[s] - offset) ** 2) for s in range(3))
+                fixed.beta[0, head, offset + N - 1] = sum(bumps)
+        q = _random(1, 4, N, 4)
+        terms = [added(scheme.terms(0, q, q, scheme.prepare(N)), N) for scheme in (tisa, fixed)]
+        known = [one for one in terms if one is not None]
+        far = _far(known[0], known[1])
+        return far < EQUAL, f"largest difference of scores {far:.0e}"
+
+
+class TisaIsInductive(Live):
+    """TISA and absolute positions on two and four times the positions they were made for."""
+
+    says = "tisa serves two and four times the trained length, as fixed and composite do; absolute does not"
+
+    def look(self) -> tuple[bool, str]:
+        from relpos.analysis.properties import runs_at
+
+        found = {
+            name: [runs_at(network(f"position={name}"), 16 * by) for by in (2, 4)]
+            for name in ("tisa", "absolute", "fixed", "composite")
+        }
+        holds = all(found["tisa"]) and not any(found["absolute"])
+        said = ", ".join(f"{name} {'serves' if all(both) else 'refuses'}" for name, both in found.items())
+        return holds, f"{said} 32 and 64 tokens with max_positions=16; relpos reproduce table=length measures the loss"
+
+
+class TisaHasAllProperties(Live):
+    """The six properties of Table 1 tried out, see `relpos.analysis.properties`; parameters are counted at size=base."""
+
+    says = "of the methods of Table 1 tisa alone shows all six properties when they are tried out (parameters: at size=base)"
+
+    def look(self) -> tuple[bool, str]:
+        import csv
+
+        from relpos.runs.config import shipped
+
+        with (shipped("experiments") / "printed" / "wennberg2021_properties.csv").open(newline="", encoding="utf-8") as file:
+            names = [row["position"] for row in csv.DictReader(file)]
+        found = {name: _properties(name) for name in names}
+        whole = [name for name, has in found.items() if all(has.values())]
+        lacking = [
+            f"{name} lacks {', '.join(key for key, yes in has.items() if not yes)}"
+            for name, has in found.items()
+            if name not in whole
+        ]
+        return whole == ["tisa"], f"all six: {', '.join(whole) or 'none'}; {'; '.join(lacking)}"
+
+
+def _properties(name: str) -> dict[str, bool]:
+    from relpos.analysis.properties import properties
+    from relpos.claims.counts import of_position
+
+    counts = [of_position(f"position={one}", "size=base") for one in (name, "absolute")]
+    return properties(network(f"position={name}"), lambda model: list(model.encoder.position.parameters()), *counts)

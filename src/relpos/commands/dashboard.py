@@ -1,0 +1,176 @@
+"""`relpos dashboard`: the Weights & Biases workspace of a table: curves by row, bars, kernels, the table itself.
+
+The workspace is plain data first (`dashboard.json` beside the table, made without key or network), built by wandb-workspaces when
+it is uploaded: at once where there is a key, or later and from elsewhere with `relpos dashboard spec=FILE mode=online`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relpos.errors import RelposError
+from relpos.files import write_json
+from relpos.runs.run import runs_root
+from relpos.tables.render.text import markdown
+from relpos.tables.render.view import NAMES, columns_of
+from relpos.tables.row_runs import written
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+FILE = "dashboard.json"
+SYNC = "wandb sync $RELPOS_RUNS/*/*/wandb/offline-run-*"
+MODES = ("auto", "online", "offline")
+MAX_RUNS = 100
+"""Lines that a panel draws at most; W&B allows no more."""
+
+
+def dashboard(cfg: DictConfig) -> str:
+    """`relpos dashboard`: writes the specification, and uploads it where that is wanted.
+
+    Args:
+        cfg: `table` or `spec`, `project`, `entity`, `mode`.
+
+    Returns:
+        the address of the workspace, or else the path of the specification.
+
+    Raises:
+        RelposError: no such table or file; or the upload failed.
+    """
+    if cfg.mode not in MODES:
+        raise RelposError(f"mode={cfg.mode}: not one of {', '.join(MODES)}")
+    path = _specify(cfg) if cfg.spec is None else Path(str(cfg.spec))
+    spec = read(path)
+    if cfg.mode == "online" or (cfg.mode == "auto" and os.environ.get("WANDB_API_KEY")):
+        return upload(spec)
+    print(f"relpos: nothing was uploaded. With a key: {SYNC}; relpos dashboard spec={path} mode=online", file=sys.stderr)
+    return str(path)
+
+
+def _specify(cfg: DictConfig) -> Path:
+    if cfg.table is None:
+        raise RelposError("table=NAME or spec=FILE must be given")
+    folder, content = written(str(cfg.table))
+    write_json(folder / FILE, specification(content, str(cfg.project), cfg.entity))
+    return folder / FILE
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A specification from its file.
+
+    Raises:
+        RelposError: there is none, or it is something else.
+    """
+    try:
+        spec = json.loads(path.read_text(encoding="utf-8"))
+        return {"sections": spec["sections"], "filters": spec["filters"]} | spec
+    except OSError as error:
+        raise RelposError(f"{path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise RelposError(f"{path}: not a specification of relpos dashboard") from error
+
+
+def specification(content: dict[str, Any], project: str, entity: str | None) -> dict[str, Any]:
+    """The workspace of a table as plain values; the keys of a panel are arguments of the wandb-workspaces class in `panel`."""
+    names = columns_of(content["rows"])
+    by_row = {"groupby": "row", "groupby_aggfunc": "mean", "groupby_rangefunc": "stderr"}
+    step = by_row | {"panel": "LinePlot", "x": "trainer/global_step"}
+    bars: dict[str, Any] = by_row | {"panel": "BarPlot", "orientation": "h", "max_bars_to_show": MAX_RUNS}
+    curves = {"held-out loss": ["heldout_loss"], "training loss": ["loss"]}
+    sections = {
+        "Curves by row": [step | {"title": title, "y": metrics} for title, metrics in curves.items()],
+        "Columns by row: mean and standard error": [
+            bars | {"title": NAMES.get(name, name), "metrics": [name]} for name in ("perplexity", *names)
+        ],
+        "Kernels": [{"panel": "MediaBrowser", "title": "kernels", "media_keys": ["kernels"]}],
+        "The table": [{"panel": "MarkdownPanel", "markdown": markdown(content)}],
+    }
+    return {
+        "name": f"relpos {content['name']}",
+        "project": project,
+        "entity": entity,
+        "filters": {"group": content["name"], "shared": shared(content)},
+        "sections": [{"name": name, "panels": panels} for name, panels in sections.items()],
+        "sync": SYNC,
+    }
+
+
+def shared(content: dict[str, Any]) -> list[str]:
+    """Runs of the table that another table made: they stand in that one's group, and are named one by one."""
+    runs = {run["identity"]: run["path"] for row in content["rows"] for run in row.get("runs", ()) if run["state"] != "missing"}
+    return [identity for identity, path in runs.items() if _maker(runs_root() / path) not in (None, content["name"])]
+
+
+def _maker(run: Path) -> str | None:
+    """The table that a run's configuration names. Read as text: there may be thousands."""
+    try:
+        found = re.search(r"^table: (.+)$", (run / "config.yaml").read_text(encoding="utf-8"), flags=re.M)
+    except OSError:
+        return None
+    return found[1].strip("'\"") if found else None
+
+
+def build(spec: dict[str, Any], entity: str) -> Any:
+    """The `wandb_workspaces.workspaces.Workspace` that a specification describes.
+
+    Raises:
+        RelposError: wandb-workspaces is not installed, or does not know a panel or a key of it.
+    """
+    try:
+        import wandb_workspaces.reports.v2 as panels
+        import wandb_workspaces.workspaces as workspaces
+    except ImportError as error:
+        raise RelposError("the dashboard needs wandb-workspaces: pip install 'relpos[dashboard]'") from error
+    try:
+        sections = [
+            workspaces.Section(name=section["name"], panels=[_panel(panels, one) for one in section["panels"]], is_open=True)
+            for section in spec["sections"]
+        ]
+        return workspaces.Workspace(
+            entity=entity,
+            project=spec["project"],
+            name=spec["name"],
+            sections=sections,
+            settings=workspaces.WorkspaceSettings(max_runs=MAX_RUNS),
+            runset_settings=workspaces.RunsetSettings(filters=_filter(spec["filters"])),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RelposError(f"the specification does not fit wandb-workspaces: {str(error).splitlines()[0]}") from error
+
+
+def _panel(panels: Any, words: dict[str, Any]) -> Any:
+    """The panel that these plain values describe; it is grouped by a key of the configuration, bars show summary metrics."""
+    given = {key: value for key, value in words.items() if key != "panel"}
+    if "groupby" in given:
+        given["groupby"] = panels.Config(given["groupby"])
+    if "metrics" in given:
+        given["metrics"] = [panels.SummaryMetric(name) for name in given["metrics"]]
+    return getattr(panels, words["panel"])(**given)
+
+
+def _filter(filters: dict[str, Any]) -> str:
+    """In the words of wandb-workspaces: the runs of the group, and those that another table made."""
+    group = f"Group == {filters['group']!r}"
+    return f"{group} or ID in {filters['shared']}" if filters["shared"] else group
+
+
+def upload(spec: dict[str, Any]) -> str:
+    """Saves the workspace; returns its address.
+
+    Raises:
+        RelposError: Weights & Biases is out of reach, or refuses.
+    """
+    import wandb
+
+    try:
+        workspace = build(spec, str(spec["entity"] or wandb.Api().default_entity))
+        return str(workspace.save().url)
+    except RelposError:
+        raise
+    except Exception as error:  # requests, GraphQL and wandb have classes of their own
+        raise RelposError(f"Weights & Biases: {str(error).strip().splitlines()[0] or type(error).__name__}") from error

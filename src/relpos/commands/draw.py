@@ -1,0 +1,77 @@
+"""`relpos draw`: the score pattern of a scheme as a figure, of all schemes, or of a trained model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from relpos.analysis.patterns import Pattern, draw_overview, draw_pattern, pattern, reveal
+from relpos.errors import RelposError
+from relpos.files import replacing
+from relpos.runs.config import conf_dir
+from relpos.runs.run import runs_root
+from relpos.train.network import build_model
+
+
+def draw(cfg: DictConfig) -> str:
+    """Writes into `$RELPOS_RUNS/figures`; the path of the figure.
+
+    Raises:
+        RelposError: there is nothing to draw, or no such layer.
+    """
+    if cfg.all:
+        found = overview(cfg)
+        path = runs_root() / "figures" / "patterns.png"
+        with replacing(path) as temporary:
+            draw_overview(found, temporary)
+        return str(path)
+    name, state, model = _trained(Path(str(cfg["from"]))) if cfg["from"] else _fresh(cfg)
+    shown = pattern(model.encoder, cfg.layer - 1, cfg.length, trained=bool(cfg["from"]))
+    if shown is None:
+        raise RelposError(f"{type(model.encoder.position).__name__} adds nothing to the scores: there is no pattern to draw")
+    path = runs_root() / "figures" / f"{name}-layer{cfg.layer}.png"
+    with replacing(path) as temporary:
+        draw_pattern(shown, temporary, f"{name}, layer {cfg.layer}, {state}", cfg.heads)
+    return str(path)
+
+
+def overview(cfg: DictConfig) -> dict[str, Pattern]:
+    """The pattern of every option of `position` that adds something to the scores, by its name."""
+    found = {}
+    for file in sorted((conf_dir() / "position").glob("*.yaml")):
+        if "???" in file.read_text(encoding="utf-8"):  # to be completed by the user
+            continue
+        one = cfg.copy()
+        one.position = OmegaConf.load(file)
+        one.size.layers = cfg.layer
+        shown = pattern(_model(one)[0].encoder, cfg.layer - 1, cfg.length, trained=False)
+        if shown is not None:
+            found[file.stem] = shown
+    return found
+
+
+def _fresh(cfg: DictConfig) -> tuple[str, str, Any]:
+    node = OmegaConf.to_container(cfg.position, resolve=True)
+    digest = hashlib.sha256(json.dumps(node, sort_keys=True).encode()).hexdigest()[:6]
+    model, filled = _model(cfg)
+    state = "initial weights" + ", tables that begin at zero filled" * filled
+    return f"{type(model.encoder.position).__name__.lower()}-{digest}", state, model
+
+
+def _model(cfg: DictConfig) -> tuple[Any, bool]:
+    """With the weights of seed 0, and whether tables that are zero at the start were filled."""
+    torch.manual_seed(0)
+    model = build_model(cfg)
+    return model, reveal(model.encoder.position)
+
+
+def _trained(folder: Path) -> tuple[str, str, Any]:
+    from relpos import load
+
+    model, _ = load(folder)
+    return folder.resolve().name, "trained", model

@@ -1,0 +1,124 @@
+"""`relpos length`: finished pre-trainings on held-out text of other lengths than they were trained at."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from relpos.data.heldout_windows import stretches
+from relpos.data.store import Store
+from relpos.errors import RelposError
+from relpos.files import replacing, write_json
+from relpos.runs.run import read_record, runs_root
+from relpos.train.heldout import loss_by_length
+from relpos.train.module import set_threads
+from relpos.train.weights import load_model
+
+Points = list[tuple[int, float]]
+
+
+def length(cfg: DictConfig) -> str:
+    """Writes `length.json` and `length.png` into a folder below `$RELPOS_RUNS/length`, which it returns.
+
+    Raises:
+        RelposError: a folder holds no finished pre-training, or its held-out text is too short.
+    """
+    folders = [Path(str(folder)) for folder in (cfg["from"] if isinstance(cfg["from"], ListConfig) else [cfg["from"]])]
+    lengths = check_lengths(cfg.lengths)
+    if isinstance(cfg.tokens, bool) or not isinstance(cfg.tokens, int) or cfg.tokens < 1:
+        raise RelposError(f"tokens={cfg.tokens}: a whole number of 1 or more is expected")
+    recorded = [_record(folder) for folder in folders]
+    set_threads(cfg.threads)
+    rows = [
+        _row(folder, record, name, lengths, cfg.tokens)
+        for folder, record, name in zip(folders, recorded, labels(folders), strict=True)
+    ]
+    digest = hashlib.sha256(json.dumps([[row["folder"] for row in rows], lengths, cfg.tokens]).encode()).hexdigest()[:8]
+    place = runs_root() / "length" / (f"{folders[0].resolve().name if len(folders) == 1 else f'{len(folders)}-runs'}-{digest}")
+    write_json(place / "length.json", {"lengths": lengths, "tokens": cfg.tokens, "runs": rows})
+    with replacing(place / "length.png") as temporary:
+        draw_lengths(*curves(rows), temporary)
+    return str(place)
+
+
+def check_lengths(words: Any) -> list[int]:
+    """Sorted, each once; raises RelposError where one is no length."""
+    given = list(words) if isinstance(words, ListConfig | list) else [words]
+    for value in given:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 8:
+            raise RelposError(f"lengths={value}: whole numbers of 8 or more are expected")
+    if not given:
+        raise RelposError("lengths=[]: at least one is needed")
+    return sorted(set(given))
+
+
+def labels(folders: list[Path]) -> list[str]:
+    """Position and convolution, as the folder's name begins; the whole name where that does not tell the runs apart."""
+    names = [folder.resolve().name for folder in folders]
+    short = [re.sub(r"-\d+x\d+-.*", "", name) for name in names]
+    return short if len(set(short)) == len(short) else names
+
+
+def curves(rows: list[dict[str, Any]]) -> tuple[dict[str, list[tuple[int, float]]], set[str], set[int]]:
+    """What the figure shows: {name: [(length, loss)]}, the names that end early, the lengths of the trainings."""
+    points = {row["name"]: [(p["length"], p["loss"]) for p in row["points"] if "loss" in p] for row in rows}
+    ended = {row["name"] for row in rows if any("refused" in p for p in row["points"])}
+    return {name: found for name, found in points.items() if found}, ended, {row["trained"] for row in rows}
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    record = read_record(folder)
+    if record.get("stage") != "pretrain" or record.get("state") != "finished":
+        raise RelposError(f"from={folder}: a finished pre-training is expected (its folder, with record.json)")
+    return record
+
+
+def _row(folder: Path, record: dict[str, Any], name: str, lengths: list[int], tokens: int) -> dict[str, Any]:
+    store, config = Store(record["inputs"]["store"]), OmegaConf.load(folder / "config.yaml")
+    texts = stretches(store, max(lengths), tokens)
+    model: Any = load_model(folder / "model")
+    found = loss_by_length(model, texts, lengths, config.precision)
+    for size, scores in found.items():
+        said = scores.get("refused") or f"loss {scores['loss']:.4f}, perplexity {scores['perplexity']:.2f}"
+        print(f"{name}, {size} tokens: {said}", file=sys.stderr)
+    points = [{"length": size, **scores} for size, scores in found.items()]
+    return {
+        "name": name,
+        "folder": folder.resolve().name,
+        "trained": int(config.length),
+        "packing": config.packing,
+        "points": points,
+    }
+
+
+def draw_lengths(curves: Mapping[str, Points], ended: set[str], trained: set[int], path: str | Path) -> None:
+    """A cross ends the line of a scheme that serves no longer sequences (`ended`); vertical lines: trained at."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    lengths = sorted({length for points in curves.values() for length, _ in points} | trained)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(lengths, [str(length) for length in lengths])
+    axes.minorticks_off()
+    for number, (name, points) in enumerate(curves.items()):
+        style = "-" if number < 10 else "--"  # ten colours
+        (line,) = axes.plot(*zip(*points, strict=True), style, marker=".", label=name, linewidth=1.2)
+        if name in ended:
+            axes.plot(*points[-1], "x", color=line.get_color(), markersize=9)
+    for length in trained:
+        axes.axvline(length, color="0.6", linestyle=(0, (4, 4)), linewidth=0.8, zorder=0)
+    axes.set_xlabel("length in tokens (vertical line: trained at; cross: no longer sequences)")
+    axes.set_ylabel("held-out loss, nats per token")
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    figure.savefig(path, format="png", dpi=110)

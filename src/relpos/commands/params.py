@@ -1,0 +1,92 @@
+"""`relpos params`: the parameters of a network; with `table=chang2021`, those of a paper's rows beside the printed numbers."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import asdict, dataclass
+
+import torch
+from omegaconf import DictConfig
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from relpos.errors import RelposError, nearest
+from relpos.model.build import count
+from relpos.runs.config import compose, shipped
+from relpos.train.network import build_model
+
+_SUFFIX = "_parameters.csv"
+
+
+def params(cfg: DictConfig) -> str:
+    """The counts as JSON."""
+    if cfg.table is not None:
+        return show(str(cfg.table))
+    return json.dumps(count(build_model(cfg)), ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a paper: `ours` and `printed` as numbers of parameters, the whole model's or the position scheme's (`counts`).
+
+    `printed` has the paper's precision: chang2021 prints millions to two decimals. `exact`, where known, is what the authors' own
+    code makes.
+    """
+
+    row: str
+    words: str
+    counts: str
+    ours: int
+    printed: float
+    decimals: int
+    exact: int | None
+    note: str
+
+    @property
+    def difference(self) -> float:
+        """Ours, rounded as the paper rounds, minus the printed figure; in the paper's unit."""
+        return round(self.shown - self.printed, self.decimals)
+
+    @property
+    def shown(self) -> float:
+        return round(self.ours / 1e6, self.decimals) if self.decimals else self.ours
+
+
+def papers() -> list[str]:
+    return sorted(file.name.removesuffix(_SUFFIX) for file in (shipped("experiments") / "printed").glob("*" + _SUFFIX))
+
+
+def lines(paper: str) -> list[Line]:
+    """Every row of the paper with its printed count; ours is counted on the network itself, built without memory.
+
+    Raises:
+        RelposError: there is no such paper.
+    """
+    path = shipped("experiments") / "printed" / f"{paper}{_SUFFIX}"
+    if paper not in papers():
+        raise RelposError(f"table={paper}: no printed parameter counts.{nearest(paper, papers())}")
+    found = []
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            with torch.device("meta"):
+                ours = count(build_model(compose("params", row["words"].split())))[row["counts"]]
+            exact = int(row["exact"]) if row["exact"] else None
+            texts = row["row"], row["words"], row["counts"]
+            found.append(Line(*texts, ours, float(row["printed"]), int(row["decimals"]), exact, row["note"]))
+    return found
+
+
+def show(paper: str) -> str:
+    """Prints the table for reading on stderr; returns it as JSON."""
+    found = lines(paper)
+    table = Table(box=SIMPLE_HEAD, title=f"Parameters of {paper}")
+    for name in ("row", "words", "ours", "printed", "difference", "note"):
+        table.add_column(name, justify="left" if name in ("row", "words", "note") else "right", overflow="fold")
+    for line in found:
+        printed = f"{line.printed:.{line.decimals}f}M" if line.decimals else f"{line.printed:,.0f}"
+        difference = f"{line.difference:+,.{line.decimals}f}" if line.difference else "0"
+        table.add_row(line.row, line.words, f"{line.ours:,}", printed, difference, line.note)
+    Console(stderr=True).print(table)
+    return json.dumps([asdict(line) | {"difference": line.difference} for line in found], ensure_ascii=False)

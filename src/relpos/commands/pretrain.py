@@ -1,0 +1,12 @@
+"""`relpos pretrain`: masked language modelling of one encoder."""
+
+from __future__ import annotations
+
+from omegaconf import DictConfig
+
+from relpos import run
+
+
+def pretrain(cfg: DictConfig) -> str:
+    """Finds or makes the run; the path of its folder."""
+    return str(run(cfg).path)

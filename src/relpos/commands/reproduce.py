@@ -1,0 +1,129 @@
+"""`relpos reproduce`: an experiment file → its runs → its table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relpos.errors import RelposError, nearest
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from relpos.launch.engine import Engine
+    from relpos.runs.run import Run
+    from relpos.tables.experiment import Experiment
+    from relpos.tables.plan import Row
+
+
+OWN = ("table", "rows", "stages", "words", "workers", "retries", "dry_run", "engine", "every", "hydra")
+"""Keys of `reproduce` and `status`."""
+
+
+def gathered(words: Sequence[str]) -> list[str]:
+    """Command-line words of `reproduce` and `status`: those that are not its own keys are for the rows, and go into `words=[…]`.
+
+    So `relpos reproduce table=real_mini data.root=FOLDER` needs no brackets and no quotes.
+
+    Raises:
+        RelposError: `words=[…]` is there as well; or a word is none of a row's and close to one of these (`retrys=2`).
+    """
+    keys = {word: word.lstrip("+~").partition("=")[0].split(".")[0] for word in words if "=" in word and not word.startswith("-")}
+    for_rows = [word for word, key in keys.items() if key not in OWN]
+    for word in for_rows:
+        _refuse_slip(keys[word])
+    for place, word in enumerate(words):
+        if "=" not in word and not word.startswith("-") and not (place and words[place - 1].startswith("-")):
+            raise RelposError(f"{word}: words have the form KEY=VALUE. Did you mean table={word}?")
+    if not for_rows:
+        return list(words)
+    if any(word.startswith("words=") for word in words):
+        raise RelposError(f"{for_rows[0]}: give words for the rows by themselves or in words=[…], not both ways")
+    quoted = ",".join("'" + word.replace("'", "\\'") + "'" for word in for_rows)
+    return [*(word for word in words if word not in for_rows), f"words=[{quoted}]"]
+
+
+def _refuse_slip(key: str) -> None:
+    from relpos.runs.config import keys_of
+
+    if "Did you mean" in (hint := nearest(key, OWN)) and key not in keys_of("pretrain") | keys_of("finetune"):
+        raise RelposError(f"unknown key {key!r}.{hint}")
+
+
+def reproduce(cfg: DictConfig) -> str:
+    """`relpos reproduce`: plans, runs what is missing, prints the table; returns its folder.
+
+    Args:
+        cfg: `table`, `rows`, `stages`, `words`, `engine`, `retries`, `dry_run`.
+
+    Raises:
+        RelposError: something in the file or the words is wrong; or runs failed, after the others are done.
+        KeyboardInterrupt: asked to stop; the same command goes on.
+    """
+    from relpos.launch import engine
+    from relpos.runs.config import names
+    from relpos.runs.run import runs_root
+    from relpos.tables import dry_run, experiment, plan
+
+    given = experiment.load(str(cfg.table))
+    if given.parameters:
+        from relpos.commands.params import show as show_parameters
+
+        return show_parameters(given.parameters)
+    rows = plan.plan_table(given, names(cfg.rows), names(cfg.words) or [])
+    runs = plan.of_stages(plan.runs_of(rows), names(cfg.stages))
+    folder: Path = runs_root() / "tables" / given.name
+    if cfg.dry_run:
+        print(dry_run.describe(given.name, rows, runs))
+        return str(folder)
+    failed = engine.run_all(runs, folder, engine_of(cfg, given), cfg.retries)
+    show(given, rows, folder)
+    if failed:
+        for run in failed:
+            tell(run)
+        print(folder)
+        waiting = sum(run.state not in ("finished", "failed") for run in runs)
+        behind = f", {waiting} wait for them" if waiting else ""
+        raise RelposError(f"{len(failed)} of {len(runs)} runs failed{behind}; the same command tries them again")
+    return str(folder)
+
+
+def engine_of(cfg: DictConfig, given: Experiment) -> Engine:
+    """The engine that `engine=…` names; workers and threads, where it does not say, are those of the experiment file."""
+    from omegaconf import OmegaConf
+
+    from relpos.runs.config import instantiate
+
+    node: Any = OmegaConf.to_container(cfg.engine, resolve=True)
+    own = {key: getattr(given, key) for key in ("workers", "threads") if key in node and node[key] is None}
+    engine: Engine = instantiate(node | own)
+    return engine
+
+
+def tell(run: Run) -> None:
+    """Why a run failed, with the last lines of its log."""
+    from relpos.runs.log import LOG, last_lines
+
+    print(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})", file=sys.stderr)
+    for line in last_lines(run.path / LOG):
+        print(f"    {line}", file=sys.stderr)
+
+
+def show(given: Experiment, rows: list[Row], folder: Path) -> None:
+    """Writes the table from what the runs' folders say, and prints it; nothing where the runs only sleep."""
+    from relpos.tables import checks, columns, comparison, heldout_lengths, scores
+    from relpos.tables.render import curves, text, write
+
+    if not any(row.pretrainings or row.needs for row in rows):
+        return
+    printed = columns.printed_numbers(given)
+    content = comparison.with_comparisons(scores.with_scores(columns.table_of(rows, printed), folder), given, printed)
+    content = heldout_lengths.with_lengths(content, rows, given.lengths)
+    verdicts = checks.evaluate(given.checks, content)
+    about = {key: getattr(given, key) for key in ("name", "question", "statistic", "split", "baseline", "claims")}
+    whole = about | {"rows": content, "checks": verdicts}
+    write.write(folder, whole)
+    curves.draw(folder / "curves.png", content)
+    text.terminal(whole)

@@ -1,0 +1,170 @@
+"""`relpos status`: how a table stands, from its folders alone; on a terminal the picture moves until all is settled."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from relpos.launch.jobs import Job
+from relpos.launch.progress import last_line
+from relpos.runs.cost import flops
+from relpos.runs.lock import is_held
+from relpos.runs.run import Run, runs_root
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+WAITING = "waiting for a failed run"
+SETTLED = ("finished", "failed", WAITING)
+STATES = ("finished", "running", "interrupted", "failed", WAITING, "missing")
+
+
+def status(cfg: DictConfig) -> str:
+    """Shows the table's runs, once or again and again; returns the table's folder.
+
+    Args:
+        cfg: `table`, `rows`, `words`, `every`. Without rows and words, the runs are those of the newest launch.
+
+    Raises:
+        RelposError: there is no such table, or a word is wrong.
+    """
+    name, runs = _runs(cfg)
+    console = Console(highlight=False)
+    try:
+        if not sys.stdout.isatty():
+            console.print(picture(name, look(runs)), soft_wrap=True)
+        else:
+            with Live(console=console, auto_refresh=False) as live:
+                while True:
+                    seen = look(runs)
+                    live.update(picture(name, seen), refresh=True)
+                    if all(one.state in SETTLED for one in seen):
+                        break
+                    time.sleep(cfg.every)
+    except KeyboardInterrupt:
+        pass
+    return str(runs_root() / "tables" / name)
+
+
+def _runs(cfg: DictConfig) -> tuple[str, list[Run]]:
+    """The table's name, and the runs of its newest launch or of the plan that the words give."""
+    from relpos.runs.config import names
+    from relpos.tables import experiment, plan
+
+    given = experiment.load(str(cfg.table))
+    launched = runs_root() / "tables" / given.name / "plan.json"
+    if cfg.rows is None and not cfg.words and launched.is_file():
+        return given.name, Job.read(launched).runs
+    return given.name, plan.runs_of(plan.plan_table(given, names(cfg.rows), names(cfg.words) or []))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A run at one moment; `line` is its newest log line while it is under way."""
+
+    run: Run
+    state: str
+    record: dict[str, Any]
+    line: dict[str, Any]
+
+
+def look(runs: list[Run]) -> list[Seen]:
+    """Reads the records, inputs before what needs them.
+
+    A run that says it is running, and that nobody holds, is interrupted. One with a failed input, at any depth, will not begin.
+    """
+    result = []
+    without: set[str] = set()  # the runs that others need in vain
+    for run in runs:
+        record = {} if run.stage == "given" else run.record
+        state = "finished" if run.stage == "given" else record.get("state", "missing")
+        if state == "running" and not is_held(run.path):
+            state = "interrupted"
+        if state in ("missing", "interrupted") and any(other.identity in without for other in run.inputs.values()):
+            state = WAITING
+        if state in ("failed", WAITING):
+            without.add(run.identity)
+        result.append(Seen(run, state, record, last_line(run.path / "metrics.jsonl") if state == "running" else {}))
+    return result
+
+
+def picture(name: str, seen: list[Seen]) -> RenderableType:
+    """Counts, a line a row, what is under way, what has failed."""
+    counts = Counter(one.state for one in seen)
+    head = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
+    parts: list[RenderableType] = [Text(f"{name}: {len(seen):,} runs: {head}{_left(seen)}", style="bold"), _rows(seen)]
+    running = [one for one in seen if one.state == "running"]
+    if running:
+        parts.append(_under_way(running))
+    for one in [one for one in seen if one.state == "failed"][:20]:
+        parts.append(Text(f"failed: {one.run.stage} {one.run.name}: {one.record.get('error')}", style="red"))
+    return Group(*parts)
+
+
+def _rows(seen: list[Seen]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("row", "pre-training", "fine-tuning", "failed"):
+        table.add_column(column, justify="left" if column == "row" else "right")
+    rows: dict[str, list[Seen]] = {}
+    for one in seen:
+        rows.setdefault(one.run.config.get("row") or one.run.stage, []).append(one)
+    for row, own in rows.items():
+        shares = [_share([one for one in own if (one.run.stage == "finetune") is tuning]) for tuning in (False, True)]
+        failed = sum(one.state == "failed" for one in own)
+        table.add_row(row, *shares, str(failed) if failed else "")
+    return table
+
+
+def _share(own: list[Seen]) -> str:
+    return f"{sum(one.state == 'finished' for one in own)}/{len(own)}" if own else ""
+
+
+def _under_way(running: list[Seen]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("under way", "step", "steps/s", "loss", "left", "where"):
+        table.add_column(column, justify="left" if column in ("under way", "where") else "right")
+    for one in running:
+        line, steps = one.line, one.run.config.get("steps")
+        start = (one.record.get("starts") or [{}])[-1]
+        table.add_row(
+            f"{one.run.stage} {one.run.name}",
+            f"{line.get('step', 0):,}/{steps or '?'}" if line else "",
+            f"{line['steps_per_second']:.2f}" if "steps_per_second" in line else "",
+            next((f"{line[key]:.4g}" for key in ("loss", "heldout_loss") if key in line), ""),
+            _time(seconds) if (seconds := seconds_left(one)) is not None else "",
+            f"{start.get('host', '')}:{start.get('pid', '')}" if start.get("pid") != os.getpid() else "",
+        )
+    return table
+
+
+def seconds_left(one: Seen) -> float | None:
+    """Of a run under way, at the speed of its newest log line; None where that does not say."""
+    steps, speed = one.run.config.get("steps"), one.line.get("steps_per_second")
+    return (steps - one.line["step"]) / speed if steps and speed else None
+
+
+def _left(seen: list[Seen]) -> str:
+    """The time that all of it takes at the pace of what is under way, by operations."""
+    pace = left = 0.0
+    for one in seen:
+        if one.state in SETTLED:
+            continue
+        work, steps = flops(one.run), one.run.config.get("steps")
+        left += work * (1 - one.line["step"] / steps) if steps and "step" in one.line else work
+        pace += work / steps * one.line["steps_per_second"] if steps and one.line.get("steps_per_second") else 0.0
+    return f"; about {_time(left / pace)} left at this pace" if pace else ""
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours < 48 else f"{hours / 24:.1f} days"

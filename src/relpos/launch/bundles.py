@@ -1,0 +1,79 @@
+"""Which runs go to a cluster as one job, and which jobs wait for which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from relpos.runs.distributed import processes
+from relpos.runs.run import Run
+
+
+@dataclass(frozen=True)
+class Lot:
+    """Runs that one worker executes, one after another.
+
+    Args:
+        name: of its files.
+        runs: inputs before what needs them.
+        nodes: machines.
+        tasks: processes on each.
+        needs: the lots whose runs must be finished before.
+    """
+
+    name: str
+    runs: list[Run]
+    nodes: int = 1
+    tasks: int = 1
+    needs: list[Lot] = field(default_factory=list)
+
+
+def lots(pending: list[Run], size: int) -> list[Lot]:
+    """Runs that are not settled, dealt out to jobs, each behind those that it needs.
+
+    What all need (text, tokenizer, store) is one job. A pre-training is a job of its own, with as many processes as it asks for. A
+    fine-tuning waits for its own pre-training only; fine-tunings that need each other stay together.
+
+    Args:
+        pending: inputs before what needs them.
+        size: at most so many fine-tunings in a job, unless more of them hang together.
+    """
+    trained = [run for run in pending if run.stage == "pretrain"]
+    tuned = [run for run in pending if run.stage == "finetune"]
+    noops = [run for run in pending if run.stage == "noop"]
+    data = [run for run in pending if run.stage not in ("pretrain", "finetune", "noop")]
+    before = [Lot("data", data)] if data else []
+    of = {run.identity: _pretraining(run, before) for run in trained}
+    result = [*before, *of.values()]
+    for root, family in _families(tuned).items():
+        needs = [of[root]] if root in of else before
+        for number, part in enumerate(_packed(family, size)):
+            result.append(Lot(f"finetune-{root}-{number}", part, needs=needs))
+    return result + [Lot(f"noop-{i // size}", noops[i : i + size]) for i in range(0, len(noops), size)]
+
+
+def _pretraining(run: Run, needs: list[Lot]) -> Lot:
+    speed = run.config["speed"] if processes(run) > 1 else {"nodes": 1, "devices": 1}
+    return Lot(f"pretrain-{run.identity}", [run], int(speed["nodes"]), int(speed["devices"]), needs)
+
+
+def _families(tuned: list[Run]) -> dict[str, list[list[Run]]]:
+    """Pre-training → its fine-tunings, those that need each other in one list."""
+    result: dict[str, dict[str, list[Run]]] = {}
+    for run in tuned:
+        first = run
+        while first.inputs["start"].stage == "finetune":
+            first = first.inputs["start"]
+        root = first.inputs["start"].identity
+        result.setdefault(root, {}).setdefault(first.identity, []).append(run)
+    return {root: list(family.values()) for root, family in result.items()}
+
+
+def _packed(groups: Iterable[list[Run]], size: int) -> list[list[Run]]:
+    """Groups in their order, as many in a part as fit."""
+    parts: list[list[Run]] = []
+    for group in groups:
+        if not parts or len(parts[-1]) + len(group) > size:
+            parts.append([])
+        parts[-1].extend(group)
+    return parts

@@ -1,0 +1,100 @@
+"""What the launcher of a table shows on stderr: a line for each run that is settled, and what is under way."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from relpos.launch.jobs import Job, Standing
+from relpos.runs.run import Run
+
+TAIL = 4096
+"""Bytes at the end of a `metrics.jsonl` that hold its last line."""
+SECONDS = 60.0
+"""Between two looks at what is under way, where stderr is not a terminal."""
+
+
+class Display:
+    """Reads the folders; knows nothing of the workers.
+
+    Args:
+        job: the runs.
+        standing: how they stand; shared with the launcher, so that nothing is read twice.
+    """
+
+    def __init__(self, job: Job, standing: Standing) -> None:
+        self.job, self.standing = job, standing
+        self.console = Console(stderr=True, highlight=False)
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        self.progress = Progress(*columns, console=self.console)
+        self.bar = self.progress.add_task("runs", total=len(job.runs))
+        self.told = set(standing.finished)
+        self.spoken = time.monotonic()
+        self.live = Live(console=self.console, transient=True, auto_refresh=False) if sys.stderr.isatty() else None
+
+    def __enter__(self) -> Display:
+        if self.live:
+            self.live.start()
+        self.console.print(f"{len(self.told)} of {len(self.job.runs)} runs are there", style="dim")
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self.live:
+            self.live.stop()
+
+    def show(self) -> None:
+        """Tells of the runs that are settled since the last time, and shows the others that are under way."""
+        settled = (self.standing.finished | self.standing.failed) - self.told
+        for run in (run for run in self.job.runs if run.identity in settled) if settled else ():
+            self.told.add(run.identity)
+            self.console.print(Text(f"[{len(self.told)}/{len(self.job.runs)}] {ending(run)}"), soft_wrap=True)
+        if self.live:
+            self.progress.update(self.bar, completed=len(self.told))
+            self.live.update(Group(*self._under_way(), self.progress), refresh=True)
+        elif time.monotonic() - self.spoken > SECONDS:
+            self.spoken = time.monotonic()
+            for line in self._under_way():
+                self.console.print(line, soft_wrap=True)
+
+    def _under_way(self) -> list[Text]:
+        return [Text(f"  {under_way(run)}", style="cyan") for run in self.standing.running]
+
+
+def ending(run: Run) -> str:
+    """One line about a settled run."""
+    record = run.record
+    if record["state"] == "failed":
+        return f"{run.stage} {run.name} failed: {record['error']}"
+    metrics: dict[str, Any] = record.get("metrics", {})
+    shown = metrics.get("columns") or {key: metrics[key] for key in ("perplexity",) if key in metrics}
+    figures = ", ".join(f"{key} {value:.4g}" for key, value in shown.items())
+    return f"{run.stage} {run.name}  {figures}  ({record.get('seconds', 0):.0f} s)"
+
+
+def under_way(run: Run) -> str:
+    """One line about a run that somebody executes: step, speed and loss as its newest log line has them."""
+    line = last_line(run.path / "metrics.jsonl")
+    steps = run.config.get("steps") or "?"
+    loss = next((f"loss {line[key]:.4g}" for key in ("loss", "heldout_loss") if key in line), "")
+    speed = f"{line['steps_per_second']:.1f} steps/s" if "steps_per_second" in line else ""
+    step = f"step {line['step']}/{steps}" if line else ""
+    return "  ".join(word for word in (run.stage, run.name, step, speed, loss) if word)
+
+
+def last_line(path: Path) -> dict[str, Any]:
+    """The last whole line of a file of JSON lines; empty where there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL))
+            lines = file.read().decode("utf-8", errors="ignore").split("\n")[:-1]
+        return dict(json.loads(lines[-1])) if lines else {}
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,45 @@
+"""What a Slurm job executes, once in each of its tasks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from relpos.process import thread_variables
+
+PATIENCE = 600.0
+"""Seconds to wait for the end after SIGTERM."""
+
+
+def task(file: str, threads: int) -> None:
+    """Works on a job; several tasks of one job are the processes of its run.
+
+    After SIGUSR2 (a preemption or the time limit is near) the job goes back into the queue. After SIGTERM it waits to be killed: a
+    job that ended by itself would count as completed, and Slurm would not start it again after a preemption.
+
+    Args:
+        file: of the job.
+        threads: CPU threads, unless OMP_NUM_THREADS says otherwise; torch is not loaded before.
+    """
+    os.environ |= thread_variables(threads)
+    if os.getcwd() not in sys.path:  # classes from outside the package
+        sys.path.insert(0, os.getcwd())
+    from relpos.launch.jobs import Job
+    from relpos.launch.worker import interrupted
+
+    number = interrupted(Job.read(Path(file)))
+    if number == signal.SIGUSR2 and os.environ.get("SLURM_PROCID", "0") == "0":
+        print("relpos: back into the queue", file=sys.stderr, flush=True)
+        subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True, timeout=120)
+    if number is not None:
+        _wait_for_the_end()
+
+
+def _wait_for_the_end() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+    time.sleep(PATIENCE)

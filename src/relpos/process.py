@@ -1,0 +1,42 @@
+"""What every process that relpos starts needs: cores, thread variables, stop signals, and the pipe that ties it to its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
+"""Signals that ask a process to stop at the next step. SIGUSR2 is how a cluster tells of a preemption or of the time limit; where
+several came, the first of these counts."""
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Environment variables from which numerical libraries take their number of threads; they read them once, when they are loaded."""
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """The variables of `THREADS` for a process with so many threads. OMP_NUM_THREADS, where the user has set it, decides."""
+    return {name: os.environ.get(name, os.environ.get("OMP_NUM_THREADS", str(threads))) for name in THREADS}
+
+
+def interrupt(number: int, frame: Any) -> None:
+    """A signal handler: raises KeyboardInterrupt with the signal's number."""
+    raise KeyboardInterrupt(number)
+
+
+def tether(before: Callable[[], None] | None = None) -> None:
+    """Waits until standard input, a pipe from the parent, closes; then sends this process SIGTERM. Runs in a thread of its own.
+
+    Args:
+        before: called first, once the pipe has closed.
+    """
+    while os.read(0, 1024):
+        pass
+    if before is not None:
+        before()
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,190 @@
+"""A run that several processes share: who they are, and starting them.
+
+They are never started by executing the command line again, which would repeat a whole sweep in each: either somebody else has
+started this process as one of several (torchrun, srun), or `launch` starts them, for one run, as `python -m relpos.runs.rank`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from relpos.errors import RelposError
+from relpos.process import cores
+from relpos.runs.lock import claim
+from relpos.runs.run import Run
+
+if TYPE_CHECKING:
+    from relpos.train.group import Group
+
+SHARED = ("pretrain",)
+"""Stages whose steps are divided among processes. Fine-tuning is not: one of its steps is one micro-batch."""
+PAUSE = 0.05
+PATIENCE = 30.0
+"""Seconds that processes have for ending after one of them has ended; then they are killed."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """This process among those that share a run."""
+
+    rank: int
+    world: int
+    local: int
+
+
+def processes(run: Run) -> int:
+    """How many processes a run asks for: `speed.devices` on each of `speed.nodes`."""
+    speed = run.config.get("speed", {})
+    return int(speed.get("devices", 1)) * int(speed.get("nodes", 1)) if run.stage in SHARED else 1
+
+
+def place(environment: Mapping[str, str] = os.environ) -> Place | None:
+    """Where torchrun, srun or `launch` has put this process; None where it stands alone.
+
+    A batch script knows SLURM_NTASKS too; only a process that srun has started knows the number of tasks in its step.
+    """
+    if int(environment.get("WORLD_SIZE", 1)) > 1 and "RANK" in environment:
+        return Place(int(environment["RANK"]), int(environment["WORLD_SIZE"]), int(environment.get("LOCAL_RANK", 0)))
+    if int(environment.get("SLURM_STEP_NUM_TASKS", 1)) > 1 and "SLURM_PROCID" in environment:
+        rank, world = int(environment["SLURM_PROCID"]), int(environment["SLURM_STEP_NUM_TASKS"])
+        return Place(rank, world, int(environment.get("SLURM_LOCALID", 0)))
+    return None
+
+
+def meet(here: Place, run: Run) -> Group:
+    """Joins the other processes.
+
+    Raises:
+        RelposError: there are not as many as the run asks for.
+    """
+    wanted = processes(run)
+    if wanted not in (1, here.world):
+        speed = run.config["speed"]
+        what = f"speed.devices={speed['devices']} speed.nodes={speed['nodes']} ask for {wanted} processes"
+        raise RelposError(f"{what}, but {here.world} were started; leave both out to take what is there")
+    from relpos.train.group import join
+
+    if "MASTER_ADDR" not in os.environ or "MASTER_PORT" not in os.environ:
+        from lightning_fabric.plugins.environments import SLURMEnvironment
+
+        slurm = SLURMEnvironment(auto_requeue=False)
+        os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = slurm.main_address, str(slurm.main_port)
+    return join(here.rank, here.world, here.local, run.config["speed"]["accelerator"])
+
+
+def launch(run: Run, wait: bool = True) -> None:
+    """Executes a run in processes of its own and returns when it is settled.
+
+    The processes hold the claim, so that it lives as long as anybody can write; this one watches. They are tethered to it by a
+    pipe: when it is gone, they write a checkpoint and end.
+
+    Raises:
+        RelposError: the run failed.
+        KeyboardInterrupt: asked to stop; the processes have written a checkpoint.
+    """
+    devices, nodes = int(run.config["speed"]["devices"]), int(run.config["speed"]["nodes"])
+    first, there = _first_rank(devices, nodes)
+    content = json.dumps({"run": run.to_dict(), "wait": wait}).encode() + b"\n"
+    budget = int(os.environ.get("OMP_NUM_THREADS") or cores())  # what a table's engine leaves to this worker
+    threads = run.config["speed"].get("threads") or max(1, budget // devices)
+    crew = [_start(first + local, local, devices * nodes, there, threads) for local in range(devices)]
+    with _stops(crew) as stopped:
+        for process in crew:
+            assert process.stdin is not None
+            process.stdin.write(content)
+            process.stdin.flush()
+        codes = _watch(crew)
+    if run.state == "finished":
+        return
+    if stopped:
+        raise KeyboardInterrupt
+    if any(codes):
+        _settle(run, ", ".join(f"{first + local}: {code}" for local, code in enumerate(codes) if code))
+        raise RelposError(run.record["error"])
+
+
+def _settle(run: Run, ended: str) -> None:
+    """Where the first process could not write that the run has failed."""
+    with claim(run.path, wait=False) as held:
+        if held and run.state != "failed":
+            run.fail(f"its processes ended (number: status {ended})")
+
+
+def _first_rank(devices: int, nodes: int) -> tuple[int, dict[str, str]]:
+    """Number of this node's first process, and where all meet.
+
+    Raises:
+        RelposError: several nodes, and nothing says where they meet.
+    """
+    if nodes == 1:
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+        return 0, meeting | ({"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {})
+    names = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
+    missing = [name for name in names if name not in os.environ]
+    if missing:
+        raise RelposError(
+            f"speed.nodes={nodes}: start the command on every node with torchrun or srun, or set {', '.join(missing)}; "
+            "a table does it with engine=slurm"
+        )
+    return int(os.environ["NODE_RANK"]) * devices, {name: os.environ[name] for name in names[:2]}
+
+
+def _start(rank: int, local: int, world: int, meeting: dict[str, str], threads: int) -> subprocess.Popen[bytes]:
+    numbers = {"RANK": rank, "LOCAL_RANK": local, "WORLD_SIZE": world, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    environment = meeting | os.environ | meeting | {name: str(number) for name, number in numbers.items()}
+    return subprocess.Popen(
+        [sys.executable, "-m", "relpos.runs.rank"], stdin=subprocess.PIPE, stdout=2, env=environment, process_group=0
+    )
+
+
+def _watch(crew: list[subprocess.Popen[bytes]]) -> list[int]:
+    """Waits for all; when one ends badly, the others have a while to end by themselves."""
+    deadline: float | None = None
+    while any(process.poll() is None for process in crew):
+        if deadline is None and any(process.poll() for process in crew):
+            deadline = time.monotonic() + PATIENCE
+        if deadline is not None and time.monotonic() > deadline:
+            for process in crew:
+                process.kill()
+        time.sleep(PAUSE)
+    return [process.wait() for process in crew]
+
+
+@contextmanager
+def _stops(crew: list[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
+    """Passes SIGINT and SIGTERM on as SIGTERM, and yields the list of those that came; nobody is left behind."""
+    stopped: list[int] = []
+
+    def ask(number: int, frame: Any) -> None:
+        stopped.append(number)
+        for process in crew:
+            if process.poll() is None:
+                process.terminate()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for process in crew:
+            if process.stdin is not None:
+                process.stdin.close()
+            if process.poll() is None:
+                process.kill()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

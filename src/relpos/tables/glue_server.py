@@ -1,0 +1,80 @@
+"""What gluebenchmark.com takes: eleven files of `index<TAB>prediction`, each of so many rows and of these answers only.
+
+Names, row counts and answers stand in `templates/glue_server.csv`; `constant` there is the answer that fills a file for which
+there is no model, as the server asks of those who submit single tasks (the majority class; 0 for STS-B).
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+
+HEADER = "index\tprediction"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """One file of a submission.
+
+    Args:
+        file: its name, without `.tsv`.
+        column: of the table, whose best run predicts it.
+        rows: of the official test file.
+        labels: the only answers there are; None where they are numbers.
+        range: of the numbers.
+        constant: an answer for every row, where there is no model.
+    """
+
+    file: str
+    column: str
+    rows: int
+    labels: tuple[str, ...] | None
+    range: tuple[float, float] | None
+    constant: str
+
+    def problem(self, text: str) -> str | None:
+        """What the server would refuse, in a few words; None where nothing is wrong."""
+        first, *lines = text.removesuffix("\n").split("\n")
+        if first != HEADER:
+            return f"header {first!r} where {HEADER!r} is needed"
+        for row, line in enumerate(lines):
+            index, tab, answer = line.partition("\t")
+            if not tab or index != str(row):
+                return f"line {row + 2} is {line[:40]!r} where row {row} is due"
+            if not self._takes(answer):
+                known = ", ".join(self.labels) if self.labels else "a number from {:g} to {:g}".format(*(self.range or ()))
+                return f"line {row + 2}: answer {answer[:40]!r} is not {known}"
+        return None if len(lines) == self.rows else f"{len(lines):,} rows where the server has {self.rows:,}"
+
+    def _takes(self, answer: str) -> bool:
+        if self.labels is not None:
+            return answer in self.labels
+        low, high = self.range or (-math.inf, math.inf)
+        try:
+            return low <= float(answer) <= high  # not-a-number fails here too
+        except ValueError:
+            return False
+
+    def constant_file(self) -> str:
+        """The same answer for every row."""
+        return "".join(f"{line}\n" for line in (HEADER, *(f"{row}\t{self.constant}" for row in range(self.rows))))
+
+
+def layout() -> list[Answers]:
+    """The eleven files."""
+    text = files("relpos.tables").joinpath("templates/glue_server.csv").read_text(encoding="utf-8")
+    return [_answers(line) for line in csv.DictReader(text.splitlines())]
+
+
+def file_name(row: str) -> str:
+    """The name of a row, as a file may be called."""
+    return re.sub(r"[^\w.+-]+", "_", row)
+
+
+def _answers(line: dict[str, str]) -> Answers:
+    low, dots, high = line["answers"].partition("..")
+    labels, bounds = (None, (float(low), float(high))) if dots else (tuple(line["answers"].split(" ")), None)
+    return Answers(line["file"], line["column"], int(line["rows"]), labels, bounds, line["constant"])

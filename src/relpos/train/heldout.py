@@ -1,0 +1,37 @@
+"""Held-out loss of a masked language model by length of what it sees."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from relpos.data.heldout_windows import Stretch, windows
+from relpos.errors import RelposError
+from relpos.model.heads import MaskedLM
+from relpos.model.precision import autocast
+from relpos.train.pretrain import move
+
+
+@torch.no_grad()
+def loss_by_length(model: MaskedLM, texts: list[Stretch], lengths: list[int], precision: str) -> dict[int, dict[str, Any]]:
+    """{length: {loss, perplexity, accuracy, predicted}}, where the position scheme cannot serve a length {refused: why}."""
+    return {length: _scores(model, texts, length, precision) for length in lengths}
+
+
+def _scores(model: MaskedLM, texts: list[Stretch], length: int, precision: str) -> dict[str, Any]:
+    try:
+        model.encoder.position.check_length(length)
+    except RelposError as error:
+        return {"refused": str(error)}
+    device = next(model.parameters()).device
+    model.eval()
+    loss, predicted, right = 0.0, 0, 0
+    for batch in windows(texts, length):
+        batch = move(batch, device)
+        with autocast(precision, device):
+            parts = model.loss_sum(batch.input_ids, batch.labels, batch.attention_mask)
+        loss, predicted, right = loss + float(parts[0]), predicted + int(parts[1]), right + int(parts[2])
+    mean = loss / predicted
+    return {"loss": mean, "perplexity": math.exp(mean), "accuracy": right / predicted, "predicted": predicted}

@@ -1,0 +1,55 @@
+"""From the words `size`, `position`, `conv`, `vocabulary` to a network, without touching data."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from hydra.utils import get_class
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+
+from relpos.errors import RelposError
+from relpos.model.build import build
+from relpos.model.conv import Conv
+from relpos.model.heads import MaskedLM
+from relpos.model.position import Scheme
+
+
+def build_model(cfg: DictConfig) -> MaskedLM:
+    """The network that `size`, `position`, `conv` and `vocabulary` describe.
+
+    Raises:
+        RelposError: the combination means nothing; named.
+    """
+    nodes = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")}
+    return network(nodes | {"vocabulary": cfg.vocabulary})
+
+
+def network(config: dict[str, Any]) -> MaskedLM:
+    """The network that `size`, `position`, `conv`, `vocabulary` describe; initialised from torch's present seed.
+
+    Raises:
+        RelposError: a class named by `_target_` is not a Scheme, or refuses its arguments.
+    """
+    position, conv = constructor("position", config["position"], Scheme), constructor("conv", config["conv"], Conv)
+    return build(config["size"], position, config["vocabulary"], conv, config.get("kernel", "auto"))
+
+
+def constructor(key: str, node: dict[str, Any], base: type[nn.Module]) -> Any:
+    """What a node with a `_target_` describes, waiting for its shape; so are the nodes and lists of nodes inside it, as a merge has
+    them. Nothing but subclasses of `base` are ever called.
+
+    Raises:
+        RelposError: a class is something else.
+    """
+    kind = get_class(node["_target_"])
+    if not issubclass(kind, base):
+        raise RelposError(f"{key}._target_: {node['_target_']} is not a {base.__module__.removesuffix('.base')}.{base.__name__}")
+
+    def made(name: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [made(f"{name}.{number}", item) for number, item in enumerate(value)]
+        return constructor(name, value, base) if isinstance(value, dict) and "_target_" in value else value
+
+    return partial(kind, **{name: made(f"{key}.{name}", value) for name, value in node.items() if not name.startswith("_")})

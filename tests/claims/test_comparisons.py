@@ -1,0 +1,295 @@
+"""Every test of a claim comes out each way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from claims.made_up import WOULD_HOLD, around, at_chance, glue, of_one_pretraining, scale, scales
+from relpos.claims.columns import LosesLessThanOthers, SuffersMost
+from relpos.claims.comparisons import About, Higher, NotHigher, NotLower, Signs
+from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, Finding, decided
+from relpos.claims.scales import Scale, Scores
+from relpos.claims.trends import Falls, HigherAtLargest, Shrinks, Steady
+from relpos.tables.columns import GLUE
+
+
+def only(found: list[Finding]) -> Finding:
+    assert len(found) == 1
+    return found[0]
+
+
+def verdict(test: Any, **means: float) -> str:
+    """Of one scale with these rows; the first keeps the order of the seeds, the others turn it round."""
+    rows = {row: glue(mean, 1 if place == 0 else -1) for place, (row, mean) in enumerate(means.items())}
+    return only(test.findings(scales(scale(rows)))).verdict
+
+
+PAIR = [["new", "old"]]
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(2.0, "holds"), (-2.0, "fails"), (0.1, "undecided"), (-0.1, "undecided")])
+def test_higher(gain: float, expected: str) -> None:
+    assert verdict(Higher(PAIR), new=60 + gain, old=60.0) == expected
+
+
+def test_higher_asks_all_pairs_and_fails_with_one() -> None:
+    test = Higher([["new", "old"], ["newer", "old"]])
+    assert verdict(test, new=63.0, newer=64.0, old=60.0) == "holds"
+    assert verdict(test, new=63.0, newer=57.0, old=60.0) == "fails"
+    assert verdict(test, new=63.0, newer=60.0, old=60.0) == "undecided"
+
+
+def test_a_row_that_is_not_there_is_named() -> None:
+    found = only(Higher([["new", "old"], ["newer", "old"]]).findings(scales(scale({"new": glue(63.0), "old": glue(60.0, -1)}))))
+    assert found.verdict == "not run"
+    assert "no scores of newer" in found.figures
+    assert "new − old +3.0 [" in found.figures
+    assert Higher(PAIR).findings(scales()) == []
+
+
+def test_one_run_each_decides_nothing() -> None:
+    found = only(Higher(PAIR).findings(scales(scale({"new": {"cola": [40.0]}, "old": {"cola": [1.0]}}))))
+    assert (found.verdict, found.figures) == ("undecided", "new − old +39.0 (one run each) in cola")
+
+
+def test_a_column_at_the_constant_answer_says_nothing() -> None:
+    made = scale({"new": {"rte": around(53.0), "cola": around(30.0)}, "old": {"rte": around(50.0), "cola": around(20.0, -1)}})
+    for row in ("new", "old"):
+        made.scores[row]["rte"].metric, made.scores[row]["rte"].majority, made.scores[row]["rte"].examples = "accuracy", 52.7, 277
+    found = only(Higher(PAIR).findings(scales(made)))
+    assert found.figures.startswith("new − old +10.0 [")
+    assert found.figures.endswith("in cola")
+    assert only(Higher(PAIR, "rte").findings(scales(made))).verdict == "undecided"
+
+
+def test_several_pre_trainings_are_the_units() -> None:
+    made = scale({"new": {}, "old": {}})
+    for row, shift in (("new", 1.0), ("old", 0.0)):
+        values = {(p, s): 50 + shift * (1 + 0.2 * p) + s for p in range(3) for s in range(4)}
+        made.scores[row]["cola"] = Scores(values)
+    found = only(Higher(PAIR).findings(scales(made)))
+    assert found.verdict == "holds"
+    assert "over 3 pre-training seeds" in found.figures
+
+
+def with_seeds(seeds: dict[str, list[tuple[int, int]]], **means: float) -> Scale:
+    """One column, of these (pre-training, fine-tuning) seeds: the scores rise with both."""
+    made = scale({row: {} for row in seeds})
+    for row, some in seeds.items():
+        made.scores[row]["cola"] = Scores({(p, s): means[row] + p + s / 10 + s * p / 50 for p, s in some})
+    return made
+
+
+def test_of_one_row_with_several_pre_trainings_the_shared_one_counts() -> None:
+    several = [(p, s) for p in range(3) for s in range(4)]
+    made = with_seeds({"new": several, "old": [(0, s) for s in range(4)]}, new=52.0, old=50.0)
+    found = only(Higher(PAIR).findings(scales(made)))
+    assert found.figures == f"new − old +2.0 [+2.0, +2.0] over 4 fine-tuning seeds in cola; {WOULD_HOLD}"
+    made = with_seeds({"new": several, "old": [(7, s) for s in range(4)]}, new=60.0, old=50.0)
+    found = only(Higher(PAIR).findings(scales(made)))
+    assert found.verdict == "undecided"
+    assert "(too few seeds in common)" in found.figures
+
+
+def test_one_shared_pre_training_does_not_make_pairs() -> None:
+    made = with_seeds({"new": [(p, 0) for p in (0, 1, 2)], "old": [(p, 0) for p in (2, 3, 4)]}, new=60.0, old=50.0)
+    found = only(Higher(PAIR).findings(scales(made)))
+    assert found.verdict == "holds"
+    assert found.figures.startswith("new − old +8.0 [")
+    assert "over 3 pre-training seeds" in found.figures
+
+
+STEPS = {1: "one", 5: "five"}
+GOOD: list[tuple[Any, list[dict[str, Any]]]] = [
+    (Higher(PAIR), [{"new": glue(64.0), "old": glue(60.0, -1)}]),
+    (NotHigher([["old", "new"]]), [{"new": glue(64.0), "old": glue(60.0, -1)}]),
+    (NotLower(PAIR), [{"new": glue(64.0), "old": glue(60.0, -1)}]),
+    (About(PAIR, value=4.0, bound=1.0), [{"new": glue(64.0), "old": glue(60.0, -1)}]),
+    (Signs(PAIR, at_least=5, of=9), [{"new": glue(64.0), "old": glue(60.0, -1)}]),
+    (SuffersMost("new", "old", "cola"), [{"new": glue(64.0), "old": glue(60.0, -1, cola=40.0)}]),
+    (LosesLessThanOthers("new", "old", "stsb"), [{"new": glue(64.0), "old": glue(60.0, -1, stsb=64.0)}]),
+    (Shrinks("new", "old"), [{"new": glue(64.0), "old": glue(60.0, -1)}, {"new": glue(80.0), "old": glue(80.0, -1)}]),
+    (HigherAtLargest(PAIR), [{"new": glue(64.0), "old": glue(60.0, -1)}] * 2),
+    (Steady(STEPS, "old", bound=2.0), [{"one": glue(64.0), "five": glue(64.0), "old": glue(60.0, -1)}]),
+]
+
+
+@pytest.mark.parametrize(("test", "sizes"), GOOD)
+def test_fine_tunings_of_one_pre_training_decide_nothing(test: Any, sizes: list[dict[str, Any]]) -> None:
+    made = [scale(rows, size=2 * place + 1) for place, rows in enumerate(sizes)]
+    assert only(test.findings(scales(*made))).verdict == "holds"
+    found = only(test.findings(scales(*map(of_one_pretraining, made))))
+    assert found.verdict == "undecided"
+    assert found.figures.endswith(WOULD_HOLD)
+
+
+def test_a_fall_over_fine_tunings_decides_nothing() -> None:
+    rows = [{"new": glue(65.0 - power), "old": glue(60.0, -1)} for power in range(4)]
+    found = scales(*(of_one_pretraining(scale(one, pairs=1000 * 2**power)) for power, one in enumerate(rows)))
+    said = only(Falls("new", "old").findings(found))
+    assert said.verdict == "undecided"
+    assert said.figures.endswith(WOULD_HOLD)
+
+
+def test_a_pair_of_pre_trainings_decides_beside_one_of_fine_tunings() -> None:
+    assert decided([(FAILS, True), (HOLDS, False)], ["a", ""], "here") == Finding(FAILS, "a", "here")
+    would_fail = WOULD_HOLD.replace("hold;", "fail;")
+    assert decided([(FAILS, False), (HOLDS, True)], ["a"], "here") == Finding("undecided", f"a; {would_fail}", "here")
+    assert decided([(HOLDS, False), (NOT_RUN, True)], ["a"], "here") == Finding(NOT_RUN, "a", "here")
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(-1.0, "holds"), (-0.3, "holds"), (2.0, "fails"), (0.35, "undecided")])
+def test_not_higher(gain: float, expected: str) -> None:
+    assert verdict(NotHigher(PAIR, bound=0.5), new=60 + gain, old=60.0) == expected
+    assert verdict(NotLower(PAIR, bound=0.5), new=60 - gain, old=60.0) == expected
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(-1.0, "holds"), (-0.3, "holds"), (2.0, "fails"), (0.35, "undecided")])
+def test_not_higher_at_all(gain: float, expected: str) -> None:
+    assert verdict(NotHigher(PAIR, bound=0.5, any_gain=True), new=60 + gain, old=60.0) == expected
+
+
+def test_a_small_clear_gain_is_equivalent_but_a_gain() -> None:
+    made = scales(scale({"new": glue(60.25), "old": glue(60.0)}))
+    assert only(NotHigher(PAIR, bound=0.5).findings(made)).verdict == "holds"
+    assert only(NotHigher(PAIR, bound=0.5, any_gain=True).findings(made)).verdict == "fails"
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(1.0, "holds"), (4.0, "fails"), (-1.0, "fails"), (1.9, "undecided")])
+def test_about(gain: float, expected: str) -> None:
+    assert verdict(About(PAIR, value=1.0, bound=1.0), new=60 + gain, old=60.0) == expected
+
+
+@pytest.mark.parametrize(
+    ("up", "down", "expected"), [(5, 0, "holds"), (9, 0, "holds"), (4, 5, "fails"), (4, 0, "undecided"), (4, 2, "undecided")]
+)
+def test_signs(up: int, down: int, expected: str) -> None:
+    shift = [2.0] * up + [-2.0] * down + [0.0] * (9 - up - down)
+    new = {name: around(60 + by) for name, by in zip(GLUE, shift, strict=True)}
+    found = only(Signs(PAIR, at_least=5, of=9).findings(scales(scale({"new": new, "old": glue(60.0, -1)}))))
+    assert found.verdict == expected
+    assert f"({up} clearly above, {down} clearly below)" in found.figures
+
+
+def test_signs_ask_for_the_same_share_of_fewer_columns() -> None:
+    new, old = {"cola": around(60.0), "rte": around(60.0)}, {"cola": around(58.0, -1), "rte": around(60.1, -1)}
+    assert only(Signs(PAIR, at_least=5, of=9).findings(scales(scale({"new": new, "old": old})))).verdict == "undecided"
+    assert only(Signs(PAIR, at_least=4, of=9).findings(scales(scale({"new": new, "old": old})))).verdict == "holds"
+
+
+def test_a_claim_about_fewer_columns_asks_these_alone() -> None:
+    eight = [name for name in GLUE if name != "mnli_mm"]
+    made = scales(scale({"new": glue(62.0, qnli=60.0, mnli_mm=20.0), "old": glue(60.0, -1)}))
+    found = only(Signs(PAIR, at_least=7, of=8, columns=eight).findings(made))
+    assert found.verdict == "holds"
+    assert "in 7 of 8 columns" in found.figures
+    assert "mnli_mm" not in found.figures
+    assert only(Higher(PAIR, columns=eight).findings(made)).verdict == "holds"
+    assert only(Higher(PAIR, columns=["cola", "mnli_mm"]).findings(made)).verdict == "fails"
+    drops = scales(scale({"new": glue(62.0), "old": glue(60.0, -1, cola=30.0, mnli_mm=10.0)}))
+    assert only(SuffersMost("new", "old", "cola", columns=eight).findings(drops)).verdict == "holds"
+    assert only(SuffersMost("new", "old", "cola").findings(drops)).verdict == "fails"
+    (found,) = LosesLessThanOthers("new", "old", "stsb", columns=["cola", "stsb"]).findings(drops)
+    assert found.figures.endswith("seeds in cola")
+    (found,) = Steady(STEPS, "old", columns=eight).findings(
+        scales(scale({"one": glue(61.0), "five": glue(61.0), "old": glue(60.0)}))
+    )
+    assert found.figures.count("in the mean of cola, mnli_m, mrpc") == 2
+
+
+@pytest.mark.parametrize(("cola", "expected"), [(30.0, "holds"), (59.0, "fails"), (57.0, "undecided")])
+def test_suffers_most(cola: float, expected: str) -> None:
+    made = scale({"with": glue(60.0), "without": glue(57.0, -1, cola=cola)})
+    assert only(SuffersMost("with", "without", "cola").findings(scales(made))).verdict == expected
+
+
+@pytest.mark.parametrize(("stsb", "expected"), [(59.5, "holds"), (40.0, "fails"), (57.0, "undecided")])
+def test_loses_less_than_others(stsb: float, expected: str) -> None:
+    made = scale({"with": glue(60.0), "without": glue(57.0, -1, stsb=stsb)})
+    for column in made.scores["without"].values():  # losses that vary from seed to seed
+        column.values = {seed: value + (seed[0] - 2) * 0.3 for seed, value in column.values.items()}
+    made.scores["without"]["stsb"].values = {s: v - (s[0] - 2) * 0.5 for s, v in made.scores["without"]["stsb"].values.items()}
+    assert only(LosesLessThanOthers("with", "without", "stsb").findings(scales(made))).verdict == expected
+
+
+@pytest.mark.parametrize(("large", "expected"), [(0.2, "holds"), (9.0, "fails"), (4.1, "undecided")])
+def test_shrinks(large: float, expected: str) -> None:
+    small = scale({"new": glue(64.0), "old": glue(60.0, -1)})
+    big = scale({"new": glue(80 + large), "old": glue(80.0, -1)}, size=4)
+    test = Shrinks("new", "old")
+    assert only(test.findings(scales(small, big))).verdict == expected
+    assert test.findings(scales(small)) == []
+    assert test.findings(scales(small, scale(big.scores and {"new": glue(1.0), "old": glue(1.0)}, store="other-1", size=4))) == []
+
+
+THREE = ("cola", "rte", "sst2")
+
+
+def three(mean: float, order: int = 1, **others: float) -> dict[str, list[float]]:
+    return {name: values for name, values in glue(mean, order, **others).items() if name in THREE}
+
+
+def test_sizes_are_compared_in_the_same_columns() -> None:
+    small = scale({"new": three(64.0), "old": three(60.0, -1)})
+    big = scale({"new": three(60.0, sst2=84.0), "old": three(60.0, -1, sst2=80.0)}, size=4)
+    found = only(Shrinks("new", "old").findings(scales(small, at_chance(big, "cola", "rte"))))
+    assert found.verdict == "holds"
+    assert found.figures.count("in the mean of cola, rte, sst2") == 2
+    found = only(Shrinks("new", "old").findings(scales(at_chance(small, "rte"), big)))
+    assert found.figures.count("in the mean of cola, sst2") == 2
+    found = only(Shrinks("new", "old").findings(scales(at_chance(small, *THREE), at_chance(big, *THREE))))
+    assert found.verdict == "undecided"
+    assert "at the constant answer in cola, rte, sst2" in found.figures
+
+
+def test_amounts_of_text_are_compared_in_the_same_columns() -> None:
+    rows = [{"new": three(60.0, cola=64.0), "old": three(60.0, -1)}, {"new": three(64.0), "old": three(60.0, -1)}]
+    less, more = (scale(one, pairs=1000 * (place + 1)) for place, one in enumerate(rows))
+    found = scales(at_chance(less, "rte", "sst2"), more)
+    assert only(Falls("new", "old").findings(found)).verdict == "fails"  # 4 in cola alone against 4 in three
+
+
+def test_every_s_is_compared_in_the_same_columns() -> None:
+    made = scale({"one": three(60.0, cola=64.0), "five": three(64.0), "old": three(60.0, -1)})
+    found = only(Steady(STEPS, "old", bound=1.0).findings(scales(at_chance(made, "rte", "sst2", rows=("one", "old")))))
+    assert found.verdict == "fails"
+    assert found.figures.count("in the mean of cola, rte, sst2") == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "alike"),
+    [
+        *[("pairs", 1000, False), ("length", 64, False), ("packing", "document", False), ("precision", "bf16", False)],
+        *[("first", {"share": 0.9}, False), ("steps", 500, True), ("batch", 64, True), ("microbatch", 8, True)],
+        ("recipe", {"lr": 1}, True),
+    ],
+)
+def test_sizes_differ_in_nothing_else_but_what_a_size_needs(key: str, value: Any, alike: bool) -> None:
+    small = scale({"new": glue(64.0), "old": glue(60.0, -1)})
+    big = scale({"new": glue(80.0), "old": glue(80.0, -1)}, size=4, **{key: value})
+    assert len(Shrinks("new", "old").findings(scales(small, big))) == alike
+    assert len(HigherAtLargest(PAIR).findings(scales(small, big))) == alike
+
+
+def test_higher_at_the_largest_size_looks_there_alone() -> None:
+    small = scale({"new": glue(64.0), "old": glue(60.0, -1)})
+    big = scale({"new": glue(70.0), "old": glue(80.0, -1)}, size=4)
+    assert only(HigherAtLargest(PAIR).findings(scales(small, big))).verdict == "fails"
+    assert HigherAtLargest(PAIR).findings(scales(small)) == []
+
+
+@pytest.mark.parametrize(("slope", "expected"), [(-1.0, "holds"), (1.0, "fails"), (0.0, "undecided")])
+def test_falls(slope: float, expected: str) -> None:
+    found = [scale({"new": glue(65 + slope * power), "old": glue(60.0, -1)}, pairs=1000 * 2**power) for power in range(4)]
+    assert only(Falls("new", "old").findings(scales(*found))).verdict == expected
+
+
+@pytest.mark.parametrize(("last", "expected"), [(61.0, "holds"), (64.0, "fails"), (61.4, "undecided")])
+def test_steady(last: float, expected: str) -> None:
+    steps = {1: "one", 3: "three", 5: "five"}
+    rows = {"one": glue(61.0), "three": glue((61.0 + last) / 2), "five": glue(last), "old": glue(60.0, -1)}
+    assert only(Steady(steps, "old", bound=1.0).findings(scales(scale(rows)))).verdict == expected
+    del rows["three"]
+    assert only(Steady(steps, "old").findings(scales(scale(rows)))).verdict == "not run"

@@ -1,0 +1,90 @@
+"""Runs are sorted by what their records say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from claims.made_up import WOULD_HOLD
+from relpos.claims.comparisons import Higher
+from relpos.claims.scales import read
+from relpos.runs.run import Run
+from relpos.tables.experiment import load
+from relpos.tables.plan import Row, plan_table
+from tables.small_data import write_experiment
+
+ROWS = {"none": ["position=none"], "fixed": ["position=fixed"], "wide": ["position=fixed", "k=9"]}
+SCORES = {"none": 20.0, "fixed": 30.0}
+
+
+def finish(run: Run, metrics: dict[str, Any], **changes: Any) -> None:
+    run.path.mkdir(parents=True, exist_ok=True)
+    inputs = {name: str(needed.path) for name, needed in run.inputs.items()}
+    words: dict[str, Any] = {"state": "finished", "stage": run.stage, "identity": run.identity, "meaning": run.meaning}
+    run.update(**(words | {"inputs": inputs, "metrics": metrics} | changes))
+
+
+def finish_row(row: Row) -> None:
+    for run in row.pretrainings:
+        finish(run, {"heldout_loss": 3.0})
+    for tuning in row.tunings:
+        score = SCORES[row.name] + tuning.seed
+        columns = dict.fromkeys(tuning.run.config["task"]["columns"], score)
+        finish(
+            tuning.run, {"columns": columns, "majority": dict.fromkeys(columns, 0.0), "examples": dict.fromkeys(columns, 10_000)}
+        )
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> list[Row]:
+    changes: dict[str, Any] = {"rows": {"none": ["position=none"], "fixed": ["position=fixed"]}, "seeds": [0, 1, 2]}
+    return plan_table(load(str(write_experiment(tmp_path, **changes))))
+
+
+def test_runs_are_found_by_what_they_are(rows: list[Row]) -> None:
+    for row in rows:
+        finish_row(row)
+    (found,) = read(ROWS)
+    assert {row: list(folders) for row, folders in found.folders.items()} == {"none": [0], "fixed": [0]}
+    assert found.scores["fixed"]["cola"].values == {(0, 0): 30.0, (0, 1): 31.0, (0, 2): 32.0}
+    assert found.columns("none", "fixed") == ["cola", "rte"]
+    assert found.label.startswith("2×16, 3 steps of 8, files (")
+    (finding,) = Higher([["fixed", "none"]]).findings(read(ROWS))
+    figures, _, capped = finding.figures.partition("; ")
+    assert figures == "fixed − none +10.0 [+10.0, +10.0] over 3 fine-tuning seeds in the mean of cola, rte"
+    assert (finding.verdict, capped) == ("undecided", WOULD_HOLD)
+
+
+def test_what_is_not_finished_or_of_older_code_is_left_out(rows: list[Row]) -> None:
+    none, fixed = rows
+    finish_row(none)
+    finish_row(fixed)
+    none.pretrainings[0].update(state="interrupted")
+    fixed.tunings[0].run.update(identity="0123456789ab")
+    found = read(ROWS)
+    assert [list(scale.folders) for scale in found] == [["fixed"]]
+    assert (0, 0) not in next(iter(found)).scores["fixed"]["cola"].values
+    fixed.pretrainings[0].update(identity="0123456789ab")
+    found = read(ROWS)
+    assert (list(found), found.older) == ([], 1)
+
+
+def test_another_number_of_steps_is_another_scale(rows: list[Row], tmp_path: Path) -> None:
+    longer = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["pretrain.steps=9"])
+    more = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["data.pairs=50"])
+    for row in (*rows, *longer, *more):
+        finish_row(row)
+    found = read(ROWS)
+    assert sorted(scale.meaning["steps"] for scale in found) == [3, 3, 9]
+    assert [[scale.meaning["pairs"] for scale in group] for group in found.alike("pairs")] == [[None, 50]]
+
+
+def test_one_protocol_of_fine_tuning_a_column(rows: list[Row], tmp_path: Path) -> None:
+    for row in rows:
+        finish_row(row)
+    other = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["finetune.steps=99"])[0]
+    finish(other.tunings[0].run, {"columns": {"cola": 99.0}, "majority": {"cola": 0.0}, "examples": {"cola": 20}})
+    (found,) = read(ROWS)
+    assert found.scores["fixed"]["cola"].values[0, 0] == 30.0

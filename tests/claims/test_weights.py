@@ -1,0 +1,210 @@
+"""What is read from weights, on models whose weights were set by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from claims.made_up import saved, scale, scales
+from relpos.claims.dev_and_test import DevAboveTest
+from relpos.claims.finding import Finding, Waits
+from relpos.claims.fit import FitsFast
+from relpos.claims.scales import Scale
+from relpos.claims.step_time import StepTime
+from relpos.claims.toeplitz import (
+    CloseToToeplitz,
+    GoesWithScore,
+    ProfilesCloseToToeplitz,
+    RisesWithTraining,
+    SeldomTrainedIsLess,
+)
+from relpos.claims.weights import EarlyKinds, KernelKinds, Neighbours
+from relpos.files import write_json
+
+GROUPS = [["previous"], ["next"], ["uniform", "avoiding"]]
+
+
+def with_models(row: str, *folders: Path, **meaning: Any) -> Scale:
+    made = scale({}, **meaning)
+    made.folders[row] = dict(enumerate(folders))
+    return made
+
+
+def found(test: Any, made: Scale) -> Finding:
+    (finding,) = test.findings(scales(made))
+    assert isinstance(finding, Finding)
+    return finding
+
+
+def peaked(model: Any) -> None:
+    """Heads 1 to 4 of both layers: previous, next, uniform, avoiding the token itself."""
+    for head, (column, value) in enumerate([(7, 3.0), (9, 3.0), (0, 0.1), (8, -3.0)]):
+        model.encoder.position.beta[:, head, column] = value
+
+
+def noisy(model: Any) -> None:
+    model.encoder.position.beta.normal_(generator=torch.Generator().manual_seed(0))
+
+
+def test_kinds_of_kernels(tmp_path: Path) -> None:
+    good = saved(tmp_path / "good", peaked, "position=fixed")
+    bad = [saved(tmp_path / f"bad{seed}", noisy, "position=fixed") for seed in range(3)]
+    said = found(KernelKinds("fixed", GROUPS), with_models("fixed", good))
+    assert said.verdict == "holds"
+    assert "8 kernels of 1 models: " in said.figures
+    assert "100% of 6 not uniform have a kind" in said.figures
+    assert found(KernelKinds("fixed", GROUPS), with_models("fixed", *bad)).verdict == "fails"
+    assert found(KernelKinds("fixed", GROUPS), with_models("fixed", bad[0])).verdict == "undecided"
+
+
+def test_kinds_at_early_snapshots(tmp_path: Path) -> None:
+    for name, early in (("early", peaked), ("late", noisy)):
+        saved(tmp_path / name, peaked, "position=fixed")
+        saved(tmp_path / name, early, "position=fixed", share=5)
+    test = EarlyKinds("fixed")
+    assert found(test, with_models("fixed", tmp_path / "early")).verdict == "holds"
+    assert found(test, with_models("fixed", tmp_path / "late")).verdict == "fails"
+    without = found(test, with_models("fixed", saved(tmp_path / "none", peaked, "position=fixed")))
+    assert (without.verdict, without.figures) == ("not run", "needs snapshots=[…] at 10 % or before")
+
+
+def neighbours(model: Any) -> None:
+    for layer in model.encoder.layers:
+        weight = layer.attention.conv.values.weight
+        weight[:8, 7] += 1
+        weight[8:, 9] -= 1
+
+
+def test_depthwise_channels(tmp_path: Path) -> None:
+    words = ("position=none", "conv=depthwise")
+    good, bad = saved(tmp_path / "good", neighbours, *words), saved(tmp_path / "bad", lambda model: None, *words)
+    assert found(Neighbours("depthwise"), with_models("depthwise", good)).verdict == "holds"
+    assert found(Neighbours("depthwise"), with_models("depthwise", bad)).verdict == "fails"
+
+
+def toeplitz(model: Any, strength: float = 1.0) -> None:
+    """Sines and cosines: E·E^T depends on the distance alone."""
+    angle = torch.arange(16)[:, None] * torch.tensor([0.2, 0.5, 0.9, 1.4])
+    table = model.encoder.position.table
+    table.copy_(strength * torch.cat([angle.sin(), angle.cos()], 1) + (1 - strength) * table / table.std())
+
+
+ABSOLUTE = ("position=absolute", "size.max_positions=16")
+
+
+def test_toeplitz_tables(tmp_path: Path) -> None:
+    good = saved(tmp_path / "good", toeplitz, *ABSOLUTE)
+    bad = saved(tmp_path / "bad", lambda model: None, *ABSOLUTE)
+    said = found(CloseToToeplitz("absolute"), with_models("absolute", good))
+    assert (said.verdict, said.figures[:7]) == ("holds", "R² 1.00")
+    assert found(CloseToToeplitz("absolute"), with_models("absolute", bad)).verdict == "fails"
+    assert found(ProfilesCloseToToeplitz("absolute"), with_models("absolute", bad)).verdict == "fails"
+    kernels = saved(tmp_path / "kernels", peaked, "position=fixed")
+    said = found(ProfilesCloseToToeplitz("fixed"), with_models("fixed", kernels))
+    assert (said.verdict, said.figures) == ("holds", "R² 1.00 to 1.00, median 1.00, over 4 heads of the first layer")
+
+
+WIDE = ("position=absolute", "size.max_positions=16", "size.embedding=128")
+
+
+def test_an_untrained_wide_table_is_not_close_to_toeplitz(tmp_path: Path) -> None:
+    def shuffled(seed: int) -> Any:
+        return lambda model: model.encoder.position.table.normal_(generator=torch.Generator().manual_seed(seed))
+
+    folders = [saved(tmp_path / str(seed), shuffled(seed), *WIDE) for seed in range(3)]
+    said = found(CloseToToeplitz("absolute"), with_models("absolute", *folders))
+    assert min(float(one) for one in said.figures[3:].partition(" of ")[0].split(", ")) > 0.8
+    assert said.verdict == "fails"
+    assert "of 3 models; the highest of 20 random tables 0.9" in said.figures
+
+
+@pytest.mark.parametrize(("first", "last", "expected"), [(0.1, 0.9, "holds"), (0.9, 0.1, "fails")])
+def test_toeplitz_along_training(tmp_path: Path, first: float, last: float, expected: str) -> None:
+    folders = []
+    for run in range(3):
+        folder = saved(tmp_path / str(run), toeplitz, *ABSOLUTE)
+        for place, share in enumerate((5, 25, 100)):
+            strength = first + (last - first) * place / 2 + 0.02 * run
+            saved(folder, lambda model, s=strength: toeplitz(model, s), *ABSOLUTE, share=share)
+        folders.append(folder)
+    assert found(RisesWithTraining("absolute"), with_models("absolute", *folders)).verdict == expected
+    assert found(RisesWithTraining("absolute"), with_models("absolute", folders[0])).verdict == "undecided"
+
+
+@pytest.mark.parametrize(("sign", "expected"), [(-1.0, "holds"), (1.0, "fails")])
+def test_toeplitz_with_loss(tmp_path: Path, sign: float, expected: str) -> None:
+    folders = []
+    for run in range(6):
+        folders.append(saved(tmp_path / str(run), lambda model, s=0.4 + run / 10: toeplitz(model, s), *ABSOLUTE))
+        write_json(folders[-1] / "record.json", {"metrics": {"heldout_loss": 3 + sign * run / 10}})
+    assert found(GoesWithScore("absolute"), with_models("absolute", *folders)).verdict == expected
+    assert found(GoesWithScore("absolute"), with_models("absolute", *folders[:4])).verdict == "not run"
+
+
+def test_seldom_trained_positions(tmp_path: Path) -> None:
+    def half(model: Any) -> None:
+        rest = model.encoder.position.table[8:].clone()
+        toeplitz(model)
+        model.encoder.position.table[8:] = rest
+
+    folders = [saved(tmp_path / str(run), half, *ABSOLUTE) for run in range(2)]
+    assert found(SeldomTrainedIsLess("absolute"), with_models("absolute", *folders, length=8)).verdict == "holds"
+    assert found(SeldomTrainedIsLess("absolute"), with_models("absolute", *folders, length=16)).verdict == "not run"
+
+
+@pytest.mark.parametrize("length", [8, 40])
+def test_untrained_positions_are_alike_on_both_sides(tmp_path: Path, length: int) -> None:
+    def untrained(seed: int) -> Any:
+        return lambda model: model.encoder.position.table.normal_(generator=torch.Generator().manual_seed(seed))
+
+    words = ("position=absolute", "size.max_positions=48")
+    folders = [saved(tmp_path / str(seed), untrained(seed), *words) for seed in range(6)]
+    made = with_models("absolute", *folders, length=length)
+    made.meaning["size"]["max_positions"] = 48
+    said = found(SeldomTrainedIsLess("absolute"), made)
+    assert said.verdict == "undecided", said.figures
+    assert f" of positions {length - 7} to {length}, " in said.figures
+    assert f" of positions {length + 1} to {length + 8}, " in said.figures
+
+
+def test_a_fit_that_is_quick(tmp_path: Path) -> None:
+    made = with_models("absolute", saved(tmp_path / "one", toeplitz, *ABSOLUTE), length=16)
+    said = found(FitsFast("absolute"), made)
+    assert said.verdict == "holds"
+    assert said.figures.count(", ") + 1 == 4  # heads of the first layer
+    assert found(FitsFast("absolute", seconds=0.0), made).verdict == "fails"
+    without = with_models("none", saved(tmp_path / "none", lambda model: None, "position=none"), length=16)
+    assert found(FitsFast("none"), without).verdict == "not run"
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(8.0, "holds"), (2.0, "fails")])
+def test_step_time(tmp_path: Path, rate: float, expected: str) -> None:
+    made = scale({})
+    for row, own in (("dynamic", rate), ("absolute", 10.0), ("fixed", 9.0)):
+        folder = tmp_path / row
+        write_json(folder / "record.json", {"hardware": {"cores": 2}, "starts": [{"threads": 1}]})
+        lines = [{"step": step, "steps_per_second": own if step else 0.1} for step in range(4)]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        made.folders[row] = {0: folder}
+    said = found(StepTime("dynamic", ["absolute", "fixed", "tisa"]), made)
+    assert said.verdict == expected
+    assert "tisa" not in said.figures
+    write_json(tmp_path / "dynamic" / "record.json", {"hardware": {"cores": 4}, "starts": [{"threads": 1}]})
+    assert StepTime("dynamic", ["absolute"]).findings(scales(made)) == []  # another machine
+
+
+def test_dev_above_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
+    assert DevAboveTest().findings(None) == []
+    rows = [{"name": f"row{place}", "mean": {"mean": 70.0 + place, "test": 68.5}} for place in range(3)]
+    write_json(tmp_path / "tables" / "t" / "table.json", {"rows": rows})
+    assert DevAboveTest().findings(None)[0].verdict == "holds"
+
+
+def test_what_waits_says_for_what() -> None:
+    (said,) = Waits("a key", "so").findings(None)
+    assert (said.verdict, said.figures) == ("not run", "needs a key")

@@ -1,0 +1,179 @@
+"""Weights & Biases: what a table's runs log offline reads back exactly, and the workspace is built without network or key."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wandb_file
+from relpos.cli import main
+from relpos.commands import dashboard
+from relpos.runs import Run, execute
+from relpos.tables import experiment
+from relpos.tables.plan import plan_table
+from relpos.train.loggers import conclude, identified, wandb_logger
+from tables.small_data import write_data, write_experiment
+from tables.written_table import table, write
+
+
+@dataclass
+class Made:
+    """A finished run, and what Weights & Biases has of it."""
+
+    run: Run
+    path: Path
+    metrics: dict[str, Any]
+    found: dict[str, Any]
+
+    @classmethod
+    def of(cls, run: Run) -> Made:
+        return cls(run, run.path, run.metrics, offline(run.path))
+
+
+def offline(folder: Path) -> dict[str, Any]:
+    """The closed offline run below a folder. Closing returns a moment before the file is whole."""
+    (path,) = folder.glob("wandb/offline-run-*/*.wandb")
+    for _ in range(200):
+        if (found := wandb_file.read(path))["finished"]:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"{path} was not closed")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
+    """A pre-training and a fine-tuning of a table, one after the other in this process, as a worker makes them."""
+    folder = tmp_path_factory.mktemp("made")
+    words = {"RELPOS_RUNS": folder / "runs", "RELPOS_DATA": write_data(folder / "data"), "WANDB_MODE": "offline"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in words.items():
+            patch.setenv(name, str(value))
+        patch.delenv("WANDB_API_KEY", raising=False)
+        base = ["data=files", "size=tiny", "size.hidden=16", "size.embedding=16", "size.ffn=16", "logger=wandb", "log_every=1"]
+        given = experiment.load(str(write_experiment(folder, base=base, rows={"fixed": ["position=fixed", "k=2"]}, tasks=["cola"])))
+        row = plan_table(given)[0]
+        return [Made.of(execute(run)) for run in (row.pretrainings[0], row.tunings[0].run)]
+
+
+def test_the_runs_of_a_table_share_its_group(made: list[Made]) -> None:
+    for one in made:
+        words = {"id": one.run.identity, "name": one.path.name, "group": "small", "type": one.run.stage, "tags": ["fixed", "small"]}
+        told = one.found["run"] | {"tags": sorted(one.found["run"]["tags"])}
+        assert {key: told[key] for key in words} == words
+        assert told["config"]["row"] == "fixed"
+
+
+def test_the_history_is_what_was_logged(made: list[Made]) -> None:
+    for one in made:
+        lines = [json.loads(line) for line in (one.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+        assert len(lines) >= 3
+        rows = [{key: value for key, value in row.items() if key[0] != "_"} for row in one.found["history"]]
+        rows = [row for row in rows if not any(key.startswith("kernels") for key in row)]
+        assert [{"step": row.pop("trainer/global_step")} | row for row in rows] == lines  # to the last bit
+
+
+def test_the_summary_has_the_final_figures(made: list[Made]) -> None:
+    pretraining, tuning = made
+    for name in ("perplexity", "parameters", "position_parameters"):
+        assert pretraining.found["summary"][name] == pretraining.metrics[name]
+    assert tuning.found["summary"]["cola"] == tuning.metrics["columns"]["cola"]
+    assert "cola" not in pretraining.found["summary"]
+
+
+def test_the_kernels_are_there_to_look_at(made: list[Made]) -> None:
+    assert any(key.startswith("kernels") for row in made[0].found["history"] for key in row)
+    assert list(made[0].path.glob("wandb/offline-run-*/files/media/images/kernels*.png"))
+
+
+def test_a_run_that_broke_off_does_not_swallow_the_next(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        logger = wandb_logger("p", None, "offline", run=identified(name, name, "pretrain", {}), folder=tmp_path / name)
+        logger.log_metrics({"loss": 1.0}, step=1)
+        if name == "second":
+            conclude([logger], {"columns": {"cola": 3.0}})
+    found = offline(tmp_path / "second")
+    assert (found["run"]["id"], len(found["history"]), found["summary"]["cola"]) == ("second", 1, 3.0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A written table, no key, and no network."""
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a connection")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    return write(tmp_path / "runs", table())
+
+
+def test_without_a_key_a_file_is_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dashboard", "table=small"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.strip() == str(folder / "dashboard.json")
+    assert "mode=online" in shown.err
+    spec = json.loads((folder / "dashboard.json").read_text(encoding="utf-8"))
+    assert [section["name"].split(" ")[0] for section in spec["sections"]] == ["Curves", "Columns", "Kernels", "The"]
+    assert spec["filters"] == {"group": "small", "shared": []}
+
+
+def test_runs_that_another_table_made_are_named(folder: Path) -> None:
+    content = table()
+    for place, maker in enumerate(("small", "other")):
+        run = folder.parents[1] / content["rows"][place]["runs"][0]["path"]
+        run.mkdir(parents=True)
+        (run / "config.yaml").write_text(f"steps: 3\ntable: {maker}\nrow: x\n", encoding="utf-8")
+    assert dashboard.shared(content) == [content["rows"][1]["runs"][0]["identity"]]
+
+
+def test_the_workspace_is_built_from_the_file(folder: Path) -> None:
+    pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed")
+    assert main(["dashboard", "table=small", "mode=offline"]) == 0
+    spec = dashboard.read(folder / "dashboard.json")
+    spec["filters"]["shared"] = ["abc"]
+    built = json.loads(dashboard.build(spec, "me")._to_model().model_dump_json(by_alias=True, exclude_none=True))
+    sections = built["spec"]["section"]["panelBankConfig"]["sections"]
+    kinds = [[panel["viewType"] for panel in section["panels"]] for section in sections]
+    assert kinds == [["Run History Line Plot"] * 2, ["Bar Chart"] * 3, ["Media Browser"], ["Markdown Panel"]]
+    cola = sections[1]["panels"][1]["config"]
+    assert (cola["metrics"], cola["groupBy"], cola["groupArea"]) == (["summary_metrics.cola"], "row.value", "stderr")
+    assert "| composite |" in sections[3]["panels"][0]["config"]["value"]
+    filters = built["spec"]["section"]["runSets"][0]["filters"]["filters"]
+    assert [(found["key"]["name"], found["value"]) for found in filters] == [("group", "small"), ("name", ["abc"])]
+
+
+def test_with_a_key_it_is_uploaded(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(dashboard, "upload", lambda spec: sent.append(spec) or "https://the/workspace")
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    assert main(["dashboard", "table=small"]) == 0
+    assert capsys.readouterr().out.strip() == "https://the/workspace"
+    assert main(["dashboard", f"spec={folder / 'dashboard.json'}"]) == 0  # later, or from another machine
+    assert sent[0] == sent[1]
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    ([], "table=NAME or spec=FILE must be given"),
+    (["table=smal"], "Did you mean 'small'?"),
+    (["spec=/nowhere.json"], "/nowhere.json: No such file"),
+    (["table=small", "mode=maybe"], "mode=maybe: not one of auto, online, offline"),
+])  # fmt: skip
+def test_a_wrong_word_is_one_line(words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dashboard", *words]) == 1
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_specification_that_does_not_fit_is_one_line(folder: Path) -> None:
+    pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed")
+    spec = dashboard.specification(table(), "relpos", None)
+    spec["sections"][0]["panels"][0]["panel"] = "Hologram"
+    with pytest.raises(dashboard.RelposError, match="Hologram"):
+        dashboard.build(spec, "me")

@@ -1,0 +1,45 @@
+"""`relpos draw`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import relpos
+from relpos.commands.draw import draw, overview
+from relpos.errors import RelposError
+from schemes import POSITIONS
+
+SMALL = ["size=tiny", "length=12"]
+
+
+def test_presets_are_told_apart_by_the_name_of_the_figure() -> None:
+    paths = [draw(relpos.compose("draw", [*SMALL, f"position={name}"])) for name in ("tupe", "tupe_r")]
+    assert len(set(paths)) == 2
+    assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in paths)
+
+
+def test_the_overview_holds_every_scheme_that_adds_something() -> None:
+    assert set(overview(relpos.compose("draw", SMALL))) == set(POSITIONS) - {"none"}
+
+
+def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs: Path) -> None:
+    words = ["position=fixed", "steps=2", "batch=4", "microbatch=4", "evaluations=1", "data.pairs=64", "size.layers=1"]
+    run = relpos.run(relpos.compose("pretrain", words))
+    path = draw(relpos.compose("draw", ["length=12", f"from={run.path}"]))
+    assert Path(path).name == f"{run.path.name}-layer1.png"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["position=none"], "NoPosition adds nothing to the scores"),
+        (["position=tisa", "layer=3"], "layer=3: there are 2"),
+        (["position=tisa", "layer=0"], "layer=0: there are 2"),
+        (["from=/nowhere"], "no model in"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_line(words: list[str], said: str) -> None:
+    with pytest.raises(RelposError, match=said):
+        draw(relpos.compose("draw", [*SMALL, *words]))

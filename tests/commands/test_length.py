@@ -1,0 +1,94 @@
+"""`relpos length`: finished pre-trainings at other lengths."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import relpos
+from relpos.commands.length import check_lengths, curves, labels, length
+from relpos.data.heldout_windows import Stretch
+from relpos.errors import RelposError
+from relpos.train.heldout import loss_by_length
+from schemes import VOCABULARY, model_of
+
+TINY = ["steps=2", "batch=4", "microbatch=4", "evaluations=1", "data.pairs=64", "packing=document", "length=32"]
+TINY += ["size.layers=1", "size.max_positions=32"]
+
+
+def texts(count: int = 2, tokens: int = 56) -> list[Stretch]:
+    generator = torch.Generator().manual_seed(4)
+    drawn = torch.randint(5, VOCABULARY, (2, count, tokens), generator=generator)
+    return [Stretch(ids, labels) for ids, labels in zip(*drawn, strict=True)]
+
+
+def test_without_neighbours_that_matter_the_length_does_not_matter() -> None:
+    """A position scheme that sees nothing but itself, in a network without attention to others."""
+    model = model_of("none").eval()
+    with torch.no_grad():
+        for layer in model.encoder.layers:
+            layer.attention.output.weight.zero_()
+    losses = [row["loss"] for row in loss_by_length(model, texts(), [8, 16, 58], "fp32").values()]
+    assert losses == pytest.approx([losses[0]] * 3, rel=1e-9)
+
+
+def test_the_loss_is_that_of_the_model_on_the_window() -> None:
+    model, text = model_of("tisa").eval(), texts(1, 30)[0]
+    ids = torch.cat((torch.tensor([2]), text.ids, torch.tensor([3])))[None]
+    targets = torch.cat((torch.tensor([-100]), text.labels, torch.tensor([-100])))[None]
+    expected = torch.nn.functional.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
+    found = loss_by_length(model, [text], [32], "fp32")[32]
+    assert found["loss"] == pytest.approx(float(expected), rel=1e-6)
+    assert found["predicted"] == 30
+
+
+def test_a_scheme_with_a_table_says_so_and_the_others_go_on() -> None:
+    lengths = [8, 16, 58]
+    table = loss_by_length(model_of("absolute"), texts(), lengths, "fp32")
+    assert ["refused" in row for row in table.values()] == [False, False, True]
+    assert table[58]["refused"] == "Absolute has 16 positions (size.max_positions); a sequence of 58 tokens is too long"
+    assert not any("refused" in row for row in loss_by_length(model_of("tisa"), texts(), lengths, "fp32").values())
+
+
+def test_curves_end_where_a_scheme_ends() -> None:
+    points = [{"length": 8, "loss": 1.0}, {"length": 16, "refused": "too long"}]
+    rows: list[dict[str, Any]] = [
+        {"name": "absolute", "trained": 8, "points": points},
+        {"name": "tisa", "trained": 8, "points": [{"length": 8, "loss": 2.0}]},
+    ]
+    assert curves(rows) == ({"absolute": [(8, 1.0)], "tisa": [(8, 2.0)]}, {"absolute"}, {8})
+
+
+def test_labels_are_short_where_they_can_be() -> None:
+    one, other = Path("tisa-2x64-toy-seed0-1a"), Path("tisa-2x64-toy-seed1-2b")
+    assert labels([one, Path("rope-depthwise-2x64-toy-seed0-3c")]) == ["tisa", "rope-depthwise"]
+    assert labels([one, other]) == [one.name, other.name]
+
+
+@pytest.mark.parametrize("wrong", [[4], [True], ["long"], []])
+def test_wrong_lengths_are_refused(wrong: list[Any]) -> None:
+    with pytest.raises(RelposError, match="lengths="):
+        check_lengths(wrong)
+
+
+def test_the_command_writes_a_table_and_a_figure(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [relpos.run(relpos.compose("pretrain", [*TINY, f"position={name}"])).path for name in ("tisa", "absolute")]
+    words = [f"from=[{','.join(map(str, runs))}]", "lengths=[16,64]", "tokens=600", "threads=1"]
+    folder = Path(length(relpos.compose("length", words)))
+    content = json.loads((folder / "length.json").read_text())
+    assert [row["name"] for row in content["runs"]] == ["tisa", "absolute"]
+    assert [[("loss" in point) for point in row["points"]] for row in content["runs"]] == [[True, True], [True, False]]
+    assert len({row["points"][0]["predicted"] for row in content["runs"]}) == 1
+    assert (folder / "length.png").read_bytes().startswith(b"\x89PNG")
+    assert "absolute, 64 tokens: Absolute has 32 positions" in capsys.readouterr().err
+    with pytest.raises(RelposError, match="the longest held-out document has"):
+        length(relpos.compose("length", [f"from={runs[0]}", "lengths=[100000]"]))
+
+
+def test_what_is_no_finished_pre_training_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RelposError, match="a finished pre-training is expected"):
+        length(relpos.compose("length", [f"from={tmp_path}"]))

@@ -1,0 +1,46 @@
+"""Our counts against the papers', to the last digit."""
+
+from __future__ import annotations
+
+import pytest
+
+from relpos.commands.params import Line, lines, papers
+from relpos.errors import RelposError
+
+
+@pytest.fixture(scope="module")
+def chang() -> list[Line]:
+    return lines("chang2021")
+
+
+def test_both_papers_are_there() -> None:
+    assert papers() == ["chang2021", "wennberg2021"]
+
+
+def test_chang_every_exact_total(chang: list[Line]) -> None:
+    assert len(chang) == 19
+    assert {line.row + line.words: line.ours for line in chang} == {line.row + line.words: line.exact for line in chang}
+
+
+def test_chang_18_of_19_printed_figures_are_met(chang: list[Line]) -> None:
+    missed = [(line.row, line.difference) for line in chang if line.difference]
+    assert missed == [("Convolutional QK", -0.01)]
+    assert next(line for line in chang if line.row == "Convolutional QK").ours == 13_525_000 - 84
+
+
+def test_wennberg_table_2() -> None:
+    found = {line.row: line for line in lines("wennberg2021")}
+    assert {row: line.ours for row, line in found.items() if "Ke et al." not in row} == {
+        "Longformer, standard": 3_145_728,
+        "BERT and RoBERTa, standard": 393_216,
+        "ALBERT, standard": 65_536,
+        "TISA, S = 5": 2_160,
+        "TISA, S = 5, in ALBERT": 2_160,
+    }
+    ours = found["BERT and RoBERTa, Ke et al."]
+    assert (ours.ours, ours.difference) == (1_576_704, 1_576_704 - 1_572_864)  # biases, layer norm and a row more
+
+
+def test_an_unknown_paper_is_refused_with_the_nearest() -> None:
+    with pytest.raises(RelposError, match=r"table=chang2012: no printed parameter counts\. Did you mean 'chang2021'"):
+        lines("chang2012")

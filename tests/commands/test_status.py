@@ -1,0 +1,79 @@
+"""`relpos status` ends when nothing more will happen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from relpos.commands import status
+from relpos.commands.status import SETTLED, look, picture
+from relpos.runs import Run
+from relpos.tables.experiment import load
+from relpos.tables.plan import plan_table, runs_of
+from tables.small_data import write_experiment
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+    """Two fine-tunings, one of which starts from MNLI, for each of two pre-trainings; what all need is there."""
+    monkeypatch.setenv("RELPOS_DATA", str(tmp_path / "nothing"))
+    file = write_experiment(tmp_path, stages={"pretrain": ["steps=3"], "finetune": ["steps=3"]})
+    runs = runs_of(plan_table(load(str(file))))
+    for run in runs:
+        if run.stage not in ("pretrain", "finetune"):
+            run.update(state="finished")
+    return runs
+
+
+def fail(runs: list[Run], row: str) -> None:
+    for run in runs:
+        if run.stage == "pretrain":
+            run.update(state="failed" if run.config["row"] == row else "finished", error="no")
+
+
+def test_what_needs_a_failed_run_at_any_depth_waits_for_it(runs: list[Run]) -> None:
+    fail(runs, "none")
+    seen = look(runs)
+    states = {
+        row: {one.state for one in seen if one.run.stage == "finetune" and one.run.config["row"] == row}
+        for row in ("none", "fixed")
+    }
+    assert states == {"none": {"waiting for a failed run"}, "fixed": {"missing"}}
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(picture("small", seen))
+    assert "1 failed, 3 waiting for a failed run, 3 missing" in shown.get()
+
+
+def test_a_terminal_is_drawn_until_the_others_are_done(runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    fail(runs, "none")
+    missing = [run for run in runs if run.stage == "finetune" and run.config["row"] == "fixed"]
+    moments: list[Any] = []
+
+    def finish_one(seconds: float) -> None:
+        moments.append(seconds)
+        missing.pop().update(state="finished")
+
+    monkeypatch.setattr(status, "_runs", lambda cfg: ("small", runs))
+    monkeypatch.setattr(status.sys, "stdout", _Terminal())
+    monkeypatch.setattr(status.time, "sleep", finish_one)
+    status.status(_Words())  # type: ignore[arg-type]
+    assert len(moments) == 3
+    assert all(one.state in SETTLED for one in look(runs))
+
+
+class _Words:
+    every = 0.0
+
+
+class _Terminal:
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None: ...

@@ -1,0 +1,223 @@
+"""The zip for the GLUE server: eleven files, each from the best dev run of its column, each as the server wants it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import socket
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from glue_tasks import task
+from glue_tasks import write as write_rows
+from relpos.cli import main
+from relpos.tables.glue_server import Answers, layout
+from relpos.train.finetune import columns
+from tables.written_table import write
+
+OFFICIAL = {"AX": 1104, "CoLA": 1063, "MNLI-m": 9796, "MNLI-mm": 9847, "MRPC": 1725, "QNLI": 5463, "QQP": 390965}
+OFFICIAL |= {"RTE": 3000, "SST-2": 1821, "STS-B": 1379, "WNLI": 146}
+TASKS = ("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli")
+ANSWERS = {answers.file: answers for answers in layout()}
+
+
+def runs_of(name: str, scores: dict[str, dict[str, list[float]]]) -> list[dict[str, Any]]:
+    """Finished fine-tunings: task → column → a score a seed."""
+    found = []
+    for key, own in scores.items():
+        for seed, values in enumerate(zip(*own.values(), strict=True)):
+            words = {"stage": "finetune", "task": key, "pretrain_seed": 0, "seed": seed, "state": "finished", "identity": "x"}
+            found.append(words | {"path": f"finetune/{key}-{name}-{seed}", "columns": dict(zip(own, values, strict=True))})
+    return found
+
+
+SCORES: dict[str, dict[str, list[float]]] = {key: {key: [50.0, 60.0]} for key in TASKS if key != "mnli"}
+SCORES["mnli"] = {"mnli_m": [70.0, 71.0], "mnli_mm": [73.0, 72.0]}
+
+
+@pytest.fixture
+def predicted(tmp_path: Path) -> Path:
+    """$RELPOS_RUNS with a table of one row, whose runs have predicted every test file. Small QQP: its size is data."""
+    runs = tmp_path / "runs"
+    write(
+        runs,
+        {
+            "name": "t",
+            "question": "?",
+            "rows": [{"name": "composite key", "columns": {}, "mean": {}, "runs": runs_of("c", SCORES)}],
+        },
+    )
+    for run in runs_of("c", SCORES):
+        for file in task(run["task"]).test:
+            answer = ANSWERS[file].labels[run["seed"]] if ANSWERS[file].labels else "2.500"  # type: ignore[index]
+            lines = [f"{row}\t{answer}" for row in range(ANSWERS[file].rows)]
+            write_rows(runs / run["path"] / "predictions", f"{file}.tsv", "\n".join(["index\tprediction", *lines]) + "\n")
+    return runs
+
+
+def submit(*words: str) -> int:
+    return main(["submit", "table=t", "row='composite key'", *words])
+
+
+def inside(runs: Path) -> dict[str, str]:
+    with zipfile.ZipFile(runs / "tables" / "t" / "submissions" / "composite_key.zip") as archive:
+        return {name: archive.read(name).decode() for name in archive.namelist()}
+
+
+def test_the_layout_is_the_official_one() -> None:
+    assert {answers.file: answers.rows for answers in layout()} == OFFICIAL
+    for key in TASKS:
+        for file in task(key).test:
+            assert ANSWERS[file].labels == task(key).labels
+            assert ANSWERS[file].range == task(key).range
+    for answers in layout():
+        assert answers.problem(answers.constant_file()) is None
+
+
+def test_all_eleven_files_come_from_the_best_dev_runs(predicted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert submit() == 0
+    assert capsys.readouterr().out.strip() == str(predicted / "tables" / "t" / "submissions" / "composite_key.zip")
+    files = inside(predicted)
+    assert set(files) == {f"{file}.tsv" for file in OFFICIAL}
+    assert {name: text.count("\n") - 1 for name, text in files.items()} == {f"{file}.tsv": rows for file, rows in OFFICIAL.items()}
+    second = {name for name, text in files.items() if text.startswith("index\tprediction\n0\tneutral\n")}
+    assert second == {"MNLI-m.tsv", "AX.tsv"}  # seed 1 is best on m, seed 0 on mm
+    assert files["MNLI-mm.tsv"].startswith("index\tprediction\n0\tentailment\n")
+    assert files["CoLA.tsv"].startswith("index\tprediction\n0\t1\n")
+
+
+def test_it_says_which_run_answered_what(predicted: Path) -> None:
+    assert submit() == 0
+    path = predicted / "tables" / "t" / "submissions" / "composite_key.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert content["files"]["MNLI-mm"] == {"path": "finetune/mnli-c-0", "pretrain_seed": 0, "seed": 0, "dev": 73.0}
+    first = path.with_suffix(".zip").read_bytes()
+    assert submit() == 0
+    assert path.with_suffix(".zip").read_bytes() == first  # the same predictions are the same file
+
+
+def test_what_is_missing_is_refused_by_name(predicted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (predicted / "finetune" / "mnli-c-1" / "predictions" / "AX.tsv").unlink()
+    for seed in (0, 1):
+        (predicted / "finetune" / f"wnli-c-{seed}" / "predictions" / "WNLI.tsv").unlink()
+    assert submit() == 1
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert "AX: finetune/mnli-c-1 was not given the test file" in said
+    assert "WNLI: finetune/wnli-c-1 was not given the test file" in said
+    assert "CoLA" not in said
+    assert "allow_missing=true" in said
+    assert not (predicted / "tables" / "t" / "submissions").exists()
+
+
+def test_what_is_missing_may_be_filled_and_is_said_to_be(predicted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (predicted / "finetune" / "wnli-c-1" / "predictions" / "WNLI.tsv").unlink()
+    assert submit("allow_missing=true") == 0
+    assert "WNLI: finetune/wnli-c-1 was not given the test file; every row says 0: no result" in capsys.readouterr().err
+    assert inside(predicted)["WNLI.tsv"] == "index\tprediction\n" + "".join(f"{row}\t0\n" for row in range(146))
+    content = json.loads((predicted / "tables" / "t" / "submissions" / "composite_key.json").read_text(encoding="utf-8"))
+    assert content["files"]["WNLI"] == {"constant": "0"}
+
+
+def test_a_row_without_runs_of_a_column_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = runs_of("c", {"cola": {"cola": [1.0]}})
+    write(tmp_path / "runs", {"name": "t", "question": "?", "rows": [{"name": "composite key", "runs": runs}]})
+    assert submit() == 1
+    assert "STS-B: no finished run has stsb" in capsys.readouterr().err
+
+
+def test_constants_alone_are_no_submission(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = runs_of("c", {"cola": {"cola": [1.0]}})
+    write(tmp_path / "runs", {"name": "t", "question": "?", "rows": [{"name": "composite key", "runs": runs}]})
+    assert submit("allow_missing=true") == 1
+    assert "no run of it has predicted a test file" in capsys.readouterr().err
+
+
+GOOD = ANSWERS["WNLI"].constant_file()
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    (GOOD.replace("index\tprediction", "index,prediction"), "header 'index,prediction' where"),
+    (GOOD.removesuffix("145\t0\n"), "145 rows where the server has 146"),
+    (GOOD + "146\t0\n", "147 rows where the server has 146"),
+    (GOOD.replace("\n7\t0\n", "\n8\t0\n"), "line 9 is '8\\t0' where row 7 is due"),
+    (GOOD.replace("\n7\t0\n", "\n7\t2\n"), "line 9: answer '2' is not 0, 1"),
+    (GOOD.replace("\n7\t0\n", "\n7\t0.0\n"), "line 9: answer '0.0' is not 0, 1"),
+    (GOOD.replace("\n7\t0\n", "\n7 0\n"), "line 9 is '7 0' where row 7 is due"),
+    ("", "header '' where"),
+])  # fmt: skip
+def test_a_file_that_the_server_would_refuse_is_refused_here(text: str, said: str) -> None:
+    assert said in str(ANSWERS["WNLI"].problem(text))
+
+
+@pytest.mark.parametrize("answer", ["5.001", "-0.001", "nan", "inf", "high", ""])
+def test_scores_are_numbers_in_their_range(answer: str) -> None:
+    two = Answers("STS-B", "stsb", 2, None, (0.0, 5.0), "0")
+    assert two.problem("index\tprediction\n0\t5\n1\t0.000\n") is None
+    assert "is not a number from 0 to 5" in str(two.problem(f"index\tprediction\n0\t5\n1\t{answer}\n"))
+
+
+def test_a_wrong_file_is_refused_even_where_missing_ones_may_be(predicted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = predicted / "finetune" / "rte-c-1" / "predictions" / "RTE.tsv"
+    path.write_text("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:-1]), encoding="utf-8")
+    assert submit("allow_missing=true") == 1
+    assert "RTE: 2,999 rows where the server has 3,000" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["row=composite"], "table must be given"),
+    (["table=t", "row=compsite"], "unknown row 'compsite'. Did you mean 'composite key'?"),
+    (["table=tt", "row=x"], "no table 'tt' in "),
+    (["table=t", "row=x", "allow_mising=true"], "unknown key 'allow_mising'"),
+])  # fmt: skip
+def test_a_wrong_word_is_one_line(words: list[str], said: str, predicted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["submit", *words]) == 1
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+
+
+def test_it_asks_no_server(predicted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a connection")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    assert submit() == 0
+
+
+class Words:
+    """A tokenizer that knows lengths only."""
+
+    pad, cls, sep = 0, 2, 3
+
+    def encode(self, sentences: list[str]) -> list[list[int]]:
+        return [[5] * len(sentence.split()) for sentence in sentences]
+
+
+class Constant(nn.Module):
+    """Says the same of every pair."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(1, 3)
+
+    def forward(self, input_ids: Tensor, *_: Tensor) -> Tensor:
+        return torch.tensor([[0.0, 1.0, 0.0]]).expand(len(input_ids), 3)
+
+
+def test_an_mnli_run_answers_ax_too(tmp_path: Path) -> None:
+    head = "index\tsentence1\tsentence2"
+    for split in ("dev_matched", "dev_mismatched"):
+        write_rows(tmp_path, f"MNLI/{split}.tsv", f"{head}\tgold_label\n0\ta b\tc\tneutral\n")
+    write_rows(tmp_path, "MNLI/test_matched.tsv", f"{head}\n0\ta\tb\n1\ta\tb\n")
+    write_rows(tmp_path, "AX/test.tsv", f"{head}\n0\ta\tb c\n1\ta\tb\n2\td\te")
+    columns(Constant(), task("mnli"), tmp_path, Words(), 16, "fp32", tmp_path / "predictions")  # type: ignore[arg-type]
+    assert sorted(os.listdir(tmp_path / "predictions")) == ["AX.tsv", "MNLI-m.tsv"]  # the mismatched test file is not there
+    with (tmp_path / "predictions" / "AX.tsv").open(encoding="utf-8") as file:
+        assert list(csv.reader(file, delimiter="\t")) == [["index", "prediction"], *([str(row), "neutral"] for row in range(3))]

@@ -1,0 +1,195 @@
+"""The page of a table: its text, and how it looks and behaves in a real browser."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from relpos.tables.render.html import write_html
+from tables.written_table import table
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+SMALLEST = 9.5
+"""Pixels: letters below this are not read on a telephone."""
+SIZES = """() => [...document.querySelectorAll("th, td, p, li, .line, .chip, figcaption, summary, svg text")].map(node => {
+    const svg = node.ownerSVGElement;
+    const scale = svg ? svg.getBoundingClientRect().width / svg.viewBox.baseVal.width : 1;
+    return [node.textContent.trim().slice(0, 20), scale * parseFloat(getComputedStyle(node).fontSize)];
+})"""
+CONTRASTS = """() => {
+    const straight = part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+    const light = colour => {
+        const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map(part => straight(part / 255));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const page = light(getComputedStyle(document.body).backgroundColor);
+    return [...document.querySelectorAll("p, .muted, .line, .chip, .value, a, svg text, .mark")].map(node => {
+        const style = getComputedStyle(node);
+        const own = light(node.ownerSVGElement ? style.fill : style.color);
+        return [node.textContent.trim().slice(0, 20), (Math.max(own, page) + 0.05) / (Math.min(own, page) + 0.05)];
+    });
+}"""
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    """The page where it belongs, with the records that it links to."""
+    content = table()
+    path = tmp_path / "runs" / "tables" / "small" / "table.html"
+    for row in content["rows"]:
+        for run in row["runs"]:
+            if run["state"] != "missing":
+                folder = tmp_path / "runs" / run["path"]
+                folder.mkdir(parents=True)
+                (folder / "record.json").write_text("{}", encoding="utf-8")
+    write_html(path, content)
+    return path
+
+
+def test_it_names_no_other_place(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    addresses = set(re.findall(r"\b(?:https?:)?//[^\s\"'<>)]+", text))
+    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    assert not re.search(r"<(?:link|script|img)[^>]*(?:href|src)=\"(?!data:)", text)
+
+
+def test_every_record_is_linked_and_there(page: Path) -> None:
+    links = re.findall(r'href="(\.\./[^"]+)"', page.read_text(encoding="utf-8"))
+    assert len(links) == len(set(links)) == 3 + 6 + 4  # pre-trainings, CoLA, RTE with one that failed
+    assert all((page.parent / unquote(link)).resolve().is_file() for link in links)
+
+
+def test_text_of_others_is_escaped(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert "fixed &lt;b&gt;" in text
+    assert "fixed <b>" not in text
+    assert "100 % &amp; &lt;all&gt;?" in text
+
+
+def test_what_is_missing_has_no_number(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    row = text[text.index('data-value="dynamic"') :]
+    cells = re.findall(r"<td.*?</td>", row[: row.index("</tr>")], flags=re.S)
+    assert len(cells) == 5
+    assert all("data-value" not in cell and "—" in cell for cell in cells)
+
+
+def test_a_page_that_shows_this_already_is_left_alone(page: Path) -> None:
+    before = page.stat().st_mtime_ns
+    write_html(page, table())
+    assert page.stat().st_mtime_ns == before
+    changed = table()
+    changed["rows"][0]["columns"]["cola"]["mean"] = 99.0
+    write_html(page, changed)
+    assert "99.0" in page.read_text(encoding="utf-8")
+
+
+def test_an_older_table_has_a_page_too(tmp_path: Path) -> None:
+    column = {"values": [1.0], "seeds": [0], "mean": 1.0, "sem": None, "best": 1.0, "printed": None}
+    row = {"name": "a", "words": [], "parameters": 1, "perplexity": 2.0, "columns": {"cola": column}, "mean": column}
+    write_html(tmp_path / "table.html", {"name": "old", "question": "?", "rows": [row]})
+    assert "<svg" in (tmp_path / "table.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    with sync_api.sync_playwright() as driver:
+        flags = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium has no sandbox for root
+        started = driver.chromium.launch(executable_path=path, args=flags)
+        yield started
+        started.close()
+
+
+@pytest.fixture(params=[(1280, "light"), (390, "light"), (390, "dark")], ids=lambda given: f"{given[0]}-{given[1]}")
+def shown(browser: Any, page: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The page, opened; what it complains of or asks for fails the test."""
+    width, scheme = request.param
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    tab = context.new_page()
+    complaints: list[str] = []
+    tab.on("console", lambda message: complaints.append(message.text))
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab.on("request", lambda asked: None if asked.url == page.as_uri() else complaints.append(asked.url))
+    tab.goto(page.as_uri())
+    yield tab
+    context.close()
+    assert [text for text in complaints if text != "data:,"] == []
+
+
+def names(tab: Any) -> list[str]:
+    return [text.strip() for text in tab.locator("#table tbody th").evaluate_all("cells => cells.map(cell => cell.dataset.value)")]
+
+
+def test_a_click_on_a_head_sorts(shown: Any) -> None:
+    head = shown.locator("#table thead th", has_text="CoLA")
+    orders = []
+    for _ in range(3):
+        head.locator("button").click()
+        orders.append((head.get_attribute("aria-sort"), names(shown)))
+    assert orders == [
+        ("descending", ["composite", "fixed <b>", "none", "dynamic"]),
+        ("ascending", ["none", "fixed <b>", "composite", "dynamic"]),  # what is missing stays last
+        (None, ["none", "fixed <b>", "composite", "dynamic"]),
+    ]
+
+
+def test_names_and_perplexities_sort_from_the_smallest(shown: Any) -> None:
+    shown.locator("#table thead button", has_text="row").click()
+    assert names(shown) == ["composite", "dynamic", "fixed <b>", "none"]
+    shown.locator("#table thead button", has_text="perplexity").press("Enter")  # the keyboard does it too
+    assert names(shown) == ["composite", "fixed <b>", "none", "dynamic"]
+    assert shown.locator("[aria-sort]").count() == 1
+
+
+def test_the_page_is_no_wider_than_the_screen(shown: Any) -> None:
+    assert shown.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    first = shown.locator("#table tbody th").first
+    shown.locator(".scroll").evaluate("box => box.scrollLeft = 1000")
+    assert first.bounding_box()["x"] < 40  # the name of the row stays beside its numbers
+
+
+def test_letters_are_large_and_plain_enough(shown: Any) -> None:
+    sizes = shown.evaluate(SIZES)
+    assert len(sizes) > 50
+    assert [text for text, size in sizes if size < SMALLEST] == []
+    contrasts = shown.evaluate(CONTRASTS)
+    assert len(contrasts) > 50
+    assert [text for text, contrast in contrasts if contrast < 4.5] == []  # WCAG, level AA
+
+
+def test_parts_can_be_hidden(shown: Any) -> None:
+    paper = shown.locator("#table .paper").first
+    assert paper.is_visible()
+    shown.locator("input[data-part=paper]").uncheck()
+    assert not paper.is_visible()
+    assert shown.locator("#table .spread").first.is_visible()
+
+
+def test_a_row_leads_to_its_runs_and_they_to_their_records(shown: Any) -> None:
+    details = shown.locator("details").nth(2)
+    assert not details.locator("li").first.is_visible()
+    shown.locator("#table tbody a", has_text="composite").click()
+    assert details.locator("li").first.is_visible()
+    assert "failed" in details.locator("li.failed").inner_text()
+    assert details.locator("li a").first.get_attribute("href") == "../../pretrain/run%20p20/record.json"
+
+
+def test_figures_show_every_row_and_say_what_is_missing(shown: Any) -> None:
+    figures = shown.locator(".panels svg")
+    assert figures.count() == 4  # mean, CoLA, RTE, held-out loss
+    texts = figures.nth(1).locator("text").all_text_contents()
+    assert {"none", "fixed <b>", "composite", "dynamic", "not run"} <= {text.strip() for text in texts}
+    box = figures.nth(1).bounding_box()
+    assert box["width"] > 250
+    assert box["height"] > 80

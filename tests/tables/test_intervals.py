@@ -1,0 +1,87 @@
+"""Answers on the dev set: kept by fine-tuning, used where there are several pre-trainings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from claims.made_up import scale, scales
+from relpos.claims.reductions import ErrorReduction
+from relpos.claims.scales import Scores
+from relpos.runs.run import Run
+from relpos.tables.columns import table_of
+from relpos.tables.intervals import answers, interval
+from relpos.tables.plan import Row, Tuning
+from relpos.train.predictions import write_answers
+
+RIGHT = np.tile([0.0, 1.0], 100)
+
+
+def with_errors(share: float, seed: int) -> np.ndarray:
+    """Classes of which this share is wrong."""
+    wrong = np.random.default_rng(seed).random(200) < share
+    return np.where(wrong, 1 - RIGHT, RIGHT)
+
+
+def tunings(shares: dict[int, float], kept: bool = True) -> list[Tuning]:
+    """Two fine-tunings of each pre-training."""
+    made = []
+    for pretrain_seed, share in shares.items():
+        for seed in (0, 1):
+            config = {"task": {"columns": ["rte"], "metric": "relpos.train.metrics.accuracy"}}
+            run = Run("finetune", "rte", {"p": pretrain_seed, "s": seed}, config)
+            said = with_errors(share, 10 * pretrain_seed + seed)
+            columns = {"rte": float(100 * np.mean(said == RIGHT))}
+            run.path.mkdir(parents=True)
+            run.update(state="finished", metrics={"columns": columns, "majority": {"rte": 50.0}, "examples": {"rte": 200}})
+            if kept:
+                write_answers(run.path / "dev" / "rte.tsv", said, RIGHT)
+            made.append(Tuning("rte", pretrain_seed, seed, run))
+    return made
+
+
+def test_answers_are_read_as_they_were_written(tmp_path: Path) -> None:
+    write_answers(tmp_path / "dev" / "stsb.tsv", [0.123456789, -1.0], [2.5, 5.0])
+    assert answers(tmp_path / "dev" / "stsb.tsv").tolist() == [[0.123456789, 2.5], [-1.0, 5.0]]
+
+
+def test_interval_over_seeds_and_examples() -> None:
+    found = interval(tunings({0: 0.2, 1: 0.3, 2: 0.4}), "rte")
+    assert found is not None
+    assert found[0] < 70 < found[1]
+    examples_alone = 1.96 * 100 * np.sqrt(0.7 * 0.3 / 200 / 6)
+    assert found[1] - found[0] > 2.5 * examples_alone  # pre-trainings differ by more
+
+
+def test_without_answers_the_pre_trainings_alone_count() -> None:
+    assert interval(tunings({0: 0.2, 1: 0.4}, kept=False), "rte") is None
+    pretraining = Run("pretrain", "x", {}, {})
+    there: dict[str, Any] = table_of([Row("x", [], [pretraining] * 2, tunings({2: 0.1, 3: 0.5}, kept=False))])[0]
+    low, high = there["columns"]["rte"]["interval"]
+    means = [np.mean(there["columns"]["rte"]["values"][part]) for part in (slice(2), slice(2, None))]
+    assert (low, high) == (pytest.approx(min(means)), pytest.approx(max(means)))
+
+
+def test_one_pre_training_has_no_such_interval() -> None:
+    assert interval(tunings({0: 0.2}), "rte") is None
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.1, "holds"), (0.6, "fails"), (0.31, "undecided")])
+def test_error_reduction(tmp_path: Path, share: float, expected: str) -> None:
+    made = scale({})
+    for row, own in (("base", 0.3), ("s1", 0.5), ("s5", share)):
+        scores = Scores(metric="relpos.train.metrics.accuracy")
+        for seed in range(4):
+            said = with_errors(own, 100 * seed + len(row))
+            scores.values[seed, 0] = float(100 * np.mean(said == RIGHT))
+            scores.answers[seed, 0] = tmp_path / f"{row}{seed}.tsv"
+            write_answers(scores.answers[seed, 0], said, RIGHT)
+        made.scores[row] = {"rte": scores}
+    choices = ["s5"] if share > 0.5 else ["s1", "s5"]
+    (found,) = ErrorReduction(choices, "base").findings(scales(made))
+    assert found.verdict == expected, found.figures
+    made.scores["s5"]["rte"].answers.clear()
+    assert ErrorReduction(choices, "base").findings(scales(made))[0].verdict == "not run"
