@@ -12,7 +12,7 @@ from relpos.claims.comparisons import Higher
 from relpos.claims.scales import read
 from relpos.runs.run import Run
 from relpos.tables.experiment import load
-from relpos.tables.plan import Row, plan_table
+from relpos.tables.plan import PlannedRow, plan_table
 from tables.small_data import write_experiment
 
 ROWS = {"none": ["position=none"], "fixed": ["position=fixed"], "wide": ["position=fixed", "k=9"]}
@@ -26,7 +26,7 @@ def finish(run: Run, metrics: dict[str, Any], **changes: Any) -> None:
     run.update(**(words | {"inputs": inputs, "metrics": metrics} | changes))
 
 
-def finish_row(row: Row) -> None:
+def finish_row(row: PlannedRow) -> None:
     for run in row.pretrainings:
         finish(run, {"heldout_loss": 3.0})
     for tuning in row.tunings:
@@ -38,12 +38,12 @@ def finish_row(row: Row) -> None:
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> list[Row]:
+def rows(tmp_path: Path) -> list[PlannedRow]:
     changes: dict[str, Any] = {"rows": {"none": ["position=none"], "fixed": ["position=fixed"]}, "seeds": [0, 1, 2]}
     return plan_table(load(str(write_experiment(tmp_path, **changes))))
 
 
-def test_runs_are_found_by_what_they_are(rows: list[Row]) -> None:
+def test_runs_are_found_by_what_they_are(rows: list[PlannedRow]) -> None:
     for row in rows:
         finish_row(row)
     (found,) = read(ROWS)
@@ -57,7 +57,7 @@ def test_runs_are_found_by_what_they_are(rows: list[Row]) -> None:
     assert (finding.verdict, capped) == ("undecided", WOULD_HOLD)
 
 
-def test_what_is_not_finished_or_of_older_code_is_left_out(rows: list[Row]) -> None:
+def test_what_is_not_finished_or_of_older_code_is_left_out(rows: list[PlannedRow]) -> None:
     none, fixed = rows
     finish_row(none)
     finish_row(fixed)
@@ -71,7 +71,7 @@ def test_what_is_not_finished_or_of_older_code_is_left_out(rows: list[Row]) -> N
     assert (list(found), found.older) == ([], 1)
 
 
-def test_another_number_of_steps_is_another_scale(rows: list[Row], tmp_path: Path) -> None:
+def test_another_number_of_steps_is_another_scale(rows: list[PlannedRow], tmp_path: Path) -> None:
     longer = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["pretrain.steps=9"])
     more = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["data.pairs=50"])
     for row in (*rows, *longer, *more):
@@ -81,7 +81,7 @@ def test_another_number_of_steps_is_another_scale(rows: list[Row], tmp_path: Pat
     assert [[scale.meaning["pairs"] for scale in group] for group in found.alike("pairs")] == [[None, 50]]
 
 
-def test_one_protocol_of_fine_tuning_a_column(rows: list[Row], tmp_path: Path) -> None:
+def test_one_protocol_of_fine_tuning_a_column(rows: list[PlannedRow], tmp_path: Path) -> None:
     for row in rows:
         finish_row(row)
     other = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["finetune.steps=99"])[0]

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from relpos.runs import Run
 from relpos.tables.columns import GLUE, statistics, table_of
-from relpos.tables.plan import Row, Tuning
+from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.render import curves, text, write
 from relpos.tables.render.view import leaders
 
@@ -47,9 +47,9 @@ def tuning(row: str, task: str, seed: int, scores: list[float] | None, majority:
     return Tuning(task, 0, seed, run)
 
 
-def row(name: str, scores: dict[str, list[list[float] | None]], perplexity: float | None = 10.0) -> Row:
+def row(name: str, scores: dict[str, list[list[float] | None]], perplexity: float | None = 10.0) -> PlannedRow:
     tunings = [tuning(name, task, seed, one) for task, seeds in scores.items() for seed, one in enumerate(seeds)]
-    return Row(name, [f"position={name}"], [pretraining(name, perplexity)], tunings)
+    return PlannedRow(name, [f"position={name}"], [pretraining(name, perplexity)], tunings)
 
 
 def test_mean_and_standard_error_by_hand() -> None:
@@ -80,7 +80,7 @@ def test_the_curve_is_the_mean_of_the_pre_trainings_where_all_have_come() -> Non
     for run, losses in zip(runs, ({10: 4.0, 20: 2.0}, {10: 5.0}), strict=True):
         lines = [json.dumps({"step": step, "heldout_loss": loss}) + "\n" for step, loss in losses.items()]
         (run.path / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
-    content = table_of([Row("none", [], runs, [])])[0]
+    content = table_of([PlannedRow("none", [], runs, [])])[0]
     assert content["heldout_loss"] == [[10, 4.5]]
 
 
@@ -111,7 +111,7 @@ def test_a_failed_run_is_counted() -> None:
 
 def test_runs_no_better_than_the_majority_class_are_counted() -> None:
     tunings = [tuning("none", "rte", seed, [score], majority=52.7) for seed, score in enumerate((52.7, 47.0, 60.0))]
-    column = table_of([Row("none", [], [pretraining("none")], tunings)])[0]["columns"]["rte"]
+    column = table_of([PlannedRow("none", [], [pretraining("none")], tunings)])[0]["columns"]["rte"]
     assert (column["n_collapsed"], column["median"]) == (2, 52.7)
     assert column["interval"][0] < column["mean"] < column["interval"][1]
     assert "2 collapsed" in text.cell(column)

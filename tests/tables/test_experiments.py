@@ -10,7 +10,7 @@ import pytest
 from relpos.runs.config import shipped
 from relpos.tables.dry_run import describe
 from relpos.tables.experiment import load
-from relpos.tables.plan import Row, plan_table, runs_of
+from relpos.tables.plan import PlannedRow, plan_table, runs_of
 
 AUTHORS_SEEDS = [42, 97, 834, 622, 329, 75, 213, 101, 123, 57]
 NAMES = sorted(path.stem for path in shipped("experiments").glob("[!_]*.yaml"))
@@ -33,11 +33,11 @@ def _no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def planned() -> dict[str, dict[str, Row]]:
+def planned() -> dict[str, dict[str, PlannedRow]]:
     return {name: {row.name: row for row in plan_table(load(name))} for name in (*TABLES, *OWN)}
 
 
-def identities(row: Row) -> set[str]:
+def identities(row: PlannedRow) -> set[str]:
     return {run.identity for run in row.runs}
 
 
@@ -53,7 +53,7 @@ def test_the_papers_seeds(name: str) -> None:
     assert len(load("wennberg2021_table3a").seeds) == 5
 
 
-def test_rows_that_tables_share_are_the_same_runs(planned: dict[str, dict[str, Row]]) -> None:
+def test_rows_that_tables_share_are_the_same_runs(planned: dict[str, dict[str, PlannedRow]]) -> None:
     whole = planned["chang2021_table6"]
     for name in TABLES:
         for row in planned[name].values():
@@ -68,7 +68,7 @@ def test_rows_that_tables_share_are_the_same_runs(planned: dict[str, dict[str, R
     assert first.identity == whole["small_composite"].pretrainings[0].identity
 
 
-def test_rows_of_a_table_are_different_models(planned: dict[str, dict[str, Row]]) -> None:
+def test_rows_of_a_table_are_different_models(planned: dict[str, dict[str, PlannedRow]]) -> None:
     for name, rows in planned.items():
         trained = [run.identity for row in rows.values() for run in row.pretrainings]
         assert len(set(trained)) == len(trained), name
@@ -93,6 +93,6 @@ def test_what_cannot_be_run_yet_says_what_it_needs(name: str) -> None:
     assert describe(name, rows, runs_of(rows)).count(f"no runs yet; needs {given.needs}=") == len(given.rows)
 
 
-def test_the_kernel_is_read_where_the_authors_code_reads_it(planned: dict[str, dict[str, Row]]) -> None:
+def test_the_kernel_is_read_where_the_authors_code_reads_it(planned: dict[str, dict[str, PlannedRow]]) -> None:
     conv = planned["chang2021_table7"]["convbert"].pretrainings[0].meaning["conv"]
     assert (conv["kernel_from"], conv["width"], conv["edges"]) == ("key", 9, "renormalise")

@@ -14,7 +14,7 @@ from relpos.claims.scales import Scores
 from relpos.runs.run import Run
 from relpos.tables.columns import table_of
 from relpos.tables.intervals import answers, interval
-from relpos.tables.plan import Row, Tuning
+from relpos.tables.plan import PlannedRow, Tuning
 from relpos.train.predictions import write_answers
 
 RIGHT = np.tile([0.0, 1.0], 100)
@@ -59,7 +59,7 @@ def test_interval_over_seeds_and_examples() -> None:
 def test_without_answers_the_pre_trainings_alone_count() -> None:
     assert interval(tunings({0: 0.2, 1: 0.4}, kept=False), "rte") is None
     pretraining = Run("pretrain", "x", {}, {})
-    there: dict[str, Any] = table_of([Row("x", [], [pretraining] * 2, tunings({2: 0.1, 3: 0.5}, kept=False))])[0]
+    there: dict[str, Any] = table_of([PlannedRow("x", [], [pretraining] * 2, tunings({2: 0.1, 3: 0.5}, kept=False))])[0]
     low, high = there["columns"]["rte"]["interval"]
     means = [np.mean(there["columns"]["rte"]["values"][part]) for part in (slice(2), slice(2, None))]
     assert (low, high) == (pytest.approx(min(means)), pytest.approx(max(means)))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from relpos.launch.engine import Engine
     from relpos.runs.run import Run
     from relpos.tables.experiment import Experiment
-    from relpos.tables.plan import Row
+    from relpos.tables.plan import PlannedRow
 
 
 OWN = ("table", "rows", "stages", "words", "workers", "retries", "dry_run", "engine", "every", "hydra")
@@ -111,7 +111,7 @@ def tell(run: Run) -> None:
         print(f"    {line}", file=sys.stderr)
 
 
-def show(given: Experiment, rows: list[Row], folder: Path) -> None:
+def show(given: Experiment, rows: list[PlannedRow], folder: Path) -> None:
     """Writes the table from what the runs' folders say, and prints it; nothing where the runs only sleep."""
     from relpos.tables import checks, columns, comparison, heldout_lengths, scores
     from relpos.tables.render import curves, text, write

@@ -14,14 +14,14 @@ from relpos.errors import RelposError
 from relpos.runs.run import Run
 from relpos.tables import intervals, row_runs
 from relpos.tables.experiment import Experiment
-from relpos.tables.plan import Row, Tuning
+from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.statistics import interval
 
 GLUE = ("cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")
 """The nine columns whose mean is GLUE; WNLI stands beside."""
 
 
-def table_of(rows: Iterable[Row], printed: dict[str, dict[str, float]] | None = None) -> list[dict[str, Any]]:
+def table_of(rows: Iterable[PlannedRow], printed: dict[str, dict[str, float]] | None = None) -> list[dict[str, Any]]:
     """The table: one dictionary of plain values a row.
 
     Args:
@@ -41,7 +41,7 @@ def table_of(rows: Iterable[Row], printed: dict[str, dict[str, float]] | None = 
     return [_row(row, (printed or {}).get(row.name, {})) for row in rows]
 
 
-def _row(row: Row, printed: dict[str, float]) -> dict[str, Any]:
+def _row(row: PlannedRow, printed: dict[str, float]) -> dict[str, Any]:
     metrics = [run.metrics for run in row.pretrainings if run.state == "finished"]
     several = len(row.pretrainings) > 1
     columns: dict[str, Any] = {}

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from relpos.runs.cost import REACHED, flops, matrix_product, measured
 from relpos.runs.execute import hardware
 from relpos.runs.run import Run, runs_root
-from relpos.tables.plan import Row
+from relpos.tables.plan import PlannedRow
 
 
-def describe(name: str, rows: list[Row], runs: list[Run]) -> str:
+def describe(name: str, rows: list[PlannedRow], runs: list[Run]) -> str:
     """The counts and the estimate, the shared inputs, then each row with its pre-trainings and its fine-tunings.
 
     Args:
@@ -70,7 +70,7 @@ def _duration(hours: float) -> str:
     return f"{hours:,.1f} device-hours" if hours >= 0.1 or hours == 0 else f"{hours * 60:.1f} device-minutes"
 
 
-def _tunings(row: Row, states: Mapping[str, str]) -> list[str]:
+def _tunings(row: PlannedRow, states: Mapping[str, str]) -> list[str]:
     """A line for each state, reason and pre-training: the tasks and their seeds."""
     groups: dict[str, dict[str, list[int]]] = {}
     for tuning in row.tunings:
@@ -94,7 +94,7 @@ def _seeds(seeds: list[int]) -> str:
     return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
-def _noops(row: Row, states: Mapping[str, str]) -> list[str]:
+def _noops(row: PlannedRow, states: Mapping[str, str]) -> list[str]:
     counts = Counter(states[run.identity] for run in row.noops if run.identity in states)
     return [f"  noop: {_counts(counts)}"] if counts else []
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from relpos.files import write_json
 from relpos.runs.run import Run
-from relpos.tables.plan import Row
+from relpos.tables.plan import PlannedRow
 
 TOKENS = 100_000
 """Held-out text, about."""
 
 
-def with_lengths(content: list[dict[str, Any]], rows: Iterable[Row], lengths: list[int]) -> list[dict[str, Any]]:
+def with_lengths(content: list[dict[str, Any]], rows: Iterable[PlannedRow], lengths: list[int]) -> list[dict[str, Any]]:
     """The rows of a table, each with `heldout_by_length`: {"128": mean loss over its finished pre-trainings, …}.
 
     None where a length is refused by the scheme, and where no pre-training is finished; empty where no lengths are asked for.

@@ -31,8 +31,8 @@ class Tuning:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One row of a table."""
+class PlannedRow:
+    """One row of a table that is planned: its runs, finished or not."""
 
     name: str
     words: list[str]
@@ -47,7 +47,7 @@ class Row:
         return [*self.pretrainings, *(tuning.run for tuning in self.tunings), *self.noops]
 
 
-def plan_table(experiment: Experiment, rows: list[str] | None = None, words: Iterable[str] = ()) -> list[Row]:
+def plan_table(experiment: Experiment, rows: list[str] | None = None, words: Iterable[str] = ()) -> list[PlannedRow]:
     """The rows with their runs.
 
     Args:
@@ -81,12 +81,12 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _row(experiment: Experiment, templates: Templates, name: str, own: list[str], words: list[str]) -> Row:
+def _row(experiment: Experiment, templates: Templates, name: str, own: list[str], words: list[str]) -> PlannedRow:
     if experiment.needs or experiment.parameters:
-        return Row(name, own, [], [], needs=experiment.needs)
+        return PlannedRow(name, own, [], [], needs=experiment.needs)
     if "noop" in experiment.stages:
         first = noop_run(compose("noop", words_of("noop", experiment, words)))
-        return Row(name, own, [], [], [_noop_of(first, seed) for seed in experiment.seeds])
+        return PlannedRow(name, own, [], [], [_noop_of(first, seed) for seed in experiment.seeds])
     cfg = compose("pretrain", words_of("pretrain", experiment, words))
     pretrainings, tunings = [], []
     for pretrain_seed in experiment.pretrain_seeds or [cfg.seed]:
@@ -96,7 +96,7 @@ def _row(experiment: Experiment, templates: Templates, name: str, own: list[str]
         for task, template in templates.of(words_of("finetune", experiment, words), pretraining).items():
             planned = _labelled(moved(template, pretraining), experiment.name, name)
             tunings += [Tuning(task, pretrain_seed, seed, reseeded(planned, seed)) for seed in experiment.seeds]
-    return Row(name, own, pretrainings, tunings)
+    return PlannedRow(name, own, pretrainings, tunings)
 
 
 class Templates:
@@ -174,7 +174,7 @@ def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
     return [run for run in runs if run.identity in wanted]
 
 
-def runs_of(rows: Iterable[Row]) -> list[Run]:
+def runs_of(rows: Iterable[PlannedRow]) -> list[Run]:
     """Every run of the rows once, inputs before what needs them: shared inputs, pre-trainings, fine-tunings.
 
     By depth, so that the longest chains start first; at equal depth what others wait for, then the order of the file.

@@ -10,10 +10,10 @@ from relpos.errors import RelposError, nearest
 from relpos.runs.config import shipped
 from relpos.runs.log import LOG, last_lines
 from relpos.runs.run import Run, runs_root
-from relpos.tables.plan import Row
+from relpos.tables.plan import PlannedRow
 
 
-def entries(row: Row) -> list[dict[str, Any]]:
+def entries(row: PlannedRow) -> list[dict[str, Any]]:
     """Pre-trainings, then fine-tunings: `stage`, `task`, `pretrain_seed`, `seed`, `state`, `identity`, `path` below
     `$RELPOS_RUNS`, and of a finished fine-tuning the `columns` that it scored."""
     found = [_entry(run, None, run.config.get("seed"), run.config.get("seed")) for run in row.pretrainings]
