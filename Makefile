@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo real test test-slurm check lint types floors links format bench golden mechanisms clean
+.PHONY: help install demo real test test-slurm check lint types floors links format bench golden same mechanisms clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) \
@@ -80,6 +80,9 @@ bench: .venv/.bench ## Run benchmarks/*.py, one after another; leave the machine
 
 golden: install ## Write the golden values anew, where results were meant to change
 	PYTHONPATH=tests $(BIN)/python tests/golden.py
+
+same: install ## Train every preset a few steps here and at BASE=COMMIT, and say where the losses differ
+	@$(BIN)/python tests/same.py $(BASE)
 
 mechanisms: install ## Write the tables and the figure of docs/mechanisms.md anew
 	$(BIN)/python docs/generate.py

@@ -1,8 +1,7 @@
-"""From rows to runs: shared, identical to those of the single commands, quickly planned."""
+"""From rows to runs: shared, identical to those of the single commands."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -92,12 +91,9 @@ def test_a_job_survives_its_file(tmp_path: Path) -> None:
     assert read.runs == runs
 
 
-def test_the_demo_is_planned_quickly() -> None:
-    plan_table(load("demo"), ["none"])  # imports
-    start = time.process_time()
+def test_planning_leaves_no_trace() -> None:
     runs = runs_of(plan_table(load("demo")))
     assert [run.state for run in runs] == ["missing"] * len(runs)
-    assert time.process_time() - start < 3
 
 
 def test_words_of_the_rows_need_no_brackets() -> None:

@@ -1,0 +1,101 @@
+"""`make same BASE=COMMIT`: does this tree train as that commit did? Every preset takes a few steps in both; differences are named.
+
+The golden values answer quickly and for the network alone; this goes through data, trainer and optimiser, as a user's run does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+WORDS = ["size=tiny", "steps=5", "batch=16", "evaluations=1", "log_every=1", "speed.threads=1"]
+TUNED = ["task=cola", "position=composite", "size=tiny", "steps=5", "log_every=1", "speed.threads=1"]
+"""One fine-tuning, on a pre-training of `WORDS`."""
+DATA = ("toy", "tokenizer", "store")
+
+
+def presets(tree: Path) -> list[str]:
+    """`position=composite` and so on: the options of both groups that need nothing from the user."""
+    files = [path for group in ("position", "conv") for path in sorted((tree / "conf" / group).glob("*.yaml"))]
+    return [f"{path.parent.name}={path.stem}" for path in files if "???" not in path.read_text(encoding="utf-8")]
+
+
+def losses(names: list[str]) -> dict[str, list[float] | str]:
+    """The logged losses of each preset's run, made by the relpos that this process imports; a string says why there is none."""
+    import relpos
+
+    runs = {name: ("pretrain", [name, *WORDS]) for name in names}
+    runs["finetune"] = ("finetune", [*TUNED, *(f"pretrain.{word}" for word in WORDS[1:3])])
+    found: dict[str, list[float] | str] = {}
+    for name, (command, words) in runs.items():
+        try:
+            lines = (relpos.run(relpos.compose(command, words)).path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+            found[name] = [line["loss"] for line in map(json.loads, lines) if "loss" in line]
+        except Exception as error:  # the other presets go on
+            found[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+    return found
+
+
+def trained(tree: Path, runs: Path, names: list[str]) -> dict[str, list[float] | str]:
+    """`losses` by the code of `tree`."""
+    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "RELPOS_RUNS": str(runs), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, __file__, "--losses", *names]
+    output = subprocess.run(command, env=environment, cwd=tree, stdout=subprocess.PIPE, text=True, check=True).stdout
+    content: dict[str, list[float] | str] = json.loads(output.splitlines()[-1])
+    return content
+
+
+def difference(before: list[float] | str, after: list[float] | str) -> str:
+    """What a person is told of one preset; empty where all losses are equal to the last bit."""
+    if before == after:
+        return ""
+    if isinstance(before, str) or isinstance(after, str) or len(before) != len(after):
+        return f"{before} → {after}"
+    step = next(step for step, (old, new) in enumerate(zip(before, after, strict=True)) if old != new)
+    largest = max(abs(new - old) if math.isfinite(new - old) else math.inf for old, new in zip(before, after, strict=True))
+    return f"from step {step + 1} on, by at most {largest:.2g} nats"
+
+
+def compare(base: str, names: list[str] | None = None) -> int:
+    """Trains at both and prints a line for each preset that differs; how many do."""
+    with tempfile.TemporaryDirectory(prefix="relpos-same-") as temporary:
+        old, runs = Path(temporary, "base"), [Path(temporary, "runs-base"), Path(temporary, "runs-here")]
+        old.mkdir()
+        archive = subprocess.run(["git", "archive", base], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+        subprocess.run(["tar", "-x"], input=archive, cwd=old, check=True)
+        both = [name for name in names or presets(ROOT) if name in presets(old)]
+        before = trained(old, runs[0], both)
+        runs[1].mkdir()
+        for stage in DATA:  # where their identities have not changed, they are found
+            (runs[1] / stage).symlink_to(runs[0] / stage)
+        after = trained(ROOT, runs[1], both)
+    differing = {name: said for name in before if (said := difference(before[name], after[name]))}
+    for name, said in differing.items():
+        print(f"{name}: {said}")
+    print(f"{len(before) - len(differing)} of {len(before)} train as at {base}, to the last bit")
+    return len(differing)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("base", nargs="?", help="a commit")
+    parser.add_argument("--only", nargs="+", metavar="PRESET", help="as in position=composite conv=depthwise")
+    parser.add_argument("--losses", nargs="+", metavar="PRESET", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.losses:
+        print(json.dumps(losses(given.losses)))
+        return 0
+    if not given.base:
+        parser.error("name a commit: make same BASE=COMMIT")
+    return 1 if compare(given.base, given.only) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
