@@ -7,10 +7,14 @@ import signal
 from pathlib import Path
 
 import pytest
+from jaxtyping import install_import_hook
+
+from shapes import CHECKED
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("WANDB_MODE", "offline")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background jobs, and all they start, would not hear Ctrl-C
+install_import_hook(CHECKED, "shapes.checked")  # before any of them is imported
 
 
 @pytest.fixture(autouse=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, cat, nn
+from torch import cat, nn
 
 from relpos.counter import fold
 from relpos.model import kernels
 from relpos.model.conv import Conv
 from relpos.model.dropout import Dropout
 from relpos.model.position.base import Scheme
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Hidden, Mask, Shape
 
 
 class Attention(nn.Module):
@@ -32,7 +32,7 @@ class Attention(nn.Module):
         self.output = nn.Linear(width, shape.hidden)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, mask: Tensor | None, position: Scheme, layer: int, state: Any) -> Tensor:
+    def forward(self, x: Hidden, mask: Mask | None, position: Scheme, layer: int, state: Any) -> Hidden:
         q, k, v = self.heads(x, mask)
         rate, seed = self.dropout.draw(layer)
         beside = rate, fold(seed, 1)
@@ -49,18 +49,18 @@ class Attention(nn.Module):
         return self.output(y if after is None else y + after)
 
     def attend(
-        self, q: Any, k: Any, v: Tensor, mask: Tensor | None, position: Scheme, layer: int, state: Any, dropout: tuple[float, int]
-    ) -> Tensor:
+        self, q: Any, k: Any, v: Heads, mask: Mask | None, position: Scheme, layer: int, state: Any, dropout: tuple[float, int]
+    ) -> Heads:
         """The heads that have scores: q, k, v (B, scored, n, head_dim) → the same shape."""
         terms = position.terms(layer, q, k, state)
-        content: tuple[Tensor | None, Tensor | None, Tensor] = (None, None, v)
+        content: tuple[Heads | None, Heads | None, Heads] = (None, None, v)
         if position.scale is not None:
             turned = position.turn(layer, q, k, v, state)
             content = (turned[0] * position.scale, *turned[1:])
         kernel = kernels.select(self.kernel, terms, v.device, self.training)
         return kernel.attention(*content, terms, mask, dropout)
 
-    def heads(self, x: Tensor, mask: Tensor | None) -> tuple[Any, Any, Any]:
+    def heads(self, x: Hidden, mask: Mask | None) -> tuple[Any, Any, Any]:
         """q, k (B, scored, n, head_dim), v (B, H, n, head_dim); None for what neither scheme nor convolution has."""
         made = self.conv.project(x, mask)
         if self.widths:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from jaxtyping import Bool, Float, Int16
 from torch import Tensor, nn
 
 from relpos.counter import counter_hash, fold
@@ -38,7 +39,7 @@ def _words(device: torch.device) -> Tensor:
     return counter_hash(0, torch.arange(_BLOCK, device=device))
 
 
-def dropped(shape: torch.Size | tuple[int, ...], p: float, key: int, device: torch.device) -> Tensor:
+def dropped(shape: torch.Size | tuple[int, ...], p: float, key: int, device: torch.device) -> Int16[Tensor, "..."]:
     """int16 of this shape, negative where the element is dropped; element e is 16-bit lane e mod 4 of word e div 4."""
     size = torch.Size(shape).numel()
     count = (size + 3) // 4
@@ -55,17 +56,17 @@ def _signed(word: int) -> int:
     return word - (1 << 64) if word >> 63 else word
 
 
-def keep_mask(shape: torch.Size | tuple[int, ...], p: float, key: int, device: torch.device) -> Tensor:
+def keep_mask(shape: torch.Size | tuple[int, ...], p: float, key: int, device: torch.device) -> Bool[Tensor, "..."]:
     """Bool tensor of this shape, true where the element is kept."""
     return dropped(shape, p, key, device) >= 0
 
 
-def keep_bits(shape: torch.Size | tuple[int, ...], p: float, key: int, device: torch.device) -> Tensor:
+def keep_bits(shape: torch.Size | tuple[int, ...], p: float, key: int, device: torch.device) -> Int16[Tensor, "..."]:
     """int16 of this shape: all bits set where the element is kept, none where it is dropped."""
     return dropped(shape, p, key, device).bitwise_right_shift_(15).bitwise_not_()
 
 
-def zero_dropped(x: Tensor, bits: Tensor) -> Tensor:
+def zero_dropped(x: Float[Tensor, "*shape"], bits: Int16[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """x where `keep_bits` are set, else 0. An integer AND: multiplying by a bool tensor would first turn that into x's type."""
     return x.view(_INTEGER[x.element_size()]).bitwise_and(bits).view(x.dtype)
 
@@ -86,7 +87,7 @@ class _Drop(torch.autograd.Function):
         return zero_dropped(grad, bits).mul_(ctx.rescale), None, None
 
 
-def drop(x: Tensor, p: float, key: int) -> Tensor:
+def drop(x: Float[Tensor, "*shape"], p: float, key: int) -> Float[Tensor, "*shape"]:
     """Inverted dropout of x with the mask of this key."""
     return _Drop.apply(x, p, key) if p > 0 else x
 
@@ -111,7 +112,7 @@ class Dropout(nn.Module):
             return self.p, int(torch.randint(1 << 62, ()))
         return self.p, fold(self.seed, self.place, number)
 
-    def forward(self, x: Tensor, number: int = 0) -> Tensor:
+    def forward(self, x: Float[Tensor, "*shape"], number: int = 0) -> Float[Tensor, "*shape"]:
         return drop(x, *self.draw(number))
 
     def extra_repr(self) -> str:

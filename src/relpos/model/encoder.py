@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -18,7 +19,7 @@ from relpos.model.dropout import Dropout
 from relpos.model.position.base import Position, Scheme
 from relpos.model.precision import compute_dtype
 from relpos.model.residual import add_norm
-from relpos.model.shape import Shape
+from relpos.model.shape import Hidden, Ids, Mask, Shape
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": functional.gelu,
@@ -40,7 +41,7 @@ class Embedding(nn.Module):
         self.dropout = Dropout(dropout)
         self.widen = nn.Identity() if shape.embedding == shape.hidden else nn.Linear(shape.embedding, shape.hidden)
 
-    def forward(self, input_ids: Tensor, token_types: Tensor | None, positions: Tensor | None) -> Tensor:
+    def forward(self, input_ids: Ids, token_types: Ids | None, positions: Float[Tensor, "n embedding"] | None) -> Hidden:
         types = self.types.weight[0] if token_types is None else self.types(token_types)
         x = self.words(input_ids) + types
         if positions is not None:
@@ -60,7 +61,7 @@ class Layer(nn.Module):
         self.ffn_dropout, self.ffn_norm = Dropout(dropout), nn.LayerNorm(shape.hidden, eps=norm_eps)
         self.activation = ACTIVATIONS[activation]
 
-    def forward(self, x: Tensor, mask: Tensor | None, position: Scheme, layer: int, state: Any) -> Tensor:
+    def forward(self, x: Hidden, mask: Mask | None, position: Scheme, layer: int, state: Any) -> Hidden:
         y = self.attention(x, mask, position, layer, state)
         x = add_norm(x, y, self.attention_norm, self.attention_dropout.draw(layer))
         y = self.narrow(self.activation(self.widen(x)))
@@ -117,7 +118,9 @@ class Encoder(nn.Module):
 
         self.layers = nn.ModuleList(map(layer, convs))
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
+    def forward(
+        self, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
+    ) -> Hidden:
         """attention_mask (B, n) is 1 at real tokens; None: all are real. token_types None: all of type 0."""
         n = input_ids.shape[1]
         self.position.check_length(n)

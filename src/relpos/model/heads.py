@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
 from relpos.model.dropout import Dropout
 from relpos.model.encoder import ACTIVATIONS, Encoder
 from relpos.model.loss import tied_cross_entropy
+from relpos.model.shape import Ids
 
 IGNORED = -100  # the label of a token that is not predicted
 
@@ -26,11 +28,13 @@ class Head(nn.Module):
         self.norm = nn.LayerNorm(embedding, eps=norm_eps)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
-    def transform(self, x: Tensor) -> Tensor:
+    def transform(self, x: Float[Tensor, "*batch hidden"]) -> Float[Tensor, "*batch embedding"]:
         """(..., hidden) → (..., embedding): what the word table is multiplied with."""
         return self.norm(self.activation(self.narrow(x)))
 
-    def forward(self, x: Tensor, words: Tensor) -> Tensor:
+    def forward(
+        self, x: Float[Tensor, "*batch hidden"], words: Float[Tensor, "vocabulary embedding"]
+    ) -> Float[Tensor, "*batch vocabulary"]:
         return functional.linear(self.transform(x), words, self.bias)
 
 
@@ -43,13 +47,15 @@ class MaskedLM(nn.Module):
         words, norm = encoder.embedding.words, encoder.embedding.norm
         self.head = Head(encoder.shape.hidden, encoder.shape.embedding, words.num_embeddings, encoder.activation, norm.eps)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
+    def forward(
+        self, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
+    ) -> Float[Tensor, "batch n vocabulary"]:
         """Logits (B, n, vocabulary) at every token."""
         return self.head(self.encoder(input_ids, attention_mask, token_types), self.encoder.embedding.words.weight)
 
     def loss_sum(
-        self, input_ids: Tensor, labels: Tensor, attention_mask: Tensor | None = None, token_types: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        self, input_ids: Ids, labels: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
+    ) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Int[Tensor, ""]]:
         """(sum of the losses, number of chosen tokens, number predicted right). The head runs at the chosen tokens only."""
         chosen = labels.flatten().ne(IGNORED).nonzero().squeeze(1)
         x = self.encoder(input_ids, attention_mask, token_types).flatten(0, 1).index_select(0, chosen)
@@ -58,8 +64,8 @@ class MaskedLM(nn.Module):
         return total, torch.tensor(len(chosen)), right
 
     def loss(
-        self, input_ids: Tensor, labels: Tensor, attention_mask: Tensor | None = None, token_types: Tensor | None = None
-    ) -> Tensor:
+        self, input_ids: Ids, labels: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
+    ) -> Float[Tensor, ""]:
         """Mean cross-entropy over the tokens whose label is not −100; 0 where there is none."""
         total, number, _ = self.loss_sum(input_ids, labels, attention_mask, token_types)
         return total / max(int(number), 1)
@@ -78,7 +84,9 @@ class Classifier(nn.Module):
             nn.init.normal_(part.weight, std=0.02)
             nn.init.zeros_(part.bias)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
+    def forward(
+        self, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
+    ) -> Float[Tensor, "batch labels"]:
         """(B, labels)"""
         first = self.encoder(input_ids, attention_mask, token_types)[:, 0]
         logits = self.classifier(self.dropout(torch.tanh(self.pooler(first))))

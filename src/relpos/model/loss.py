@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from relpos.model.precision import compute_dtype
@@ -53,7 +54,12 @@ class _TiedCrossEntropy(torch.autograd.Function):
         )
 
 
-def tied_cross_entropy(x: Tensor, words: Tensor, bias: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def tied_cross_entropy(
+    x: Float[Tensor, "tokens embedding"],
+    words: Float[Tensor, "vocabulary embedding"],
+    bias: Float[Tensor, "vocabulary"],
+    target: Int[Tensor, "tokens"],
+) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
     """x (N, E), words (V, E), bias (V,), target (N,) → (Σ −log softmax(x wordsᵀ + bias)[target], number predicted right)."""
     total, right = _TiedCrossEntropy.apply(x, words, bias, target)
     return total, right

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.model.dropout import keep_bits, rescale, zero_dropped
@@ -32,6 +33,8 @@ class _AddNorm(torch.autograd.Function):
         return grad_x, grad_y, grad_weight, grad_bias, None, None, None
 
 
-def add_norm(x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: tuple[float, int]) -> Tensor:
+def add_norm(
+    x: Float[Tensor, "*batch hidden"], y: Float[Tensor, "*batch hidden"], norm: nn.LayerNorm, dropout: tuple[float, int]
+) -> Float[Tensor, "*batch hidden"]:
     """LN(x + drop(y)); x and y (..., hidden), dropout = (rate, key)."""
     return _AddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, *dropout)

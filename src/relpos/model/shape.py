@@ -1,8 +1,16 @@
-"""The sizes that a position scheme or a convolution may depend on."""
+"""The sizes that a position scheme or a convolution may depend on, and the tensors that pass between the parts of the model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+Heads = Float[Tensor, "batch heads n head_dim"]  # queries, keys, values, or what a head gives
+Hidden = Float[Tensor, "batch n hidden"]  # a vector for each token
+Ids = Int[Tensor, "batch n"]  # a number for each token
+Mask = Bool[Tensor, "batch n"]  # true at real tokens
 
 
 @dataclass(frozen=True)
