@@ -208,7 +208,7 @@ def test_weights_of_a_window_read_the_next_token(kind: Any) -> None:
             table[..., 3] = 1000 if kind is LightConv else 0
             if kind is DynamicConv:
                 table[3] = 1000
-    y = conv.heads(v, None, v, None, (0.0, 0))
+    y = conv.heads(normal(2, 6, SHAPE.hidden), None, v, None, (0.0, 0))
     torch.testing.assert_close(y, functional.pad(v, (0, 0, 0, 1))[:, :, 1:])
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.model.position.base import Scheme
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Hidden, Mask, Shape
 
 
 class Conv(nn.Module):
     """No convolution. Subclasses override what they fill; shared layers share their convolution too.
 
-    `mask` (B, n) is true at real tokens; None where all are real.
+    `mask` is true at real tokens; None where all are real.
     """
 
     projections: frozenset[str] = frozenset()  # which of q, k, v it makes; the attention then has no linear map for them
@@ -32,20 +33,27 @@ class Conv(nn.Module):
         """How many heads, the first ones, have scores: where a position scheme acts. The rest come from `heads`."""
         return self.shape.heads
 
-    def project(self, x: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
-        """x (B, n, hidden) → (B, n, width) for each name in `projections`. The width of v is heads · head_dim, that of q and k
+    def project(self, x: Hidden, mask: Mask | None) -> dict[str, Float[Tensor, "batch n _"]]:
+        """From the layer's input, one tensor for each name in `projections`. The width of v is heads · head_dim, that of q and k
         scored_heads · head_dim."""
         return {}
 
-    def heads(self, x: Tensor, q: Tensor | None, v: Tensor, mask: Tensor | None, dropout: tuple[float, int]) -> Tensor:
-        """What the heads without scores give: their values v (B, heads − scored_heads, n, head_dim) → the same shape.
+    def heads(
+        self,
+        x: Hidden,
+        q: Float[Tensor, "batch scored_heads n head_dim"] | None,
+        v: Heads,
+        mask: Mask | None,
+        dropout: tuple[float, int],
+    ) -> Heads:
+        """What the heads without scores give, heads − scored_heads of them, from their values v.
 
-        x (B, n, hidden) is the layer's input, q (B, scored_heads, n, head_dim) as projected, or None; dropout = (rate, key).
+        x is the layer's input, q the queries of the heads with scores as projected, or None; dropout = (rate, key).
         """
         raise NotImplementedError
 
-    def after(self, v: Tensor, mask: Tensor | None) -> Tensor | None:
-        """Projected values v (B, n, heads · head_dim) → what is added to the attention's output before W_o, same shape."""
+    def after(self, v: Hidden, mask: Mask | None) -> Hidden | None:
+        """From the projected values of all heads, what is added to the attention's output before W_o."""
         return None
 
     def count(self, shape: Shape) -> int:

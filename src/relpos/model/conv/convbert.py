@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -12,7 +13,7 @@ from relpos.model.conv.separable import SeparableConv
 from relpos.model.conv.window import check_width, hide, weighted
 from relpos.model.dropout import drop
 from relpos.model.kernels.eager import MASKED
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Hidden, Mask, Shape
 
 EDGES = ("renormalise", "zero")
 OWNERS = ("query", "key")
@@ -56,15 +57,15 @@ class ConvBert(Conv):
     def scored_heads(self) -> int:
         return self.shape.heads // 2
 
-    def heads(self, x: Tensor, q: Tensor | None, v: Tensor, mask: Tensor | None, dropout: tuple[float, int]) -> Tensor:
+    def heads(self, x: Hidden, q: Heads | None, v: Heads, mask: Mask | None, dropout: tuple[float, int]) -> Heads:
         assert q is not None
         logits = self.kernel(self.key(hide(x, mask)) * q.transpose(1, 2).flatten(2))  # (B, n, heads/2 · width)
         logits = logits.unflatten(2, (-1, self.width)).transpose(1, 2)  # (B, heads/2, n, width)
         weights = self.weights(logits.to(torch.promote_types(logits.dtype, torch.float32)), mask)
         return weighted(drop(weights, *dropout), v)
 
-    def weights(self, logits: Tensor, mask: Tensor | None) -> Tensor:
-        """r (B, H, n, width) of each token → w (B, H, n, width), that of the pair i, j at [i, j − i + k]."""
+    def weights(self, logits: Float[Tensor, "batch heads n width"], mask: Mask | None) -> Float[Tensor, "batch heads n width"]:
+        """r of each token → w, that of the pair i, j at [i, j − i + k]."""
         n, k = logits.shape[2], self.width // 2
         real = torch.ones(1, n, dtype=torch.bool, device=logits.device) if mask is None else mask
         reached = functional.pad(real, (k, k)).unfold(1, self.width, 1)[:, None]  # (1 or B, 1, n, width): j is a real token
@@ -73,8 +74,8 @@ class ConvBert(Conv):
             return w.masked_fill(~reached, 0)
         return torch.softmax(self._read(logits).masked_fill(~reached, MASKED), -1)
 
-    def _read(self, r: Tensor) -> Tensor:
-        """(B, H, n, width) of each owner → of each query: itself, or for [i, o] the entry o of token i + o − k."""
+    def _read(self, r: Float[Tensor, "batch heads n width"]) -> Float[Tensor, "batch heads n width"]:
+        """What each owner has → of each query: itself, or for [i, o] the entry o of token i + o − k."""
         if self.kernel_from == "query":
             return r
         k = self.width // 2

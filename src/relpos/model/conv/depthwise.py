@@ -9,7 +9,7 @@ from relpos.model.conv.base import Conv
 from relpos.model.conv.separable import DepthwiseConv
 from relpos.model.conv.window import hide
 from relpos.model.position.base import check_k
-from relpos.model.shape import Shape
+from relpos.model.shape import Hidden, Mask, Shape
 
 
 class Depthwise(Conv):
@@ -29,7 +29,7 @@ class Depthwise(Conv):
             raise RelposError(f"bias must be true or false, not {bias!r}")
         self.values = DepthwiseConv(shape.heads * shape.head_dim, 2 * check_k(k) + 1, bias)
 
-    def after(self, v: Tensor, mask: Tensor | None) -> Tensor:
+    def after(self, v: Hidden, mask: Mask | None) -> Hidden:
         y: Tensor = self.values(hide(v, mask))
         return y
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -10,7 +11,7 @@ from relpos.model.conv.base import Conv
 from relpos.model.conv.window import depthwise, hide, weighted
 from relpos.model.dropout import drop
 from relpos.model.position.base import check_k
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Hidden, Mask, Shape
 
 
 class GatedConv(Conv):
@@ -35,7 +36,7 @@ class GatedConv(Conv):
     def scored_heads(self) -> int:
         return 0
 
-    def project(self, x: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+    def project(self, x: Hidden, mask: Mask | None) -> dict[str, Float[Tensor, "batch n _"]]:
         return {"v": hide(functional.glu(self.gated(x), -1), mask)}
 
     def count(self, shape: Shape) -> int:
@@ -53,7 +54,7 @@ class LightConv(GatedConv):
         self.weight = nn.Parameter(torch.empty(shape.heads, 1, self.width))
         nn.init.xavier_uniform_(self.weight)
 
-    def heads(self, x: Tensor, q: Tensor | None, v: Tensor, mask: Tensor | None, dropout: tuple[float, int]) -> Tensor:
+    def heads(self, x: Hidden, q: Heads | None, v: Heads, mask: Mask | None, dropout: tuple[float, int]) -> Heads:
         weights = drop(torch.softmax(self.weight[:, 0], -1), *dropout)
         y = depthwise(v.transpose(1, 2).flatten(2), weights.repeat_interleave(self.shape.head_dim, 0))
         return y.unflatten(2, (self.shape.heads, -1)).transpose(1, 2)
@@ -74,7 +75,7 @@ class DynamicConv(GatedConv):
         super().__init__(shape, k)
         self.kernel = nn.Linear(shape.heads * shape.head_dim, shape.heads * self.width, bias=False)
 
-    def heads(self, x: Tensor, q: Tensor | None, v: Tensor, mask: Tensor | None, dropout: tuple[float, int]) -> Tensor:
+    def heads(self, x: Hidden, q: Heads | None, v: Heads, mask: Mask | None, dropout: tuple[float, int]) -> Heads:
         logits = self.kernel(v.transpose(1, 2).flatten(2)).unflatten(2, (self.shape.heads, -1)).transpose(1, 2)
         weights = torch.softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
         return weighted(drop(weights, *dropout), v)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.model.conv.base import Conv
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Hidden, Mask, Shape
 
 
 class Merge(Conv):
@@ -36,14 +37,21 @@ class Merge(Conv):
     def scored_heads(self) -> int:
         return min(part.scored_heads for part in self._parts())
 
-    def project(self, x: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+    def project(self, x: Hidden, mask: Mask | None) -> dict[str, Float[Tensor, "batch n _"]]:
         return {name: made for part in self._parts() for name, made in part.project(x, mask).items()}
 
-    def heads(self, x: Tensor, q: Tensor | None, v: Tensor, mask: Tensor | None, dropout: tuple[float, int]) -> Tensor:
+    def heads(
+        self,
+        x: Hidden,
+        q: Float[Tensor, "batch scored_heads n head_dim"] | None,
+        v: Heads,
+        mask: Mask | None,
+        dropout: tuple[float, int],
+    ) -> Heads:
         owner = min(self._parts(), key=lambda part: part.scored_heads)
         return owner.heads(x, q, v, mask, dropout)
 
-    def after(self, v: Tensor, mask: Tensor | None) -> Tensor | None:
+    def after(self, v: Hidden, mask: Mask | None) -> Hidden | None:
         total = None
         for part in self._parts():
             added = part.after(v, mask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jaxtyping import Float
 from torch import Tensor, cat, nn
 
 from relpos.errors import RelposError, nearest
@@ -9,7 +10,7 @@ from relpos.model.conv.base import Conv
 from relpos.model.conv.separable import SeparableConv
 from relpos.model.conv.window import hide
 from relpos.model.position.base import check_k
-from relpos.model.shape import Shape
+from relpos.model.shape import Hidden, Mask, Shape
 
 ACTIVATIONS = {"none": nn.Identity, "gelu": nn.GELU}
 
@@ -41,7 +42,7 @@ class ConvProjections(Conv):
         """In the order in which `linear` holds them."""
         return [name for name in "qkv" if name in self.projections]
 
-    def project(self, x: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+    def project(self, x: Hidden, mask: Mask | None) -> dict[str, Float[Tensor, "batch n _"]]:
         convolutions = [part for part in self.convolutions.values() if isinstance(part, SeparableConv)]
         made = dict(zip(self.names, SeparableConv.each(convolutions, hide(x, mask)), strict=True))
         if self.linear is not None:

@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from relpos.model.conv.window import depthwise, depthwise_each
+from relpos.model.conv.window import Channels, depthwise, depthwise_each
 
 
 class DepthwiseConv(nn.Module):
-    """(B, n, C) → (B, n, C): y_{i,c} = Σ_r w_{c,r} x_{i+r,c} + w_c. Weights and bias uniform in ±1/√width, as in `nn.Conv1d`."""
+    """y_{i,c} = Σ_r w_{c,r} x_{i+r,c} + w_c. Weights and bias uniform in ±1/√width, as in `nn.Conv1d`."""
 
     def __init__(self, channels: int, width: int, bias: bool = True) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(channels, width).uniform_(-(width**-0.5), width**-0.5))
         self.bias = nn.Parameter(torch.empty(channels).uniform_(-(width**-0.5), width**-0.5)) if bias else None
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Channels) -> Channels:
         return depthwise(x, self.weight, self.bias)
 
 
 class SeparableConv(nn.Module):
-    """(B, n, channels) → (B, n, out): a depthwise convolution, an activation if asked for, a linear map; biases in both."""
+    """A depthwise convolution, an activation if asked for, a linear map; biases in both."""
 
     def __init__(self, channels: int, out: int, width: int, activation: nn.Module | None = None) -> None:
         super().__init__()
@@ -31,16 +32,16 @@ class SeparableConv(nn.Module):
         self.activation = activation or nn.Identity()
         self.pointwise = nn.Linear(channels, out)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Channels) -> Float[Tensor, "batch n out"]:
         return self.finish(self.depthwise(x))
 
-    def finish(self, x: Tensor) -> Tensor:
+    def finish(self, x: Channels) -> Float[Tensor, "batch n out"]:
         """What follows the depthwise convolution."""
         y: Tensor = self.pointwise(self.activation(x))
         return y
 
     @staticmethod
-    def each(convolutions: Sequence[SeparableConv], x: Tensor) -> list[Tensor]:
+    def each(convolutions: Sequence[SeparableConv], x: Channels) -> list[Float[Tensor, "batch n _"]]:
         """All of them on one x."""
         middle = depthwise_each(x, *((part.depthwise.weight, part.depthwise.bias) for part in convolutions))
         return [part.finish(y) for part, y in zip(convolutions, middle, strict=True)]

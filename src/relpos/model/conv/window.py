@@ -8,12 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
 from relpos.errors import RelposError
 from relpos.model.kernels.band import add_band_, read_band
 from relpos.model.precision import compute_dtype
+from relpos.model.shape import Heads, Mask
+
+Channels = Float[Tensor, "batch n channels"]
 
 
 def check_width(width: int) -> int:
@@ -23,17 +27,17 @@ def check_width(width: int) -> int:
     return width
 
 
-def hide(x: Tensor, mask: Tensor | None) -> Tensor:
-    """x (B, n, C), zero at padding."""
+def hide(x: Channels, mask: Mask | None) -> Channels:
+    """x, zero at padding."""
     return x if mask is None else x * mask[:, :, None].to(x.dtype)
 
 
-def depthwise(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x (B, n, C), weight (C, 2k+1), bias (C,) → (B, n, C): each channel has weights of its own."""
+def depthwise(x: Channels, weight: Float[Tensor, "channels width"], bias: Float[Tensor, "channels"] | None = None) -> Channels:
+    """Each channel has weights of its own."""
     return depthwise_each(x, (weight, bias))[0]
 
 
-def depthwise_each(x: Tensor, *kernels: tuple[Tensor, Tensor | None]) -> list[Tensor]:
+def depthwise_each(x: Channels, *kernels: tuple[Float[Tensor, "channels _"], Float[Tensor, "channels"] | None]) -> list[Channels]:
     """`depthwise` of one x with each (weight, bias); together they cost less than one by one."""
     dtype = compute_dtype(x)
     x, flat = x.to(dtype), [None if part is None else part.to(dtype) for kernel in kernels for part in kernel]
@@ -47,8 +51,8 @@ def _conv1d(x: Tensor, weight: Any, bias: Tensor | None) -> Tensor:
     return y.transpose(1, 2)
 
 
-def weighted(weights: Tensor, v: Tensor) -> Tensor:
-    """weights (B, H, n, 2k+1), v (B, H, n, d) → (B, H, n, d): each token and head has weights of its own."""
+def weighted(weights: Float[Tensor, "batch heads n width"], v: Heads) -> Heads:
+    """Each token and head has weights of its own."""
     dtype = compute_dtype(v)
     return _Weighted.apply(weights.to(dtype), v.to(dtype))
 

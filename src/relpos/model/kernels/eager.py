@@ -6,11 +6,14 @@ s_ij = q_i·k_j + β_{j−i} + a_{i, j−i} + b_{j, i−j} + D_ij               
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from relpos.model.dropout import drop
 from relpos.model.position.base import Terms
+from relpos.model.shape import Heads, Mask
 
+Scores = Float[Tensor, "batch heads n n"]
 MASKED = -1e30  # the score of a padding token; finite, so that a row of nothing but padding has no NaN
 
 
@@ -19,8 +22,8 @@ def supports(terms: Terms, device: torch.device, training: bool) -> bool:
     return True
 
 
-def scores(q: Tensor | None, k: Tensor | None, terms: Terms, like: Tensor) -> Tensor:
-    """(B, H, n, n), padding not yet hidden. q, k (B, H, n, head_dim), q scaled, or None for attention without q·k."""
+def scores(q: Heads | None, k: Heads | None, terms: Terms, like: Heads) -> Scores:
+    """s, padding not yet hidden; q scaled, both None for attention without q·k."""
     batch, heads, n, _ = like.shape
     s = like.new_zeros(batch, heads, n, n) if q is None or k is None else q @ k.transpose(-1, -2)
     offsets = _offsets(n, like.device)  # (n, n), j − i
@@ -35,35 +38,33 @@ def scores(q: Tensor | None, k: Tensor | None, terms: Terms, like: Tensor) -> Te
     return s
 
 
-def probabilities(s: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax over the real keys; mask (B, n)."""
+def probabilities(s: Scores, mask: Mask | None) -> Scores:
+    """Softmax over the real keys."""
     return torch.softmax(s if mask is None else s.masked_fill(~mask[:, None, None, :], MASKED), -1)
 
 
-def attention(
-    q: Tensor | None, k: Tensor | None, v: Tensor, terms: Terms, mask: Tensor | None, dropout: tuple[float, int]
-) -> Tensor:
-    """y (B, H, n, head_dim)."""
+def attention(q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: tuple[float, int]) -> Heads:
+    """y; q scaled."""
     p = drop(probabilities(scores(q, k, terms, v), mask), *dropout).to(v.dtype)
     y = p @ v
     return y if terms.value is None else y + _weighted(p, terms.value, terms.outside)
 
 
-def _offsets(n: int, device: torch.device) -> Tensor:
+def _offsets(n: int, device: torch.device) -> Int[Tensor, "{n} {n}"]:
     token = torch.arange(n, device=device)
     return token[None, :] - token[:, None]
 
 
-def _read(kernel: Tensor, offsets: Tensor, outside: str) -> Tensor:
-    """kernel (B, H, n, 2k+1) of each token, read at offsets (n, n) → (B, H, n, n)."""
+def _read(kernel: Float[Tensor, "batch heads n width"], offsets: Int[Tensor, "n n"], outside: str) -> Scores:
+    """The kernel of each token read at these offsets."""
     k = kernel.shape[-1] // 2
     columns = (offsets.clamp(-k, k) + k).expand(*kernel.shape[:2], -1, -1)
     read = kernel.gather(-1, columns)
     return read if outside == "clamp" else read * (offsets.abs() <= k).to(kernel.dtype)
 
 
-def _weighted(p: Tensor, value: Tensor, outside: str) -> Tensor:
-    """Σ_j p_ij u_{j−i}: the probabilities (B, H, n, n) are first summed by offset, so that no (n, n, head_dim) tensor exists."""
+def _weighted(p: Scores, value: Float[Tensor, "width head_dim"], outside: str) -> Heads:
+    """Σ_j p_ij u_{j−i}: the probabilities are first summed by offset, so that no (n, n, head_dim) tensor exists."""
     n, k = p.shape[-1], value.shape[0] // 2
     offsets = _offsets(n, p.device)
     if outside == "zero":

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from relpos.model.dropout import dropped, rescale
-from relpos.model.kernels.band import add_band_, beyond, diagonal_sums, read_band, toeplitz
+from relpos.model.kernels.band import Kernels, Matrices, add_band_, beyond, diagonal_sums, read_band, toeplitz
 from relpos.model.kernels.eager import MASKED
 from relpos.model.position.base import Terms
 from relpos.model.precision import compute_dtype
+from relpos.model.shape import Heads, Mask
 
 
 def supports(terms: Terms, device: torch.device, training: bool) -> bool:
@@ -23,8 +24,8 @@ def supports(terms: Terms, device: torch.device, training: bool) -> bool:
     return terms.value is None
 
 
-def _add_query_(s: Tensor, kernel: Tensor, outside: str) -> None:
-    """s (M, n, n) += kernel (M, n, 2k+1) read at j − i.
+def _add_query_(s: Matrices, kernel: Kernels, outside: str) -> None:
+    """s += kernel read at j − i.
 
     Clamped, the left edge is first levelled to 0 in every row, which a softmax does not see: one triangle is left to fill, not two.
     """
@@ -34,7 +35,7 @@ def _add_query_(s: Tensor, kernel: Tensor, outside: str) -> None:
     add_band_(s, kernel)
 
 
-def _grad_query(s: Tensor, width: int, outside: str) -> Tensor:
+def _grad_query(s: Matrices, width: int, outside: str) -> Kernels:
     """The adjoint of `_add_query_` for a gradient s whose rows sum to 0, as those of a softmax do."""
     grad = read_band(s, width // 2)
     if outside == "clamp":
@@ -43,8 +44,8 @@ def _grad_query(s: Tensor, width: int, outside: str) -> Tensor:
     return grad
 
 
-def _add_key_(s: Tensor, kernel: Tensor, outside: str) -> None:
-    """s (M, n, n) += kernel (M, n, 2k+1) of each key, read at i − j: the same on the transposed matrix, both edges filled."""
+def _add_key_(s: Matrices, kernel: Kernels, outside: str) -> None:
+    """s += kernel of each key, read at i − j: the same on the transposed matrix, both edges filled."""
     s, k = s.transpose(1, 2), kernel.shape[2] // 2
     kernel = kernel.to(s.dtype)
     if outside == "clamp":
@@ -53,7 +54,7 @@ def _add_key_(s: Tensor, kernel: Tensor, outside: str) -> None:
     add_band_(s, kernel)
 
 
-def _grad_key(s: Tensor, width: int, outside: str) -> Tensor:
+def _grad_key(s: Matrices, width: int, outside: str) -> Kernels:
     """The adjoint of `_add_key_`."""
     s, k = s.transpose(1, 2), width // 2
     grad = read_band(s, k)
@@ -126,10 +127,8 @@ def _term_grads(s: Tensor, ctx: Any) -> list[Tensor | None]:
     return grads
 
 
-def attention(
-    q: Tensor | None, k: Tensor | None, v: Tensor, terms: Terms, mask: Tensor | None, dropout: tuple[float, int]
-) -> Tensor:
-    """y (B, H, n, head_dim); q scaled."""
+def attention(q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: tuple[float, int]) -> Heads:
+    """y; q scaled."""
     dtype = compute_dtype(v)
     q = v.new_zeros(v.shape) if q is None else q
     k = q if k is None else k

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.model.position.base import Scheme
@@ -23,7 +24,7 @@ class Absolute(Scheme):
         self.max_length = shape.max_positions
         self.table = nn.Parameter(torch.empty(shape.max_positions, shape.embedding).normal_(std=0.02))
 
-    def embed(self, n: int) -> Tensor:
+    def embed(self, n: int) -> Float[Tensor, "{n} embedding"]:
         return self.table[:n]
 
     def count(self, shape: Shape) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from relpos.model.position.base import Scheme, Terms
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 
 class Alibi(Scheme):
@@ -17,18 +18,18 @@ class Alibi(Scheme):
     Differs from the paper: that is causal and knows one side only; the two-sided form is the one the authors propose for encoders.
     """
 
-    slopes: Tensor  # (H,)
+    slopes: Float[Tensor, "heads"]
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
         self.register_buffer("slopes", torch.tensor(slopes(shape.heads), dtype=torch.float64), persistent=False)
 
-    def prepare(self, n: int) -> Tensor:
+    def prepare(self, n: int) -> Float[Tensor, "heads 2*{n}-1"]:
         """β (H, 2n−1)."""
         distance = torch.arange(1 - n, n, device=self.slopes.device).abs()
         return -self.slopes[:, None] * distance
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: Tensor) -> Terms:
+    def terms(self, layer: int, q: Heads, k: Heads, state: Float[Tensor, "heads offsets"]) -> Terms:
         return Terms(offset=state.to(torch.promote_types(q.dtype, torch.float32)))
 
 

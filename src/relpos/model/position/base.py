@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.errors import RelposError, nearest
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 OUTSIDE = ("clamp", "zero")
 
@@ -29,11 +30,11 @@ class Terms:
     o + n − 1. Any floating-point type will do; a kernel adds them in that of the scores.
     """
 
-    offset: Tensor | None = None  # β (H, 2n−1)
-    query: Tensor | None = None  # a (B, H, n, 2k+1), read at j − i
-    key: Tensor | None = None  # b (B, H, n, 2k+1), read at i − j
-    dense: Tensor | None = None  # D (1 or B, H, n, n)
-    value: Tensor | None = None  # u (2k+1, head_dim), read at j − i
+    offset: Float[Tensor, "heads offsets"] | None = None  # β, 2n−1 offsets
+    query: Float[Tensor, "batch heads n query_width"] | None = None  # a, width 2k+1, read at j − i
+    key: Float[Tensor, "batch heads n key_width"] | None = None  # b, width 2k+1, read at i − j
+    dense: Float[Tensor, "#batch heads n n"] | None = None  # D, the same for all sequences or one for each
+    value: Float[Tensor, "value_width head_dim"] | None = None  # u, width 2k+1, read at j − i
     outside: str = "clamp"
 
     def __add__(self, other: Terms) -> Terms:
@@ -99,7 +100,7 @@ class Scheme(nn.Module):
         kind = type(self)
         return kind.terms is not Scheme.terms or kind.turn is not Scheme.turn
 
-    def embed(self, n: int) -> Tensor | None:
+    def embed(self, n: int) -> Float[Tensor, "{n} embedding"] | None:
         """(n, embedding) added to the token embeddings."""
         return None
 
@@ -107,12 +108,12 @@ class Scheme(nn.Module):
         """What all layers need for sequences of length n; computed once a forward pass and handed on as `state`."""
         return None
 
-    def turn(self, layer: int, q: Tensor, k: Tensor, v: Tensor, state: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k, v (B, H, n, head_dim) → the same shapes, before scaling."""
+    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: Any) -> tuple[Heads, Heads, Heads]:
+        """Queries, keys and values before scaling, turned."""
         return q, k, v
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: Any) -> Terms:
-        """q, k (B, H, n, head_dim) as projected: neither turned nor scaled."""
+    def terms(self, layer: int, q: Any, k: Any, state: Any) -> Terms:
+        """q, k (B, H, n, head_dim) as projected: neither turned nor scaled; None where `projections` leaves them out."""
         return Terms()
 
     def count(self, shape: Shape) -> int:
@@ -145,7 +146,7 @@ def check_outside(outside: str) -> str:
     return outside
 
 
-def extend(kernel: Tensor, n: int, outside: str) -> Tensor:
+def extend(kernel: Float[Tensor, "*tables width"], n: int, outside: str) -> Float[Tensor, "*tables 2*{n}-1"]:
     """(..., 2k+1) over offsets −k..k → (..., 2n−1) over offsets 1−n..n−1, clamped or zero beyond the window."""
     k = kernel.shape[-1] // 2
     offsets = torch.arange(1 - n, n, device=kernel.device)

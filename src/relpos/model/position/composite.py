@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.model.position.base import Scheme, Terms, check_k, check_outside, extend, kernel_table
 from relpos.model.position.dynamic import kernels
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
+
+State = list[tuple[Float[Tensor, "heads offsets"], Float[Tensor, "head_dim width"]]]  # β and R of each layer
 
 
 class Composite(Scheme):
@@ -22,10 +25,10 @@ class Composite(Scheme):
         self.beta = nn.Parameter(torch.zeros(shape.layers, shape.heads, 2 * k + 1))
         self.query = kernel_table(shape, self.k)
 
-    def prepare(self, n: int) -> list[tuple[Tensor, Tensor]]:
+    def prepare(self, n: int) -> State:
         return list(zip(extend(self.beta, n, self.outside).unbind(0), self.query.unbind(0), strict=True))
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: list[tuple[Tensor, Tensor]]) -> Terms:
+    def terms(self, layer: int, q: Heads, k: Heads, state: State) -> Terms:
         offset, table = state[layer]
         return Terms(offset=offset, query=kernels(q, table, self.scaled), outside=self.outside)
 

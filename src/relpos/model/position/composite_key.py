@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torch import Tensor
-
 from relpos.model.position.base import Terms, kernel_table
-from relpos.model.position.composite import Composite
+from relpos.model.position.composite import Composite, State
 from relpos.model.position.dynamic import kernels
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 
 class CompositeKey(Composite):
@@ -22,7 +20,7 @@ class CompositeKey(Composite):
         super().__init__(shape, k, outside, scaled)
         self.key = kernel_table(shape, self.k)
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: list[tuple[Tensor, Tensor]]) -> Terms:
+    def terms(self, layer: int, q: Heads, k: Heads, state: State) -> Terms:
         return replace(super().terms(layer, q, k, state), key=kernels(k, self.key[layer], self.scaled))
 
     def count(self, shape: Shape) -> int:

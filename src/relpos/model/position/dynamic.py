@@ -8,10 +8,13 @@ from __future__ import annotations
 import math
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.model.position.base import Scheme, Terms, check_k, check_outside, kernel_table
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
+
+State = list[tuple[Float[Tensor, "head_dim width"], Float[Tensor, "width head_dim"] | None]]  # R and u of each layer
 
 
 class Dynamic(Scheme):
@@ -30,11 +33,11 @@ class Dynamic(Scheme):
         self.query = kernel_table(shape, self.k)
         self.value = value_table(shape, self.k) if value else None
 
-    def prepare(self, n: int) -> list[tuple[Tensor, Tensor | None]]:
+    def prepare(self, n: int) -> State:
         values = [None] * self.shape.layers if self.value is None else self.value.unbind(0)
         return list(zip(self.query.unbind(0), values, strict=True))
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: list[tuple[Tensor, Tensor | None]]) -> Terms:
+    def terms(self, layer: int, q: Heads, k: Heads, state: State) -> Terms:
         table, value = state[layer]
         return Terms(query=kernels(q, table, self.scaled), value=value, outside=self.outside)
 
@@ -48,7 +51,7 @@ def value_table(shape: Shape, k: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(shape.layers, 2 * k + 1, shape.head_dim).uniform_(-bound, bound))
 
 
-def kernels(x: Tensor, table: Tensor, scaled: bool) -> Tensor:
-    """x (B, H, n, head_dim), table (head_dim, 2k+1) → a kernel for each token (B, H, n, 2k+1)."""
+def kernels(x: Heads, table: Float[Tensor, "head_dim width"], scaled: bool) -> Float[Tensor, "batch heads n width"]:
+    """A kernel for each token."""
     # The table is tiny next to x, so it is what gets scaled.
     return x @ (table * x.shape[-1] ** -0.5 if scaled else table)

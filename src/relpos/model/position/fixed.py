@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.model.position.base import Scheme, Terms, check_k, check_outside, extend
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 
 class Fixed(Scheme):
@@ -23,10 +24,10 @@ class Fixed(Scheme):
         self.k, self.outside = check_k(k), check_outside(outside)
         self.beta = nn.Parameter(torch.zeros(shape.layers, shape.heads, 2 * k + 1))
 
-    def prepare(self, n: int) -> tuple[Tensor, ...]:
+    def prepare(self, n: int) -> tuple[Float[Tensor, "heads 2*{n}-1"], ...]:
         return extend(self.beta, n, self.outside).unbind(0)
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: tuple[Tensor, ...]) -> Terms:
+    def terms(self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "heads offsets"], ...]) -> Terms:
         return Terms(offset=state[layer], outside=self.outside)
 
     def count(self, shape: Shape) -> int:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
 from relpos.errors import RelposError
 from relpos.model.position.sinusoidal import Sinusoidal
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 INTERVAL = 0.01  # time from one position to the next
 STEPS = 5  # of the solver, from one position to the next
@@ -40,7 +40,7 @@ class Floater(Sinusoidal):
         RelposError: `refresh` is not a whole number of 1 or more.
     """
 
-    cache: Tensor | None  # (layers, 3, H, max_positions, head_dim)
+    cache: Float[Tensor, "layers 3 heads max_positions head_dim"] | None
 
     def __init__(self, shape: Shape, refresh: int = 400) -> None:
         super().__init__(shape)
@@ -64,8 +64,8 @@ class Floater(Sinusoidal):
             with torch.no_grad():
                 self.cache.copy_(self.solve(self.shape.max_positions))
 
-    def prepare(self, n: int) -> tuple[Tensor, ...]:
-        """(3, H, n, head_dim) of each layer."""
+    def prepare(self, n: int) -> tuple[Float[Tensor, "3 heads {n} head_dim"], ...]:
+        """The vectors for q, k and v of each layer."""
         if self.training and not self.solving and self.cache is not None and n <= self.shape.max_positions:
             return self._kept(self.cache[..., :n, :])
         return (self.solve(n) if torch.is_grad_enabled() else self._known(n)).unbind(0)
@@ -82,8 +82,8 @@ class Floater(Sinusoidal):
             self.solved = [x.detach().clone() for x in now], self.solve(max(n, self.shape.max_positions))
         return self.solved[1][..., :n, :]
 
-    def solve(self, n: int) -> Tensor:
-        """(layers, 3, H, n, head_dim): the vectors of the first n positions; those of a longer sequence begin with the same."""
+    def solve(self, n: int) -> Float[Tensor, "layers 3 heads {n} head_dim"]:
+        """The vectors of the first n positions; those of a longer sequence begin with the same."""
         from torchdiffeq import odeint
 
         start = self.start.flatten(0, 1)
@@ -106,7 +106,9 @@ class Floater(Sinusoidal):
 
         return g
 
-    def turn(self, layer: int, q: Tensor, k: Tensor, v: Tensor, state: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def turn(
+        self, layer: int, q: Heads, k: Heads, v: Heads, state: tuple[Float[Tensor, "3 heads n head_dim"], ...]
+    ) -> tuple[Heads, Heads, Heads]:
         to_q, to_k, to_v = state[layer].to(q.dtype)
         return q + to_q, k + to_k, v + to_v
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.model.position.base import Scheme, Terms
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 BLOCK = 32  # rows that share one matrix product: fewer waste less of it on offsets that some row does not have, more are less to do
+State = list[tuple[Float[Tensor, "head_dim offsets"], Float[Tensor, "head_dim offsets"]]]  # for query and key of each layer
 
 
 class Huang4(Scheme):
@@ -28,13 +30,13 @@ class Huang4(Scheme):
         self.max_length = shape.max_positions
         self.table = nn.Parameter(torch.empty(shape.layers, 2 * shape.max_positions - 1, shape.head_dim).normal_(std=0.02))
 
-    def prepare(self, n: int) -> list[tuple[Tensor, Tensor]]:
-        """(head_dim, 2n−1) of each layer over offsets 1−n..n−1, scaled; and the same from right to left, as the key sees it."""
+    def prepare(self, n: int) -> State:
+        """The table of each layer over offsets 1−n..n−1, scaled; and the same from right to left, as the key sees it."""
         middle = self.shape.max_positions - 1
         table = self.table[:, middle - n + 1 : middle + n].transpose(1, 2) * self.shape.head_dim**-0.5
         return list(zip(table.unbind(0), table.flip(2).unbind(0), strict=True))
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: list[tuple[Tensor, Tensor]]) -> Terms:
+    def terms(self, layer: int, q: Heads, k: Heads, state: State) -> Terms:
         for_query, for_key = state[layer]
         return Terms(dense=by_offset(q, for_query).add_(by_offset(k, for_key).transpose(2, 3)))
 
@@ -42,8 +44,8 @@ class Huang4(Scheme):
         return shape.layers * (2 * shape.max_positions - 1) * shape.head_dim
 
 
-def by_offset(x: Tensor, table: Tensor) -> Tensor:
-    """x (B, H, n, d), table (d, 2n−1) → (B, H, n, n) with [i, j] = x_i · table[:, j − i + n − 1]."""
+def by_offset(x: Heads, table: Float[Tensor, "head_dim 2*n-1"]) -> Float[Tensor, "batch heads n n"]:
+    """Entry [i, j] is x_i · table[:, j − i + n − 1]."""
     n = x.shape[2]
     return torch.cat([_rows(x, table, first, min(first + BLOCK, n)) for first in range(0, n, BLOCK)], 2)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import inf
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.model.position.base import Scheme, Terms
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 LEAST = 0.01
 
@@ -37,16 +38,18 @@ class Kerple(Scheme):
             self.p.clamp_(LEAST, self.most)
             self.a.clamp_(LEAST)
 
-    def prepare(self, n: int) -> Tensor:
+    def prepare(self, n: int) -> Float[Tensor, "heads 2*{n}-1"]:
         """β (H, 2n−1)."""
         distance = torch.arange(1 - n, n, device=self.a.device, dtype=self.a.dtype).abs()
         return self.bias(distance, self.p.clamp(LEAST, self.most)[:, None], self.a.clamp(LEAST)[:, None])
 
-    def bias(self, distance: Tensor, p: Tensor, a: Tensor) -> Tensor:
+    def bias(
+        self, distance: Float[Tensor, "offsets"], p: Float[Tensor, "heads 1"], a: Float[Tensor, "heads 1"]
+    ) -> Float[Tensor, "heads offsets"]:
         """distance (2n−1,), p and a (H, 1) → (H, 2n−1)"""
         return -p * torch.log1p(a * distance)
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: Tensor) -> Terms:
+    def terms(self, layer: int, q: Heads, k: Heads, state: Float[Tensor, "heads offsets"]) -> Terms:
         return Terms(offset=state)
 
     def count(self, shape: Shape) -> int:
@@ -61,5 +64,7 @@ class KerplePower(Kerple):
 
     most = 2.0
 
-    def bias(self, distance: Tensor, p: Tensor, a: Tensor) -> Tensor:
+    def bias(
+        self, distance: Float[Tensor, "offsets"], p: Float[Tensor, "heads 1"], a: Float[Tensor, "heads 1"]
+    ) -> Float[Tensor, "heads offsets"]:
         return -a * distance**p

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from jaxtyping import Float
 from torch import Tensor
 
 from relpos.model.position.base import Scheme, Terms, check_k, check_outside, kernel_table
 from relpos.model.position.dynamic import kernels
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 
 class Key(Scheme):
@@ -22,10 +23,10 @@ class Key(Scheme):
         self.k, self.outside, self.scaled = check_k(k), check_outside(outside), scaled
         self.key = kernel_table(shape, self.k)
 
-    def prepare(self, n: int) -> tuple[Tensor, ...]:
+    def prepare(self, n: int) -> tuple[Float[Tensor, "head_dim width"], ...]:
         return self.key.unbind(0)
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: tuple[Tensor, ...]) -> Terms:
+    def terms(self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "head_dim width"], ...]) -> Terms:
         return Terms(key=kernels(k, state[layer], self.scaled), outside=self.outside)
 
     def count(self, shape: Shape) -> int:

@@ -7,11 +7,12 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.model.position.base import Position, Scheme, Terms
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 
 class Merge(Scheme):
@@ -53,19 +54,19 @@ class Merge(Scheme):
         for part in self.parts:
             part.begin_step(step)
 
-    def embed(self, n: int) -> Tensor | None:
+    def embed(self, n: int) -> Float[Tensor, "{n} embedding"] | None:
         rows = [row for part in self.parts if (row := part.embed(n)) is not None]
         return reduce(add, rows) if rows else None
 
     def prepare(self, n: int) -> list[Any]:
         return [part.prepare(n) for part in self.parts]
 
-    def turn(self, layer: int, q: Tensor, k: Tensor, v: Tensor, state: list[Any]) -> tuple[Tensor, Tensor, Tensor]:
+    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]) -> tuple[Heads, Heads, Heads]:
         for part, own in zip(self.parts, state, strict=True):
             q, k, v = part.turn(layer, q, k, v, own)
         return q, k, v
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: list[Any]) -> Terms:
+    def terms(self, layer: int, q: Any, k: Any, state: list[Any]) -> Terms:
         return reduce(add, (part.terms(layer, q, k, own) for part, own in zip(self.parts, state, strict=True)))
 
     def count(self, shape: Shape) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
+from jaxtyping import Complex, Float
 from torch import Tensor
 
 from relpos.errors import RelposError
 from relpos.model.position.base import Scheme
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 
 class Rope(Scheme):
@@ -26,7 +25,7 @@ class Rope(Scheme):
         RelposError: head_dim is odd.
     """
 
-    wave: Tensor  # (head_dim / 2,) the angle from one position to the next
+    wave: Float[Tensor, "pairs"]  # the angle from one position to the next
 
     def __init__(self, shape: Shape, base: float = 10000.0) -> None:
         super().__init__(shape)
@@ -35,19 +34,19 @@ class Rope(Scheme):
         steps = float(base) ** (-torch.arange(0, shape.head_dim, 2, dtype=torch.float64) / shape.head_dim)
         self.register_buffer("wave", steps, persistent=False)
 
-    def prepare(self, n: int) -> Tensor:
-        """(n, head_dim / 2), complex: the turn of each position."""
+    def prepare(self, n: int) -> Complex[Tensor, "{n} pairs"]:
+        """The turn of each position and pair of channels."""
         angle = torch.arange(n, device=self.wave.device, dtype=self.wave.dtype)[:, None] * self.wave
         return torch.polar(torch.ones_like(angle), angle)
 
-    def turn(self, layer: int, q: Tensor, k: Tensor, v: Tensor, state: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: Complex[Tensor, "n pairs"]) -> tuple[Heads, Heads, Heads]:
         dtype = torch.promote_types(q.dtype, torch.float32)
         turns = state.to(dtype.to_complex())
         return turned(q.to(dtype), turns), turned(k.to(dtype), turns), v
 
 
-def turned(x: Tensor, turns: Tensor) -> Tensor:
-    """x (..., n, head_dim), turns (n, head_dim / 2)."""
+def turned(x: Heads, turns: Complex[Tensor, "n head_dim/2"]) -> Heads:
+    """x, each pair of channels turned."""
     # Contiguous here, so that the kernel, which would else make the same copy, need not.
     pairs = torch.view_as_complex(x.contiguous().unflatten(-1, (-1, 2)))
     return torch.view_as_real(pairs * turns).flatten(-2)

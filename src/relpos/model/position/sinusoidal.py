@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from relpos.model.position.base import Scheme
@@ -17,8 +18,8 @@ class Sinusoidal(Scheme):
     Differs from the paper: the embeddings are not multiplied by √E, because a layer norm follows.
     """
 
-    wave: Tensor  # (E,) the angular step of each channel; for a cosine the phase is π/2 ahead
-    phase: Tensor
+    wave: Float[Tensor, "embedding"]  # the angular step of each channel; for a cosine the phase is π/2 ahead
+    phase: Float[Tensor, "embedding"]
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
@@ -26,6 +27,6 @@ class Sinusoidal(Scheme):
         self.register_buffer("wave", 10000.0 ** (-2 * (channel // 2) / shape.embedding), persistent=False)
         self.register_buffer("phase", (channel % 2) * (torch.pi / 2), persistent=False)
 
-    def embed(self, n: int) -> Tensor:
+    def embed(self, n: int) -> Float[Tensor, "{n} embedding"]:
         position = torch.arange(n, device=self.wave.device, dtype=self.wave.dtype)
         return torch.sin(position[:, None] * self.wave + self.phase)

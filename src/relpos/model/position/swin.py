@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.model.position.base import Scheme, Terms
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 
 class Swin(Scheme):
@@ -24,12 +25,12 @@ class Swin(Scheme):
         self.max_length = shape.max_positions
         self.beta = nn.Parameter(torch.empty(shape.layers, shape.heads, 2 * shape.max_positions - 1).normal_(std=0.02))
 
-    def prepare(self, n: int) -> tuple[Tensor, ...]:
+    def prepare(self, n: int) -> tuple[Float[Tensor, "heads 2*{n}-1"], ...]:
         """β (H, 2n−1) of each layer."""
         centre = self.shape.max_positions - 1
         return self.beta[..., centre - n + 1 : centre + n].unbind(0)
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: tuple[Tensor, ...]) -> Terms:
+    def terms(self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "heads offsets"], ...]) -> Terms:
         return Terms(offset=state[layer])
 
     def count(self, shape: Shape) -> int:

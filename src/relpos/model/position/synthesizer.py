@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from relpos.model.position.base import Scheme
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 
 class Synthesizer(Scheme):
@@ -33,7 +33,7 @@ class Synthesizer(Scheme):
     def scale(self) -> float | None:
         return 1.0 if self.mixture else None
 
-    def turn(self, layer: int, q: Tensor, k: Tensor, v: Tensor, state: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: Any) -> tuple[Heads, Heads, Heads]:
         """The weight 1 − s of q·k, put on q."""
         return (q * torch.sigmoid(-self.alpha[layer]), k, v) if self.mixture else (q, k, v)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from relpos.errors import RelposError
 from relpos.model.position.base import Terms
 from relpos.model.position.synthesizer import Synthesizer, glorot
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 
 class SynthesizerDense(Synthesizer):
@@ -41,7 +40,7 @@ class SynthesizerDense(Synthesizer):
     def prepare(self, n: int) -> int:
         return n
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: int) -> Terms:
+    def terms(self, layer: int, q: Heads, k: Heads | None, state: int) -> Terms:
         x = torch.relu(q)
         if self.factor is None:
             return Terms(dense=x @ self.weighed(layer, self.weight[layer, :, :state]))

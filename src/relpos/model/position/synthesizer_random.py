@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from jaxtyping import Float
 from torch import Tensor
 
 from relpos.errors import RelposError
 from relpos.model.position.base import Terms
 from relpos.model.position.synthesizer import Synthesizer, glorot
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 
 class SynthesizerRandom(Synthesizer):
@@ -34,13 +35,13 @@ class SynthesizerRandom(Synthesizer):
         self.rows = glorot(layers, heads, rank, n, fans=rank * (heads + n))
         self.columns = glorot(layers, heads, rank, n, fans=rank * (heads + n))
 
-    def prepare(self, n: int) -> tuple[Tensor, ...]:
-        """R (1, H, n, n) of each layer."""
+    def prepare(self, n: int) -> tuple[Float[Tensor, "1 heads {n} {n}"], ...]:
+        """R of each layer."""
         factored = self.rank is not None
         matrix = self.rows[..., :n].transpose(-1, -2) @ self.columns[..., :n] if factored else self.matrix[..., :n, :n]
         return matrix.unsqueeze(1).unbind(0)
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: tuple[Tensor, ...]) -> Terms:
+    def terms(self, layer: int, q: Heads | None, k: Heads | None, state: tuple[Float[Tensor, "1 heads n n"], ...]) -> Terms:
         return Terms(dense=self.weighed(layer, state[layer]))
 
     def count(self, shape: Shape) -> int:

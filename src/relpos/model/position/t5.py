@@ -6,11 +6,12 @@ import bisect
 import math
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.model.position.base import Scheme, Terms
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 
 class T5(Scheme):
@@ -33,7 +34,7 @@ class T5(Scheme):
         RelposError: `buckets` is odd or less than 4, or `max_distance` does not reach beyond the buckets of one distance.
     """
 
-    edges: Tensor  # (m − 1,) the least distance of each bucket but the first
+    edges: Int[Tensor, "edges"]  # m − 1 of them: the least distance of each bucket but the first
 
     def __init__(self, shape: Shape, buckets: int = 32, max_distance: int = 128) -> None:
         super().__init__(shape)
@@ -42,18 +43,18 @@ class T5(Scheme):
         bound = math.sqrt(6 / (buckets + shape.heads))
         self.table = nn.Parameter(torch.empty(shape.heads, buckets).uniform_(-bound, bound))
 
-    def prepare(self, n: int) -> Tensor:
+    def prepare(self, n: int) -> Float[Tensor, "heads 2*{n}-1"]:
         """β (H, 2n−1)."""
         return self.table[:, bucket(torch.arange(1 - n, n, device=self.edges.device), self.edges)]
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: Tensor) -> Terms:
+    def terms(self, layer: int, q: Heads, k: Heads, state: Float[Tensor, "heads offsets"]) -> Terms:
         return Terms(offset=state)
 
     def count(self, shape: Shape) -> int:
         return self.buckets * shape.heads
 
 
-def bucket(offset: Tensor, edges: Tensor) -> Tensor:
+def bucket(offset: Int[Tensor, "*shape"], edges: Int[Tensor, "edges"]) -> Int[Tensor, "*shape"]:
     """Offsets of any shape → their buckets; `edges` as `bucket_edges` gives them."""
     return torch.bucketize(offset.abs(), edges, right=True) + (len(edges) + 1) * (offset > 0)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.model.position.base import Scheme, Terms
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 
 class Tisa(Scheme):
@@ -37,13 +38,13 @@ class Tisa(Scheme):
         self.sharpness = nn.Parameter(torch.empty(sizes).normal_(0.1, 0.01))  # b
         self.centre = nn.Parameter(torch.empty(sizes).normal_(0.0, 5.0))  # c
 
-    def prepare(self, n: int) -> tuple[Tensor, ...]:
+    def prepare(self, n: int) -> tuple[Float[Tensor, "heads 2*{n}-1"], ...]:
         """β (H, 2n−1) of each pass."""
         a, b, c = (x[..., None] for x in (self.amplitude, self.sharpness, self.centre))  # (L, H, S, 1)
         o = torch.arange(1 - n, n, device=c.device, dtype=c.dtype)
         return (a * torch.exp(-b.abs() * (c - o) ** 2)).sum(2).unbind(0)
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: tuple[Tensor, ...]) -> Terms:
+    def terms(self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "heads offsets"], ...]) -> Terms:
         return Terms(offset=state[layer])
 
     def count(self, shape: Shape) -> int:

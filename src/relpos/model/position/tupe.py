@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.model.position.base import Scheme, Terms
 from relpos.model.position.t5 import bucket, bucket_edges
-from relpos.model.shape import Shape
+from relpos.model.shape import Heads, Shape
 
 NORM_EPS = 1e-5  # of the authors' layer norm on the table
 BUCKETS = 32  # of T5's term; there is one more
@@ -46,8 +47,8 @@ class Tupe(Scheme):
     def scale(self) -> float:
         return float(2 * self.shape.head_dim) ** -0.5
 
-    def prepare(self, n: int) -> Tensor:
-        """D (1, H, n, n)."""
+    def prepare(self, n: int) -> Float[Tensor, "1 heads {n} {n}"]:
+        """D."""
         with torch.autocast(self.table.device.type, enabled=False):
             p = self.norm(self.table[: n + 1])
             q, k = (part(p).view(n + 1, self.shape.heads, -1).transpose(0, 1) for part in (self.query, self.key))
@@ -56,14 +57,14 @@ class Tupe(Scheme):
         dense = _untie(dense, first_row, first_column)
         return (dense + self._relative(n) if self.relative else dense)[None]
 
-    def _relative(self, n: int) -> Tensor:
-        """T5's term (H, n, n)."""
+    def _relative(self, n: int) -> Float[Tensor, "heads {n} {n}"]:
+        """T5's term."""
         token = torch.arange(n, device=self.table.device)
         columns = bucket(token[None, :] - token[:, None], torch.tensor(bucket_edges(BUCKETS), device=token.device))
         columns[:, 0], columns[0, :] = BUCKETS, BUCKETS // 2
         return self.buckets.t()[:, columns]
 
-    def terms(self, layer: int, q: Tensor, k: Tensor, state: Tensor) -> Terms:
+    def terms(self, layer: int, q: Heads, k: Heads, state: Float[Tensor, "1 heads n n"]) -> Terms:
         return Terms(dense=state)
 
     def count(self, shape: Shape) -> int:
@@ -72,8 +73,10 @@ class Tupe(Scheme):
         return untied + (BUCKETS + 1) * shape.heads * self.relative
 
 
-def _untie(dense: Tensor, row: Tensor, column: Tensor) -> Tensor:
-    """D (H, n, n) with the first row and then the rest of the first column replaced by one number a head."""
+def _untie(
+    dense: Float[Tensor, "heads n n"], row: Float[Tensor, "heads"], column: Float[Tensor, "heads"]
+) -> Float[Tensor, "heads n n"]:
+    """D with the first row and then the rest of the first column replaced by one number a head."""
     heads, n, _ = dense.shape
     below = torch.cat((column[:, None, None].expand(heads, n - 1, 1), dense[:, 1:, 1:]), 2)
     return torch.cat((row[:, None, None].expand(heads, 1, n), below), 1)
