@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import relpos
-from relpos.commands.length import check_lengths, curves, labels, length
+from relpos.commands.length import curves, labels, length
 from relpos.data.heldout_windows import Stretch
 from relpos.errors import RelposError
 from relpos.train.heldout import loss_by_length
@@ -69,10 +69,9 @@ def test_labels_are_short_where_they_can_be() -> None:
     assert labels([one, other]) == [one.name, other.name]
 
 
-@pytest.mark.parametrize("wrong", [[4], [True], ["long"], []])
-def test_wrong_lengths_are_refused(wrong: list[Any]) -> None:
-    with pytest.raises(RelposError, match="lengths="):
-        check_lengths(wrong)
+def test_no_length_is_refused() -> None:
+    with pytest.raises(RelposError, match="lengths=\\[\\]: at least one"):
+        length(relpos.compose("length", ["from=nowhere", "lengths=[]"]))
 
 
 def test_the_command_writes_a_table_and_a_figure(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -157,10 +157,10 @@ def test_a_flipped_bit_is_found(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"split": "dev"}, "unknown split"),
+        ({"split": "dev"}, "split=dev: train or heldout is expected"),
         ({"split": "train", "packing": "pairs"}, "Did you mean 'pair'"),
         ({"split": "train", "length": 4}, "length=4"),
-        ({"split": "train", "limit": 0}, r"data\.pairs=0"),
+        ({"split": "train", "limit": 0}, "limit=0: a whole number"),
     ],
 )
 def test_wrong_words_are_refused(folder: Path, keys: dict[str, object], message: str) -> None:

@@ -11,6 +11,7 @@ from relpos.errors import RelposError
 from relpos.launch.bundles import lots
 from relpos.launch.local import Local
 from relpos.launch.slurm import Slurm
+from relpos.ranges import shown
 from relpos.runs import compose
 from relpos.runs.config import instantiate
 from relpos.tables.experiment import load
@@ -85,6 +86,6 @@ def test_other_options_of_sbatch(tmp_path: Path) -> None:
     ("setup", "module load cuda"), ("more", "long"), ("watch", "no"),
 ])  # fmt: skip
 def test_a_wrong_argument_is_named(key: str, value: Any) -> None:
-    with pytest.raises(RelposError, match=f"^engine.{key}={value}: .* expected") as error:
-        Slurm(**{key: value})
+    with pytest.raises(RelposError, match=f"^engine.{key}={shown(value)}: .* expected") as error:
+        instantiate(compose("reproduce", ["engine=slurm", f"engine.{key}={shown(value)}"]).engine)
     assert len(str(error.value).splitlines()) == 1

@@ -341,15 +341,15 @@ def test_what_comes_after_is_the_sum_of_the_parts() -> None:
 
 
 REFUSALS = [
-    (partial(Depthwise, k=-1), NoPosition, "k must be 0 or more, not -1"),
-    (partial(Depthwise, k=2, bias="on"), NoPosition, "bias must be true or false, not 'on'"),
-    (partial(ConvQK, k=2, fraction=0), NoPosition, "fraction must be a number above 0 and up to 1, not 0"),
+    (partial(Depthwise, k=-1), NoPosition, "k=-1: a whole number of 0 or more is expected"),
+    (partial(Depthwise, k=2, bias="on"), NoPosition, "bias=on: true or false is expected"),
+    (partial(ConvQK, k=2, fraction=0), NoPosition, "fraction=0: a number above 0 and up to 1 is expected"),
     (partial(ConvQK, k=2, fraction=0.3), NoPosition, "fraction=0.3 of 2 heads is no whole number"),
-    (partial(ConvQK, k=2, activation="gelo"), NoPosition, "activation must be 'none' or 'gelu', not 'gelo'. Did you mean 'gelu'?"),
+    (partial(ConvQK, k=2, activation="gelo"), NoPosition, "activation=gelo: none or gelu is expected. Did you mean 'gelu'?"),
     (partial(ConvBert, width=4), NoPosition, "width must be an odd number, not 4"),
-    (partial(ConvBert, kernel_from="keys"), NoPosition, "kernel_from must be 'query' or 'key', not 'keys'. Did you mean 'key'?"),
-    (partial(ConvBert, edges="zeros"), NoPosition, "edges must be 'renormalise' or 'zero', not 'zeros'. Did you mean 'zero'?"),
-    (partial(LightConv, k="x"), NoPosition, "k must be a whole number, not 'x'"),
+    (partial(ConvBert, kernel_from="keys"), NoPosition, "kernel_from=keys: query or key is expected. Did you mean 'key'?"),
+    (partial(ConvBert, edges="zeros"), NoPosition, "edges=zeros: renormalise or zero is expected. Did you mean 'zero'?"),
+    (partial(LightConv, k="x"), NoPosition, "k=x: a whole number of 0 or more is expected"),
     (partial(LightConv, k=2), partial(Fixed, k=2), "conv LightConv has no scores on which position Fixed could act"),
     (partial(Merge, parts="qk"), NoPosition, "conv.parts must be a list of convolutions, not 'qk'"),
     (partial(Merge, parts=[]), NoPosition, "conv.parts must be a list of convolutions, not []"),

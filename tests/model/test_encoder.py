@@ -67,10 +67,10 @@ def test_initialisation_is_the_authors() -> None:
     ("change", "message"),
     [
         ({"heads": 3}, "hidden=8 is not a multiple of heads=3"),
-        ({"layers": 0}, "layers must be a whole number of 1 or more, not 0"),
-        ({"ffn": "many"}, "ffn must be a whole number of 1 or more, not 'many'"),
-        ({"activation": "gelo"}, "there is no activation 'gelo'. Did you mean 'gelu'?"),
-        ({"dropout": 1.5}, "dropout must be a number from 0 up to, not including, 1, not 1.5"),
+        ({"layers": 0}, "layers=0: a whole number from 1 to 10,000 is expected"),
+        ({"ffn": "many"}, "ffn=many: a whole number of 1 or more is expected"),
+        ({"activation": "gelo"}, "activation=gelo: gelu, gelu_new or relu is expected. Did you mean 'gelu'?"),
+        ({"dropout": 1.5}, "dropout=1.5: a number from 0 up to, not including, 1 is expected"),
     ],
 )
 def test_impossible_sizes_are_one_line(change: dict[str, Any], message: str) -> None:
@@ -142,7 +142,7 @@ def test_bfloat16_is_close_and_its_gradients_are_float32(scheme: Any, embedding:
 
 
 def test_precision_is_one_of_two_words() -> None:
-    with pytest.raises(RelposError, match="precision must be 'fp32' or 'bf16', not 'fp16'"):
+    with pytest.raises(RelposError, match="precision=fp16: fp32 or bf16 is expected"):
         autocast("fp16", "cpu")
 
 

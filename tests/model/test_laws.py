@@ -273,9 +273,9 @@ def test_gradient_in_float64(name: str) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"k": -3}, "k must be 0 or more, not -3"),
-        ({"k": "x"}, "k must be a whole number, not 'x'"),
-        ({"outside": "clmp"}, "outside must be 'clamp' or 'zero', not 'clmp'. Did you mean 'clamp'?"),
+        ({"k": -3}, "k=-3: a whole number of 0 or more is expected"),
+        ({"k": "x"}, "k=x: a whole number of 0 or more is expected"),
+        ({"outside": "clmp"}, "outside=clmp: clamp or zero is expected. Did you mean 'clamp'?"),
     ],
 )
 def test_a_wrong_value_is_one_line_with_key_and_value(name: str, keys: dict[str, Any], message: str) -> None:

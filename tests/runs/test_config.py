@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import operator
+from collections.abc import Iterator
+from functools import cache, reduce
+from typing import Any
+
 import pytest
-from omegaconf import OmegaConf
+import yaml
+from omegaconf import DictConfig, OmegaConf
 
 from relpos.errors import RelposError
 from relpos.runs import compose
-from relpos.runs.config import names
+from relpos.runs.config import check, names
+from relpos.runs.schema import COMMANDS, keys_of, mistakes
 
 
 @pytest.mark.parametrize(
@@ -20,33 +28,42 @@ from relpos.runs.config import names
         ("pretrain", ["+typo=1"], "unknown key 'typo'. Known: batch,"),
         ("pretrain", ["size.layrs=3"], "unknown key 'size.layrs'. Did you mean 'size.layers'"),
         ("pretrain", ["position=composite", "+position.sclaed=1"], "unknown key 'position.sclaed'. Did you mean 'scaled'"),
-        ("pretrain", ["steps=many"], "steps=many: a number is expected"),
-        ("pretrain", ["steps=-5"], "steps=-5: must be 1 or more"),
-        ("pretrain", ["steps=1.5"], "steps=1.5: a whole number is expected"),
-        ("pretrain", ["k=-3"], "k=-3: must be 0 or more"),
-        ("finetune", ["pretrain.steps=-1"], "pretrain.steps=-1: must be 1 or more"),
-        ("pretrain", ["first.share=1"], "first.share=1: a share of the steps is expected"),
-        ("finetune", ["pretrain.first.share=most"], "pretrain.first.share=most: a number is expected"),
-        ("pretrain", ["first.batch=0"], "first.batch=0: must be 1 or more"),
+        ("pretrain", ["steps=many"], "steps=many: a whole number of 1 or more is expected"),
+        ("pretrain", ["steps=-5"], "steps=-5: a whole number of 1 or more is expected"),
+        ("pretrain", ["steps=1.5"], "steps=1.5: a whole number of 1 or more is expected"),
+        ("pretrain", ["k=-3"], "k=-3: a whole number of 0 or more is expected"),
+        ("finetune", ["pretrain.steps=-1"], "pretrain.steps=-1: a whole number of 1 or more is expected"),
+        ("pretrain", ["first.share=1"], "first.share=1: a number from 0 up to, not including, 1 is expected"),
+        ("finetune", ["pretrain.first.share=most"], "pretrain.first.share=most: a number from 0"),
+        ("pretrain", ["first.batch=0"], "first.batch=0: a whole number of 1 or more is expected"),
         ("pretrain", ["first=null"], "first=null: it has keys of its own, first.share, first.length"),
-        ("pretrain", ["steps=null"], "steps=null: a number is expected"),
-        ("draw", ["layer=[]"], "layer=[]: a number is expected"),
+        ("pretrain", ["steps=null"], "steps=null: a whole number of 1 or more is expected"),
+        ("draw", ["layer=[]"], "layer=[]: a whole number of 1 or more is expected"),
         ("pretrain", ["first=3"], "first=3: it has keys of its own, first.share"),
         ("finetune", ["pretrain=3"], "pretrain=3: it has keys of its own, pretrain."),
         ("finetune", ["pretrain.first=null"], "pretrain.first=null: it has keys of its own, pretrain.first.share"),
         ("pretrain", ["size=tiny", "recipe=null"], "recipe=null: the name of an option is expected. Known: albert_base,"),
         ("pretrain", ["size=[1,2]"], "size=[1,2]: the name of an option is expected"),
-        ("pretrain", ["snapshots=50"], "snapshots=50: a list is expected"),
-        ("reproduce", ["retries=often"], "retries=often: a number is expected"),
-        ("reproduce", ["retries=-1"], "retries=-1: must be 0 or more"),
-        ("reproduce", ["retries=1.5"], "retries=1.5: a whole number is expected"),
-        ("reproduce", ["workers=-1"], "workers=-1: must be 1 or more"),
-        ("reproduce", ["workers=all"], "workers=all: a whole number is expected"),
-        ("reproduce", ["retries=null"], "retries=null: a number is expected"),
+        ("pretrain", ["snapshots=50"], "snapshots=50: a list [a whole number from 1 to 100, …] is expected"),
+        ("reproduce", ["retries=often"], "retries=often: a whole number of 0 or more is expected"),
+        ("reproduce", ["retries=-1"], "retries=-1: a whole number of 0 or more is expected"),
+        ("reproduce", ["retries=1.5"], "retries=1.5: a whole number of 0 or more is expected"),
+        ("reproduce", ["workers=-1"], "workers=-1: a whole number of 1 or more or null is expected"),
+        ("reproduce", ["workers=all"], "workers=all: a whole number of 1 or more or null is expected"),
+        ("reproduce", ["retries=null"], "retries=null: a whole number of 0 or more is expected"),
         ("pretrain", ["size=3"], "size=3: the name of an option is expected. Known: albert_base,"),
-        ("pretrain", ["precision=fp16"], "precision=fp16: not one of fp32, bf16"),
-        ("pretrain", ["recipe.lr=high"], "recipe.lr=high: a number is expected"),
-        ("pretrain", ["snapshots=[200]"], "snapshots=[200]: per cents"),
+        ("pretrain", ["precision=fp16"], "precision=fp16: fp32 or bf16 is expected"),
+        ("pretrain", ["recipe.lr=high"], "recipe.lr=high: a number of 0 or more is expected"),
+        ("pretrain", ["snapshots=[200]"], "snapshots=[200]: a list [a whole number from 1 to 100, …] is expected"),
+        ("pretrain", ["position=t5", "position.buckets=many"], "position.buckets=many: a whole number of 1 or more is expected"),
+        ("pretrain", ["position=tisa", "kernels=1.5"], "kernels=1.5: a whole number of 0 or more is expected"),
+        ("pretrain", ["position=fixed", "outside=clmp"], "outside=clmp: clamp or zero is expected. Did you mean 'clamp'"),
+        ("pretrain", ["position=absolute_tisa", "position.parts.1.kernels=x"], "position.parts.1.kernels=x: a whole number"),
+        ("pretrain", ["logger=wandb", "logger.mode=ofline"], "logger.mode=ofline: auto, online or offline is expected"),
+        ("reproduce", ["engine=slurm", "engine.time=x"], "engine.time=x: a whole number of 1 or more is expected"),
+        ("length", ["from=x", "tokens=0"], "tokens=0: a whole number of 1 or more is expected"),
+        ("length", ["from=x", "lengths=[4]"], "lengths=[4]: a list [a whole number of 8 or more, …] is expected"),
+        ("pretran", [], "unknown command 'pretran'. Did you mean 'pretrain'"),
         ("pretrain", ["seed=${nope}"], "Interpolation key 'nope' not found"),
         ("pretrain", ["steps"], "Error parsing override 'steps'"),
         ("pretrain", ["position._target_=no.such.Scheme"], "position._target_: cannot import 'no.such.Scheme'"),
@@ -57,6 +74,77 @@ def test_wrong_words(command: str, words: list[str], said: str) -> None:
         compose(command, words)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@cache
+def composed(command: str) -> DictConfig:
+    return compose(command)
+
+
+@pytest.mark.parametrize(
+    ("command", "word", "said"),
+    [
+        ("pretrain", "recipe.lr=nan", "recipe.lr=nan: a number of 0 or more is expected"),
+        ("pretrain", "recipe.lr=-1", "recipe.lr=-1: a number of 0 or more is expected"),
+        ("pretrain", "recipe.lr=inf", "recipe.lr=inf: a number of 0 or more is expected"),
+        ("pretrain", "recipe.betas=[2,3]", "recipe.betas=[2, 3]: a list of 2, each a number from 0 up to"),
+        ("pretrain", "recipe.betas=0.9", "recipe.betas=0.9: a list of 2"),
+        ("pretrain", "recipe.warmup=-1", "recipe.warmup=-1: a number of 0 or more is expected"),
+        ("pretrain", "recipe.clip=0", "recipe.clip=0: a number above 0 is expected"),
+        ("pretrain", "recipe.batch=0", "recipe.batch=0: a whole number of 1 or more is expected"),
+        ("finetune", "recipe.epochs=-1", "recipe.epochs=-1: a number above 0 or null is expected"),
+        ("finetune", "pretrain.recipe.lr=-1", "pretrain.recipe.lr=-1: a number of 0 or more is expected"),
+        ("pretrain", "speed.devices=0", "speed.devices=0: a whole number of 1 or more is expected"),
+        ("pretrain", "speed.threads=-4", "speed.threads=-4: a whole number of 1 or more or null is expected"),
+        ("pretrain", "speed.accelerator=gpus", "speed.accelerator=gpus: auto, cpu or gpu is expected. Did you mean 'gpu'"),
+        ("pretrain", "speed.kernel=fuzed", "speed.kernel=fuzed: auto, fused or eager is expected. Did you mean 'fused'"),
+        ("pretrain", "length=4", "length=4: a whole number of 8 or more is expected"),
+        ("pretrain", "vocabulary=0", "vocabulary=0: a whole number of 1 or more is expected"),
+        ("pretrain", "size.dropout=1", "size.dropout=1: a number from 0 up to, not including, 1 is expected"),
+        ("pretrain", "size.share_layers=2", "size.share_layers=2: true or false is expected"),
+        ("pretrain", "data.heldout=0", "data.heldout=0: a number between 0 and 1 is expected"),
+        ("pretrain", "data.pairs=0", "data.pairs=0: a whole number of 1 or more or null is expected"),
+        ("finetune", "task.batch=0", "task.batch=0: a whole number of 1 or more is expected"),
+        ("reproduce", "dry_run=maybe", "dry_run=maybe: true or false is expected"),
+        ("reproduce", "engine.runs_per_device=0", "engine.runs_per_device=0: a whole number of 1 or more is expected"),
+        ("reproduce", "engine.devices=[-1]", "engine.devices=[-1]: a list [a whole number of 0 or more, …] or null is expected"),
+        ("status", "every=0", "every=0: a number above 0 is expected"),
+        ("dashboard", "mode=now", "mode=now: auto, online or offline is expected"),
+    ],
+)  # fmt: skip
+def test_wrong_values(command: str, word: str, said: str) -> None:
+    cfg = composed(command).copy()
+    key, _, value = word.partition("=")
+    OmegaConf.update(cfg, key, yaml.safe_load(value) if value not in ("nan", "inf") else float(value))
+    with pytest.raises(RelposError) as caught:
+        check(cfg, command, [word])
+    assert str(caught.value).startswith(said)
+
+
+def leaves(node: Any, path: str = "") -> Iterator[str]:
+    for key, value in node.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{path}{key}.")
+        elif not key.startswith("_"):
+            yield f"{path}{key}"
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "record-scores"])
+def test_every_dial_has_a_kind(command: str) -> None:
+    given = {"from": "x", "table": "demo", "row": "x"}
+    words = [f"{key}={value}" for key, value in given.items() if key in keys_of(command)]
+    plain: Any = OmegaConf.to_container(compose(command, words), resolve=True)
+    for path in leaves(plain):
+        changed = copy.deepcopy(plain)
+        *groups, key = path.split(".")
+        reduce(operator.getitem, groups, changed)[key] = object()
+        assert any(f"{path}.".startswith(f"{key}.") for key, _ in mistakes(changed, command)), path
+
+
+def test_the_word_as_typed_is_named_and_not_a_dial_that_follows_it() -> None:
+    for word in ("batch=0", "recipe.batch=0", "first.batch=0", "position.k=-1"):
+        with pytest.raises(RelposError, match=f"^{word}: "):
+            compose("pretrain", ["position=fixed", word])
 
 
 def test_keys_under_a_target_are_its_arguments() -> None:

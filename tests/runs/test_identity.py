@@ -19,6 +19,27 @@ class Mine(Scheme):
         super().__init__(shape)
 """
 
+EARLIER = [
+    ("pretrain", "size.dropout=0", "73532cafc27d"),
+    ("pretrain", "position=composite k=4 outside=zero", "ad6492a52f92"),
+    ("pretrain", "size=small position=tisa kernels=3 conv=depthwise", "935c35a67bfe"),
+    ("pretrain", "recipe.lr=1e-4 recipe.clip=1 recipe.betas=[0.9,0.98]", "b0934060af92"),
+    ("pretrain", "first.share=0.9 steps=100", "e9ad3748f97d"),
+    ("pretrain", "data.pairs=1000 data.heldout=0.1 precision=bf16", "12c9df9542ca"),
+    ("pretrain", "size=albert_base position=absolute_composite packing=document", "e3252e65aaf5"),
+    ("finetune", "task=rte position=composite size=small", "24f1b92fb9d4"),
+    ("finetune", "task=rte intermediate=none steps=20", "31782bd3ee5b"),
+    ("finetune", "task=stsb recipe=finetune_paper size=base", "ce820fd3240b"),
+    ("finetune", "task=mnli seed=3 pretrain.steps=40 pretrain.first.share=0.5", "6ea47c435ffe"),
+    ("data", "vocabulary=500", "3913759f6113"),
+]
+"""What the code computed before the ranges of dials were annotations. A change on purpose is a new version in `VERSIONS`."""
+
+
+@pytest.mark.parametrize(("command", "words", "identity"), EARLIER)
+def test_a_run_of_an_earlier_version_is_found_by_the_same_words(command: str, words: str, identity: str) -> None:
+    assert plan(compose(command, words.split())).identity == identity
+
 
 def pretrain(*words: str) -> Run:
     return plan(compose("pretrain", words))

@@ -31,9 +31,9 @@ def length(cfg: DictConfig) -> str:
         RelposError: a folder holds no finished pre-training, or its held-out text is too short.
     """
     folders = [Path(str(folder)) for folder in (cfg["from"] if isinstance(cfg["from"], ListConfig) else [cfg["from"]])]
-    lengths = check_lengths(cfg.lengths)
-    if isinstance(cfg.tokens, bool) or not isinstance(cfg.tokens, int) or cfg.tokens < 1:
-        raise RelposError(f"tokens={cfg.tokens}: a whole number of 1 or more is expected")
+    lengths = sorted(set(cfg.lengths))
+    if not lengths:
+        raise RelposError("lengths=[]: at least one is needed")
     recorded = [_record(folder) for folder in folders]
     set_threads(cfg.threads)
     rows = [
@@ -46,17 +46,6 @@ def length(cfg: DictConfig) -> str:
     with replacing(place / "length.png") as temporary:
         draw_lengths(*curves(rows), temporary)
     return str(place)
-
-
-def check_lengths(words: Any) -> list[int]:
-    """Sorted, each once; raises RelposError where one is no length."""
-    given = list(words) if isinstance(words, ListConfig | list) else [words]
-    for value in given:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 8:
-            raise RelposError(f"lengths={value}: whole numbers of 8 or more are expected")
-    if not given:
-        raise RelposError("lengths=[]: at least one is needed")
-    return sorted(set(given))
 
 
 def labels(folders: list[Path]) -> list[str]:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from relpos.data import hub
 from relpos.data.documents import Document, documents_of
@@ -18,10 +18,12 @@ from relpos.data.filehash import described
 from relpos.data.glue_hub import HubGlue
 from relpos.data.textfile import SUFFIXES, blocks, stem_and_suffix
 from relpos.errors import RelposError
+from relpos.ranges import Count, Natural, inside
 
 Progress = Callable[[int], None]  # is told of every portion of text read, in characters
 
 HELDOUT = 0.01  # share of the documents
+Share = Annotated[float, inside(0, 1)]
 SAMPLE = 2_000_000  # sentences a tokenizer is trained on
 
 
@@ -36,9 +38,9 @@ class Files:
     root: str | None = None
     corpus: str | None = None
     glue: str | None = None
-    pairs: int | None = None
-    heldout: float = HELDOUT
-    sample: int = SAMPLE
+    pairs: Count | None = None
+    heldout: Share = HELDOUT
+    sample: Count = SAMPLE
 
     def corpus_location(self) -> Path:
         """The folder (or single file) of text; RelposError where nothing names one."""
@@ -105,12 +107,12 @@ class Hub:
 
     texts: Sequence[Mapping[str, Any]]
     streaming: bool = False
-    lines: int = 5_000
+    lines: Count = 5_000
     glue: str = "nyu-mll/glue"
     glue_revision: str | None = None
-    pairs: int | None = None
-    heldout: float = HELDOUT
-    sample: int = SAMPLE
+    pairs: Count | None = None
+    heldout: Share = HELDOUT
+    sample: Count = SAMPLE
 
     def identity(self) -> dict[str, Any] | None:
         """Ids, configurations, revisions, splits and columns."""
@@ -139,10 +141,10 @@ class Toy:
     """The generated language. Whoever runs it has it written into a folder first (`relpos.data.toy.write`) and goes
     on with `at(folder)`."""
 
-    seed: int = 0
-    pairs: int | None = None
-    heldout: float = 0.05
-    sample: int = 200_000
+    seed: Natural = 0
+    pairs: Count | None = None
+    heldout: Share = 0.05
+    sample: Count = 200_000
 
     def identity(self) -> dict[str, Any] | None:
         """The generator's version and its keys."""

@@ -15,19 +15,21 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from relpos.data.examples import Examples, Pairs, Windows
 from relpos.data.writer import FORMAT, MANIFEST, write_store
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError
 from relpos.files import sha256
+from relpos.ranges import Count, Length, check, checked
 
 __all__ = ["Store", "write_store"]
 
 PACKINGS: dict[str, type[Examples]] = {"pair": Pairs, "document": Windows}
+Packing = Literal["pair", "document"]
 
 
 class Store:
@@ -52,16 +54,16 @@ class Store:
         bounds = self.sentences[first : last + 1]
         return [self.ids[a:b] for a, b in itertools.pairwise(bounds)]
 
-    def examples(self, split: str, packing: str = "pair", length: int = 128, limit: int | None = None) -> Examples:
+    @checked
+    def examples(
+        self,
+        split: Literal["train", "heldout"],
+        packing: str = "pair",
+        length: Length = 128,
+        limit: Count | None = None,
+    ) -> Examples:
         """The examples of a split ("train" or "heldout"); `limit` keeps so many, spread evenly over the store."""
-        if split not in ("train", "heldout"):
-            raise RelposError(f"unknown split {split!r}.{nearest(split, ('train', 'heldout'))}")
-        if packing not in PACKINGS:
-            raise RelposError(f"packing={packing}: unknown.{nearest(packing, PACKINGS)}")
-        if length < 8:
-            raise RelposError(f"length={length}: must be at least 8")
-        if limit is not None and limit < 1:
-            raise RelposError(f"data.pairs={limit}: must be at least 1")
+        check("packing", packing, Packing)
         mine = np.flatnonzero(self.heldout == (split == "heldout"))
         return PACKINGS[packing](self.ids, self.sentences, self.documents[mine], self.documents[mine + 1], length, limit)
 

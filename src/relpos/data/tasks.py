@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
+from relpos.ranges import Count, NotNegative, Positive
+
 
 @dataclass(frozen=True)
 class Task:
@@ -28,13 +30,13 @@ class Task:
     dev: Mapping[str, str]  # column of the results table -> split it is measured on
     test: Mapping[str, str]  # file name in a submission, without .tsv -> split it predicts
     metric: str  # dotted name of a function (predictions, targets) -> 0..1
-    batch: int
-    steps: int  # belong to `rows` and `batch`, see `authors_steps`
-    lr: float
-    rows: int  # training rows of the official release
-    paper_batch: int
-    paper_epochs: float
-    paper_lr: float
+    batch: Count
+    steps: Count  # belong to `rows` and `batch`, see `authors_steps`
+    lr: NotNegative
+    rows: Count  # training rows of the official release
+    paper_batch: Count
+    paper_epochs: Positive
+    paper_lr: NotNegative
     intermediate: str | None = None  # the task whose fine-tuned encoder this one starts from
     range: Sequence[float] | None = None  # of a regression's scores
     headers: Mapping[str, Sequence[str]] = field(default_factory=dict)  # split -> columns of a file without a header line

@@ -13,12 +13,13 @@ import sys
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from relpos.errors import RelposError
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.worker import barred, held
 from relpos.process import cores, thread_variables
+from relpos.ranges import Count, Natural
 from relpos.runs.lock import claim
 from relpos.runs.run import Run
 
@@ -40,21 +41,11 @@ class Local:
         RelposError: an argument is of the wrong kind.
     """
 
-    workers: int | None = None
-    threads: int | None = None
-    devices: list[int] | None = None
-    runs_per_device: int = 1
+    workers: Count | None = None
+    threads: Count | None = None
+    devices: list[Natural] | None = None
+    runs_per_device: Count = 1
     watch: bool = True
-
-    def __post_init__(self) -> None:
-        for name in ("workers", "threads", "runs_per_device"):
-            value = getattr(self, name)
-            if not _is_whole(value, 1) and (value is not None or name == "runs_per_device"):
-                raise RelposError(f"engine.{name}={value}: a whole number is expected, 1 or more")
-        if self.devices is not None and not (isinstance(self.devices, list) and all(_is_whole(one, 0) for one in self.devices)):
-            raise RelposError(f"engine.devices={self.devices}: a list of whole numbers is expected, as in engine.devices=[0,1]")
-        if not isinstance(self.watch, bool):
-            raise RelposError(f"engine.watch={self.watch}: true or false is expected")
 
     def start(self, job: Job, pending: list[Run], folder: Path) -> LocalCrew:
         """As many workers as there are places and runs."""
@@ -82,10 +73,6 @@ class Local:
             free = [share for _ in range(self.runs_per_device) for share in shares]
             free = [free[i % len(free)] for i in range(self.workers or len(free))]
         return free[: len(pending)]
-
-
-def _is_whole(value: Any, least: int) -> bool:
-    return type(value) is int and value >= least
 
 
 def _visible() -> list[str] | None:

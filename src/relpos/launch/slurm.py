@@ -29,6 +29,7 @@ from relpos.launch.bundles import Lot, lots
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.local import give_up
 from relpos.launch.slurm_task import task
+from relpos.ranges import Count, Natural
 from relpos.runs.lock import is_held
 from relpos.runs.run import Run
 
@@ -40,8 +41,6 @@ LOST = 3
 """So often a job may end over a run without having got it further."""
 SILENCE = 900.0
 """Seconds that Slurm may leave its commands without an answer before the launch gives up."""
-LEAST = {"time": 1, "threads": 1, "gpus": 0, "runs_per_job": 1, "array": 1, "signal": 1}
-"""Whole numbers, and from where they count."""
 
 
 class Unanswered(RelposError):
@@ -69,30 +68,20 @@ class Slurm:
 
     partition: str | None = None
     account: str | None = None
-    time: int = 1440
-    threads: int | None = None
-    gpus: int = 0
+    time: Count = 1440
+    threads: Count | None = None
+    gpus: Natural = 0
     memory: str | None = None
-    runs_per_job: int = 20
-    array: int = 64
-    signal: int = 120
+    runs_per_job: Count = 20
+    array: Count = 64
+    signal: Count = 120
     setup: list[str] | None = None
     more: dict[str, Any] | None = None
     watch: bool = True
 
     def __post_init__(self) -> None:
-        for key, least in LEAST.items():
-            value = getattr(self, key)
-            if (type(value) is not int or value < least) and not (key == "threads" and value is None):
-                raise RelposError(f"engine.{key}={value}: a whole number is expected, {least} or more")
         if self.signal >= 60 * self.time:  # told of its end at its beginning, a job would go back into the queue for ever
             raise RelposError(f"engine.signal={self.signal}: fewer seconds are expected than engine.time={self.time} minutes have")
-        if self.setup is not None and not (isinstance(self.setup, list) and all(isinstance(line, str) for line in self.setup)):
-            raise RelposError(f"engine.setup={self.setup}: a list of commands is expected, engine.setup=['module load cuda']")
-        if self.more is not None and not isinstance(self.more, dict):
-            raise RelposError(f"engine.more={self.more}: options of sbatch are expected, engine.more={{qos: long}}")
-        if not isinstance(self.watch, bool):
-            raise RelposError(f"engine.watch={self.watch}: true or false is expected")
 
     def start(self, job: Job, pending: list[Run], folder: Path) -> SlurmCrew:
         """Submits what no job in the queue stands for yet.

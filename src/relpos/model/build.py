@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from relpos.counter import fold
+from relpos.model import kernels
 from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder
 from relpos.model.heads import MaskedLM
@@ -38,7 +39,7 @@ def build(
     position: Position,
     vocabulary: int,
     conv: Callable[[Shape], Conv] | None = None,
-    kernel: str = "auto",
+    kernel: kernels.Name = "auto",
 ) -> MaskedLM:
     """`size` holds the encoder's keyword arguments. All randomness follows from torch's generator."""
     seed = int(torch.randint(1 << 62, (), device="cpu"))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError
 from relpos.model import kernels
 from relpos.model.attention import Attention
 from relpos.model.conv import Conv, NoConv
@@ -20,6 +20,7 @@ from relpos.model.position.base import Position, Scheme
 from relpos.model.precision import compute_dtype
 from relpos.model.residual import add_norm
 from relpos.model.shape import Hidden, Ids, Mask, Shape
+from relpos.ranges import Count, Positive, Rate, between, checked
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": functional.gelu,
@@ -71,34 +72,30 @@ class Layer(nn.Module):
 class Encoder(nn.Module):
     """ids (B, n) → (B, n, hidden). `position` and `conv` are called with the Shape; `layers` counts passes."""
 
+    @checked
     def __init__(
         self,
         position: Position,
         conv: Callable[[Shape], Conv] | None = None,
         *,
-        vocabulary: int,
-        layers: int,
-        hidden: int,
-        embedding: int,
-        heads: int,
-        ffn: int,
-        max_positions: int = 128,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        activation: str = "gelu",
-        norm_eps: float = 1e-12,
-        token_types: int = 2,
+        vocabulary: Count,
+        layers: Annotated[int, between(1, 10_000)],
+        hidden: Count,
+        embedding: Count,
+        heads: Count,
+        ffn: Count,
+        max_positions: Count = 128,
+        dropout: Rate = 0.1,
+        attention_dropout: Rate = 0.1,
+        activation: Literal["gelu", "gelu_new", "relu"] = "gelu",
+        norm_eps: Positive = 1e-12,
+        token_types: Count = 2,
         share_layers: bool = False,
-        kernel: str = "auto",
+        kernel: kernels.Name = "auto",
     ) -> None:
         super().__init__()
-        _check_counts(layers=layers, hidden=hidden, embedding=embedding, heads=heads, ffn=ffn)
-        _check_counts(max_positions=max_positions, token_types=token_types, vocabulary=vocabulary)
-        _check_rates(dropout=dropout, attention_dropout=attention_dropout)
         if hidden % heads:
             raise RelposError(f"hidden={hidden} is not a multiple of heads={heads}")
-        if activation not in ACTIVATIONS:
-            raise RelposError(f"there is no activation {activation!r}.{nearest(str(activation), ACTIVATIONS)}")
         self.activation = activation
         self.shape = shape = Shape(heads, hidden // heads, hidden, embedding, layers, max_positions)
         # What a scheme or a convolution draws leaves all else as it is: the rows of a table are paired.
@@ -110,7 +107,6 @@ class Encoder(nn.Module):
             self.position = position(replace(shape, heads=convs[0].scored_heads or heads))
         convs[0].check_position(self.position)
         self.embedding = Embedding(shape, vocabulary, token_types, dropout, norm_eps)
-        kernels.check_kernel(kernel)
 
         def layer(conv: Conv) -> Layer:
             made = Attention(shape, self.position.projections, conv, attention_dropout, kernel)
@@ -130,15 +126,3 @@ class Encoder(nn.Module):
         for number in range(self.shape.layers):
             x = self.layers[number % len(self.layers)](x, mask, self.position, number, state)
         return x
-
-
-def _check_counts(**counts: int) -> None:
-    for key, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise RelposError(f"{key} must be a whole number of 1 or more, not {value!r}")
-
-
-def _check_rates(**rates: float) -> None:
-    for key, value in rates.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-            raise RelposError(f"{key} must be a number from 0 up to, not including, 1, not {value!r}")

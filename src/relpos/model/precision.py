@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import Literal
 
 import torch
 
-from relpos.errors import RelposError, nearest
+from relpos.ranges import check
 
-PRECISIONS = ("fp32", "bf16")
+Precision = Literal["fp32", "bf16"]
 
 
 def autocast(precision: str, device: str | torch.device) -> AbstractContextManager[object]:
     """`fp32` does nothing; `bf16` multiplies matrices in bfloat16, with float32 weights, sums and normalisations."""
-    if precision not in PRECISIONS:
-        raise RelposError(f"precision must be 'fp32' or 'bf16', not {precision!r}.{nearest(str(precision), PRECISIONS)}")
+    check("precision", precision, Precision)
     if precision == "fp32":
         return nullcontext()
     return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)

@@ -5,7 +5,6 @@ Hydra itself lets three kinds of mistake through: `+typo=1`, values of the wrong
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -16,18 +15,14 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
-from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from relpos.errors import RelposError, nearest
+from relpos.runs.schema import COMMANDS, mistakes
 
-COUNTS = ("steps", "batch", "microbatch", "length", "vocabulary", "evaluations", "checkpoint_every", "log_every", "workers")
-"""Dials that count something: whole numbers from 1 up."""
-FROM_ZERO = ("k", "kernels", "seed", "retries")
 NO_NAME = re.compile(r"null|true|false|[-+.\d]*|\[.*|\{.*")
 """What Hydra does not take for the name of an option, and answers with a traceback."""
-CHOICES = {"precision": ("fp32", "bf16"), "packing": ("pair", "document"), "outside": ("clamp", "zero")}
 
 
 def conf_dir() -> Path:
@@ -52,6 +47,8 @@ def compose(command: str, words: Sequence[str] = ()) -> DictConfig:
     Raises:
         RelposError: a wrong word, named with the nearest right one.
     """
+    if not (conf_dir() / f"{command}.yaml").is_file():
+        raise RelposError(f"unknown command {command!r}.{nearest(command, COMMANDS)}")
     with one_line(command, words):
         if GlobalHydra.instance().is_initialized():  # inside `hydra.main`: a table composes its rows there
             GlobalHydra.instance().clear()
@@ -75,12 +72,10 @@ def check(cfg: DictConfig, command: str, words: Sequence[str]) -> DictConfig:
         for key in added:
             if key.replace("/", ".") not in known and not _belongs_to_target(plain, key):
                 raise _unknown_key(key, known)
-    _check_kinds(plain, command, words)
-    for path, node in targets(plain):
-        _check_signature(path, node)
-    for path in ("", "first.", "pretrain.", "pretrain.first."):
-        for key, value in ((_at(plain, path[:-1]) if path else plain) or {}).items():
-            _check_dial(key, value, path)
+    if errors := dict(reversed(list(mistakes(plain, command)))):
+        typed = [word.lstrip("+").partition("=")[0].replace("/", ".") for word in words]
+        first = list(errors.values())[-1]
+        raise next((errors[key] for key in typed if key in errors), first)  # the word as typed, not a dial that follows it
     return cfg
 
 
@@ -114,28 +109,6 @@ def _unknown_key(key: str, known: set[str]) -> RelposError:
     return RelposError(
         f"unknown key {key!r}.{tail if 'Did you mean' in tail else nearest(key, {k for k in known if '.' not in k})}"
     )
-
-
-def _check_kinds(plain: Mapping[str, Any], command: str, words: Sequence[str]) -> None:
-    """Where the default is a number, a list or a group of keys, another kind is refused: `recipe.lr=high`, `first=3`."""
-    for word in words:
-        key = word.partition("=")[0]
-        value, default = _at(plain, key), _at(_defaults(command), key)
-        if word[:1] in "+~":
-            continue
-        if isinstance(default, Mapping) and not isinstance(value, Mapping):
-            raise RelposError(f"{word}: it has keys of its own, {', '.join(f'{key}.{name}' for name in default)}")
-        if isinstance(default, list) and not isinstance(value, list):
-            raise RelposError(f"{word}: a list is expected, {key}=[…]")
-        optional = command == "finetune" and key in ("steps", "recipe.steps")  # they follow from the epochs
-        if isinstance(default, int | float) and not (isinstance(value, int | float) or (value is None and optional)):
-            raise RelposError(f"{word}: a {'choice of true and false' if isinstance(default, bool) else 'number'} is expected")
-
-
-def _at(node: Any, key: str) -> Any:
-    for part in key.split("."):
-        node = node.get(part) if isinstance(node, Mapping) else None
-    return node
 
 
 @cache
@@ -189,36 +162,6 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]
 
 def _belongs_to_target(plain: Mapping[str, Any], key: str) -> bool:
     return any(key.startswith(f"{path}.") for path, _ in targets(plain))
-
-
-def _check_signature(path: str, node: Mapping[str, Any]) -> None:
-    """Keys beside a `_target_` are arguments of that constructor."""
-    target = node["_target_"]
-    try:
-        parameters = inspect.signature(get_object(target)).parameters
-    except Exception as error:
-        raise RelposError(f"{path}._target_: cannot import {target!r} ({error.__cause__ or error})".split("\n")[0]) from error
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return
-    for key in node:
-        if not key.startswith("_") and key not in parameters:
-            raise RelposError(f"unknown key '{path}.{key}'.{nearest(key, parameters)}")
-
-
-def _check_dial(key: str, value: Any, prefix: str = "") -> None:
-    if key in CHOICES and value not in CHOICES[key]:
-        raise RelposError(f"{prefix}{key}={value}: not one of {', '.join(CHOICES[key])}.{nearest(str(value), CHOICES[key])}")
-    if key == "snapshots" and not all(isinstance(share, int) and 0 < share <= 100 for share in value):
-        raise RelposError(f"snapshots={value}: per cents of the steps are expected, from 1 to 100")
-    if prefix.endswith("first.") and key == "share" and not (type(value) in (int, float) and 0 <= value < 1):
-        raise RelposError(f"{prefix}share={value}: a share of the steps is expected, from 0 up to but not 1")
-    least = 1 if key in COUNTS else 0 if key in FROM_ZERO else None
-    if least is None or value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise RelposError(f"{prefix}{key}={value}: a whole number is expected")
-    if value < least:
-        raise RelposError(f"{prefix}{key}={value}: must be {least} or more")
 
 
 def names(value: Any) -> list[str] | None:

@@ -6,11 +6,13 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pytorch_lightning.loggers import Logger
 
 from relpos.files import write_text
+
+Mode = Literal["auto", "online", "offline"]
 
 
 class JsonLines(Logger):
@@ -58,7 +60,7 @@ def identified(
     return words | {"config": meaning | names}
 
 
-def wandb_logger(project: str, entity: str | None, mode: str, *, run: dict[str, Any], folder: Path) -> Logger:
+def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str, Any], folder: Path) -> Logger:
     """Weights & Biases under our own run identity: group = table, job_type = stage.
 
     Args:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import nn
+
+from relpos.ranges import NotNegative, Positive, Rate
 
 
 @dataclass(frozen=True)
@@ -19,12 +20,12 @@ class Recipe:
         clip: the largest norm of the gradient of all parameters together.
     """
 
-    lr: float
-    warmup: float
-    weight_decay: float = 0.01
-    betas: Sequence[float] = (0.9, 0.999)
-    eps: float = 1e-6
-    clip: float = 1.0
+    lr: NotNegative
+    warmup: NotNegative
+    weight_decay: NotNegative = 0.01
+    betas: tuple[Rate, Rate] = (0.9, 0.999)
+    eps: NotNegative = 1e-6
+    clip: Positive = 1.0
 
     def warmup_steps(self, steps: int) -> int:
         """Steps of warm-up in a run of `steps`."""

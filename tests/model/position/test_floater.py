@@ -139,7 +139,7 @@ def test_half_precision_does_not_reach_the_solver() -> None:
 def test_a_wrong_interval_is_one_line() -> None:
     with pytest.raises(RelposError) as error:
         Floater(SHAPE, refresh=0)
-    assert str(error.value) == "refresh must be a whole number of 1 or more, not 0"
+    assert str(error.value) == "refresh=0: a whole number of 1 or more is expected"
 
 
 def test_vectors_are_added_to_q_k_and_v_of_each_layer() -> None:

@@ -97,7 +97,7 @@ def test_counts_of_a_small_bert() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: SynthesizerRandom(SHAPE, rank=0), "rank must be a whole number of 1 or more, not 0"),
+        (lambda: SynthesizerRandom(SHAPE, rank=0), "rank=0: a whole number of 1 or more or null is expected"),
         (lambda: SynthesizerDense(SHAPE, factor=5), "factor must divide max_positions, 16; 5 does not"),
     ],
 )

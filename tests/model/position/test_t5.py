@@ -66,7 +66,7 @@ def test_initial_values_are_glorot_uniform() -> None:
         ({"buckets": 7}, "buckets must be an even number of 4 or more, not 7"),
         ({"buckets": 2}, "buckets must be an even number of 4 or more, not 2"),
         ({"max_distance": 8}, "max_distance must be a whole number of more than 8, a quarter of the buckets, not 8"),
-        ({"max_distance": 1.5}, "max_distance must be a whole number of more than 8, a quarter of the buckets, not 1.5"),
+        ({"max_distance": 1.5}, "max_distance=1.5: a whole number of 1 or more is expected"),
     ],
 )
 def test_wrong_buckets_are_refused_in_one_line(keys: dict[str, int], message: str) -> None:

@@ -9,6 +9,7 @@ from relpos.errors import RelposError
 from relpos.model.kernels import eager
 from relpos.model.position import Fixed, Tisa
 from relpos.model.shape import Shape
+from relpos.ranges import shown
 from schemes import SHAPE, batch, model_of
 
 
@@ -90,4 +91,4 @@ def test_initial_values_are_those_of_the_released_module() -> None:
 def test_a_wrong_number_is_one_line(kernels: object) -> None:
     with pytest.raises(RelposError) as error:
         Tisa(SHAPE, kernels=kernels)  # type: ignore[arg-type]
-    assert str(error.value) == f"kernels must be a whole number of 0 or more, not {kernels!r}"
+    assert str(error.value) == f"kernels={shown(kernels)}: a whole number of 0 or more is expected"

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError
 from relpos.model.conv.base import Conv
 from relpos.model.conv.separable import SeparableConv
 from relpos.model.conv.window import check_width, hide, weighted
 from relpos.model.dropout import drop
 from relpos.model.kernels.eager import MASKED
 from relpos.model.shape import Heads, Hidden, Mask, Shape
+from relpos.ranges import Count, checked
 
-EDGES = ("renormalise", "zero")
-OWNERS = ("query", "key")
+Owner = Literal["query", "key"]
+Edges = Literal["renormalise", "zero"]
 
 
 class ConvBert(Conv):
@@ -42,12 +45,13 @@ class ConvBert(Conv):
 
     reads = frozenset("q")
 
-    def __init__(self, shape: Shape, width: int = 9, kernel_from: str = "query", edges: str = "renormalise") -> None:
+    @checked
+    def __init__(self, shape: Shape, width: Count = 9, kernel_from: Owner = "query", edges: Edges = "renormalise") -> None:
         super().__init__(shape)
         if shape.heads % 2:
             raise RelposError(f"conv ConvBert halves the heads, and heads={shape.heads} is odd")
-        self.kernel_from = _one_of("kernel_from", kernel_from, OWNERS)
-        self.edges = _one_of("edges", edges, EDGES)
+        self.kernel_from = kernel_from
+        self.edges = edges
         self.width = check_width(width)
         half = shape.heads // 2 * shape.head_dim
         self.key = SeparableConv(shape.hidden, half, width)
@@ -84,9 +88,3 @@ class ConvBert(Conv):
     def count(self, shape: Shape) -> int:
         half = shape.heads // 2 * shape.head_dim
         return SeparableConv.count(shape.hidden, half, self.width) + shape.heads // 2 * self.width * (half + 1)
-
-
-def _one_of(key: str, value: str, words: tuple[str, str]) -> str:
-    if value not in words:
-        raise RelposError(f"{key} must be {words[0]!r} or {words[1]!r}, not {value!r}.{nearest(str(value), words)}")
-    return value

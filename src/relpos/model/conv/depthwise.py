@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from relpos.errors import RelposError
 from relpos.model.conv.base import Conv
 from relpos.model.conv.separable import DepthwiseConv
 from relpos.model.conv.window import hide
-from relpos.model.position.base import check_k
 from relpos.model.shape import Hidden, Mask, Shape
+from relpos.ranges import Natural, checked
 
 
 class Depthwise(Conv):
@@ -23,11 +22,10 @@ class Depthwise(Conv):
     Differs from the paper: w_c, which is in the authors' code and in their counts; `bias=false` leaves it out.
     """
 
-    def __init__(self, shape: Shape, k: int, bias: bool = True) -> None:
+    @checked
+    def __init__(self, shape: Shape, k: Natural, bias: bool = True) -> None:
         super().__init__(shape)
-        if not isinstance(bias, bool):
-            raise RelposError(f"bias must be true or false, not {bias!r}")
-        self.values = DepthwiseConv(shape.heads * shape.head_dim, 2 * check_k(k) + 1, bias)
+        self.values = DepthwiseConv(shape.heads * shape.head_dim, 2 * k + 1, bias)
 
     def after(self, v: Hidden, mask: Mask | None) -> Hidden:
         y: Tensor = self.values(hide(v, mask))

@@ -10,8 +10,8 @@ from torch.nn import functional
 from relpos.model.conv.base import Conv
 from relpos.model.conv.window import depthwise, hide, weighted
 from relpos.model.dropout import drop
-from relpos.model.position.base import check_k
 from relpos.model.shape import Heads, Hidden, Mask, Shape
+from relpos.ranges import Natural, checked
 
 
 class GatedConv(Conv):
@@ -27,9 +27,10 @@ class GatedConv(Conv):
 
     projections = frozenset("qkv")
 
-    def __init__(self, shape: Shape, k: int) -> None:
+    @checked
+    def __init__(self, shape: Shape, k: Natural) -> None:
         super().__init__(shape)
-        self.width = 2 * check_k(k) + 1
+        self.width = 2 * k + 1
         self.gated = nn.Linear(shape.hidden, 2 * shape.heads * shape.head_dim)
 
     @property
@@ -49,7 +50,8 @@ class LightConv(GatedConv):
     Parameters: L·(2d·(d+1) + H·(2k+1))
     """
 
-    def __init__(self, shape: Shape, k: int) -> None:
+    @checked
+    def __init__(self, shape: Shape, k: Natural) -> None:
         super().__init__(shape, k)
         self.weight = nn.Parameter(torch.empty(shape.heads, 1, self.width))
         nn.init.xavier_uniform_(self.weight)
@@ -71,7 +73,8 @@ class DynamicConv(GatedConv):
     Differs from the authors' code: W starts from N(0, 0.02), as all linear maps do here.
     """
 
-    def __init__(self, shape: Shape, k: int) -> None:
+    @checked
+    def __init__(self, shape: Shape, k: Natural) -> None:
         super().__init__(shape, k)
         self.kernel = nn.Linear(shape.heads * shape.head_dim, shape.heads * self.width, bias=False)
 

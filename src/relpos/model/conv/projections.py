@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 from jaxtyping import Float
 from torch import Tensor, cat, nn
 
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError
 from relpos.model.conv.base import Conv
 from relpos.model.conv.separable import SeparableConv
 from relpos.model.conv.window import hide
-from relpos.model.position.base import check_k
 from relpos.model.shape import Hidden, Mask, Shape
+from relpos.ranges import Natural, checked, up_to
 
 ACTIVATIONS = {"none": nn.Identity, "gelu": nn.GELU}
+Activation = Literal["none", "gelu"]
 
 
 class ConvProjections(Conv):
@@ -25,11 +28,12 @@ class ConvProjections(Conv):
     either, the counts fit both, and `none` is the setting of the printed rows.
     """
 
-    def __init__(self, shape: Shape, k: int, fraction: float = 0.5, activation: str = "none") -> None:
+    @checked
+    def __init__(
+        self, shape: Shape, k: Natural, fraction: Annotated[float, up_to(0, 1)] = 0.5, activation: Activation = "none"
+    ) -> None:
         super().__init__(shape)
-        if activation not in ACTIVATIONS:
-            raise RelposError(f"activation must be 'none' or 'gelu', not {activation!r}.{nearest(str(activation), ACTIVATIONS)}")
-        self.width = 2 * check_k(k) + 1
+        self.width = 2 * k + 1
         self.convolved = convolved_heads(shape, fraction) * shape.head_dim
         rest = shape.heads * shape.head_dim - self.convolved
         self.convolutions = nn.ModuleDict(
@@ -84,8 +88,6 @@ class ConvQKV(ConvProjections):
 
 def convolved_heads(shape: Shape, fraction: float) -> int:
     """How many heads are convolved; raises RelposError where `fraction` says no whole number of 1 or more."""
-    if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 < fraction <= 1:
-        raise RelposError(f"fraction must be a number above 0 and up to 1, not {fraction!r}")
     heads = fraction * shape.heads
     if heads != int(heads):
         raise RelposError(f"fraction={fraction} of {shape.heads} heads is no whole number")

@@ -21,8 +21,8 @@ Channels = Float[Tensor, "batch n channels"]
 
 
 def check_width(width: int) -> int:
-    """The width itself; raises RelposError where it is no width of a window."""
-    if isinstance(width, bool) or not isinstance(width, int) or width < 1 or width % 2 == 0:
+    """The width itself; raises RelposError where it is even."""
+    if width % 2 == 0:
         raise RelposError(f"width must be an odd number, not {width!r}")
     return width
 

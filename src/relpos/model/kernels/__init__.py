@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Literal
 
 import torch
 
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError
 from relpos.model.kernels import eager, fused
 from relpos.model.position.base import Terms
 
 FASTEST_FIRST: tuple[ModuleType, ...] = (fused, eager)
+Name = Literal["auto", "fused", "eager"]
 
 
 def name_of(kernel: ModuleType) -> str:
     return kernel.__name__.rpartition(".")[2]
-
-
-def check_kernel(name: str) -> str:
-    """The name itself; raises RelposError where no kernel has it."""
-    known = ["auto", *(name_of(kernel) for kernel in FASTEST_FIRST)]
-    if name not in known:
-        raise RelposError(f"there is no kernel {name!r}.{nearest(name, known)}")
-    return name
 
 
 def select(name: str, terms: Terms, device: torch.device, training: bool) -> ModuleType:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError
 from relpos.model.shape import Heads, Shape
 
-OUTSIDE = ("clamp", "zero")
+Outside = Literal["clamp", "zero"]
 
 
 @dataclass(frozen=True)
@@ -128,22 +128,6 @@ class Scheme(nn.Module):
 
 
 Position = Callable[[Shape], Scheme]
-
-
-def check_k(k: int) -> int:
-    """k itself; raises RelposError where it is no half-width of a kernel."""
-    if isinstance(k, bool) or not isinstance(k, int):
-        raise RelposError(f"k must be a whole number, not {k!r}")
-    if k < 0:
-        raise RelposError(f"k must be 0 or more, not {k}")
-    return k
-
-
-def check_outside(outside: str) -> str:
-    """`outside` itself; raises RelposError for an unknown word."""
-    if outside not in OUTSIDE:
-        raise RelposError(f"outside must be 'clamp' or 'zero', not {outside!r}.{nearest(str(outside), OUTSIDE)}")
-    return outside
 
 
 def extend(kernel: Float[Tensor, "*tables width"], n: int, outside: str) -> Float[Tensor, "*tables 2*{n}-1"]:

@@ -6,9 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relpos.model.position.base import Scheme, Terms, check_k, check_outside, extend, kernel_table
+from relpos.model.position.base import Outside, Scheme, Terms, extend, kernel_table
 from relpos.model.position.dynamic import kernels
 from relpos.model.shape import Heads, Shape
+from relpos.ranges import Natural, checked
 
 State = list[tuple[Float[Tensor, "heads offsets"], Float[Tensor, "head_dim width"]]]  # β and R of each layer
 
@@ -19,9 +20,10 @@ class Composite(Scheme):
     Parameters: L·(H + d_h)·(2k+1)
     """
 
-    def __init__(self, shape: Shape, k: int = 8, outside: str = "clamp", scaled: bool = True) -> None:
+    @checked
+    def __init__(self, shape: Shape, k: Natural = 8, outside: Outside = "clamp", scaled: bool = True) -> None:
         super().__init__(shape)
-        self.k, self.outside, self.scaled = check_k(k), check_outside(outside), scaled
+        self.k, self.outside, self.scaled = k, outside, scaled
         self.beta = nn.Parameter(torch.zeros(shape.layers, shape.heads, 2 * k + 1))
         self.query = kernel_table(shape, self.k)
 

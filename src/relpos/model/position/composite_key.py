@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relpos.model.position.base import Terms, kernel_table
+from relpos.model.position.base import Outside, Terms, kernel_table
 from relpos.model.position.composite import Composite, State
 from relpos.model.position.dynamic import kernels
 from relpos.model.shape import Heads, Shape
+from relpos.ranges import Natural, checked
 
 
 class CompositeKey(Composite):
@@ -16,7 +17,8 @@ class CompositeKey(Composite):
     Parameters: L·(H + 2d_h)·(2k+1)
     """
 
-    def __init__(self, shape: Shape, k: int = 8, outside: str = "clamp", scaled: bool = True) -> None:
+    @checked
+    def __init__(self, shape: Shape, k: Natural = 8, outside: Outside = "clamp", scaled: bool = True) -> None:
         super().__init__(shape, k, outside, scaled)
         self.key = kernel_table(shape, self.k)
 

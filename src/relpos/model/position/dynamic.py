@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relpos.model.position.base import Scheme, Terms, check_k, check_outside, kernel_table
+from relpos.model.position.base import Outside, Scheme, Terms, kernel_table
 from relpos.model.shape import Heads, Shape
+from relpos.ranges import Natural, checked
 
 State = list[tuple[Float[Tensor, "head_dim width"], Float[Tensor, "width head_dim"] | None]]  # R and u of each layer
 
@@ -27,9 +28,10 @@ class Dynamic(Scheme):
     Parameters: L·d_h·(2k+1)·(1 + value)
     """
 
-    def __init__(self, shape: Shape, k: int = 8, outside: str = "clamp", scaled: bool = True, value: bool = False) -> None:
+    @checked
+    def __init__(self, shape: Shape, k: Natural = 8, outside: Outside = "clamp", scaled: bool = True, value: bool = False) -> None:
         super().__init__(shape)
-        self.k, self.outside, self.scaled = check_k(k), check_outside(outside), scaled
+        self.k, self.outside, self.scaled = k, outside, scaled
         self.query = kernel_table(shape, self.k)
         self.value = value_table(shape, self.k) if value else None
 

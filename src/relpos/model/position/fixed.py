@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relpos.model.position.base import Scheme, Terms, check_k, check_outside, extend
+from relpos.model.position.base import Outside, Scheme, Terms, extend
 from relpos.model.shape import Heads, Shape
+from relpos.ranges import Natural, checked
 
 
 class Fixed(Scheme):
@@ -19,9 +20,10 @@ class Fixed(Scheme):
     Parameters: L·H·(2k+1)
     """
 
-    def __init__(self, shape: Shape, k: int = 8, outside: str = "clamp") -> None:
+    @checked
+    def __init__(self, shape: Shape, k: Natural = 8, outside: Outside = "clamp") -> None:
         super().__init__(shape)
-        self.k, self.outside = check_k(k), check_outside(outside)
+        self.k, self.outside = k, outside
         self.beta = nn.Parameter(torch.zeros(shape.layers, shape.heads, 2 * k + 1))
 
     def prepare(self, n: int) -> tuple[Float[Tensor, "heads 2*{n}-1"], ...]:

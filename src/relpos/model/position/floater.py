@@ -9,9 +9,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from relpos.errors import RelposError
 from relpos.model.position.sinusoidal import Sinusoidal
 from relpos.model.shape import Heads, Shape
+from relpos.ranges import Count, checked
 
 INTERVAL = 0.01  # time from one position to the next
 STEPS = 5  # of the solver, from one position to the next
@@ -42,10 +42,9 @@ class Floater(Sinusoidal):
 
     cache: Float[Tensor, "layers 3 heads max_positions head_dim"] | None
 
-    def __init__(self, shape: Shape, refresh: int = 400) -> None:
+    @checked
+    def __init__(self, shape: Shape, refresh: Count = 400) -> None:
         super().__init__(shape)
-        if isinstance(refresh, bool) or not isinstance(refresh, int) or refresh < 1:
-            raise RelposError(f"refresh must be a whole number of 1 or more, not {refresh!r}")
         width = shape.heads * shape.head_dim
         self.refresh, self.solving = refresh, True
         self.start = nn.Parameter(nn.init.xavier_uniform_(torch.empty(3, shape.layers, width)))

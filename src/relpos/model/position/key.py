@@ -5,9 +5,10 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from relpos.model.position.base import Scheme, Terms, check_k, check_outside, kernel_table
+from relpos.model.position.base import Outside, Scheme, Terms, kernel_table
 from relpos.model.position.dynamic import kernels
 from relpos.model.shape import Heads, Shape
+from relpos.ranges import Natural, checked
 
 
 class Key(Scheme):
@@ -18,9 +19,10 @@ class Key(Scheme):
     Parameters: L·d_h·(2k+1)
     """
 
-    def __init__(self, shape: Shape, k: int = 8, outside: str = "clamp", scaled: bool = True) -> None:
+    @checked
+    def __init__(self, shape: Shape, k: Natural = 8, outside: Outside = "clamp", scaled: bool = True) -> None:
         super().__init__(shape)
-        self.k, self.outside, self.scaled = check_k(k), check_outside(outside), scaled
+        self.k, self.outside, self.scaled = k, outside, scaled
         self.key = kernel_table(shape, self.k)
 
     def prepare(self, n: int) -> tuple[Float[Tensor, "head_dim width"], ...]:

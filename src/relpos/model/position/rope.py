@@ -9,6 +9,7 @@ from torch import Tensor
 from relpos.errors import RelposError
 from relpos.model.position.base import Scheme
 from relpos.model.shape import Heads, Shape
+from relpos.ranges import Positive, checked
 
 
 class Rope(Scheme):
@@ -27,7 +28,8 @@ class Rope(Scheme):
 
     wave: Float[Tensor, "pairs"]  # the angle from one position to the next
 
-    def __init__(self, shape: Shape, base: float = 10000.0) -> None:
+    @checked
+    def __init__(self, shape: Shape, base: Positive = 10000.0) -> None:
         super().__init__(shape)
         if shape.head_dim % 2:
             raise RelposError(f"Rope turns pairs of channels: head_dim = hidden / heads must be even, not {shape.head_dim}")

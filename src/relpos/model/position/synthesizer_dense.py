@@ -8,6 +8,7 @@ from relpos.errors import RelposError
 from relpos.model.position.base import Terms
 from relpos.model.position.synthesizer import Synthesizer, glorot
 from relpos.model.shape import Heads, Shape
+from relpos.ranges import Count, checked
 
 
 class SynthesizerDense(Synthesizer):
@@ -25,14 +26,15 @@ class SynthesizerDense(Synthesizer):
         RelposError: `factor` does not divide `max_positions`.
     """
 
-    def __init__(self, shape: Shape, factor: int | None = None, mixture: bool = False) -> None:
+    @checked
+    def __init__(self, shape: Shape, factor: Count | None = None, mixture: bool = False) -> None:
         super().__init__(shape, "qv", mixture)
         n, width = shape.max_positions, shape.head_dim
         self.factor = factor
         if factor is None:
             self.weight = glorot(shape.layers, width, n, fans=width + n)
             return
-        if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1 or n % factor:
+        if n % factor:
             raise RelposError(f"factor must divide max_positions, {n}; {factor!r} does not")
         self.outer = glorot(shape.layers, width, factor, fans=width + factor)
         self.inner = glorot(shape.layers, width, n // factor, fans=width + n // factor)

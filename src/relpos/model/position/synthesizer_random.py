@@ -5,10 +5,10 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from relpos.errors import RelposError
 from relpos.model.position.base import Terms
 from relpos.model.position.synthesizer import Synthesizer, glorot
 from relpos.model.shape import Heads, Shape
+from relpos.ranges import Count, checked
 
 
 class SynthesizerRandom(Synthesizer):
@@ -23,15 +23,14 @@ class SynthesizerRandom(Synthesizer):
         RelposError: `rank` is not a whole number of 1 or more.
     """
 
-    def __init__(self, shape: Shape, rank: int | None = None, mixture: bool = False) -> None:
+    @checked
+    def __init__(self, shape: Shape, rank: Count | None = None, mixture: bool = False) -> None:
         super().__init__(shape, "v", mixture)
         self.rank = rank
         layers, heads, n = shape.layers, shape.heads, shape.max_positions
         if rank is None:
             self.matrix = glorot(layers, heads, n, n, fans=n * (heads + n))
             return
-        if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
-            raise RelposError(f"rank must be a whole number of 1 or more, not {rank!r}")
         self.rows = glorot(layers, heads, rank, n, fans=rank * (heads + n))
         self.columns = glorot(layers, heads, rank, n, fans=rank * (heads + n))
 

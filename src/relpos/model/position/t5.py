@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from relpos.errors import RelposError
 from relpos.model.position.base import Scheme, Terms
 from relpos.model.shape import Heads, Shape
+from relpos.ranges import Count, checked
 
 
 class T5(Scheme):
@@ -36,7 +37,8 @@ class T5(Scheme):
 
     edges: Int[Tensor, "edges"]  # m − 1 of them: the least distance of each bucket but the first
 
-    def __init__(self, shape: Shape, buckets: int = 32, max_distance: int = 128) -> None:
+    @checked
+    def __init__(self, shape: Shape, buckets: Count = 32, max_distance: Count = 128) -> None:
         super().__init__(shape)
         self.buckets = buckets
         self.register_buffer("edges", torch.tensor(bucket_edges(buckets, max_distance)), persistent=False)
@@ -65,10 +67,10 @@ def bucket_edges(buckets: int = 32, max_distance: int = 128) -> list[int]:
     In whole numbers, since powers of two lie exactly on an edge and rounding would decide about them:
     ln(a / e) / ln(M / e) · w ≥ t holds just where a^w e^t ≥ M^t e^w.
     """
-    if isinstance(buckets, bool) or not isinstance(buckets, int) or buckets < 4 or buckets % 2:
+    if buckets < 4 or buckets % 2:
         raise RelposError(f"buckets must be an even number of 4 or more, not {buckets!r}")
     exact = buckets // 4
-    if isinstance(max_distance, bool) or not isinstance(max_distance, int) or max_distance <= exact:
+    if max_distance <= exact:
         raise RelposError(
             f"max_distance must be a whole number of more than {exact}, a quarter of the buckets, not {max_distance!r}"
         )

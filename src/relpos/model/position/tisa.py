@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relpos.errors import RelposError
 from relpos.model.position.base import Scheme, Terms
 from relpos.model.shape import Heads, Shape
+from relpos.ranges import Natural, checked
 
 
 class Tisa(Scheme):
@@ -28,10 +28,9 @@ class Tisa(Scheme):
         RelposError: `kernels` is not a whole number of 0 or more.
     """
 
-    def __init__(self, shape: Shape, kernels: int = 5) -> None:
+    @checked
+    def __init__(self, shape: Shape, kernels: Natural = 5) -> None:
         super().__init__(shape)
-        if isinstance(kernels, bool) or not isinstance(kernels, int) or kernels < 0:
-            raise RelposError(f"kernels must be a whole number of 0 or more, not {kernels!r}")
         self.kernels = kernels
         sizes = (shape.layers, shape.heads, kernels)
         self.amplitude = nn.Parameter(torch.empty(sizes).normal_(0.1, 0.01))  # a

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from relpos.model.position.base import Scheme, Terms
 from relpos.model.position.t5 import bucket, bucket_edges
 from relpos.model.shape import Heads, Shape
+from relpos.ranges import checked
 
 NORM_EPS = 1e-5  # of the authors' layer norm on the table
 BUCKETS = 32  # of T5's term; there is one more
@@ -31,6 +32,7 @@ class Tupe(Scheme):
     rows of the table, not from parameters of their own.
     """
 
+    @checked
     def __init__(self, shape: Shape, relative: bool = False) -> None:
         super().__init__(shape)
         self.max_length, self.relative = shape.max_positions, relative

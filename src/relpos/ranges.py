@@ -1,0 +1,170 @@
+"""What a value may be, said once, in the annotation of the argument that takes it: `k: Annotated[int, at_least(0)]`.
+
+A constructor under `@checked` holds its arguments to its annotations. The configuration is held to the same annotations before any
+work, see `relpos.runs.schema`. int, float, bool, str, None, Literal, unions, lists and mappings of these are understood;
+an argument with any other annotation, or with none, may be anything.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, wraps
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+from relpos.errors import RelposError, nearest
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Which numbers are allowed; `text` stands behind `a number` or `a whole number` in a message."""
+
+    text: str
+    holds: Callable[[Any], bool]
+
+
+def at_least(low: float) -> Range:
+    """low ≤ x."""
+    return Range(f"of {low} or more", lambda value: bool(value >= low))
+
+
+def above(low: float) -> Range:
+    """low < x."""
+    return Range(f"above {low}", lambda value: bool(value > low))
+
+
+def between(low: float, high: float) -> Range:
+    """low ≤ x ≤ high."""
+    return Range(f"from {low} to {high:,}", lambda value: bool(low <= value <= high))
+
+
+def below(low: float, high: float) -> Range:
+    """low ≤ x < high."""
+    return Range(f"from {low} up to, not including, {high}", lambda value: bool(low <= value < high))
+
+
+def inside(low: float, high: float) -> Range:
+    """low < x < high."""
+    return Range(f"between {low} and {high}", lambda value: bool(low < value < high))
+
+
+def up_to(low: float, high: float) -> Range:
+    """low < x ≤ high."""
+    return Range(f"above {low} and up to {high}", lambda value: bool(low < value <= high))
+
+
+Count = Annotated[int, at_least(1)]
+Natural = Annotated[int, at_least(0)]
+Positive = Annotated[float, above(0)]
+NotNegative = Annotated[float, at_least(0)]
+Rate = Annotated[float, below(0, 1)]
+Length = Annotated[int, at_least(8)]
+"""Tokens of a sequence; fewer have no room for two sentences and their marks."""
+
+
+def check(key: str, value: Any, annotation: Any) -> None:
+    """Refuses a value that its annotation does not allow.
+
+    Raises:
+        RelposError: `key=value: what is expected`, with the nearest right word where words are expected.
+    """
+    if fits(value, annotation):
+        return
+    close = nearest(str(value), _words(annotation))
+    raise RelposError(f"{key}={shown(value)}: {describe(annotation)} is expected{'.' + close if 'Did you mean' in close else ''}")
+
+
+def checked(constructor: Callable[P, T]) -> Callable[P, T]:
+    """Decorates a function: its arguments are held to their annotations before it runs."""
+
+    @wraps(constructor)
+    def refusing(*args: P.args, **kwargs: P.kwargs) -> T:
+        given = inspect.signature(constructor).bind(*args, **kwargs).arguments
+        for name, annotation in rules(constructor).items():
+            if name in given:
+                check(name, given[name], annotation)
+        return constructor(*args, **kwargs)
+
+    return refusing
+
+
+@cache
+def rules(target: Any) -> Mapping[str, Any]:
+    """Argument → annotation, of a function, a TypedDict or the constructor of a class; empty where one names what is not there."""
+    try:
+        makes = target.__init__ if inspect.isclass(target) and not is_typeddict(target) else target
+        hints = get_type_hints(makes, include_extras=True)
+    except NameError:
+        return {}
+    return {name: hint for name, hint in hints.items() if name != "return"}
+
+
+def fits(value: Any, annotation: Any) -> bool:
+    """Whether the annotation allows the value. No bool is a number, and neither infinity nor NaN is one."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return fits(value, args[0]) and all(mark.holds(value) for mark in args[1:] if isinstance(mark, Range))
+    if origin in (Union, types.UnionType):
+        return any(fits(value, arg) for arg in args)
+    if origin is Literal:
+        return any(value == word and type(value) is type(word) for word in args)
+    if annotation is None or annotation is types.NoneType:
+        return value is None
+    if annotation is bool:
+        return isinstance(value, bool)
+    if annotation is str:  # `account=1234` is a word, too; YAML takes it for a number
+        return isinstance(value, str | int | float) and not isinstance(value, bool)
+    if annotation is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if annotation is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if origin is tuple and Ellipsis not in args:
+        return _is_list(value) and len(value) == len(args) and all(map(fits, value, args))
+    if origin in (list, tuple, Sequence):
+        return _is_list(value) and all(fits(item, args[0]) for item in value)
+    if origin in (dict, Mapping):
+        return isinstance(value, Mapping) and all(fits(item, args[1]) for item in value.values())
+    return True
+
+
+def describe(annotation: Any) -> str:
+    """What an annotation allows, in words."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return " ".join([describe(args[0]), *(mark.text for mark in args[1:] if isinstance(mark, Range))])
+    if origin in (Union, types.UnionType, Literal):
+        words = [str(arg) if origin is Literal else describe(arg) for arg in args]
+        return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    if origin is tuple and Ellipsis not in args:
+        return f"a list of {len(args)}, each {describe(args[0])},"
+    if origin in (list, tuple, Sequence):
+        return f"a list [{describe(args[0])}, …]"
+    if origin in (dict, Mapping):
+        return "a group of keys {key: value}"
+    plain = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", types.NoneType: "null", None: "null"}
+    return plain.get(annotation, "something else")
+
+
+def shown(value: Any) -> str:
+    """As it is typed on the command line: `null`, `true`, `[1, 2]`."""
+    words = {None: "null", True: "true", False: "false"}
+    return words[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _words(annotation: Any) -> Iterator[str]:
+    """The words that an annotation lists."""
+    for arg in get_args(annotation):
+        if get_origin(annotation) is Literal:
+            yield str(arg)
+        elif not isinstance(arg, Range):
+            yield from _words(arg)
