@@ -124,12 +124,12 @@ def test_without_a_key_a_file_is_written(folder: Path, capsys: pytest.CaptureFix
 
 
 def test_runs_that_another_table_made_are_named(folder: Path) -> None:
-    content = table()
-    for place, maker in enumerate(("small", "other")):
-        run = folder.parents[1] / content["rows"][place]["runs"][0]["path"]
+    first, second, *_ = table().rows
+    for row, maker in ((first, "small"), (second, "other")):
+        run = folder.parents[1] / row.runs[0].path
         run.mkdir(parents=True)
         (run / "config.yaml").write_text(f"steps: 3\ntable: {maker}\nrow: x\n", encoding="utf-8")
-    assert dashboard.shared(content) == [content["rows"][1]["runs"][0]["identity"]]
+    assert dashboard.shared(table()) == [second.runs[0].identity]
 
 
 def test_the_workspace_is_built_from_the_file(folder: Path) -> None:

@@ -18,6 +18,8 @@ from glue_tasks import task
 from glue_tasks import write as write_rows
 from relpos.cli import main
 from relpos.tables.glue_server import Answers, layout
+from relpos.tables.row import Row, RowRun
+from relpos.tables.table import Table
 from relpos.train.finetune import columns
 from tables.written_table import write
 
@@ -27,14 +29,19 @@ TASKS = ("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli")
 ANSWERS = {answers.file: answers for answers in layout()}
 
 
-def runs_of(name: str, scores: dict[str, dict[str, list[float]]]) -> list[dict[str, Any]]:
+def runs_of(name: str, scores: dict[str, dict[str, list[float]]]) -> list[RowRun]:
     """Finished fine-tunings: task → column → a score a seed."""
-    found = []
-    for key, own in scores.items():
-        for seed, values in enumerate(zip(*own.values(), strict=True)):
-            words = {"stage": "finetune", "task": key, "pretrain_seed": 0, "seed": seed, "state": "finished", "identity": "x"}
-            found.append(words | {"path": f"finetune/{key}-{name}-{seed}", "columns": dict(zip(own, values, strict=True))})
-    return found
+    runs = []
+    for key, of_task in scores.items():
+        for seed, values in enumerate(zip(*of_task.values(), strict=True)):
+            columns = dict(zip(of_task, values, strict=True))
+            path = f"finetune/{key}-{name}-{seed}"
+            runs.append(RowRun("finetune", "x", "finished", path, key, pretrain_seed=0, seed=seed, columns=columns))
+    return runs
+
+
+def table_of(runs: list[RowRun]) -> Table:
+    return Table("t", "?", [Row("composite key", runs=runs)])
 
 
 SCORES: dict[str, dict[str, list[float]]] = {key: {key: [50.0, 60.0]} for key in TASKS if key != "mnli"}
@@ -45,19 +52,12 @@ SCORES["mnli"] = {"mnli_m": [70.0, 71.0], "mnli_mm": [73.0, 72.0]}
 def predicted(tmp_path: Path) -> Path:
     """$RELPOS_RUNS with a table of one row, whose runs have predicted every test file. Small QQP: its size is data."""
     runs = tmp_path / "runs"
-    write(
-        runs,
-        {
-            "name": "t",
-            "question": "?",
-            "rows": [{"name": "composite key", "columns": {}, "mean": {}, "runs": runs_of("c", SCORES)}],
-        },
-    )
+    write(runs, table_of(runs_of("c", SCORES)))
     for run in runs_of("c", SCORES):
-        for file in task(run["task"]).test:
-            answer = ANSWERS[file].labels[run["seed"]] if ANSWERS[file].labels else "2.500"  # type: ignore[index]
+        for file in task(str(run.task)).test:
+            answer = ANSWERS[file].labels[run.seed] if ANSWERS[file].labels else "2.500"  # type: ignore[index]
             lines = [f"{row}\t{answer}" for row in range(ANSWERS[file].rows)]
-            write_rows(runs / run["path"] / "predictions", f"{file}.tsv", "\n".join(["index\tprediction", *lines]) + "\n")
+            write_rows(runs / run.path / "predictions", f"{file}.tsv", "\n".join(["index\tprediction", *lines]) + "\n")
     return runs
 
 
@@ -127,14 +127,14 @@ def test_what_is_missing_may_be_filled_and_is_said_to_be(predicted: Path, capsys
 
 def test_a_row_without_runs_of_a_column_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = runs_of("c", {"cola": {"cola": [1.0]}})
-    write(tmp_path / "runs", {"name": "t", "question": "?", "rows": [{"name": "composite key", "runs": runs}]})
+    write(tmp_path / "runs", table_of(runs))
     assert submit() == 1
     assert "STS-B: no finished run has stsb" in capsys.readouterr().err
 
 
 def test_constants_alone_are_no_submission(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = runs_of("c", {"cola": {"cola": [1.0]}})
-    write(tmp_path / "runs", {"name": "t", "question": "?", "rows": [{"name": "composite key", "runs": runs}]})
+    write(tmp_path / "runs", table_of(runs))
     assert submit("allow_missing=true") == 1
     assert "no run of it has predicted a test file" in capsys.readouterr().err
 

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from relpos.tables.columns import statistics
+from relpos.tables.columns import summary
 from relpos.tables.experiment import Experiment
+from relpos.tables.row import Column, Row
 
 SPREAD = [-1.0, -0.6, -0.4, -0.2, 0.0, 0.0, 0.2, 0.4, 0.6, 1.0]
 
 
 def around(mean: float, by: float = 1.0) -> list[float]:
-    return [mean + by * one for one in SPREAD]
+    return [mean + by * deviation for deviation in SPREAD]
 
 
-def column(values: list[float], printed: float | None = None, examples: int = 400) -> dict[str, Any]:
-    more = {"seeds": list(range(len(values))), "n_failed": 0, "n_missing": 0, "n_collapsed": 0, "majority": 50.0}
-    return statistics(values) | more | {"examples": examples, "metric": "accuracy", "printed": printed}
+def column(values: list[float], examples: int = 400) -> Column:
+    return replace(summary(values), seeds=list(range(len(values))), majority=50.0, examples=examples, metric="accuracy")
 
 
-def row(name: str, values: list[float], words: list[str]) -> dict[str, Any]:
-    return {"name": name, "words": words, "columns": {"rte": column(values)}, "mean": column(values) | {"of": ["rte"]}}
+def row(name: str, values: list[float], words: list[str]) -> Row:
+    return Row(name, words, columns={"rte": column(values)}, mean=replace(column(values), of=["rte"]))
 
 
 def experiment(**changes: Any) -> Experiment:

@@ -6,22 +6,24 @@ from typing import Any
 
 import pytest
 
-from relpos.tables.checks import evaluate, standard_error
-
-
-def column(mean: float | None, metric: str = "accuracy", majority: float = 50.0) -> dict[str, Any]:
-    return {"mean": mean, "metric": metric, "majority": majority, "examples": 400}
+from relpos.tables.checks import evaluate, parse
+from relpos.tables.row import Column, Row
+from relpos.tables.statistics import standard_error
 
 
 def verdict(check: dict[str, Any], **means: float | None) -> str:
-    rows = [{"name": name, "columns": {"rte": column(mean)}} for name, mean in means.items()]
-    return evaluate([{"says": "so", "columns": ["rte"], "rows": ["none"]} | check], rows)[0]["verdict"]
+    rows = [
+        Row(name, columns={"rte": Column(mean=mean, metric="accuracy", majority=50.0, examples=400)})
+        for name, mean in means.items()
+    ]
+    checks = parse([{"says": "so", "columns": ["rte"], "rows": ["none"]} | check], "t.yaml", ["none"])
+    return evaluate(checks, rows)[0].verdict
 
 
 def test_standard_errors() -> None:
-    assert standard_error(column(50.0), 50.0) == pytest.approx(2.5, abs=0.01)
-    assert standard_error(column(0.0, "matthews"), 0.0) == 5.0
-    assert standard_error(column(100.0), 100.0) > 0  # all of 400 right is not certainty
+    assert standard_error(50.0, 400, "accuracy") == pytest.approx(2.5, abs=0.01)
+    assert standard_error(0.0, 400, "matthews") == 5.0
+    assert standard_error(100.0, 400, "accuracy") > 0  # all of 400 right is not certainty
 
 
 def test_at_most_chance_allows_three_standard_errors() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from claims.made_up import scale, scales
 from relpos.claims.reductions import ErrorReduction
 from relpos.claims.scales import Scores
 from relpos.runs.run import Run
-from relpos.tables.columns import table_of
+from relpos.tables.columns import rows_of
 from relpos.tables.intervals import answers, interval
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.train.predictions import write_answers
@@ -59,10 +58,9 @@ def test_interval_over_seeds_and_examples() -> None:
 def test_without_answers_the_pre_trainings_alone_count() -> None:
     assert interval(tunings({0: 0.2, 1: 0.4}, kept=False), "rte") is None
     pretraining = Run("pretrain", "x", {}, {})
-    there: dict[str, Any] = table_of([PlannedRow("x", [], [pretraining] * 2, tunings({2: 0.1, 3: 0.5}, kept=False))])[0]
-    low, high = there["columns"]["rte"]["interval"]
-    means = [np.mean(there["columns"]["rte"]["values"][part]) for part in (slice(2), slice(2, None))]
-    assert (low, high) == (pytest.approx(min(means)), pytest.approx(max(means)))
+    column = rows_of([PlannedRow("x", [], [pretraining] * 2, tunings({2: 0.1, 3: 0.5}, kept=False))])[0].columns["rte"]
+    means = [np.mean(column.values[part]) for part in (slice(2), slice(2, None))]
+    assert column.interval == (pytest.approx(min(means)), pytest.approx(max(means)))
 
 
 def test_one_pre_training_has_no_such_interval() -> None:

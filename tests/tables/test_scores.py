@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,9 @@ from relpos.cli import main
 from relpos.tables.columns import GLUE, printed_numbers
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load
+from relpos.tables.row import Row
 from relpos.tables.scores import with_scores
+from relpos.tables.table import Table, read
 from tables.made_rows import around, row
 from tables.written_table import table, write
 
@@ -27,16 +28,16 @@ def record(*words: str) -> int:
     return main(["record-scores", "table=small", *words])
 
 
-def content(folder: Path) -> dict[str, Any]:
-    return dict(json.loads((folder / "table.json").read_text(encoding="utf-8")))
+def rows(folder: Path) -> dict[str, Row]:
+    return {row.name: row for row in read(folder / "table.json").rows}
 
 
 def test_scores_stand_in_every_form_of_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert record("row=composite", "cola=38.5", "rte=64.1", "ax=12.5") == 0
-    row = content(folder)["rows"][2]
-    assert row["columns"]["cola"]["test"] == 38.5
-    assert row["mean"]["test"] == pytest.approx(51.3)  # both of the table's columns are there
-    assert row["test"] == {"cola": 38.5, "rte": 64.1, "ax": 12.5, "glue": None}  # but not all nine
+    row = rows(folder)["composite"]
+    assert row.columns["cola"].test == 38.5
+    assert row.mean.test == pytest.approx(51.3)  # both of the table's columns are there
+    assert row.test == {"cola": 38.5, "rte": 64.1, "ax": 12.5, "glue": None}  # but not all nine
     assert "| composite | 38.5 | 64.1 | 12.5 |" in (folder / "table.md").read_text(encoding="utf-8")
     assert "test 38.5" in (folder / "table.html").read_text(encoding="utf-8")
     with (folder / "table.csv").open(encoding="utf-8") as file:
@@ -48,16 +49,15 @@ def test_scores_stand_in_every_form_of_the_table(folder: Path, capsys: pytest.Ca
 
 def test_verdicts_follow(tmp_path: Path) -> None:
     given = load("chang2021_table2")
-    rows = [row(name, around(80.0), given.rows[name]) for name in given.rows]
-    made = with_comparisons(rows, given, printed_numbers(given))
-    folder = write(tmp_path / "runs", {"name": "chang2021_table2", "question": "?", "rows": made, "checks": []})
-    name, printed = next((one["name"], value) for one in made if (value := one["columns"]["rte"]["printed"]) is not None)
-    before = next(one for one in made if one["name"] == name)["columns"]["rte"]
-    assert before["verdict"] == "above"
+    made = with_comparisons([row(name, around(80.0), given.rows[name]) for name in given.rows], given, printed_numbers(given))
+    folder = write(tmp_path / "runs", Table("chang2021_table2", "?", made))
+    name, before = next((row.name, row.columns["rte"]) for row in made if row.columns["rte"].printed is not None)
+    printed = before.printed or 0.0
+    assert before.verdict == "above"
     assert main(["record-scores", "table=chang2021_table2", f"row={name}", f"rte={printed + 0.1}"]) == 0
-    after = next(one for one in content(folder)["rows"] if one["name"] == name)["columns"]["rte"]
-    assert (after["test"], after["verdict"]) == (printed + 0.1, "reproduced")
-    assert after["difference"] == pytest.approx(0.1)
+    after = rows(folder)[name].columns["rte"]
+    assert (after.test, after.verdict) == (printed + 0.1, "reproduced")
+    assert after.difference == pytest.approx(0.1)
 
 
 def test_later_scores_join_the_earlier_ones(folder: Path) -> None:
@@ -73,20 +73,20 @@ def test_later_scores_join_the_earlier_ones(folder: Path) -> None:
 
 def test_of_two_metrics_the_mean_counts(folder: Path) -> None:
     assert record("row=composite", "mrpc=88.0/84.0", "stsb=[80.0,82.0]") == 0
-    assert content(folder)["rows"][2]["test"] == {"mrpc": 86.0, "stsb": 81.0, "glue": None}
+    assert rows(folder)["composite"].test == {"mrpc": 86.0, "stsb": 81.0, "glue": None}
 
 
 def test_glue_is_the_mean_of_nine_and_wnli_and_ax_stand_beside(folder: Path) -> None:
     words = [f"{name}={50 + place}" for place, name in enumerate(GLUE)]
     assert record("row=composite", *words, "wnli=65.1", "ax=20") == 0
-    assert content(folder)["rows"][2]["test"]["glue"] == 54.0
+    assert rows(folder)["composite"].test["glue"] == 54.0
 
 
 def test_a_table_made_anew_keeps_them(folder: Path) -> None:
     assert record("row=composite", "cola=38.5") == 0
-    fresh = with_scores(table()["rows"], folder)
-    assert fresh[2]["columns"]["cola"]["test"] == 38.5
-    assert fresh[0] == table()["rows"][0]
+    fresh = with_scores(table().rows, folder)
+    assert fresh[2].columns["cola"].test == 38.5
+    assert fresh[0] == table().rows[0]
 
 
 def test_the_submission_is_named(folder: Path) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
 import pytest
 
-from relpos.tables.columns import printed_numbers, table_of
+from relpos.tables.columns import printed_numbers, rows_of
 from relpos.tables.comparison import between, with_comparisons
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table
 from relpos.tables.render import text
+from relpos.tables.render.view import view_of
+from relpos.tables.row import Row
+from relpos.tables.table import Table
 from relpos.tables.verdict import Printed, difference, verdict
-from tables.made_rows import around, experiment, row
+from tables.made_rows import around, column, experiment, row
 
 
 def judged(values: list[float], printed: Printed, error: float = 0.0, server: float | None = None) -> str:
@@ -103,17 +107,19 @@ def test_what_stands_beside_a_cell() -> None:
     rows = [row("base", around(60.0), []), row("better", around(64.0), []), row("empty", [], [])]
     printed = {"base": {"rte": 60.1, "rte_sem": 0.3}, "better": {"rte": 70.0, "rte_sem": 0.3}, "empty": {"rte": 1.0}}
     base, better, empty = with_comparisons(rows, experiment(baseline=["base"]), printed)
-    cells = [one["columns"]["rte"] for one in (base, better, empty)]
-    assert [cell["verdict"] for cell in cells] == ["reproduced", "below", "not run"]
-    assert cells[1]["difference"] == pytest.approx(-6.0)
-    assert cells[1]["difference_interval"][1] < 0
-    assert (cells[1]["delta"], cells[1]["delta_percent"], cells[1]["delta_n"]) == (pytest.approx(4.0), pytest.approx(10.0), 10)
-    assert cells[1]["delta_printed"] == pytest.approx(9.9)
-    assert cells[1]["delta_p_holm"] == 0.0  # the seeds are paired: every one gains 4
-    assert cells[0]["delta"] is None
-    assert cells[2]["delta"] is None
-    assert cells[1]["detectable"]["examples"] == pytest.approx(3.96 * 100 * sqrt(0.64 * 0.36 / 400), rel=0.02)
-    assert cells[1]["detectable"]["seeds"] > 0
+    of_base, of_better, of_empty = (compared.columns["rte"] for compared in (base, better, empty))
+    assert [column.verdict for column in (of_base, of_better, of_empty)] == ["reproduced", "below", "not run"]
+    assert of_better.difference == pytest.approx(-6.0)
+    assert of_better.difference_interval is not None
+    assert of_better.difference_interval[1] < 0
+    assert (of_better.delta, of_better.delta_percent, of_better.delta_n) == (pytest.approx(4.0), pytest.approx(10.0), 10)
+    assert of_better.delta_printed == pytest.approx(9.9)
+    assert of_better.delta_p_holm == 0.0  # the seeds are paired: every one gains 4
+    assert of_base.delta is None
+    assert of_empty.delta is None
+    assert of_better.detectable.examples == pytest.approx(3.96 * 100 * sqrt(0.64 * 0.36 / 400), rel=0.02)
+    assert of_better.detectable.seeds is not None
+    assert of_better.detectable.seeds > 0
 
 
 def test_each_row_is_held_against_the_baseline_it_shares_most_words_with() -> None:
@@ -121,8 +127,8 @@ def test_each_row_is_held_against_the_baseline_it_shares_most_words_with() -> No
         ("small_a", 60.0, ["size=small"]), ("base_a", 70.0, ["size=base"]),
         ("base_b", 73.0, ["size=base", "position=b"]), ("small_b", 61.0, ["size=small", "position=b"]))]  # fmt: skip
     found = {
-        one["name"]: one["columns"]["rte"]["delta"]
-        for one in with_comparisons(rows, experiment(baseline=["small_a", "base_a"]), {})
+        compared.name: compared.columns["rte"].delta
+        for compared in with_comparisons(rows, experiment(baseline=["small_a", "base_a"]), {})
     }
     assert found == {"small_a": None, "base_a": None, "base_b": pytest.approx(3.0), "small_b": pytest.approx(1.0)}
 
@@ -131,30 +137,30 @@ def test_a_baseline_that_was_not_chosen_is_not_replaced_by_another() -> None:
     words = {"small_a": ["size=small"], "base_a": ["size=base"], "small_b": ["size=small", "position=b"]}
     rows = [row(name, around(60.0), words[name]) for name in ("base_a", "small_b")]
     found = with_comparisons(rows, experiment(baseline=["small_a", "base_a"], rows=words), {})
-    assert [one["columns"]["rte"]["delta"] for one in found] == [None, None]
+    assert [compared.columns["rte"].delta for compared in found] == [None, None]
 
 
 def test_one_shared_seed_is_no_pair() -> None:
-    one, other = row("one", around(60.0)[:4], []), row("other", around(70.0)[:4], [])
-    other["columns"]["rte"]["seeds"] = [3, 4, 5, 6]
-    found = between(one["columns"]["rte"], other["columns"]["rte"])
+    first, second = column(around(60.0)[:4]), replace(column(around(70.0)[:4]), seeds=[3, 4, 5, 6])
+    found = between(first, second)
     assert found is not None
     assert found.high < 0
 
 
 def test_fine_tunings_of_one_pre_training_count_once_where_there_are_several() -> None:
-    rows = [row("base", around(60.0), []), row("other", around(62.0), [])]
-    for one, shift in zip(rows, (0.0, 0.5), strict=True):
-        one["columns"]["rte"]["seeds"] = [f"{place % 2}/{place}" for place in range(10)]
-        one["columns"]["rte"]["values"] = [value + shift * (place % 2) for place, value in enumerate(around(60.0 + 4 * shift))]
-    found = with_comparisons(rows, experiment(baseline=["base"]), {})[1]["columns"]["rte"]
-    assert found["delta_n"] == 2
-    assert found["delta"] == pytest.approx(2.25)
+    rows = []
+    for name, shift in (("base", 0.0), ("other", 0.5)):
+        values = [value + shift * (place % 2) for place, value in enumerate(around(60.0 + 4 * shift))]
+        scores = replace(column(values), seeds=[f"{place % 2}/{place}" for place in range(10)])
+        rows.append(Row(name, columns={"rte": scores}))
+    compared = with_comparisons(rows, experiment(baseline=["base"]), {})[1].columns["rte"]
+    assert compared.delta_n == 2
+    assert compared.delta == pytest.approx(2.25)
 
 
 def test_a_partial_mean_is_not_held_against_printed_glue() -> None:
-    found = with_comparisons([row("base", around(60.0), [])], experiment(), {"base": {"glue": 70.0}})[0]["mean"]
-    assert found["verdict"] is None
+    found = with_comparisons([row("base", around(60.0), [])], experiment(), {"base": {"glue": 70.0}})[0]
+    assert found.mean.verdict is None
 
 
 def test_a_table_that_needs_something_shows_the_printed_numbers_and_not_run() -> None:
@@ -162,8 +168,8 @@ def test_a_table_that_needs_something_shows_the_printed_numbers_and_not_run() ->
     rows = plan_table(given)
     assert [(one.needs, one.runs) for one in rows] == [("pretrained", [])] * 4
     printed = printed_numbers(given)
-    content = with_comparisons(table_of(rows, printed), given, printed)
-    cells = content[3]["columns"]
-    assert (cells["mnli_m"]["printed"], cells["mnli_m"]["verdict"], cells["mnli_m"]["mean"]) == (81.6, "not run", None)
-    assert cells["mnli_m"]["delta_printed"] == pytest.approx(2.8)
-    assert "81.6 not run" in text.markdown({"name": "t", "question": "?", "rows": content, "checks": []})
+    compared = with_comparisons(rows_of(rows), given, printed)
+    column = compared[3].columns["mnli_m"]
+    assert (column.printed, column.verdict, column.mean) == (81.6, "not run", None)
+    assert column.delta_printed == pytest.approx(2.8)
+    assert "81.6 not run" in text.markdown(view_of(Table("t", "?", compared)))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
+
+from relpos.tables.checks import Outcome
+from relpos.tables.row import Column, Row, RowRun
+from relpos.tables.table import Table
 
 PRINTED = {"cola": 40.0, "rte": 66.0}
 SCORES: dict[str, dict[str, list[float]]] = {
@@ -15,65 +17,65 @@ SCORES: dict[str, dict[str, list[float]]] = {
 }
 
 
-def table(name: str = "small") -> dict[str, Any]:
-    """The content of a `table.json`."""
-    rows = [_row(name, place, scores) for place, (name, scores) in enumerate(SCORES.items())]
-    checks = [{"says": "order helps & how", "verdict": "holds", "figures": "composite 41.5 > none 3.0"}]
-    return {"name": name, "question": "which is best, 100 % & <all>?", "rows": rows, "checks": checks}
+def table(name: str = "small") -> Table:
+    """The table; `write` puts it where a command finds it."""
+    rows = [_row(row, place, scores) for place, (row, scores) in enumerate(SCORES.items())]
+    checks = [Outcome("order helps & how", "holds", "composite 41.5 > none 3.0")]
+    return Table(name, "which is best, 100 % & <all>?", rows, checks)
 
 
-def write(runs: Path, content: dict[str, Any]) -> Path:
+def write(runs: Path, written: Table) -> Path:
     """`runs/tables/NAME/table.json`; its folder."""
-    folder = runs / "tables" / str(content["name"])
-    folder.mkdir(parents=True)
-    (folder / "table.json").write_text(json.dumps(content), encoding="utf-8")
+    folder = runs / "tables" / written.name
+    written.write(folder)
     return folder
 
 
-def _row(name: str, place: int, scores: dict[str, list[float]]) -> dict[str, Any]:
-    there = bool(scores["cola"])
-    runs = [_run("pretrain", None, place, 0, "finished" if there else "missing", {})]
+def _row(name: str, place: int, scores: dict[str, list[float]]) -> Row:
+    is_trained = bool(scores["cola"])
+    runs = [_run("pretrain", None, place, 0, "finished" if is_trained else "missing", {})]
     for task, values in scores.items():
         states = ["finished"] * len(values) + ["failed"] * (task == "rte" and 0 < len(values) < 2)
         states += ["missing"] * (2 - len(states))
-        runs += [_run("finetune", task, place, seed, state, dict.fromkeys([task], value)) for seed, state, value in zip(
-            range(2), states, [*values, None, None], strict=False)]  # fmt: skip
-    return {
-        "name": name,
-        "words": ["position=any"],
-        "parameters": 1_000_000 + place if there else None,
-        "position_parameters": 16 * place,
-        "perplexity": 20.0 - place if there else None,
-        "columns": {task: _column(task, values) for task, values in scores.items()},
-        "mean": _column("mean", [sum(pair) / 2 for pair in zip(*scores.values(), strict=False)]) | {"of": list(scores)},
-        "heldout_loss": [[10, 5.0], [20, 4.0 - place / 10]] if there else [],
-        "runs": runs,
-    }
+        for seed, state in enumerate(states):
+            columns = {task: values[seed]} if state == "finished" else {}
+            runs.append(_run("finetune", task, place, seed, state, columns))
+    means = [sum(pair) / 2 for pair in zip(*scores.values(), strict=False)]
+    return Row(
+        name=name,
+        words=["position=any"],
+        parameters=1_000_000 + place if is_trained else None,
+        position_parameters=16 * place,
+        perplexity=20.0 - place if is_trained else None,
+        columns={task: _column(task, values) for task, values in scores.items()},
+        mean=_column("mean", means, of=list(scores)),
+        heldout_loss=[(10, 5.0), (20, 4.0 - place / 10)] if is_trained else [],
+        runs=runs,
+    )
 
 
-def _column(task: str, values: list[float]) -> dict[str, Any]:
+def _column(task: str, values: list[float], of: list[str] | None = None) -> Column:
     count = len(values)
     mean = sum(values) / count if count else None
     printed = PRINTED.get(task)
-    return {
-        "values": values,
-        "seeds": list(range(count)),
-        "mean": mean,
-        "sem": abs(values[1] - values[0]) / 2 if count > 1 else None,
-        "best": max(values, default=None),
-        "median": mean,
-        "interval": [min(values), max(values)] if count > 1 else None,
-        "printed": printed,
-        "difference": mean - printed if mean is not None and printed is not None else None,
-        "verdict": None if printed is None else "not run" if mean is None else "below" if mean < 20 else "reproduced",
-        "majority": 0.0 if task == "cola" else 50.0,
-        "n_failed": 1 if count == 1 and task == "rte" else 0,
-        "n_collapsed": sum(value == 0 for value in values),
-        "n_missing": 0,
-    }
+    return Column(
+        values=values,
+        seeds=list(range(count)),
+        mean=mean,
+        sem=abs(values[1] - values[0]) / 2 if count > 1 else None,
+        best=max(values, default=None),
+        median=mean,
+        interval=(min(values), max(values)) if count > 1 else None,
+        of=of or [],
+        printed=printed,
+        difference=mean - printed if mean is not None and printed is not None else None,
+        verdict=None if printed is None else "not run" if mean is None else "below" if mean < 20 else "reproduced",
+        majority=0.0 if task == "cola" else 50.0,
+        n_failed=1 if count == 1 and task == "rte" else 0,
+        n_collapsed=sum(value == 0 for value in values),
+    )
 
 
-def _run(stage: str, task: str | None, place: int, seed: int, state: str, columns: dict[str, Any]) -> dict[str, Any]:
+def _run(stage: str, task: str | None, place: int, seed: int, state: str, columns: dict[str, float]) -> RowRun:
     identity = f"{stage[0]}{task or ''}{place}{seed}"
-    words = {"stage": stage, "task": task, "pretrain_seed": 0, "seed": seed, "identity": identity, "state": state}
-    return words | {"path": f"{stage}/run {identity}", "columns": columns if state == "finished" else {}}
+    return RowRun(stage, identity, state, f"{stage}/run {identity}", task, pretrain_seed=0, seed=seed, columns=columns)

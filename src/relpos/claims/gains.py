@@ -111,8 +111,8 @@ def units(own: Mapping[Seed, float], other: Mapping[Seed, float]) -> tuple[dict[
 
 def pretraining_means(single: Mapping[Seed, float]) -> dict[Unit, float]:
     """Of several pre-trainings the mean over the fine-tunings of each, which are not independent of each other; else as given."""
-    found = means_by([seed for seed, _ in single], list(single.values()))
-    return dict(single) if len(found) < 2 else dict(found)
+    found: dict[Unit, float] = means_by([seed for seed, _ in single], list(single.values()))
+    return dict(single) if len(found) < 2 else found
 
 
 def _where(columns: Sequence[str]) -> str:

@@ -17,8 +17,8 @@ from typing import Any
 
 from relpos.runs.config import compose
 from relpos.runs.run import identity_of, read_record, runs_root
-from relpos.tables.checks import standard_error
 from relpos.tables.columns import GLUE
+from relpos.tables.statistics import standard_error
 
 OWN = ("seed", "position", "conv", "sources")
 """What distinguishes the runs of one scale."""
@@ -41,7 +41,7 @@ class Scores:
         """Whether the mean is above the constant answer's score by more than two standard errors of so many dev examples."""
         if self.majority is None or not self.examples:
             return True
-        error = standard_error({"examples": self.examples, "metric": self.metric}, self.majority)
+        error = standard_error(self.majority, self.examples, self.metric)
         return sum(self.values.values()) / len(self.values) > self.majority + 2 * error
 
 

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from relpos.errors import RelposError
 from relpos.files import write_json
 from relpos.runs.run import runs_root
+from relpos.tables.render.side_tables import NAMES
 from relpos.tables.render.text import markdown
-from relpos.tables.render.view import NAMES, columns_of
-from relpos.tables.row_runs import written
+from relpos.tables.render.view import view_of
+from relpos.tables.table import Table, written
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -55,8 +56,8 @@ def dashboard(cfg: DictConfig) -> str:
 def _specify(cfg: DictConfig) -> Path:
     if cfg.table is None:
         raise RelposError("table=NAME or spec=FILE must be given")
-    folder, content = written(str(cfg.table))
-    write_json(folder / FILE, specification(content, str(cfg.project), cfg.entity))
+    folder, table = written(str(cfg.table))
+    write_json(folder / FILE, specification(table, str(cfg.project), cfg.entity))
     return folder / FILE
 
 
@@ -75,9 +76,9 @@ def read(path: Path) -> dict[str, Any]:
         raise RelposError(f"{path}: not a specification of relpos dashboard") from error
 
 
-def specification(content: dict[str, Any], project: str, entity: str | None) -> dict[str, Any]:
+def specification(table: Table, project: str, entity: str | None) -> dict[str, Any]:
     """The workspace of a table as plain values; the keys of a panel are arguments of the wandb-workspaces class in `panel`."""
-    names = columns_of(content["rows"])
+    view = view_of(table)
     by_row = {"groupby": "row", "groupby_aggfunc": "mean", "groupby_rangefunc": "stderr"}
     step = by_row | {"panel": "LinePlot", "x": "trainer/global_step"}
     bars: dict[str, Any] = by_row | {"panel": "BarPlot", "orientation": "h", "max_bars_to_show": MAX_RUNS}
@@ -85,25 +86,25 @@ def specification(content: dict[str, Any], project: str, entity: str | None) -> 
     sections = {
         "Curves by row": [step | {"title": title, "y": metrics} for title, metrics in curves.items()],
         "Columns by row: mean and standard error": [
-            bars | {"title": NAMES.get(name, name), "metrics": [name]} for name in ("perplexity", *names)
+            bars | {"title": NAMES.get(name, name), "metrics": [name]} for name in ("perplexity", *view.columns)
         ],
         "Kernels": [{"panel": "MediaBrowser", "title": "kernels", "media_keys": ["kernels"]}],
-        "The table": [{"panel": "MarkdownPanel", "markdown": markdown(content)}],
+        "The table": [{"panel": "MarkdownPanel", "markdown": markdown(view)}],
     }
     return {
-        "name": f"relpos {content['name']}",
+        "name": f"relpos {table.name}",
         "project": project,
         "entity": entity,
-        "filters": {"group": content["name"], "shared": shared(content)},
+        "filters": {"group": table.name, "shared": shared(table)},
         "sections": [{"name": name, "panels": panels} for name, panels in sections.items()],
         "sync": SYNC,
     }
 
 
-def shared(content: dict[str, Any]) -> list[str]:
-    """Runs of the table that another table made: they stand in that one's group, and are named one by one."""
-    runs = {run["identity"]: run["path"] for row in content["rows"] for run in row.get("runs", ()) if run["state"] != "missing"}
-    return [identity for identity, path in runs.items() if _maker(runs_root() / path) not in (None, content["name"])]
+def shared(table: Table) -> list[str]:
+    """Identities of the runs that another table made: they are in that table's group, and a filter names them one by one."""
+    paths = {run.identity: run.path for row in table.rows for run in row.runs if run.state != "missing"}
+    return [identity for identity, path in paths.items() if _maker(runs_root() / path) not in (None, table.name)]
 
 
 def _maker(run: Path) -> str | None:

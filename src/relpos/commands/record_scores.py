@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from relpos.errors import RelposError
-from relpos.files import write_json
 from relpos.tables.columns import printed_numbers
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load
 from relpos.tables.glue_server import file_name
 from relpos.tables.render import text, write
-from relpos.tables.row_runs import row_of, written
-from relpos.tables.scores import COLUMNS, FILE, SIGNED, read_scores, with_scores
+from relpos.tables.render.view import view_of
+from relpos.tables.row import Row
+from relpos.tables.scores import COLUMNS, SIGNED, Recorded, read_scores, with_scores, write_scores
+from relpos.tables.table import Table, written
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -34,36 +37,37 @@ def record_scores(cfg: DictConfig) -> str:
     Raises:
         RelposError: no score, or one that is none.
     """
-    folder, content = written(str(cfg.table))
-    row = row_of(content, str(cfg.row))
-    given = {column: _score(column, cfg[column]) for column in COLUMNS if cfg[column] is not None}
-    if not given:
+    folder, table = written(str(cfg.table))
+    row = table.row(str(cfg.row))
+    new = {column: _score(column, cfg[column]) for column in COLUMNS if cfg[column] is not None}
+    if not new:
         raise RelposError(f"no score given: relpos record-scores table={cfg.table} row={cfg.row} cola=… of {', '.join(COLUMNS)}")
-    if all(abs(value) <= 1 for value in given.values()):
+    if all(abs(score) <= 1 for score in new.values()):
         raise RelposError("scores are × 100: cola=41.2, not cola=0.412")
-    before = read_scores(folder)
-    words = {"scores": before.get(row["name"], {}).get("scores", {}) | given, "submission": _submission(folder, row["name"])}
-    words["recorded"] = datetime.now(UTC).isoformat(timespec="seconds")
-    write_json(folder / FILE, before | {row["name"]: words})
-    content["rows"] = _judged_anew(str(cfg.table), with_scores(content["rows"], folder))
-    write.write(folder, content)
-    text.terminal(content)
+    recorded = read_scores(folder)
+    earlier = recorded[row.name].scores if row.name in recorded else {}
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    write_scores(folder, recorded | {row.name: Recorded(earlier | new, _submission(folder, row.name), now)})
+    view = view_of(replace(table, rows=_compared_anew(str(cfg.table), table, folder)))
+    write.write(folder, view)
+    text.terminal(view)
     return str(folder)
 
 
-def _judged_anew(table: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows with differences and verdicts that know the new scores; as they were where the experiment file is gone."""
+def _compared_anew(name: str, table: Table, folder: Path) -> list[Row]:
+    """The rows with the new scores and the verdicts that follow; the verdicts stay where the experiment file is gone."""
+    rows = with_scores(table.rows, folder)
     try:
-        given = load(table)
+        given = load(name)
     except RelposError as error:
         print(f"relpos: verdicts stay as they were: {error}", file=sys.stderr)
         return rows
     return with_comparisons(rows, given, printed_numbers(given))
 
 
-def _score(column: str, given: Any) -> float:
+def _score(column: str, given: str | float | Iterable[float]) -> float:
     """A number, or the mean of two: `88.1/84.0` or `[88.1,84.0]`."""
-    parts = given.split("/") if isinstance(given, str) else list(given) if not isinstance(given, int | float) else [given]
+    parts = given.split("/") if isinstance(given, str) else [given] if isinstance(given, int | float) else list(given)
     low = -100.0 if column in SIGNED else 0.0
     try:
         values = [float(part) for part in parts]

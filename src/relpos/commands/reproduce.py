@@ -111,19 +111,20 @@ def tell(run: Run) -> None:
         print(f"    {line}", file=sys.stderr)
 
 
-def show(given: Experiment, rows: list[PlannedRow], folder: Path) -> None:
+def show(given: Experiment, plan: list[PlannedRow], folder: Path) -> None:
     """Writes the table from what the runs' folders say, and prints it; nothing where the runs only sleep."""
     from relpos.tables import checks, columns, comparison, heldout_lengths, scores
     from relpos.tables.render import curves, text, write
+    from relpos.tables.render.view import view_of
+    from relpos.tables.table import Table
 
-    if not any(row.pretrainings or row.needs for row in rows):
+    if not any(row.pretrainings or row.needs for row in plan):
         return
-    printed = columns.printed_numbers(given)
-    content = comparison.with_comparisons(scores.with_scores(columns.table_of(rows, printed), folder), given, printed)
-    content = heldout_lengths.with_lengths(content, rows, given.lengths)
-    verdicts = checks.evaluate(given.checks, content)
-    about = {key: getattr(given, key) for key in ("name", "question", "statistic", "split", "baseline", "claims")}
-    whole = about | {"rows": content, "checks": verdicts}
-    write.write(folder, whole)
-    curves.draw(folder / "curves.png", content)
-    text.terminal(whole)
+    rows = scores.with_scores(columns.rows_of(plan), folder)
+    rows = comparison.with_comparisons(rows, given, columns.printed_numbers(given))
+    rows = heldout_lengths.with_heldout_lengths(rows, plan, given.lengths)
+    outcomes = checks.evaluate(given.checks, rows)
+    view = view_of(Table(given.name, given.question, rows, outcomes, given.statistic, given.split, given.baseline, given.claims))
+    write.write(folder, view)
+    curves.draw(folder / "curves.png", rows)
+    text.terminal(view)

@@ -9,19 +9,21 @@ import hashlib
 import json
 import sys
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from relpos.errors import RelposError
 from relpos.files import replacing, write_json
 from relpos.runs.run import runs_root
 from relpos.tables.glue_server import Answers, file_name, layout
-from relpos.tables.row_runs import row_of, written
+from relpos.tables.row import Row, RowRun
+from relpos.tables.table import written
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-NEW = (1980, 1, 1, 0, 0, 0)
+TIME = (1980, 1, 1, 0, 0, 0)
 """The time of every file in the zip: the same predictions make the same bytes."""
 
 
@@ -37,20 +39,34 @@ def submit(cfg: DictConfig) -> str:
     Raises:
         RelposError: a file is missing and may not be, or every one is; or one is not as the server wants it. All of them are named.
     """
-    folder, content = written(str(cfg.table))
-    row = row_of(content, str(cfg.row))
-    texts, origins = _gather(row, bool(cfg.allow_missing))
-    path = folder / "submissions" / f"{file_name(row['name'])}.zip"
-    _write_zip(path, texts, origins)
-    words = {"table": content["name"], "row": row["name"], "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-    write_json(path.with_suffix(".json"), words | {"files": origins})
+    folder, table = written(str(cfg.table))
+    row = table.row(str(cfg.row))
+    files = _gather(row, bool(cfg.allow_missing))
+    path = folder / "submissions" / f"{file_name(row.name)}.zip"
+    _write_zip(path, files)
+    about = {"table": table.name, "row": row.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    write_json(path.with_suffix(".json"), about | {"files": {file.answers.file: _origin(file) for file in files}})
     return str(path)
 
 
-def _gather(row: dict[str, Any], allow_missing: bool) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-    """The text of each file, and where it is from."""
-    texts: dict[str, str] = {}
-    origins: dict[str, dict[str, Any]] = {}
+@dataclass(frozen=True)
+class File:
+    """One file of the zip.
+
+    Args:
+        answers: what the server takes there.
+        text: of the file.
+        run: that predicted it; None for the constant answer.
+    """
+
+    answers: Answers
+    text: str
+    run: RowRun | None
+
+
+def _gather(row: Row, allow_missing: bool) -> list[File]:
+    """The files, each from the run that is best on the dev set."""
+    files: list[File] = []
     wrong, missing = [], []
     for answers in layout():
         run = best_run(row, answers.column)
@@ -63,41 +79,48 @@ def _gather(row: dict[str, Any], allow_missing: bool) -> tuple[dict[str, str], d
         elif problem := answers.problem(text):
             wrong.append(f"{answers.file}: {problem}")
         else:
-            texts[answers.file], origins[answers.file] = text, _origin(run, answers)
+            files.append(File(answers, text, run))
     if wrong or missing:
         tail = "; allow_missing=true fills what is missing with a constant answer" if missing else ""
-        raise RelposError(f"cannot submit {row['name']}: {'; '.join(wrong + missing)}{tail}")
-    if all("constant" in origin for origin in origins.values()):
-        raise RelposError(f"cannot submit {row['name']}: no run of it has predicted a test file")
-    return texts, origins
+        raise RelposError(f"cannot submit {row.name}: {'; '.join(wrong + missing)}{tail}")
+    if all(file.run is None for file in files):
+        raise RelposError(f"cannot submit {row.name}: no run of it has predicted a test file")
+    return files
 
 
-def best_run(row: dict[str, Any], column: str) -> dict[str, Any] | None:
-    """The finished run of a row with the highest dev score of this column, the earliest of equals; None where there is none."""
-    runs = [run for run in row.get("runs", ()) if run["state"] == "finished" and column in run["columns"]]
-    return max(runs, key=lambda run: float(run["columns"][column]), default=None)
+def best_run(row: Row, column: str) -> RowRun | None:
+    """The finished run of a row with the highest dev score of this column, the earliest of equals; None where there is none.
+
+    >>> runs = [RowRun("finetune", name, "finished", "", columns={"rte": score}) for name, score in (("a", 60.0), ("b", 70.0))]
+    >>> best_run(Row("fixed", runs=runs), "rte").identity
+    'b'
+    """
+    runs = [run for run in row.runs if run.state == "finished" and column in run.columns]
+    return max(runs, key=lambda run: run.columns[column], default=None)
 
 
-def _predictions(run: dict[str, Any] | None, answers: Answers) -> tuple[str | None, str]:
+def _predictions(run: RowRun | None, answers: Answers) -> tuple[str | None, str]:
     """The file as the run wrote it; or None and why."""
     if run is None:
         return None, f"no finished run has {answers.column}"
-    path: Path = runs_root() / run["path"] / "predictions" / f"{answers.file}.tsv"
+    path = runs_root() / run.path / "predictions" / f"{answers.file}.tsv"
     try:
         return path.read_bytes().decode("utf-8"), ""
     except FileNotFoundError:
-        return None, f"{run['path']} was not given the test file"
+        return None, f"{run.path} was not given the test file"
 
 
-def _origin(run: dict[str, Any] | None, answers: Answers) -> dict[str, Any]:
+def _origin(file: File) -> dict[str, object]:
+    """Where a file comes from, for the JSON beside the zip."""
+    run = file.run
     if run is None:
-        return {"constant": answers.constant}
-    return {key: run[key] for key in ("path", "pretrain_seed", "seed")} | {"dev": run["columns"][answers.column]}
+        return {"constant": file.answers.constant}
+    return {"path": run.path, "pretrain_seed": run.pretrain_seed, "seed": run.seed, "dev": run.columns[file.answers.column]}
 
 
-def _write_zip(path: Path, texts: dict[str, str], origins: dict[str, dict[str, Any]]) -> None:
+def _write_zip(path: Path, files: list[File]) -> None:
+    constant = {file.answers.file: file.answers.constant for file in files if file.run is None}
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in texts.items():
-            archive.writestr(zipfile.ZipInfo(f"{name}.tsv", NEW), text, zipfile.ZIP_DEFLATED)
-        constant = {name: origin["constant"] for name, origin in origins.items() if "constant" in origin}
+        for file in files:
+            archive.writestr(zipfile.ZipInfo(f"{file.answers.file}.tsv", TIME), file.text, zipfile.ZIP_DEFLATED)
         archive.comment = f"constant answers: {json.dumps(constant)}".encode() if constant else b""

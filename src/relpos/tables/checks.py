@@ -6,99 +6,132 @@
     at_least: 85                         ≥ the number; undecided while it lies within 3 standard errors above
     near: best                           no more than 3 standard errors of the difference below the best row
 
-The standard error is that of a score on so many dev examples: binomial, 100·√(p(1−p)/n), for accuracies; 100/√n, that
-of no correlation, for correlations. Chance is the score of the best constant answer, 0 for correlations.
+The standard error is that of a score on so many dev examples, see `relpos.tables.statistics.standard_error`. Chance is the score of
+the best constant answer, 0 for correlations.
 """
 
 from __future__ import annotations
 
-from math import sqrt
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import hypot
 
 from relpos.errors import RelposError, nearest
+from relpos.tables.row import Column, Row
+from relpos.tables.statistics import standard_error
+from relpos.tables.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED
 
 WIDTH = 3.0
 """Standard errors."""
-KEYS = ("says", "rows", "columns", "at_most", "at_least", "near")
-Rows = list[dict[str, Any]]
-Held = tuple[str, str]
-"""A verdict on one cell, and its figures."""
+CHANCE, BEST = "chance", "best"
 
 
-def evaluate(checks: list[dict[str, Any]], rows: Rows) -> list[dict[str, str]]:
-    """`says`, `verdict` (holds, fails, undecided, not run) and `figures` of each check.
+@dataclass(frozen=True)
+class Check:
+    """What some cells should show; exactly one of the three bounds is given.
+
+    Args:
+        says: the sentence that the numbers should bear out.
+        rows: whose cells are checked.
+        columns: of these rows.
+        at_most: a score, or `chance`.
+        at_least: a score.
+        near: `best`.
+    """
+
+    says: str
+    rows: list[str]
+    columns: list[str]
+    at_most: float | str | None = None
+    at_least: float | None = None
+    near: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a check: holds, fails, undecided or not run, and the numbers that say so."""
+
+    says: str
+    verdict: str
+    figures: str
+
+
+KEYS = tuple(Check.__dataclass_fields__)
+
+
+def parse(checks: Sequence[object], where: str, rows: Sequence[str]) -> list[Check]:
+    """The checks of an experiment file.
+
+    Args:
+        checks: as YAML gives them.
+        where: the file, for the message.
+        rows: that the file has.
 
     Raises:
-        RelposError: a check names what the table does not have.
+        RelposError: names the check, and the key or the row that is wrong.
+
+    >>> parse([{"says": "no order, no CoLA", "rows": ["none"], "columns": ["cola"], "at_most": "chance"}], "t.yaml", ["none"])[0]
+    Check(says='no order, no CoLA', rows=['none'], columns=['cola'], at_most='chance', at_least=None, near=None)
     """
-    return [_check(check, rows) for check in checks]
+    return [_parsed(check, f"{where}: check {number}", rows) for number, check in enumerate(checks, start=1)]
 
 
-def validate(checks: list[Any], where: str, rows: list[str]) -> None:
-    """Refuses what is no check.
+def _parsed(check: object, place: str, rows: Sequence[str]) -> Check:
+    if not isinstance(check, Mapping) or not all(check.get(key) for key in ("says", "rows", "columns")):
+        raise RelposError(f"{place}: says, rows and columns are needed")
+    for key in check:
+        if key not in KEYS:
+            raise RelposError(f"{place}: unknown key {key!r}.{nearest(str(key), KEYS)}")
+    for row in check["rows"]:
+        if row not in rows:
+            raise RelposError(f"{place}: unknown row {row!r}.{nearest(str(row), rows)}")
+    bounds = [(key, check[key]) for key in ("at_most", "at_least", "near") if key in check]
+    if len(bounds) != 1 or not _is_bound(*bounds[0]):
+        raise RelposError(f"{place}: one of at_most: chance or a number, at_least: a number, near: best is needed")
+    return Check(**check)
+
+
+def _is_bound(key: str, bound: object) -> bool:
+    word = {"at_most": CHANCE, "near": BEST}.get(key)
+    return (word is not None and bound == word) or (key != "near" and isinstance(bound, int | float))
+
+
+def evaluate(checks: Sequence[Check], rows: Sequence[Row]) -> list[Outcome]:
+    """What the rows say of each check: the worst of its cells decides.
 
     Raises:
-        RelposError: names the key or the row.
+        RelposError: a check names a column that the table does not have.
     """
-    for number, check in enumerate(checks, start=1):
-        place = f"{where}: check {number}"
-        if not isinstance(check, dict) or not all(check.get(key) for key in ("says", "rows", "columns")):
-            raise RelposError(f"{place}: says, rows and columns are needed")
-        for key in check:
-            if key not in KEYS:
-                raise RelposError(f"{place}: unknown key {key!r}.{nearest(str(key), KEYS)}")
-        for row in check["rows"]:
-            if row not in rows:
-                raise RelposError(f"{place}: unknown row {row!r}.{nearest(str(row), rows)}")
-        bounds = [(key, check[key]) for key in ("at_most", "at_least", "near") if key in check]
-        if len(bounds) != 1 or not _is_bound(*bounds[0]):
-            raise RelposError(f"{place}: one of at_most: chance or a number, at_least: a number, near: best is needed")
+    return [_outcome(check, rows) for check in checks]
 
 
-def _is_bound(key: str, bound: Any) -> bool:
-    return bound == {"at_most": "chance", "near": "best"}.get(key) or (key != "near" and isinstance(bound, int | float))
-
-
-def _check(check: dict[str, Any], rows: Rows) -> dict[str, str]:
-    held: list[Held] = []
+def _outcome(check: Check, rows: Sequence[Row]) -> Outcome:
+    verdicts, figures = [], []
     for row in rows:
-        for name in check["columns"] if row["name"] in check["rows"] else ():
-            if name not in row["columns"]:
-                raise RelposError(f"check {check['says']!r}: unknown column {name!r}.{nearest(name, row['columns'])}")
-            verdict, figures = _cell(check, name, row, rows)
-            held.append((verdict, f"{row['name']} {name} {figures}"))
-    verdicts = {verdict for verdict, _ in held} or {"not run"}
-    verdict = next(word for word in ("fails", "not run", "undecided", "holds") if word in verdicts)
-    return {"says": check["says"], "verdict": verdict, "figures": ", ".join(figures for _, figures in held)}
+        for name in check.columns if row.name in check.rows else ():
+            if name not in row.columns:
+                raise RelposError(f"check {check.says!r}: unknown column {name!r}.{nearest(name, row.columns)}")
+            verdict, said = _cell(check, row.columns[name], [other.columns[name] for other in rows if name in other.columns])
+            verdicts.append(verdict)
+            figures.append(f"{row.name} {name} {said}")
+    worst = next((word for word in (FAILS, NOT_RUN, UNDECIDED, HOLDS) if word in verdicts), NOT_RUN)
+    return Outcome(check.says, worst, ", ".join(figures))
 
 
-def _cell(check: dict[str, Any], name: str, row: dict[str, Any], rows: Rows) -> Held:
-    column = row["columns"][name]
-    value = column["mean"]
-    if value is None:
-        return "not run", "not run"
-    if "at_most" in check:
-        chance = float(column["majority"])
-        limit = chance + WIDTH * standard_error(column, chance)
-        bound = limit if check["at_most"] == "chance" else float(check["at_most"])
-        return ("holds", f"{value:.1f} ≤ {bound:.1f}") if value <= bound else ("fails", f"{value:.1f} > {bound:.1f}")
-    if "at_least" in check:
-        bound = float(check["at_least"])
-        if value >= bound:
-            return "holds", f"{value:.1f} ≥ {bound:.1f}"
-        undecided = value + WIDTH * standard_error(column, value) >= bound
-        return "undecided" if undecided else "fails", f"{value:.1f} < {bound:.1f}"
-    others = [other["columns"][name] for other in rows]
-    best = max((other for other in others if other["mean"] is not None), key=lambda other: float(other["mean"]))
-    margin = WIDTH * sqrt(standard_error(column, value) ** 2 + standard_error(best, best["mean"]) ** 2)
-    figures = f"{value:.1f}, best {best['mean']:.1f} (margin {margin:.1f})"
-    return "holds" if best["mean"] - value <= margin else "fails", figures
-
-
-def standard_error(column: dict[str, Any], score: float) -> float:
-    """Of a score × 100 on the dev set of a column."""
-    n = column["examples"]
-    if "accuracy" not in column["metric"]:
-        return 100 / sqrt(n)
-    share = (score / 100 * n + 1) / (n + 2)  # Laplace: 100 % of n examples is not certainty
-    return 100 * sqrt(share * (1 - share) / n)
+def _cell(check: Check, column: Column, all_rows: Sequence[Column]) -> tuple[str, str]:
+    """The verdict on one cell, and its figures; `all_rows` is the same column of every row."""
+    value, chance, examples = column.mean, column.majority, column.examples
+    if value is None or chance is None or examples is None:
+        return NOT_RUN, NOT_RUN
+    metric = column.metric or ""
+    if check.at_most is not None:
+        bound = chance + WIDTH * standard_error(chance, examples, metric) if check.at_most == CHANCE else float(check.at_most)
+        return (HOLDS, f"{value:.1f} ≤ {bound:.1f}") if value <= bound else (FAILS, f"{value:.1f} > {bound:.1f}")
+    if check.at_least is not None:
+        if value >= check.at_least:
+            return HOLDS, f"{value:.1f} ≥ {check.at_least:.1f}"
+        is_close = value + WIDTH * standard_error(value, examples, metric) >= check.at_least
+        return UNDECIDED if is_close else FAILS, f"{value:.1f} < {check.at_least:.1f}"
+    best = max(other.mean for other in all_rows if other.mean is not None)
+    margin = WIDTH * hypot(*(standard_error(score, examples, metric) for score in (value, best)))
+    return HOLDS if best - value <= margin else FAILS, f"{value:.1f}, best {best:.1f} (margin {margin:.1f})"

@@ -1,156 +1,184 @@
-"""What stands beside our numbers: the paper's, the verdict, the row they are held against, and how small a difference would show.
+"""What the numbers of a table are compared with: the paper's, and the baseline row's; and how small a difference would show.
 
-Added to every column of `table_of` (and to `mean`):
-
-    statistic            mean, best or median: which of ours the printed number is held against
-    printed              the paper's number or None; `printed_sem` its standard error
-    difference           ours − printed, ours being the statistic (or the server's `test`, for a number printed on the test set)
-    difference_interval  95 % interval of it, [low, high], for a best less what the number of runs makes of it (see `verdict`); None
-                         for a single run
-    bound, verdict       see `relpos.tables.verdict`; None where nothing is printed
-    detectable           {"seeds": …, "examples": …}: the smallest difference between two rows that so many seeds, and so many dev
-                         examples, show with probability 0.8; None where unknown
-    delta                mean − that of the baseline row; `delta_percent` 100·delta/(100 − baseline's), the relative error reduction
-    delta_interval       95 % interval of delta, paired by seed where the seeds are shared; `delta_p`, `delta_p_holm` two-sided, the
-                         second one adjusted for the rows of the column; `delta_n` pairs; None for the baseline itself
-    delta_printed        the same difference between the printed numbers
-
-A row also has `printed_parameters`, in millions.
+The results are the fields of `relpos.tables.row.Column` from `statistic` on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from math import hypot
 
 import numpy as np
 
-from relpos.tables.checks import standard_error as error_of_examples
-from relpos.tables.columns import mean_of, means_by, statistics
+from relpos.tables.columns import GLUE, mean_of, means_by
 from relpos.tables.experiment import Experiment
-from relpos.tables.statistics import Difference, detectable_by_examples, detectable_by_seeds, holm, independent, paired
+from relpos.tables.row import Column, Detectable, Row
+from relpos.tables.statistics import (
+    Difference,
+    detectable_by_examples,
+    detectable_by_seeds,
+    holm,
+    independent,
+    paired,
+    standard_error,
+)
 from relpos.tables.verdict import Printed, difference, verdict
 
-Column = dict[str, Any]
 PrintedRow = Mapping[str, float]
+"""Column → the paper's number; `COLUMN_sem` is its standard error."""
 
 
-def with_comparisons(rows: list[dict[str, Any]], experiment: Experiment, printed: Mapping[str, PrintedRow]) -> list[dict[str, Any]]:
-    """The rows of a table, each column with what stands beside it.
+def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mapping[str, PrintedRow]) -> list[Row]:
+    """The rows of a table, each column with what it is compared with.
 
     Args:
-        rows: of `table_of`, with the server's scores where there are any.
-        experiment: says the statistic, the printed split and the baseline row.
-        printed: row → column → number, `COLUMN_sem` its standard error.
+        rows: of `columns.rows_of`, with the server's scores where there are any.
+        experiment: says the statistic, the printed split and the baseline rows.
+        printed: of each row.
     """
-    rows = [_with_printed(row, experiment, printed.get(row["name"], {})) for row in rows]
-    names = list(dict.fromkeys(name for row in rows for name in row["columns"]))
-    words = {name: list(experiment.rows.get(name, ())) for name in experiment.baseline}
-    words |= {row["name"]: row["words"] for row in rows if row["name"] in words}
-    pairs = [(row, next((other for other in rows if other["name"] == baseline_of(row, words)), None)) for row in rows]
-    for column in (*names, None):
-        _hold_against_baseline([(_column(row, column), _column(base, column) if base else None) for row, base in pairs])
-    return rows
+    return _with_baselines([_with_printed(row, experiment, printed.get(row.name, {})) for row in rows], experiment)
 
 
-def _column(row: dict[str, Any], name: str | None) -> Column | None:
-    found: Column | None = row["mean"] if name is None else row["columns"].get(name)
-    return found
-
-
-def _with_printed(row: dict[str, Any], experiment: Experiment, printed: PrintedRow) -> dict[str, Any]:
-    empty = statistics([]) | {"seeds": [], "n_failed": 0, "n_missing": 0, "n_collapsed": 0, "majority": None, "examples": None}
-    absent = {name: empty | {"printed": printed[name], "metric": None} for name in mean_of(printed) if name not in row["columns"]}
-    planned = row["columns"] | (absent if experiment.needs else {})
-    columns = {name: _one(column, name, experiment, printed, _error(column)) for name, column in planned.items()}
-    of = [columns[name] for name in row["mean"].get("of", ())]
-    known = [error for column in of if (error := _error(column)) is not None]
-    error = sum(one**2 for one in known) ** 0.5 / len(of) if of and len(known) == len(of) else None
-    mean = _one(row["mean"], "glue", experiment, printed if len(of) == 9 or not of else {}, error, of)
-    return row | {
-        "columns": columns,
-        "mean": mean,
-        "printed_parameters": printed.get("params_millions"),
+def _with_printed(row: Row, experiment: Experiment, printed: PrintedRow) -> Row:
+    not_planned = [name for name in mean_of(printed) if name not in row.columns] if experiment.needs else []
+    columns = {
+        name: _compared(column, name, experiment, printed, _examples_error(column))
+        for name, column in (row.columns | {name: Column() for name in not_planned}).items()
     }
+    parts = [columns[name] for name in row.mean.of]
+    errors = [error for part in parts if (error := _examples_error(part)) is not None]
+    error = hypot(*errors) / len(parts) if parts and len(errors) == len(parts) else None
+    is_comparable = len(parts) in (0, len(GLUE))  # a mean of fewer columns is not what the paper prints
+    mean = _compared(row.mean, "glue", experiment, printed if is_comparable else {}, error, parts)
+    return replace(row, columns=columns, mean=mean, printed_parameters=printed.get("params_millions"))
 
 
-def _error(column: Column) -> float | None:
+def _examples_error(column: Column) -> float | None:
     """Standard error that its dev examples alone give a column; None where it was not run."""
-    if column["mean"] is None or not column.get("examples"):
+    if column.mean is None or not column.examples:
         return None
-    return error_of_examples(column, column["mean"])
+    return standard_error(column.mean, column.examples, column.metric or "")
 
 
-def _one(
-    column: Column, name: str, experiment: Experiment, printed: PrintedRow, error: float | None, of: Sequence[Column] = ()
+def _compared(
+    column: Column, name: str, experiment: Experiment, printed: PrintedRow, error: float | None, parts: Sequence[Column] = ()
 ) -> Column:
-    """A cell, or the mean `of` several, with what stands beside it; `error` is what its dev examples alone give it."""
-    value, sem = printed.get(name), printed.get(f"{name}_sem")
+    """A column, or the mean of several `parts`, compared with the printed number; `error` is that of its dev examples."""
     units = list(independent_values(column).values())
-    words: Column = {"statistic": experiment.statistic, "printed": value, "printed_sem": sem}
-    words["detectable"] = {
-        "seeds": detectable_by_seeds(float(np.std(units, ddof=1)), len(units)) if len(units) > 1 else None,
-        "examples": detectable_by_examples(error, column["examples"] or 1)
-        if error is not None and column.get("examples")
-        else None,
-    }
+    by_seeds = detectable_by_seeds(float(np.std(units, ddof=1)), len(units)) if len(units) > 1 else None
+    by_examples = detectable_by_examples(error, column.examples) if error is not None and column.examples else None
+    value, sem = printed.get(name), printed.get(f"{name}_sem")
+    column = replace(
+        column,
+        statistic=experiment.statistic,
+        printed=value,
+        printed_sem=sem,
+        difference=None,
+        difference_interval=None,
+        bound=None,
+        verdict=None,
+        detectable=Detectable(by_seeds, by_examples),
+    )
     if value is None:
-        return column | words | {"difference": None, "difference_interval": None, "bound": None, "verdict": None}
+        return column
     paper = Printed(value, sem, experiment.printed_runs, experiment.statistic, experiment.split == "test")
-    server = column.get("test") if paper.test else None
-    samples = [units] if experiment.statistic == "mean" else [one["values"] for one in (of or [column])]
-    found = difference(samples, paper, error or 0.0, server)
-    ours = server if server is not None else column[experiment.statistic]
-    words |= {"difference": ours - value if ours is not None else None, "bound": paper.bound}
-    words |= {"difference_interval": [found.low, found.high] if found else None, "verdict": verdict(len(units), found, paper.bound)}
-    return column | words
+    server = column.test if paper.test else None
+    samples = [units] if experiment.statistic == "mean" else [part.values for part in (parts or [column])]
+    tested = difference(samples, paper, error or 0.0, server)
+    ours = server if server is not None else {"mean": column.mean, "best": column.best, "median": column.median}[paper.statistic]
+    return replace(
+        column,
+        difference=ours - value if ours is not None else None,
+        difference_interval=(tested.low, tested.high) if tested else None,
+        bound=paper.bound,
+        verdict=verdict(len(units), tested, paper.bound),
+    )
 
 
-def baseline_of(row: dict[str, Any], baselines: Mapping[str, Sequence[str]]) -> str | None:
+def _with_baselines(rows: Sequence[Row], experiment: Experiment) -> list[Row]:
+    words: dict[str, Sequence[str]] = {name: experiment.rows.get(name, ()) for name in experiment.baseline}
+    words |= {row.name: row.words for row in rows if row.name in words}
+    by_name = {row.name: row for row in rows}
+    pairs = [(row, by_name.get(baseline_of(row, words) or "")) for row in rows]
+    means = _against_baseline([(row.mean, base.mean if base else None) for row, base in pairs])
+    compared: list[dict[str, Column]] = [{} for _ in rows]
+    for name in dict.fromkeys(name for row in rows for name in row.columns):
+        places = [place for place, row in enumerate(rows) if name in row.columns]
+        chosen = [(pairs[place][0].columns[name], pairs[place][1]) for place in places]
+        columns = _against_baseline([(column, base.columns.get(name) if base else None) for column, base in chosen])
+        for place, column in zip(places, columns, strict=True):
+            compared[place][name] = column
+    return [replace(row, columns=columns, mean=mean) for row, columns, mean in zip(rows, compared, means, strict=True)]
+
+
+def baseline_of(row: Row, baselines: Mapping[str, Sequence[str]]) -> str | None:
     """The name of the baseline that shares most words with this row, the first of them; None for a baseline, and without any.
 
-    All baselines of the experiment are asked, whether or not their rows were chosen: a small model is not held against a large one.
+    All baselines of the experiment are candidates, whether or not their rows were chosen: a small model must not be compared with a
+    large one.
+
+    >>> baselines = {"small": ["size=small", "position=absolute"], "base": ["size=base", "position=absolute"]}
+    >>> baseline_of(Row("base_fixed", words=["size=base", "position=fixed"]), baselines)
+    'base'
     """
-    if row["name"] in baselines:
+    if row.name in baselines:
         return None
-    return max(baselines, key=lambda name: len(set(baselines[name]) & set(row["words"])), default=None)
+    return max(baselines, key=lambda name: len(set(baselines[name]) & set(row.words)), default=None)
 
 
-def _hold_against_baseline(pairs: list[tuple[Column | None, Column | None]]) -> None:
-    """Fills in `delta` and its company, in place; p-values are adjusted over the rows."""
-    tests: list[tuple[Column, Difference]] = []
-    for column, base in pairs:
-        if column is None:
-            continue
-        column |= dict.fromkeys(("delta", "delta_percent", "delta_interval", "delta_p", "delta_p_holm", "delta_n", "delta_printed"))
-        if base is None:
-            continue
-        if column["printed"] is not None and base["printed"] is not None:
-            column["delta_printed"] = column["printed"] - base["printed"]
-        if column["mean"] is None or base["mean"] is None:
-            continue
-        found = between(column, base)
-        column["delta"] = found.value if found else column["mean"] - base["mean"]
-        column["delta_percent"] = 100 * column["delta"] / (100 - base["mean"]) if base["mean"] < 100 else None
-        if found is not None:
-            tests.append((column, found))
-    for (column, found), adjusted in zip(tests, holm([found.p for _, found in tests]), strict=True):
-        column |= {"delta_interval": [found.low, found.high], "delta_p": found.p, "delta_p_holm": adjusted, "delta_n": found.n}
+def _against_baseline(pairs: Sequence[tuple[Column, Column | None]]) -> list[Column]:
+    """One column of every row, each compared with that of its baseline row; p-values are adjusted over the rows."""
+    tests = [between(column, base) if base is not None else None for column, base in pairs]
+    adjusted = iter(holm([test.p for test in tests if test is not None]))
+    return [
+        _with_delta(column, base, test, next(adjusted) if test is not None else None)
+        for (column, base), test in zip(pairs, tests, strict=True)
+    ]
+
+
+def _with_delta(column: Column, base: Column | None, test: Difference | None, adjusted: float | None) -> Column:
+    means = (column.mean, base.mean) if base is not None else (None, None)
+    printed = (column.printed, base.printed) if base is not None else (None, None)
+    delta = test.value if test is not None else _minus(*means)
+    rest = 100 - base.mean if base is not None and base.mean is not None else 0.0
+    return replace(
+        column,
+        delta=delta,
+        delta_percent=100 * delta / rest if delta is not None and rest > 0 else None,
+        delta_interval=(test.low, test.high) if test is not None else None,
+        delta_p=test.p if test is not None else None,
+        delta_p_holm=adjusted,
+        delta_n=test.n if test is not None else None,
+        delta_printed=_minus(*printed),
+    )
+
+
+def _minus(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first - second
 
 
 def between(column: Column, base: Column) -> Difference | None:
-    """The difference of two cells' means, paired over the seeds that both have; with none in common, Welch's.
+    """The difference of two columns' means, paired over the seeds that both have; with fewer than two in common, Welch's.
 
     Fine-tunings of one pre-training are not independent of each other: where there are several pre-trainings, their means count.
+
+    >>> first, second = Column(values=[71.0, 73.0], seeds=[0, 1]), Column(values=[70.0, 71.0], seeds=[0, 1])
+    >>> between(first, second).value
+    1.5
     """
-    own, other = (independent_values(one) for one in (column, base))
-    shared = [seed for seed in own if seed in other]
+    ours, theirs = independent_values(column), independent_values(base)
+    shared = [seed for seed in ours if seed in theirs]
     if len(shared) >= 2:
-        return paired([own[seed] for seed in shared], [other[seed] for seed in shared])
-    return independent(list(own.values()), list(other.values()))
+        return paired([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
+    return independent(list(ours.values()), list(theirs.values()))
 
 
-def independent_values(column: Column) -> dict[Any, float]:
-    """Seed → value: of fine-tunings where there is one pre-training; else (`1/42`) of pre-trainings, means over fine-tunings."""
-    groups = [seed.partition("/")[0] if isinstance(seed, str) else seed for seed in column["seeds"]]
-    return means_by(groups, column["values"])
+def independent_values(column: Column) -> dict[int | str, float]:
+    """Seed → value: of fine-tunings where there is one pre-training; of several, pre-training → mean over its fine-tunings.
+
+    >>> independent_values(Column(values=[70.0, 72.0, 80.0], seeds=["0/1", "0/2", "1/1"]))
+    {'0': 71.0, '1': 80.0}
+    """
+    groups = [seed.partition("/")[0] if isinstance(seed, str) else seed for seed in column.seeds]
+    return means_by(groups, column.values)

@@ -10,7 +10,7 @@ import yaml
 
 from relpos.errors import RelposError, nearest
 from relpos.runs.config import options, shipped
-from relpos.tables.checks import validate
+from relpos.tables.checks import Check, parse
 
 STAGES = ("pretrain", "finetune", "noop")
 
@@ -57,7 +57,7 @@ class Experiment:
     pretrain_seeds: list[int] | None = None
     workers: int | None = None
     threads: int | None = None
-    checks: list[dict[str, Any]] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
     printed: str | None = None
     printed_runs: int = 10
     statistic: str = "mean"
@@ -154,7 +154,7 @@ def _checked(path: Path, content: Any) -> Experiment:
         if content.get(key) is not None and (type(content[key]) is not int or content[key] < 1):
             raise RelposError(f"{path}: {key}: a whole number from 1 up is expected")
     _check_comparison(path, content)
-    validate(content.get("checks") or [], str(path), list(content["rows"]))
+    content["checks"] = parse(content.get("checks") or [], str(path), list(content["rows"]))
     return Experiment(path.stem, path.parent, **{key: value for key, value in content.items() if value is not None})
 
 

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 from relpos.files import write_json
 from relpos.runs.run import Run
 from relpos.tables.plan import PlannedRow
+from relpos.tables.row import Row
+
+if TYPE_CHECKING:
+    from relpos.model.heads import MaskedLM
 
 TOKENS = 100_000
-"""Held-out text, about."""
+"""Of held-out text, about."""
 
 
-def with_lengths(content: list[dict[str, Any]], rows: Iterable[PlannedRow], lengths: list[int]) -> list[dict[str, Any]]:
-    """The rows of a table, each with `heldout_by_length`: {"128": mean loss over its finished pre-trainings, …}.
+def with_heldout_lengths(rows: Sequence[Row], plan: Iterable[PlannedRow], lengths: list[int]) -> list[Row]:
+    """The rows, each with the mean loss over its finished pre-trainings at each length.
 
-    None where a length is refused by the scheme, and where no pre-training is finished; empty where no lengths are asked for.
+    None where the scheme serves no such length, and where no pre-training is finished.
     """
-    found = []
-    for row, planned in zip(content, rows, strict=True):
-        measured = [losses(run, lengths) for run in planned.pretrainings if lengths and run.state == "finished"]
-        means = {str(length): _mean([one.get(str(length)) for one in measured]) for length in lengths}
-        found.append(row | {"heldout_by_length": means})
-    return found
+    if not lengths:
+        return list(rows)
+    return [replace(row, heldout_by_length=_mean_losses(planned, lengths)) for row, planned in zip(rows, plan, strict=True)]
+
+
+def _mean_losses(planned: PlannedRow, lengths: list[int]) -> dict[str, float | None]:
+    measured = [losses(run, lengths) for run in planned.pretrainings if run.state == "finished"]
+    return {str(length): _mean([by_length.get(str(length)) for by_length in measured]) for length in lengths}
 
 
 def losses(run: Run, lengths: list[int]) -> dict[str, float | None]:
@@ -43,11 +50,13 @@ def _measure(run: Run, lengths: list[int]) -> dict[str, float | None]:
     from relpos.train.heldout import loss_by_length
     from relpos.train.weights import load_model
 
-    model: Any = load_model(run.path / "model")
     texts = stretches(Store(run.inputs["store"].path), max(lengths), TOKENS)
-    return {str(n): one.get("loss") for n, one in loss_by_length(model, texts, lengths, run.config["precision"]).items()}
+    model = cast("MaskedLM", load_model(run.path / "model"))  # of a pre-training
+    measured = loss_by_length(model, texts, lengths, run.config["precision"])
+    return {str(length): scores.get("loss") for length, scores in measured.items()}
 
 
-def _mean(values: list[float | None]) -> float | None:
+def _mean(values: Sequence[float | None]) -> float | None:
+    """None where one of them is missing, and of none at all."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None

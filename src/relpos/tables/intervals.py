@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,28 +19,36 @@ def interval(tunings: list[Tuning], column: str) -> Interval | None:
     """95 % Multi-Bootstrap interval of the mean score × 100.
 
     A pre-training counts with the mean over its fine-tunings. None with fewer than two of them, and where a run has not kept what
-    it answered on the dev set (older runs).
+    it answered on the dev set, as older runs have not.
     """
-    groups: dict[int, list[NDArray[np.float64]]] = {}
+    by_pretraining: dict[int, list[NDArray[np.float64]]] = {}
     for tuning in tunings:
         path = tuning.run.path / "dev" / f"{column}.tsv"
         if not path.is_file():
             return None
-        groups.setdefault(tuning.pretrain_seed, []).append(answers(path))
-    fewest = min(map(len, groups.values()), default=0)
-    if len(groups) < 2 or len({len(one) for group in groups.values() for one in group}) > 1:
+        by_pretraining.setdefault(tuning.pretrain_seed, []).append(answers(path))
+    fewest = min(map(len, by_pretraining.values()), default=0)
+    sizes = {len(dev_set) for dev_sets in by_pretraining.values() for dev_set in dev_sets}
+    if len(by_pretraining) < 2 or len(sizes) > 1:
         return None
-    scores = np.stack([np.stack(group[:fewest], 1) for group in groups.values()])  # (seeds, examples, fine-tunings, 2)
-    module, _, name = tunings[0].run.config["task"]["metric"].rpartition(".")
-    metric: Any = getattr(import_module(module), name)
+    scores = np.stack([np.stack(dev_sets[:fewest], 1) for dev_sets in by_pretraining.values()])
+    metric = _metric(tunings[0].run.config["task"]["metric"])
 
-    def mean(part: NDArray[np.float64]) -> float:
-        return 100 * sum(metric(part[:, one, 0], part[:, one, 1]) for one in range(fewest)) / fewest
+    def mean(drawn: NDArray[np.float64]) -> float:
+        """Of the scores of `fewest` fine-tunings; `drawn` is (examples, fine-tunings, 2)."""
+        return 100 * sum(metric(drawn[:, tuning, 0], drawn[:, tuning, 1]) for tuning in range(fewest)) / fewest
 
-    return multi_bootstrap(scores, RESAMPLES, mean)
+    return multi_bootstrap(scores, RESAMPLES, mean)  # (pre-trainings, examples, fine-tunings, 2)
+
+
+def _metric(dotted: str) -> Callable[[NDArray[np.float64], NDArray[np.float64]], float]:
+    """The function of predictions and targets that a task's configuration names."""
+    module, _, name = dotted.rpartition(".")
+    metric: Callable[[NDArray[np.float64], NDArray[np.float64]], float] = getattr(import_module(module), name)
+    return metric
 
 
 def answers(path: Path) -> NDArray[np.float64]:
     """(examples, 2): predictions and targets of a dev set, as fine-tuning wrote them."""
-    found: NDArray[np.float64] = np.loadtxt(path, delimiter="\t", skiprows=1, ndmin=2)
-    return found
+    table: NDArray[np.float64] = np.loadtxt(path, delimiter="\t", skiprows=1, ndmin=2)
+    return table

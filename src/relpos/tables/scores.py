@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from relpos.errors import RelposError
+from relpos.files import write_json
 from relpos.tables.columns import GLUE
+from relpos.tables.row import Row
 
 COLUMNS = (*GLUE, "wnli", "ax")
 SIGNED = ("cola", "stsb", "ax")
@@ -15,29 +18,60 @@ SIGNED = ("cola", "stsb", "ax")
 FILE = "scores.json"
 
 
-def read_scores(folder: Path) -> dict[str, Any]:
-    """Row → what is recorded of it; empty where nothing is."""
+@dataclass(frozen=True)
+class Recorded:
+    """What the server answered for one row.
+
+    Args:
+        scores: column → score.
+        submission: SHA-256 of the zip that was sent, where `relpos submit` made it.
+        recorded: the time.
+    """
+
+    scores: dict[str, float]
+    submission: str | None = None
+    recorded: str | None = None
+
+
+def read_scores(folder: Path) -> dict[str, Recorded]:
+    """Row → what is recorded of it; empty where nothing is.
+
+    Raises:
+        RelposError: the file is damaged.
+    """
     try:
-        return dict(json.loads((folder / FILE).read_text(encoding="utf-8")))
+        content = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        return {row: Recorded(**recorded) for row, recorded in content.items()}
     except FileNotFoundError:
         return {}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise RelposError(f"{folder / FILE}: damaged: {error}") from error
 
 
-def with_scores(rows: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
-    """The rows with what the server answered: each column's in its `test`, their mean in that of the mean, all in the row's own."""
+def write_scores(folder: Path, recorded: Mapping[str, Recorded]) -> None:
+    """Writes `scores.json`."""
+    write_json(folder / FILE, {row: asdict(of_row) for row, of_row in recorded.items()})
+
+
+def with_scores(rows: Sequence[Row], folder: Path) -> list[Row]:
+    """The rows with what the server answered: in `test` of each column, of the mean, and of the row.
+
+    Raises:
+        RelposError: `scores.json` is damaged.
+    """
     recorded = read_scores(folder)
-    return [_with(row, recorded[row["name"]]["scores"]) if row["name"] in recorded else row for row in rows]
+    return [_with_scores(row, recorded[row.name].scores) if row.name in recorded else row for row in rows]
 
 
-def _with(row: dict[str, Any], scores: dict[str, float]) -> dict[str, Any]:
-    columns = {name: column | ({"test": scores[name]} if name in scores else {}) for name, column in row["columns"].items()}
-    mean = row["mean"] | {"test": _mean(scores, row["mean"].get("of") or GLUE)}
-    test = {name: scores[name] for name in COLUMNS if name in scores} | {"glue": _mean(scores, GLUE)}
-    return row | {"columns": columns, "mean": mean, "test": test}
+def _with_scores(row: Row, scores: Mapping[str, float]) -> Row:
+    columns = {name: replace(column, test=scores.get(name, column.test)) for name, column in row.columns.items()}
+    mean = replace(row.mean, test=_mean(scores, row.mean.of or GLUE))
+    test: dict[str, float | None] = {name: scores[name] for name in COLUMNS if name in scores}
+    return replace(row, columns=columns, mean=mean, test=test | {"glue": _mean(scores, GLUE)})
 
 
-def _mean(scores: dict[str, float], names: Iterable[str]) -> float | None:
+def _mean(scores: Mapping[str, float], names: Iterable[str]) -> float | None:
     """None where one of them is missing."""
-    found = [scores.get(name) for name in names]
-    known = [score for score in found if score is not None]
-    return sum(known) / len(known) if len(known) == len(found) else None
+    wanted = list(names)
+    known = [scores[name] for name in wanted if name in scores]
+    return sum(known) / len(known) if len(known) == len(wanted) else None

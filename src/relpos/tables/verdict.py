@@ -37,6 +37,8 @@ import numpy as np
 from relpos.tables.statistics import SEED, Difference, welch, with_intervals
 
 REPRODUCED, ABOVE, BELOW, UNDECIDED, NOT_RUN = "reproduced", "above", "below", "undecided", "not run"
+HOLDS, FAILS = "holds", "fails"
+"""Of a check or a claim, beside `UNDECIDED` and `NOT_RUN`."""
 STATISTICS: dict[str, Callable[..., Any]] = {"mean": np.mean, "best": np.max, "median": np.median}
 """How a table sums up the runs of a cell; also the name of the number in `table.json`."""
 LEAST_SEM = 0.05

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from relpos.files import replacing
+from relpos.tables.row import Row
 
 LINES = 24
 """Rows that a column of the legend has room for."""
 DASHES = ("-", "--", ":", "-.")
 
 
-def draw(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Draws what the rows have logged; nothing where no row has, or where the picture shows it already.
+def draw(path: Path, rows: Sequence[Row]) -> None:
+    """Draws what the rows have logged; nothing where no row has logged a loss, or where the picture shows it already.
 
     The picture carries a hash of its points, so that a table that is only shown again does not load matplotlib.
     """
-    curves = {row["name"]: row["heldout_loss"] for row in rows if row["heldout_loss"]}
+    curves = {row.name: row.heldout_loss for row in rows if row.heldout_loss}
     stamp = hashlib.sha256(json.dumps(curves).encode()).hexdigest()
     if not curves or (path.exists() and stamp.encode() in path.read_bytes()):
         return

@@ -8,9 +8,12 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from relpos.tables.render.view import Cell
+from relpos.tables.row import Column
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 INK, FAINT, OURS, PAPER = "#010101", "#020202", "#030303", "#040404"
 """Stand-ins that matplotlib takes for colours; `_svg` puts the page's own in their place."""
@@ -21,19 +24,19 @@ WIDTH = 4.3
 """Inches: with letters of 10 points a panel of 340 pixels still reads."""
 
 
-def intervals(title: str, names: Sequence[str], cells: Sequence[Cell]) -> str:
-    """Rows from top to bottom: each run, the mean with its 95 % interval, the printed number, the majority class.
+def intervals(title: str, names: Sequence[str], columns: Sequence[Column]) -> str:
+    """Rows from top to bottom: each run, the mean with its 95 % interval, the printed number, the constant answer.
 
     Args:
-        title: of the column; what it is for those who do not see it.
+        title: of the column; read aloud to those who do not see the figure.
         names: of the rows.
-        cells: one a row; a missing one is said to be.
+        columns: one a row; a missing one is marked as missing.
     """
 
-    def draw(axes: Any) -> None:
-        for place, cell in enumerate(cells):
-            _row(axes, place, cell)
-        _chance(axes, cells)
+    def draw(axes: Axes) -> None:
+        for place, column in enumerate(columns):
+            _draw_row(axes, place, column)
+        _draw_constant_answer(axes, columns)
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.grid(axis="x", color=FAINT, alpha=0.25)
@@ -42,37 +45,37 @@ def intervals(title: str, names: Sequence[str], cells: Sequence[Cell]) -> str:
     return _svg(f"{title}: rows with their 95 % intervals", 0.55 + 0.24 * len(names), draw)
 
 
-def _row(axes: Any, place: int, cell: Cell) -> None:
-    if cell.mean is None:
+def _draw_row(axes: Axes, place: int, column: Column) -> None:
+    if column.mean is None:
         # At the left edge of the axes, whatever numbers the other rows have.
-        axes.text(
-            0.02, place, "failed" if cell.n_failed else "not run", transform=axes.get_yaxis_transform(), va="center", color=FAINT
-        )
+        left, text = axes.get_yaxis_transform(), "failed" if column.n_failed else "not run"
+        axes.text(0.02, place, text, transform=left, va="center", color=FAINT)
     else:
-        if len(cell.values) > 1:
-            axes.plot(cell.values, [place] * len(cell.values), "|", color=OURS, alpha=0.45, markersize=5)
-        if cell.low is not None and cell.high is not None:
-            axes.plot([cell.low, cell.high], [place, place], "-", color=OURS, linewidth=2.2, solid_capstyle="butt")
-        axes.plot([cell.mean], [place], "o", color=OURS, markersize=5)
-    if cell.printed is not None:
-        axes.plot([cell.printed], [place], "D", markerfacecolor="none", markeredgecolor=PAPER, markeredgewidth=1.4, markersize=5.5)
+        if len(column.values) > 1:
+            axes.plot(column.values, [place] * len(column.values), "|", color=OURS, alpha=0.45, markersize=5)
+        if column.interval is not None:
+            axes.plot(column.interval, [place, place], "-", color=OURS, linewidth=2.2, solid_capstyle="butt")
+        axes.plot([column.mean], [place], "o", color=OURS, markersize=5)
+    if column.printed is not None:
+        (diamond,) = axes.plot([column.printed], [place], "D", color=PAPER, markeredgewidth=1.4, markersize=5.5)
+        diamond.set_markerfacecolor("none")
 
 
-def _chance(axes: Any, cells: Sequence[Cell]) -> None:
-    """The score of the majority class, unless it lies so far off that the rows would be squeezed together."""
-    known = [cell.majority for cell in cells if cell.majority is not None]
+def _draw_constant_answer(axes: Axes, columns: Sequence[Column]) -> None:
+    """Its score, unless it lies so far off that the rows would be squeezed together."""
+    known = [column.majority for column in columns if column.majority is not None]
     low, high = axes.get_xlim()
-    if known and low - (high - low) / 2 < (chance := max(set(known), key=known.count)) < high:
-        axes.axvline(chance, color=FAINT, linestyle=":", linewidth=1.2)
+    if known and low - (high - low) / 2 < (score := max(set(known), key=known.count)) < high:
+        axes.axvline(score, color=FAINT, linestyle=":", linewidth=1.2)
 
 
-def curves(title: str, points: Mapping[str, Sequence[Sequence[float]]]) -> str:
+def curves(title: str, points: Mapping[str, Sequence[tuple[int, float]]]) -> str:
     """Held-out loss against step, a line a row."""
 
-    def draw(axes: Any) -> None:
+    def draw(axes: Axes) -> None:
         for place, (name, line) in enumerate(points.items()):
-            style = {"color": LINES[place % len(LINES)], "linestyle": STYLES[place // len(LINES) % len(STYLES)]}
-            axes.plot([point[0] for point in line], [point[1] for point in line], label=name, linewidth=1.6, **style)
+            colour, style = LINES[place % len(LINES)], STYLES[place // len(LINES) % len(STYLES)]
+            axes.plot(*zip(*line, strict=True), label=name, linewidth=1.6, color=colour, linestyle=style)
         axes.set_xlabel("step")
         axes.grid(color=FAINT, alpha=0.25)
         columns = 2 if len(points) > 6 else 1
@@ -81,7 +84,7 @@ def curves(title: str, points: Mapping[str, Sequence[Sequence[float]]]) -> str:
     return _svg(title, 2.6 + 0.11 * len(points), draw)
 
 
-def _svg(label: str, height: float, draw: Callable[[Any], None]) -> str:
+def _svg(label: str, height: float, draw: Callable[[Axes], None]) -> str:
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -105,7 +108,7 @@ def _inline(svg: str, label: str) -> str:
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.S)
     used = set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", svg))
-    svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", svg)
+    svg = re.sub(r' id="([^"]+)"', lambda attribute: attribute[0] if attribute[1] in used else "", svg)
     for stand_in, colour in {INK: "currentColor", FAINT: "var(--faint)", OURS: "var(--ours)", PAPER: "var(--paper)"}.items():
         svg = svg.replace(stand_in, colour)
     svg = re.sub(r"(\d\.\d\d)\d+", r"\1", svg)  # a hundredth of a point is enough

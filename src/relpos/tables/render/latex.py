@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
-from relpos.files import write_text
-from relpos.tables.render.side_tables import further
-from relpos.tables.render.view import MINUS, MISSING, Cell, cells_of, columns_of, heads_of, leaders, number, signed
+from relpos.tables.render.cell import MINUS, MISSING, Cell, number, signed
+from relpos.tables.render.view import Line, View
 
 SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 SPECIAL |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
@@ -15,13 +13,8 @@ SPECIAL |= {MISSING: "---", MINUS: "$-$", "±": r"$\pm$", "×": r"$\times$", "�
 SPECIAL |= {"–": "--", "…": r"\ldots{}", "<": "$<$", ">": "$>$"}
 
 
-def write_latex(path: Path, content: dict[str, Any]) -> None:
-    """Writes a `table` environment, to be read in with `\\input`."""
-    write_text(path, latex(content))
-
-
-def latex(content: dict[str, Any]) -> str:
-    """The text of the `table` environment."""
+def latex(view: View) -> str:
+    """The text of a `table` environment, to be read in with `\\input`."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -38,13 +31,17 @@ def latex(content: dict[str, Any]) -> str:
         autoescape=False,  # LaTeX has its own escapes, see `escape`
     )
     environment.filters["tex"] = escape
-    rows = content["rows"]
-    names = columns_of(rows)
-    best = leaders(rows)
-    lines = [_line(row, names, {column for place, column in best if place == number}) for number, row in enumerate(rows)]
-    words = {"name": content["name"], "question": content["question"], "heads": heads_of(names), "lines": lines}
-    words |= {"further": further(rows)}
-    return environment.get_template("table.tex.j2").render(words) + "\n"
+    head = [escape(text) for text in view.all_heads]
+    lines = [_latex_line(line) for line in view.lines]
+    return environment.get_template("table.tex.j2").render(view=view, head=head, lines=lines) + "\n"
+
+
+@dataclass(frozen=True)
+class LatexLine:
+    """The cells of a row, and of the line of printed numbers below it, if there are any."""
+
+    cells: list[str]
+    printed: list[str] | None
 
 
 def escape(text: str) -> str:
@@ -52,32 +49,34 @@ def escape(text: str) -> str:
     return "".join(SPECIAL.get(letter, letter) for letter in text)
 
 
-def _line(row: dict[str, Any], names: list[str], best: set[int]) -> dict[str, Any]:
-    cells = cells_of(row, names)
-    parameters, perplexity = row.get("parameters"), row.get("perplexity")
-    shown = [
-        escape(row["name"]),
-        MISSING if parameters is None else f"{parameters / 1e6:.2f}M" if parameters >= 1e6 else f"{parameters:,}",
-        MISSING if perplexity is None else f"{perplexity:.2f}",
-    ]
-    texts = [*(escape(text) for text in shown[1:]), *(_cell(cell) for cell in cells)]
-    bold = [f"\\textbf{{{text}}}" if place in best else text for place, text in enumerate(texts, start=1)]
-    printed = [_printed(cell) for cell in cells]
-    return {"cells": [shown[0], *bold], "printed": printed if any(printed) else None}
+def _latex_line(line: Line) -> LatexLine:
+    row = line.row
+    parameters = MISSING if row.parameters is None else f"{row.parameters:,}"
+    if row.parameters is not None and row.parameters >= 1e6:
+        parameters = f"{row.parameters / 1e6:.2f}M"
+    perplexity = MISSING if row.perplexity is None else f"{row.perplexity:.2f}"
+    texts = [escape(row.name), escape(parameters), escape(perplexity), *(_cell(cell) for cell in line.cells)]
+    printed = [_printed(cell) for cell in line.cells]
+    return LatexLine(
+        cells=[f"\\textbf{{{text}}}" if is_best else text for text, is_best in zip(texts, line.is_best, strict=True)],
+        printed=["\\quad\\emph{printed}", "", "", *printed] if any(printed) else None,
+    )
 
 
 def _cell(cell: Cell) -> str:
-    text = _value(cell.mean, cell.sem)
-    marks = ",".join(f"{count}{letter}" for count, letter in ((cell.n_failed, "f"), (cell.n_collapsed, "c")) if count)
+    column = cell.column
+    text = _value(column.mean, column.sem)
+    marks = ",".join(f"{count}{letter}" for count, letter in ((column.n_failed, "f"), (column.n_collapsed, "c")) if count)
     return f"{text}\\rlap{{$^{{{marks}}}$}}" if marks else text
 
 
 def _printed(cell: Cell) -> str:
     """The paper's number, and in brackets ours minus it."""
-    if cell.printed is None:
+    column = cell.column
+    if column.printed is None:
         return ""
-    difference = "" if cell.difference is None else f" {{\\scriptsize({escape(signed(cell.difference))})}}"
-    return f"{_value(cell.printed, cell.printed_sem)}{difference}"
+    difference = "" if column.difference is None else f" {{\\scriptsize({escape(signed(column.difference))})}}"
+    return f"{_value(column.printed, column.printed_sem)}{difference}"
 
 
 def _value(value: float | None, sem: float | None) -> str:

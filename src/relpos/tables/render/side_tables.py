@@ -1,45 +1,79 @@
-"""Further tables of the same rows: differences to the baseline row, and the held-out loss at other lengths."""
+"""Smaller tables of the same rows: the printed numbers, the GLUE server's, differences to the baseline, losses at other lengths."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from relpos.tables.render.view import MISSING, columns_of, heads_of, signed
+from relpos.tables.columns import GLUE
+from relpos.tables.render.cell import MISSING, Cell, number
+from relpos.tables.row import Row
 
+NAMES = {"cola": "CoLA", "mnli_m": "MNLI-m", "mnli_mm": "MNLI-mm", "mrpc": "MRPC", "qnli": "QNLI", "qqp": "QQP"}
+NAMES |= {"rte": "RTE", "sst2": "SST-2", "stsb": "STS-B", "wnli": "WNLI", "ax": "AX"}
+PRINTED = "printed (ours − printed) verdict"
+SERVER = "GLUE server (test)"
 DELTA = "Δ (Δ%: share of the errors; * p < 0.05, Holm) to the baseline row"
 LENGTHS = "held-out loss at length"
-Texts = list[list[str]]
-"""A head, whose first cell says what the table shows, and a line a row."""
+STEPS = "held-out loss at step"
 
 
-def further(rows: list[dict[str, Any]]) -> list[Texts]:
-    """Those that there is anything to show in."""
-    return [table for table in (differences(rows), lengths(rows)) if table]
+@dataclass(frozen=True)
+class SideTable:
+    """Text alone.
+
+    Args:
+        title: what it shows; it stands over the names of the rows.
+        heads: of the columns.
+        lines: name of the row → its texts.
+    """
+
+    title: str
+    heads: list[str]
+    lines: list[tuple[str, list[str]]]
+
+    @property
+    def texts(self) -> list[list[str]]:
+        """Line by line, the heads first, the names of the rows in front."""
+        return [[self.title, *self.heads], *([name, *line] for name, line in self.lines)]
 
 
-def differences(rows: list[dict[str, Any]]) -> Texts:
-    """`+2.1 (+3.4 %) *`: ours minus the baseline row's, the relative error reduction; a star where Holm's p is below 0.05."""
-    names = columns_of(rows)
-    columns = [[*(row["columns"].get(name, {}) for name in names), row["mean"]] for row in rows]
-    if all(column.get("delta") is None for line in columns for column in line):
-        return []
-    return [[DELTA, *heads_of(names)], *([row["name"], *map(_delta, line)] for row, line in zip(rows, columns, strict=True))]
+def printed(heads: list[str], cells: Sequence[tuple[str, list[Cell]]]) -> SideTable | None:
+    """The paper's numbers with differences and verdicts; None where nothing is printed."""
+    if all(cell.column.printed is None for _, line in cells for cell in line):
+        return None
+    return SideTable(PRINTED, heads, [(name, [cell.comparison or MISSING for cell in line]) for name, line in cells])
 
 
-def lengths(rows: list[dict[str, Any]]) -> Texts:
-    """Nats per predicted token."""
-    found = list(dict.fromkeys(length for row in rows for length in row.get("heldout_by_length", ())))
-    return [[LENGTHS, *found], *([row["name"], *(_loss(row, length) for length in found)] for row in rows)] if found else []
+def server(rows: Sequence[Row]) -> SideTable | None:
+    """What the GLUE server answered, for the rows that were sent; None where none was."""
+    names = [name for name in (*GLUE, "wnli", "ax", "glue") if any(row.test.get(name) is not None for row in rows)]
+    heads = [NAMES.get(name, name.upper()) for name in names]
+    lines = [(row.name, [number(row.test.get(name)) for name in names]) for row in rows if row.test]
+    return SideTable(SERVER, heads, lines) if names else None
 
 
-def _delta(column: dict[str, Any]) -> str:
-    if column.get("delta") is None:
-        return MISSING
-    clear = column.get("delta_p_holm") is not None and column["delta_p_holm"] < 0.05
-    share = f" ({signed(column['delta_percent'])} %)" if column.get("delta_percent") is not None else ""
-    return f"{signed(column['delta'])}{share}{' *' if clear else ''}"
+def deltas(heads: list[str], cells: Sequence[tuple[str, list[Cell]]]) -> SideTable | None:
+    """Differences to the baseline row; None where there is none."""
+    if all(cell.column.delta is None for _, line in cells for cell in line):
+        return None
+    return SideTable(DELTA, heads, [(name, [cell.delta for cell in line]) for name, line in cells])
 
 
-def _loss(row: dict[str, Any], length: str) -> str:
-    value = row.get("heldout_by_length", {}).get(length)
+def losses_by_length(rows: Sequence[Row]) -> SideTable | None:
+    """Nats per predicted token; None where no lengths were measured."""
+    lengths = list(dict.fromkeys(length for row in rows for length in row.heldout_by_length))
+    lines = [(row.name, [_loss(row.heldout_by_length.get(length)) for length in lengths]) for row in rows]
+    return SideTable(LENGTHS, lengths, lines) if lengths else None
+
+
+def losses_by_step(rows: Sequence[Row]) -> SideTable | None:
+    """Nats per predicted token along the way, at the steps that every row has; None where there are none."""
+    curves = [(row.name, dict(row.heldout_loss)) for row in rows]
+    steps = [step for step in curves[0][1] if all(step in curve for _, curve in curves)] if curves else []
+    lines = [(name, [_loss(curve[step]) for step in steps]) for name, curve in curves]
+    return SideTable(STEPS, [str(step) for step in steps], lines) if steps else None
+
+
+def _loss(value: float | None) -> str:
     return MISSING if value is None else f"{value:.3f}"

@@ -1,144 +1,134 @@
-"""One cell of a table, read from `table.json`: whatever of it is there. What is absent is None, as is a number that is missing."""
+"""What every form of a table shows: built once, read by the terminal, Markdown, CSV, LaTeX and the page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from relpos.tables.columns import GLUE, mean_of
-
-NAMES = {"cola": "CoLA", "mnli_m": "MNLI-m", "mnli_mm": "MNLI-mm", "mrpc": "MRPC", "qnli": "QNLI", "qqp": "QQP"}
-NAMES |= {"rte": "RTE", "sst2": "SST-2", "stsb": "STS-B", "wnli": "WNLI", "ax": "AX"}
-MISSING = "—"
-MINUS = "−"
+from relpos.tables.render.cell import MISSING, Cell
+from relpos.tables.render.side_tables import NAMES, SideTable, deltas, losses_by_length, losses_by_step, printed, server
+from relpos.tables.row import Column, Row
+from relpos.tables.table import Table
 
 
 @dataclass(frozen=True)
-class Cell:
-    """The figures of one column of one row, × 100.
+class Line:
+    """One row as it is shown.
 
     Args:
-        values: of the runs that are there, in the order of `seeds`.
-        statistic: what is compared with the printed number: mean, best or median.
-        low: lower end of the 95 % interval of the mean; `high` the upper one.
-        printed: the paper's number, `printed_sem` its standard error.
-        difference: ours minus the paper's.
-        test: what the GLUE server answered.
+        row: whose.
+        cells: of the view's columns, then, where there are any, of their mean.
+        is_least: whether its perplexity is the lowest.
     """
 
-    values: list[float]
-    mean: float | None = None
-    sem: float | None = None
-    best: float | None = None
-    median: float | None = None
-    low: float | None = None
-    high: float | None = None
-    statistic: str = "mean"
-    printed: float | None = None
-    printed_sem: float | None = None
-    difference: float | None = None
-    verdict: str | None = None
-    majority: float | None = None
-    test: float | None = None
-    n_failed: int = 0
-    n_collapsed: int = 0
-    n_missing: int = 0
-
-    @classmethod
-    def of(cls, column: dict[str, Any]) -> Cell:
-        """The cell that a column of `table.json` describes."""
-        plain = ("mean", "sem", "best", "median", "verdict", "majority", "test")
-        known: dict[str, Any] = {key: column.get(key) for key in plain}
-        known |= {key: column.get(key) or 0 for key in ("n_failed", "n_collapsed", "n_missing")}
-        known["values"] = column.get("values") or []
-        known["low"], known["high"] = column.get("interval") or (None, None)
-        known["printed"], known["printed_sem"] = _printed(column)
-        known["statistic"] = column.get("statistic") or "mean"
-        known["difference"] = column.get("difference")
-        ours = known.get(known["statistic"])
-        if known["difference"] is None and ours is not None and known["printed"] is not None:
-            known["difference"] = ours - known["printed"]
-        return cls(**known)
+    row: Row
+    cells: list[Cell]
+    is_least: bool
 
     @property
-    def counts(self) -> str:
-        """`n=9, 1 failed, 2 collapsed`; empty where every run is there and well."""
-        whole = not (self.n_failed or self.n_missing)
-        words = [] if whole or not self.values else [f"n={len(self.values)}"]
-        words += [f"{count} {word}" for count, word in ((self.n_failed, "failed"), (self.n_collapsed, "collapsed")) if count]
-        return ", ".join(words)
+    def texts(self) -> list[str]:
+        """Under the heads of the view."""
+        parameters, perplexity = self.row.parameters, self.row.perplexity
+        sizes = [
+            f"{parameters:,}" if parameters is not None else MISSING,
+            f"{perplexity:.2f}" if perplexity is not None else MISSING,
+        ]
+        return [self.row.name, *sizes, *(cell.text for cell in self.cells)]
 
     @property
-    def text(self) -> str:
-        """`31.2 ± 0.4 (32.0)`: mean, standard error, best; then what went wrong."""
-        if self.mean is None:
-            return self.counts or MISSING
-        spread = f" ± {self.sem:.1f} ({number(self.best)})" if self.sem is not None else ""
-        return f"{self.mean:.1f}{spread}{', ' + self.counts if self.counts else ''}"
-
-    @property
-    def beside(self) -> str:
-        """`40.9 (+0.3) reproduced`: the paper's number, ours minus it, the verdict; empty where nothing is printed."""
-        if self.printed is None:
-            return ""
-        printed = number(self.printed) + (f" ± {self.printed_sem:.1f}" if self.printed_sem is not None else "")
-        difference = f" ({signed(self.difference)})" if self.difference is not None else ""
-        return f"{printed}{difference}{' ' + self.verdict if self.verdict else ''}"
+    def is_best(self) -> list[bool]:
+        """Of each of the texts, whether it is the best of its column."""
+        return [False, False, self.is_least, *(cell.is_best for cell in self.cells)]
 
 
-def _printed(column: dict[str, Any]) -> tuple[float | None, float | None]:
-    found = column.get("printed")
-    if isinstance(found, dict):
-        value = next((found[key] for key in ("value", "mean", "best", "median") if found.get(key) is not None), None)
-        return value, found.get("sem")
-    return found, column.get("printed_sem")
+@dataclass(frozen=True)
+class View:
+    """A table, ready to be shown.
 
-
-def number(value: float | None) -> str:
-    """One decimal, or the sign of what is missing."""
-    return MISSING if value is None else f"{value:.1f}"
-
-
-def signed(value: float | None) -> str:
-    """One decimal behind + or −; no sign before a zero."""
-    if value is None:
-        return MISSING
-    text = f"{abs(value):.1f}"
-    return text if text == "0.0" else f"{'+' if value > 0 else MINUS}{text}"
-
-
-def columns_of(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """The columns of a table: GLUE's in their order, then others."""
-    found = list(dict.fromkeys(column for row in rows for column in row["columns"]))
-    return sorted(found, key=lambda column: GLUE.index(column) if column in GLUE else len(GLUE))
-
-
-def cells_of(row: dict[str, Any], names: Sequence[str]) -> list[Cell]:
-    """The cells of a row: its columns, then, where there are any, their mean."""
-    return [*(Cell.of(row["columns"].get(name, {})) for name in names), *([Cell.of(row["mean"])] if names else [])]
-
-
-def heads_of(names: list[str]) -> list[str]:
-    """The heads of these columns, then, where there are any, that of their mean."""
-    return [*(NAMES.get(name, name) for name in names), *([mean_name(mean_of(names))] if names else [])]
-
-
-def mean_name(columns: list[str]) -> str:
-    """`GLUE` for all nine columns; else what it is."""
-    return "GLUE" if len(columns) == len(GLUE) else f"mean of {len(columns)}"
-
-
-def leaders(rows: list[dict[str, Any]]) -> set[tuple[int, int]]:
-    """(row, cell) of the best numbers: highest means, lowest perplexity; none where a column has one value only.
-
-    Cells count as in a printed line: row name, parameters, perplexity, columns, their mean.
+    Args:
+        table: that is shown.
+        columns: names of its columns: GLUE's in their order, then others.
+        heads: of the columns, then, where there are any, of their mean.
+        lines: one a row.
+        printed: the paper's numbers, where there are any; likewise the other side tables.
+        server: what the GLUE server answered.
+        deltas: differences to the baseline row.
+        by_length: held-out losses at other lengths.
+        by_step: held-out losses along the way.
     """
-    columns = [[None if row.get("perplexity") is None else -row["perplexity"] for row in rows]]
-    cells = [cells_of(row, columns_of(rows)) for row in rows]
-    columns += [[cell.mean for cell in column] for column in zip(*cells, strict=True)]
-    found = set()
-    for place, values in enumerate(columns, start=2):
-        known = [value for value in values if value is not None]
-        found |= {(row, place) for row, value in enumerate(values) if len(set(known)) > 1 and value == max(known)}
-    return found
+
+    table: Table
+    columns: list[str]
+    heads: list[str]
+    lines: list[Line]
+    printed: SideTable | None
+    server: SideTable | None
+    deltas: SideTable | None
+    by_length: SideTable | None
+    by_step: SideTable | None
+
+    @property
+    def all_heads(self) -> list[str]:
+        """The heads with those of name and sizes, as over `Line.texts`."""
+        return ["row", "parameters", "perplexity", *self.heads]
+
+    @property
+    def side_tables(self) -> list[SideTable]:
+        """Those that say more than the cells do: differences to the baseline, losses at other lengths."""
+        return [table for table in (self.deltas, self.by_length) if table is not None]
+
+
+def view_of(table: Table) -> View:
+    """Builds the view: columns, cells, the best of them, side tables."""
+    rows, columns = table.rows, columns_of(table.rows)
+    heads = [*(NAMES.get(name, name) for name in columns), *([mean_name(columns)] if columns else [])]
+    cells = [_cells(row, columns) for row in rows]
+    best = [_leaders([column.mean for column in of_column]) for of_column in zip(*cells, strict=True)]
+    least = _leaders([None if row.perplexity is None else -row.perplexity for row in rows])
+    lines = [
+        Line(row, [Cell(column, place in of_column) for column, of_column in zip(line, best, strict=True)], place in least)
+        for place, (row, line) in enumerate(zip(rows, cells, strict=True))
+    ]
+    named = [(line.row.name, line.cells) for line in lines]
+    return View(
+        table=table,
+        columns=columns,
+        heads=heads,
+        lines=lines,
+        printed=printed(heads, named),
+        server=server(rows),
+        deltas=deltas(heads, named),
+        by_length=losses_by_length(rows),
+        by_step=losses_by_step(rows),
+    )
+
+
+def columns_of(rows: Iterable[Row]) -> list[str]:
+    """The columns of a table: GLUE's in their order, then others.
+
+    >>> columns_of([Row("a", columns={"wnli": Column(), "rte": Column(), "cola": Column()})])
+    ['cola', 'rte', 'wnli']
+    """
+    names = dict.fromkeys(name for row in rows for name in row.columns)
+    return sorted(names, key=lambda name: GLUE.index(name) if name in GLUE else len(GLUE))
+
+
+def mean_name(columns: Iterable[str]) -> str:
+    """`GLUE` for all nine columns; else what it is.
+
+    >>> mean_name(["cola", "rte", "wnli"])  # WNLI is in no mean
+    'mean of 2'
+    """
+    count = len(mean_of(columns))
+    return "GLUE" if count == len(GLUE) else f"mean of {count}"
+
+
+def _cells(row: Row, names: Sequence[str]) -> list[Column]:
+    return [*(row.columns.get(name, Column()) for name in names), *([row.mean] if names else [])]
+
+
+def _leaders(values: Sequence[float | None]) -> set[int]:
+    """The places of the highest value; none where all are the same, or only one is known."""
+    known = [value for value in values if value is not None]
+    return {place for place, value in enumerate(values) if len(set(known)) > 1 and value == max(known)}

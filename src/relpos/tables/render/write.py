@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from relpos.files import write_json, write_text
+from relpos.files import write_text
 from relpos.tables.render.html import write_html
-from relpos.tables.render.latex import write_latex
+from relpos.tables.render.latex import latex
 from relpos.tables.render.text import comma_separated, markdown
+from relpos.tables.render.view import View
 
 
-def write(folder: Path, content: dict[str, Any]) -> None:
-    """Writes `table.json`, `.md`, `.csv`, `.tex` and `.html`.
-
-    Args:
-        folder: of the table.
-        content: `name`, `question`, `rows` and `checks`.
-    """
-    write_json(folder / "table.json", content)
-    write_text(folder / "table.md", markdown(content))
-    write_text(folder / "table.csv", comma_separated(content["rows"]))
-    write_latex(folder / "table.tex", content)
-    write_html(folder / "table.html", content)
+def write(folder: Path, view: View) -> None:
+    """Writes `table.json`, `.md`, `.csv`, `.tex` and `.html` into the folder of the table."""
+    view.table.write(folder)
+    write_text(folder / "table.md", markdown(view))
+    write_text(folder / "table.csv", comma_separated(view))
+    write_text(folder / "table.tex", latex(view))
+    write_html(folder / "table.html", view)

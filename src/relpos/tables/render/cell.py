@@ -1,0 +1,81 @@
+"""One cell of a table as text: the same words on the terminal, in Markdown and on the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relpos.tables.row import Column
+
+MISSING = "—"
+MINUS = "−"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A column of a row, and whether it is the best of the table.
+
+    >>> Cell(Column(values=[30.4, 32.0], mean=31.2, sem=0.8, best=32.0)).text
+    '31.2 ± 0.8 (32.0)'
+    """
+
+    column: Column
+    is_best: bool = False
+
+    @property
+    def text(self) -> str:
+        """`31.2 ± 0.4 (32.0)`: mean, standard error, best; then what went wrong."""
+        column = self.column
+        if column.mean is None:
+            return self.counts or MISSING
+        spread = f" ± {column.sem:.1f} ({number(column.best)})" if column.sem is not None else ""
+        return f"{column.mean:.1f}{spread}{', ' + self.counts if self.counts else ''}"
+
+    @property
+    def counts(self) -> str:
+        """`n=9, 1 failed, 2 collapsed`; empty where every run is finished and better than the constant answer."""
+        column = self.column
+        is_whole = not (column.n_failed or column.n_missing)
+        finished = [] if is_whole or not column.values else [f"n={len(column.values)}"]
+        wrong = [f"{count} {word}" for count, word in ((column.n_failed, "failed"), (column.n_collapsed, "collapsed")) if count]
+        return ", ".join(finished + wrong)
+
+    @property
+    def comparison(self) -> str:
+        """`40.9 ± 0.5 (+0.3) reproduced`: the paper's number, ours minus it, the verdict; empty where nothing is printed."""
+        column = self.column
+        if column.printed is None:
+            return ""
+        printed = number(column.printed) + (f" ± {column.printed_sem:.1f}" if column.printed_sem is not None else "")
+        difference = f" ({signed(column.difference)})" if column.difference is not None else ""
+        return f"{printed}{difference}{' ' + column.verdict if column.verdict else ''}"
+
+    @property
+    def delta(self) -> str:
+        """`+2.1 (+3.4 %) *`: ours minus the baseline row's, the share of the errors, a star where Holm's p is below 0.05."""
+        column = self.column
+        if column.delta is None:
+            return MISSING
+        share = f" ({signed(column.delta_percent)} %)" if column.delta_percent is not None else ""
+        star = " *" if column.delta_p_holm is not None and column.delta_p_holm < 0.05 else ""
+        return f"{signed(column.delta)}{share}{star}"
+
+
+def number(value: float | None) -> str:
+    """One decimal, or the sign of what is missing.
+
+    >>> number(31.25), number(None)
+    ('31.2', '—')
+    """
+    return MISSING if value is None else f"{value:.1f}"
+
+
+def signed(value: float | None) -> str:
+    """One decimal after + or −; no sign before a zero.
+
+    >>> signed(1.04), signed(-0.26), signed(-0.04)
+    ('+1.0', '−0.3', '0.0')
+    """
+    if value is None:
+        return MISSING
+    text = f"{abs(value):.1f}"
+    return text if text == "0.0" else f"{'+' if value > 0 else MINUS}{text}"

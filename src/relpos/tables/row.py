@@ -1,0 +1,146 @@
+"""One row of a table: what is known of it, as `table.json` keeps it and every renderer shows it.
+
+Everything is frozen. Each step from runs to table returns new rows: `columns` reads the records, `scores` adds what the GLUE server
+answered, `comparison` the printed numbers and the baseline, `heldout_lengths` the losses at other lengths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from relpos.tables.statistics import Interval
+
+Seed = int | str
+"""Of a fine-tuning. With several pre-trainings it is `1/42`: fine-tuning 42 of pre-training 1."""
+
+
+@dataclass(frozen=True)
+class Detectable:
+    """The smallest difference between two rows that would be found with probability 0.8; None: unknown.
+
+    Args:
+        seeds: with so many seeds.
+        examples: with so many dev examples.
+    """
+
+    seeds: float | None = None
+    examples: float | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """The scores of one row in one column, × 100. What is unknown is None, never zero.
+
+    Args:
+        values: of the finished runs; `seeds` are theirs, in the same order.
+        mean: of the values; likewise `best` and `median`.
+        sem: standard error of the mean; None for a single run.
+        interval: 95 % bootstrap interval of the mean over seeds; of several pre-trainings over these, and over dev examples where
+            the runs kept their answers. None for a single run.
+        of: the columns that this one is the mean of; empty for a column of its own.
+        n_failed: runs that failed.
+        n_missing: runs that are planned and not finished.
+        n_collapsed: runs no better than the constant answer.
+        majority: score of the constant answer on the dev set.
+        examples: size of the dev set.
+        metric: accuracy, matthews, …
+        test: what the GLUE server answered.
+        statistic: which of mean, best and median is compared with the printed number.
+        printed: the paper's number; `printed_sem` its standard error.
+        difference: ours − printed. Ours is the statistic, or `test` where the paper's number was measured on the test set.
+        difference_interval: its 95 % interval; of a best, less what the number of runs makes of it. None for a single run.
+        bound: see `relpos.tables.verdict`, as for `verdict`; None where nothing is printed.
+        detectable: how small a difference would have been found.
+        delta: mean − the baseline row's mean; None for the baseline itself.
+        delta_percent: 100·delta/(100 − baseline's mean), the share of the errors that is gone.
+        delta_interval: 95 % interval of delta, paired by seed where seeds are shared.
+        delta_p: two-sided p-value; `delta_p_holm` is adjusted for the rows of the column.
+        delta_n: pairs, or runs where there are no pairs.
+        delta_printed: the same difference between the printed numbers.
+    """
+
+    values: list[float] = field(default_factory=list)
+    seeds: list[Seed] = field(default_factory=list)
+    mean: float | None = None
+    sem: float | None = None
+    best: float | None = None
+    median: float | None = None
+    interval: Interval | None = None
+    of: list[str] = field(default_factory=list)
+    n_failed: int = 0
+    n_missing: int = 0
+    n_collapsed: int = 0
+    majority: float | None = None
+    examples: int | None = None
+    metric: str | None = None
+    test: float | None = None
+    statistic: str = "mean"
+    printed: float | None = None
+    printed_sem: float | None = None
+    difference: float | None = None
+    difference_interval: Interval | None = None
+    bound: float | None = None
+    verdict: str | None = None
+    detectable: Detectable = Detectable()
+    delta: float | None = None
+    delta_percent: float | None = None
+    delta_interval: Interval | None = None
+    delta_p: float | None = None
+    delta_p_holm: float | None = None
+    delta_n: int | None = None
+    delta_printed: float | None = None
+
+
+@dataclass(frozen=True)
+class RowRun:
+    """A run behind a row: where it lies and what became of it.
+
+    Args:
+        stage: pretrain or finetune; given for a model that was named by its folder.
+        task: of a fine-tuning.
+        path: below `$RELPOS_RUNS`, or absolute.
+        columns: the scores of a finished fine-tuning.
+        error: why it failed; `log` the last lines that it printed.
+    """
+
+    stage: str
+    identity: str
+    state: str
+    path: str
+    task: str | None = None
+    pretrain_seed: int | None = None
+    seed: int | None = None
+    columns: dict[str, float] = field(default_factory=dict)
+    error: str | None = None
+    log: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table.
+
+    Args:
+        name: in the experiment file.
+        words: the overrides in which the row differs.
+        perplexity: on held-out text, the mean over its pre-trainings.
+        columns: name → scores.
+        mean: of GLUE's columns, seed by seed; `of` names them.
+        heldout_loss: (step, nats per predicted token): mean over the pre-trainings, at the steps that all have reached.
+        heldout_by_length: length in tokens → loss; None where the scheme serves no such length.
+        runs: pre-trainings, then fine-tunings.
+        printed_parameters: the paper's number, in millions.
+        test: what the GLUE server answered, with `glue`, the mean of the nine.
+    """
+
+    name: str
+    words: list[str] = field(default_factory=list)
+    parameters: int | None = None
+    position_parameters: int | None = None
+    perplexity: float | None = None
+    columns: dict[str, Column] = field(default_factory=dict)
+    mean: Column = Column()
+    heldout_loss: list[tuple[int, float]] = field(default_factory=list)
+    heldout_by_length: dict[str, float | None] = field(default_factory=dict)
+    runs: list[RowRun] = field(default_factory=list)
+    printed_parameters: float | None = None
+    test: dict[str, float | None] = field(default_factory=dict)

@@ -1,0 +1,125 @@
+"""A whole table and its file, `$RELPOS_RUNS/tables/NAME/table.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relpos.errors import RelposError, nearest
+from relpos.files import write_json
+from relpos.runs.config import shipped
+from relpos.runs.run import runs_root
+from relpos.tables.checks import Outcome
+from relpos.tables.row import Row
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+FILE = "table.json"
+
+
+@dataclass(frozen=True)
+class Table:
+    """What an experiment gave; the keys of `table.json` are the fields here.
+
+    Args:
+        name: of the experiment.
+        question: that the table answers.
+        rows: in the order of the experiment file.
+        checks: what the numbers should show, and whether they do.
+        statistic: what is compared with the printed numbers: mean, best or median.
+        split: where the printed numbers were measured: dev or test.
+        baseline: the rows that the others are compared with.
+        claims: ids of the claims that the table is about.
+    """
+
+    name: str
+    question: str
+    rows: list[Row]
+    checks: list[Outcome] = field(default_factory=list)
+    statistic: str = "mean"
+    split: str = "dev"
+    baseline: list[str] = field(default_factory=list)
+    claims: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, object]) -> Table:
+        """The table that this content of a `table.json` describes, also of an older one: a key that is not there has its default.
+
+        Raises:
+            RelposError: a value is missing or of the wrong kind; its place is named.
+
+        >>> table = Table.from_dict({"name": "t", "question": "?", "rows": [{"name": "a", "columns": {"rte": {"mean": 70}}}]})
+        >>> table.row("a").columns["rte"].mean
+        70.0
+        """
+        from pydantic import ValidationError
+
+        try:
+            return _adapter().validate_python(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise RelposError(f"{'.'.join(map(str, first['loc'])) or 'content'}: {first['msg']}") from error
+
+    def to_dict(self) -> dict[str, object]:
+        """The content of `table.json`."""
+        return asdict(self)
+
+    def write(self, folder: Path) -> None:
+        """Writes `table.json`."""
+        write_json(folder / FILE, self.to_dict())
+
+    def row(self, name: str) -> Row:
+        """The row of this name.
+
+        Raises:
+            RelposError: there is none; the nearest names are given.
+        """
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise RelposError(f"table {self.name}: unknown row {name!r}.{nearest(name, (row.name for row in self.rows))}")
+
+
+@cache
+def _adapter() -> TypeAdapter[Table]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Table)
+
+
+def read(path: Path) -> Table:
+    """The table that a `table.json` holds.
+
+    Raises:
+        RelposError: the file is damaged.
+        FileNotFoundError: there is none.
+    """
+    try:
+        return Table.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:  # no JSON, no UTF-8, or no table
+        raise RelposError(f"{path}: {error}") from error
+
+
+def written(name: str) -> tuple[Path, Table]:
+    """The folder of a table that has been written, and the table.
+
+    Args:
+        name: of the table, or the experiment file that it was made from.
+
+    Raises:
+        RelposError: there is none, and the nearest names are given; or its file is damaged.
+    """
+    stem = Path(name).stem if name.endswith((".yaml", ".yml")) else name
+    tables = runs_root() / "tables"
+    try:
+        return tables / stem, read(tables / stem / FILE)
+    except FileNotFoundError:
+        is_experiment = name != stem or (shipped("experiments") / f"{stem}.yaml").is_file()
+        command = f" yet: relpos reproduce table={name} makes it" if is_experiment else ""
+        known = nearest(stem, (path.parent.name for path in tables.glob(f"*/{FILE}")))
+        raise RelposError(f"no table {stem!r} in {tables}{command}.{known}") from None

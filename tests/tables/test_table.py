@@ -1,0 +1,69 @@
+"""`table.json`: what was written is read again, and shown as it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relpos.errors import RelposError
+from relpos.runs.config import shipped
+from relpos.tables.render import text
+from relpos.tables.render.view import view_of
+from relpos.tables.table import Table, read
+from tables.written_table import table
+
+WRITTEN = sorted((shipped("experiments") / "results").glob("*/table.json"))
+
+
+def unescaped(markdown: str) -> str:
+    """Without the escapes that the first tables did not have."""
+    return markdown.replace("\\<", "<").replace("\\|", "|")
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.parent.name)
+def test_a_table_in_the_repository_is_shown_as_it_was(path: Path) -> None:
+    view = view_of(read(path))
+    assert unescaped(text.markdown(view)) == unescaped((path.parent / "table.md").read_text(encoding="utf-8"))
+    assert text.comma_separated(view) == (path.parent / "table.csv").read_text(encoding="utf-8")
+
+
+def test_there_are_tables_in_the_repository() -> None:
+    assert len(WRITTEN) >= 6
+
+
+def test_nothing_is_lost_on_the_way_to_the_file_and_back(tmp_path: Path) -> None:
+    table().write(tmp_path)
+    assert read(tmp_path / "table.json") == table()
+
+
+def test_what_an_older_table_does_not_say_has_its_default() -> None:
+    column = {"values": [1.0], "seeds": ["0/1"], "mean": 1, "unknown": 3}
+    (row,) = Table.from_dict({"name": "old", "question": "?", "rows": [{"name": "a", "columns": {"cola": column}}]}).rows
+    assert (row.columns["cola"].mean, row.columns["cola"].seeds, row.columns["cola"].n_failed) == (1.0, ["0/1"], 0)
+    assert (row.parameters, row.mean.values) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"name": "t", "question": "?"}, "rows: Field required"),
+        ({"name": "t", "question": "?", "rows": [{"name": "a", "perplexity": "low"}]}, "rows.0.perplexity: "),
+        ([], "content: "),
+    ],
+)
+def test_a_damaged_file_is_one_line_that_names_the_place(content: Any, message: str, tmp_path: Path) -> None:
+    (tmp_path / "table.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(RelposError) as caught:
+        read(tmp_path / "table.json")
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path / "table.json"))
+    assert "\n" not in str(caught.value)
+
+
+def test_half_a_file_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "table.json").write_text('{"name": "t", "rows": [', encoding="utf-8")
+    with pytest.raises(RelposError, match="table.json: Expecting value"):
+        read(tmp_path / "table.json")
