@@ -14,19 +14,20 @@ from importlib import import_module
 from typing import Any
 
 COMMANDS = {
-    "data": "text → tokenizer and token store (the others call it when they need it)",
-    "pretrain": "masked language modelling of one encoder:  relpos pretrain position=composite size=small",
-    "finetune": "one GLUE task on top of it:                relpos finetune task=rte position=composite size=small",
-    "reproduce": "an experiment file → its runs → its table: relpos reproduce table=demo",
-    "status": "how a table stands, from another terminal: relpos status table=demo",
-    "claims": "the papers' claims, tested:            relpos claims paper=chang2021",
-    "params": "count parameters, as JSON:                 relpos params size=small position=composite",
-    "draw": "what a scheme adds to the scores, a figure: relpos draw position=tisa",
-    "length": "held-out loss at other lengths:           relpos length from=FOLDER",
-    "submit": "a row → the zip for the GLUE server:       relpos submit table=NAME row=composite",
-    "record-scores": "what that server answered → the table:    relpos record-scores table=NAME row=composite cola=…",
-    "dashboard": "a table's Weights & Biases workspace:      relpos dashboard table=NAME",
+    "data": ("text → tokenizer and token store", "data=files data.root=FOLDER"),
+    "pretrain": ("masked language modelling of one encoder", "position=composite size=small"),
+    "finetune": ("one GLUE task on top of it", "task=rte position=composite size=small"),
+    "reproduce": ("an experiment file → its runs → its table", "table=demo"),
+    "status": ("how a table stands, from another terminal", "table=demo"),
+    "claims": ("the papers' claims, tested", "paper=chang2021"),
+    "params": ("count parameters, as JSON", "size=small position=composite"),
+    "draw": ("what a scheme adds to the scores, a figure", "position=tisa"),
+    "length": ("held-out loss at other lengths", "from=FOLDER"),
+    "submit": ("a row → the zip for the GLUE server", "table=NAME row=composite"),
+    "record-scores": ("what that server answered → the table", "table=NAME row=composite cola=…"),
+    "dashboard": ("a table's Weights & Biases workspace", "table=NAME"),
 }
+"""What each does, and words that it may be given."""
 
 VALUED = ("-cd", "--config-dir", "-cp", "--config-path", "-cn", "--config-name", "-p", "--package", "-c", "--cfg")
 """Hydra's flags that take a value."""
@@ -37,7 +38,7 @@ usage: relpos COMMAND [word=value …] [-m word=a,b,c …]
 
 {commands}
 
-relpos COMMAND --help shows the groups, their options and the dials. relpos --completion prints a script for bash:
+relpos COMMAND --help shows the groups, their options and what each dial does. relpos --completion prints a script for bash:
 eval "$(relpos --completion)". Runs go to $RELPOS_RUNS (./runs); data lie in $RELPOS_DATA.
 """
 
@@ -51,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # ± and Δ become ? where the terminal has no such letters
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
-        print(HELP.format(commands="\n".join(f"  {name:<13} {line}" for name, line in COMMANDS.items())), end="")
+        lines = (f"  {name:<13} {what:<43} relpos {name} {example}" for name, (what, example) in COMMANDS.items())
+        print(HELP.format(commands="\n".join(lines)), end="")
         return 0
     if words[0] in ("--version", "--completion"):
         print(_version() if words[0] == "--version" else _completion(), end="")
@@ -77,6 +79,11 @@ def _run(command: str, words: list[str]) -> int:
     from relpos.errors import RelposError
     from relpos.runs.config import check, conf_dir, one_line
 
+    if {"-h", "--help"} & set(words):
+        from relpos.runs.help import help_of
+
+        print(help_of(command, [word for word in words if not word.startswith("-")]))
+        return 0
     if command in ("reproduce", "status"):
         from relpos.commands.reproduce import gathered
 

@@ -47,7 +47,7 @@ def compose(command: str, words: Sequence[str] = ()) -> DictConfig:
     Raises:
         RelposError: a wrong word, named with the nearest right one.
     """
-    if not (conf_dir() / f"{command}.yaml").is_file():
+    if command not in COMMANDS:
         raise RelposError(f"unknown command {command!r}.{nearest(command, COMMANDS)}")
     with one_line(command, words):
         if GlobalHydra.instance().is_initialized():  # inside `hydra.main`: a table composes its rows there

@@ -1,0 +1,92 @@
+"""What `relpos COMMAND --help` prints: groups with their options, then every dial with its value and its comment in `conf`."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf, open_dict
+
+from relpos.runs.config import conf_dir, one_line, options
+from relpos.runs.schema import COMMANDS
+
+WIDTH = 118
+LINE = re.compile(r"(?P<indent> *)(?P<key>[\w-]+):(?P<value>.*)")
+FOOTER = """
+A word chooses an option (position=composite) or turns a dial (steps=1000); -m sweeps over commas (seed=1,2).
+RELPOS_RUNS is where runs go (./runs), RELPOS_DATA where data lies. --cfg job --resolve prints the whole configuration."""
+
+
+def help_of(command: str, words: Sequence[str] = ()) -> str:
+    """The text for a command, with the values that it has after these words."""
+    with one_line(command, words), initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        cfg = compose(command, overrides=list(words), return_hydra_config=True)
+    chosen = {name: str(option) for name, option in cfg.hydra.runtime.choices.items() if not name.startswith("hydra/")}
+    with open_dict(cfg):
+        del cfg["hydra"]
+    text = _text(command)
+    phrases = dict(_phrases(text))
+    for name in (key for key in cfg if key in COMMANDS):  # a fine-tuning has keys pretrain.…
+        phrases |= {f"{name}.{key}": phrase for key, phrase in _phrases(_text(name))}
+    for name, option in chosen.items():
+        phrases |= dict(_of_group(name, option))
+    lines = [text.split("\n", 1)[0].lstrip("# "), ""]
+    if groups := [str(name) for name in cfg if name in chosen]:
+        table = [line for name in groups for line in _group(name, chosen[name])]
+        lines += ["Groups with the option chosen, and all options:", "", *table, ""]
+    dials = yaml.dump(OmegaConf.to_container(cfg), Dumper=_Dumper, sort_keys=False)
+    return "\n".join([*lines, "Dials and their values:", "", *_dials(dials, phrases), FOOTER])
+
+
+def _text(command: str) -> str:
+    return (conf_dir() / f"{command}.yaml").read_text(encoding="utf-8")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Lists in one line."""
+
+    def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> Any:
+        return super().represent_sequence(tag, sequence, flow_style=True)
+
+
+def _group(name: str, option: str) -> list[str]:
+    head = f"  {name + '=' + option:<20} "
+    return textwrap.wrap(", ".join(options()[name]), WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
+
+
+def _of_group(name: str, option: str) -> Iterator[tuple[str, str]]:
+    """Phrases for the keys of a group, under where it stands (`recipe@pretrain.recipe`): those of the chosen option's file, else of
+    any file of the group, so that one of them need explain a key."""
+    group, _, place = name.partition("@")
+    files = sorted(sorted((conf_dir() / group).glob("*.yaml")), key=lambda file: file.stem == option)
+    for file in files:
+        for key, phrase in _phrases(file.read_text(encoding="utf-8")):
+            yield f"{place or group}.{key}", phrase
+
+
+def _phrases(text: str) -> Iterator[tuple[str, str]]:
+    """Key → the comment behind it."""
+    for path, _, value in _keys(text):
+        before, mark, phrase = value.partition(" #")
+        if mark and before.count('"') % 2 == 0:
+            yield path, phrase.strip()
+
+
+def _dials(text: str, phrases: dict[str, str]) -> Iterator[str]:
+    for path, line, _ in _keys(text):
+        if not path.endswith("_partial_"):
+            yield f"{line:<36} # {phrases[path]}" if path in phrases else line
+
+
+def _keys(text: str) -> Iterator[tuple[str, str, str]]:
+    """(dotted key, the line, what stands behind the colon) of each line of YAML that has a key."""
+    above: list[tuple[int, str]] = []
+    for line in text.splitlines():
+        if found := LINE.fullmatch(line):
+            indent = len(found["indent"])
+            above = [(depth, key) for depth, key in above if depth < indent] + [(indent, found["key"])]
+            yield ".".join(key for _, key in above), line, found["value"]
