@@ -14,7 +14,7 @@ OFFSETS = np.arange(-31, 32)
 
 
 def test_one_basis_function_is_found() -> None:
-    found = fit_tisa(0.5 - 2.0 * np.exp(-0.4 * (OFFSETS - 3.0) ** 2), kernels=1)
+    found = fit_tisa(0.5 - 2.0 * np.exp(-0.4 * (OFFSETS - 3.0) ** 2), functions=1)
     assert found.amplitude == pytest.approx([-2.0])
     assert found.sharpness == pytest.approx([0.4])
     assert found.centre == pytest.approx([3.0])
@@ -30,7 +30,7 @@ def test_what_the_module_computes_is_met(seed: int) -> None:
         scheme.amplitude.normal_()
         scheme.sharpness.uniform_(0.01, 1.0)
     curve = scheme.prepare(32)[0][0].detach().double().numpy()
-    found = fit_tisa(curve, kernels=3)
+    found = fit_tisa(curve, functions=3)
     assert found.r2 > 0.99
     assert found(OFFSETS) == pytest.approx(curve, abs=0.1 * np.abs(curve).max())
 
@@ -42,7 +42,7 @@ def test_noise_is_not_met_and_a_constant_is() -> None:
 
 def test_more_basis_functions_hold_more() -> None:
     curve = np.cos(OFFSETS / 3)
-    held = [fit_tisa(curve, kernels).r2 for kernels in (0, 1, 3, 5)]
+    held = [fit_tisa(curve, functions).r2 for functions in (0, 1, 3, 5)]
     assert held == sorted(held)
     assert held[0] == pytest.approx(0.0)
     assert held[-1] > held[1] + 0.1
@@ -50,4 +50,4 @@ def test_more_basis_functions_hold_more() -> None:
 
 def test_too_few_offsets_are_refused() -> None:
     with pytest.raises(ValueError, match="lm"):
-        fit_tisa(np.arange(7.0), kernels=5)
+        fit_tisa(np.arange(7.0), functions=5)

@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 KINDS = ("uniform", "both", "previous", "next", "avoiding", "graded", "other")
 FLAT = float(np.log(2))
@@ -43,7 +44,7 @@ def kind(kernel: ArrayLike) -> str:
     return "graded" if _graded(values, middle) else "other"
 
 
-def _graded(values: NDArray[np.float64], middle: int) -> bool:
+def _graded(values: Float[np.ndarray, "width"], middle: int) -> bool:
     """Whether it rises or falls along all offsets."""
     from scipy.stats import spearmanr
 
@@ -55,10 +56,10 @@ def counted(kernels: Iterable[ArrayLike]) -> Counter[str]:
     return Counter(kind(kernel) for kernel in kernels)
 
 
-def by_chance(kernels: NDArray[np.float64], draws: int = 20) -> float:
+def by_chance(kernels: Float[np.ndarray, "kernels width"], draws: int = 20) -> float:
     """Share of kernels that are not `other` when each one's values are put into random order: what the rules find in noise."""
     chance = np.random.default_rng(0)
-    found = Counter[str]()
+    kinds = Counter[str]()
     for _ in range(draws):
-        found += counted(chance.permuted(kernels, axis=1))
-    return 1 - found["other"] / max(1, found.total())
+        kinds += counted(chance.permuted(kernels, axis=1))
+    return 1 - kinds["other"] / max(1, kinds.total())

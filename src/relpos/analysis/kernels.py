@@ -6,30 +6,33 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.analysis.recording import random_ids, record
+from relpos.model.position import Terms
+from relpos.model.shape import Ids
 
 _TERMS = ("offset", "query", "key")
 _TOKENS = (8, 64)  # sequences × length over which the kernels made from tokens are averaged
 
 
 @torch.no_grad()
-def learned_kernels(model: Any, input_ids: Tensor | None = None, k: int | None = None) -> list[Tensor]:
-    """A (heads, 2k+1) tensor a layer: what the scheme adds to the score at each offset, summed over its terms.
+def learned_kernels(model: Any, input_ids: Ids | None = None, k: int | None = None) -> list[Float[Tensor, "heads width"]]:
+    """A kernel of 2k+1 numbers a head and layer: what the scheme adds to the score at each offset, summed over its terms.
 
-    Terms made from tokens are averaged over `input_ids` (B, n); by default random ones. A key's kernel is turned round, so that the
+    Terms made from tokens are averaged over `input_ids`; by default random ones. A key's kernel is turned round, so that the
     offset is always that of the attended token. k: that of the scheme, else 8. An empty list where the scheme adds nothing so.
     """
     encoder = getattr(model, "encoder", model)
     ids = random_ids(encoder, _TOKENS[0], min(_TOKENS[1], encoder.shape.max_positions)) if input_ids is None else input_ids
-    every = [call.terms for call in record(encoder, ids)]
-    found = [terms for terms in every if any(getattr(terms, name) is not None for name in _TERMS)]
+    layers = [call.terms for call in record(encoder, ids)]
+    kernelled = [terms for terms in layers if any(getattr(terms, name) is not None for name in _TERMS)]
     half = int(k if k is not None else getattr(encoder.position, "k", 8))
-    return [_sum(terms, half) for terms in found]
+    return [_sum(terms, half) for terms in kernelled]
 
 
-def draw_kernels(model: Any, path: str | Path, input_ids: Tensor | None = None) -> bool:
+def draw_kernels(model: Any, path: str | Path, input_ids: Ids | None = None) -> bool:
     """Writes the figure to `path` (its suffix says the format); False, and no file, where the scheme has no kernels."""
     kernels = learned_kernels(model, input_ids)
     if not kernels:
@@ -58,8 +61,8 @@ def draw_kernels(model: Any, path: str | Path, input_ids: Tensor | None = None) 
     return True
 
 
-def _sum(terms: Any, half: int) -> Tensor:
-    """(heads, 2·half+1), all terms added up."""
+def _sum(terms: Terms, half: int) -> Float[Tensor, "heads 2*{half}+1"]:
+    """All terms added up."""
     parts = []
     if terms.offset is not None:
         parts.append(_centre(terms.offset.float().cpu(), half))
@@ -70,8 +73,8 @@ def _sum(terms: Any, half: int) -> Tensor:
     return torch.stack(parts).sum(0)
 
 
-def _centre(kernel: Tensor, half: int) -> Tensor:
-    """(heads, odd width) → its 2·half+1 middle columns, with NaN where it has none."""
+def _centre(kernel: Float[Tensor, "heads odd"], half: int) -> Float[Tensor, "heads 2*{half}+1"]:
+    """Its middle columns, with NaN where it has none."""
     missing = half - kernel.shape[-1] // 2
     if missing > 0:
         return nn.functional.pad(kernel, (missing, missing), value=float("nan"))

@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.analysis.recording import Call, added, random_ids, record
 from relpos.errors import RelposError
+from relpos.model.encoder import Encoder
+from relpos.model.position import Scheme
+from relpos.model.shape import Heads
 
 SEQUENCES = 16  # of random tokens, over which what depends on tokens is averaged
 TERMS = "T of one sequence of random tokens"
@@ -21,13 +25,13 @@ ROWS = "products of the rows added to the embeddings"
 
 @dataclass(frozen=True)
 class Pattern:
-    """`matrix` (heads, n, n); by offset 1−n … n−1, over `SEQUENCES` sequences, mean, 10th and 90th percentile (heads, 2n−1)."""
+    """One sequence's matrix; and by offset 1−n … n−1, over `SEQUENCES` sequences, mean, 10th and 90th percentile."""
 
     what: str
-    matrix: Tensor
-    mean: Tensor
-    low: Tensor
-    high: Tensor
+    matrix: Float[Tensor, "heads n n"]
+    mean: Float[Tensor, "heads 2*n-1"]
+    low: Float[Tensor, "heads 2*n-1"]
+    high: Float[Tensor, "heads 2*n-1"]
 
     @property
     def length(self) -> int:
@@ -35,7 +39,7 @@ class Pattern:
 
 
 @torch.no_grad()
-def pattern(encoder: Any, layer: int = 0, length: int = 64, trained: bool = True) -> Pattern | None:
+def pattern(encoder: Encoder, layer: int = 0, length: int = 64, trained: bool = True) -> Pattern | None:
     """What the scheme adds to the scores of one pass.
 
     Where it adds terms, T for random tokens. Where it turns queries and keys, the difference that makes to their product; q and k
@@ -58,10 +62,12 @@ def pattern(encoder: Any, layer: int = 0, length: int = 64, trained: bool = True
         both = [part for part in (terms, turned) if part is not None]
         return _summarised(sum(both[1:], both[0]), " + ".join([TERMS] * (terms is not None) + [TURNED] * (turned is not None)))
     rows = position.embed(n)
-    if rows is None or not calls or calls[0].q is None or calls[0].k is None:
+    if rows is None or not calls or calls[0].q is None or calls[0].k is None or position.scale is None:
         return None
     rows = rows.float().cpu()
-    return _summarised(_embedded(encoder, n) if trained else (rows @ rows.t() * rows.shape[1] ** -0.5)[None, None], ROWS)
+    return _summarised(
+        _embedded(encoder, n, position.scale) if trained else (rows @ rows.t() * rows.shape[1] ** -0.5)[None, None], ROWS
+    )
 
 
 def reveal(position: nn.Module) -> bool:
@@ -74,25 +80,25 @@ def reveal(position: nn.Module) -> bool:
     return bool(hidden)
 
 
-def draw_pattern(found: Pattern, path: str | Path, title: str, heads: int = 4) -> None:
+def draw_pattern(drawn: Pattern, path: str | Path, title: str, heads: int = 4) -> None:
     """A column a head, `heads` of them at most: the matrix, and below it the pattern over offsets."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    shown = min(heads, len(found.matrix))
+    shown = min(heads, len(drawn.matrix))
     figure = Figure(figsize=(max(5.4, 2.9 * shown), 5.2), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(2, shown, squeeze=False, height_ratios=(1.5, 1))
     for head in range(shown):
-        image = _matrix(panels[0][head], found.matrix[head])
+        image = _matrix(panels[0][head], drawn.matrix[head])
         figure.colorbar(image, ax=panels[0][head], shrink=0.8)
         panels[0][head].set_title(f"head {head + 1}", fontsize=10)
         panels[0][head].set_xlabel("attended token j")
-        _curve(panels[1][head], found, head)
+        _curve(panels[1][head], drawn, head)
         panels[1][head].set_xlabel("offset j − i")
     panels[0][0].set_ylabel("query i")
     panels[1][0].set_ylabel("added to the score")
-    figure.suptitle(f"{title}\n{found.what}", fontsize=10)
+    figure.suptitle(f"{title}\n{drawn.what}", fontsize=10)
     figure.savefig(path, format="png", dpi=100)
 
 
@@ -107,47 +113,44 @@ def draw_overview(patterns: Mapping[str, Pattern], path: str | Path, columns: in
     cells = figure.subplots(2 * rows, columns, squeeze=False, height_ratios=(2, 1) * rows)
     for axes in cells.flat:
         axes.axis("off")
-    for number, (name, found) in enumerate(patterns.items()):
+    for number, (name, drawn) in enumerate(patterns.items()):
         row, column = divmod(number, columns)
         above, below = cells[2 * row][column], cells[2 * row + 1][column]
         for axes in (above, below):
             axes.axis("on")
             axes.tick_params(labelsize=6, length=2)
-        _matrix(above, found.matrix[0])
+        _matrix(above, drawn.matrix[0])
         above.set_title(name, fontsize=9)
-        _curve(below, found, 0)
+        _curve(below, drawn, 0)
     figure.supxlabel(
         "above: attended token j across, query i down; blue subtracts, red adds. Below: over the offset j − i", fontsize=9
     )
     figure.savefig(path, format="png", dpi=70)
 
 
-def _turned(position: Any, call: Call, n: int, trained: bool) -> Tensor | None:
-    """(1, H, n, n); None where queries and keys are left as they are."""
+def _turned(position: Scheme, call: Call, n: int, trained: bool) -> Float[Tensor, "1 heads {n} {n}"] | None:
+    """What turning adds to q·k; None where queries and keys are left as they are."""
     if call.q is None or call.k is None or position.scale is None:
         return None
     q, k = (x.mean((0, 2), keepdim=True) if trained else torch.ones_like(x[:1, :, :1]) for x in (call.q, call.k))
     q, k = (x.expand(1, -1, n, -1) for x in (q, k))
-    turned = position.turn(call.layer, q, k, q, call.state)
-    if turned[0] is q and turned[1] is k:
-        return None
-    return _products(turned[0], turned[1], position.scale) - _products(q, k, position.scale)
+    turned = call.turned(position, q, k)
+    return None if turned is None else _products(*turned, position.scale) - _products(q, k, position.scale)
 
 
-def _embedded(encoder: Any, n: int) -> Tensor:
-    """(1, H, n, n): expected products of the first layer's queries and keys of independent tokens, less their mean."""
+def _embedded(encoder: Encoder, n: int, scale: float) -> Float[Tensor, "1 heads {n} {n}"]:
+    """Expected products of the first layer's queries and keys of independent tokens, less their mean."""
     tokens = random_ids(encoder, SEQUENCES, 1).expand(-1, n)  # one token at every position, so that nothing but those differs
     first: Any = record(encoder, tokens)[0]
-    product = _products(first.q.mean(0, keepdim=True), first.k.mean(0, keepdim=True), encoder.position.scale)
+    product = _products(first.q.mean(0, keepdim=True), first.k.mean(0, keepdim=True), scale)
     return product - product.mean((-1, -2), keepdim=True)
 
 
-def _products(q: Tensor, k: Tensor, scale: float) -> Tensor:
+def _products(q: Heads, k: Heads, scale: float) -> Float[Tensor, "batch heads n n"]:
     return (scale * q @ k.transpose(-1, -2)).cpu()
 
 
-def _summarised(scores: Tensor, what: str) -> Pattern:
-    """scores (B, H, n, n)"""
+def _summarised(scores: Float[Tensor, "batch heads n n"], what: str) -> Pattern:
     scores = scores.detach().float()
     n = scores.shape[-1]
     diagonals = [scores.diagonal(offset, -2, -1).transpose(0, 1).flatten(1) for offset in range(1 - n, n)]  # (H, B·(n − |o|))
@@ -157,14 +160,14 @@ def _summarised(scores: Tensor, what: str) -> Pattern:
     return Pattern(what, scores[0], mean, low, high)
 
 
-def _matrix(axes: Any, matrix: Tensor) -> Any:
+def _matrix(axes: Any, matrix: Float[Tensor, "n n"]) -> Any:
     most = float(matrix.abs().max()) or 1.0
     return axes.imshow(matrix.numpy(), cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
 
 
-def _curve(axes: Any, found: Pattern, head: int) -> None:
-    offsets = range(1 - found.length, found.length)
-    axes.fill_between(offsets, found.low[head].numpy(), found.high[head].numpy(), color="0.85", linewidth=0)
-    axes.plot(offsets, found.mean[head].numpy(), linewidth=1, color="0.15")
+def _curve(axes: Any, drawn: Pattern, head: int) -> None:
+    offsets = range(1 - drawn.length, drawn.length)
+    axes.fill_between(offsets, drawn.low[head].numpy(), drawn.high[head].numpy(), color="0.85", linewidth=0)
+    axes.plot(offsets, drawn.mean[head].numpy(), linewidth=1, color="0.15")
     axes.axvline(0, color="0.7", linewidth=0.5, zorder=0)
     axes.spines[["top", "right"]].set_visible(False)

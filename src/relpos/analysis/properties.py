@@ -16,17 +16,21 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.analysis.recording import added, random_ids, record
 from relpos.analysis.toeplitz import toeplitz_r2
 from relpos.errors import RelposError
+from relpos.model.encoder import Encoder
+from relpos.model.heads import MaskedLM
+from relpos.model.shape import Ids
 
 NAMES = ("inductive", "data-driven", "parameter-efficient", "translation-invariant", "parallelisable", "interpretable")
 EQUAL = 1e-9
 
 
-def properties(model: Any, own: Callable[[Any], list[nn.Parameter]], parameters: int, table: int) -> dict[str, bool]:
+def properties(model: MaskedLM, own: Callable[[MaskedLM], list[nn.Parameter]], parameters: int, table: int) -> dict[str, bool]:
     """{name: whether}.
 
     Args:
@@ -47,7 +51,7 @@ def properties(model: Any, own: Callable[[Any], list[nn.Parameter]], parameters:
     }
 
 
-def runs_at(model: Any, n: int) -> bool:
+def runs_at(model: MaskedLM | Encoder, n: int) -> bool:
     """Whether n tokens are served."""
     try:
         with torch.no_grad():
@@ -56,14 +60,14 @@ def runs_at(model: Any, n: int) -> bool:
         return False
 
 
-def learns(model: Any, parameters: list[nn.Parameter]) -> bool:
+def learns(model: MaskedLM, parameters: list[nn.Parameter]) -> bool:
     """Whether the gradient of some parameter is not zero."""
     _loss(model, 8).backward()
     return any(parameter.grad is not None and bool(parameter.grad.any()) for parameter in parameters)
 
 
 @torch.no_grad()
-def shifts(encoder: Any) -> bool:
+def shifts(encoder: Encoder) -> bool:
     """Whether eight tokens give the same outputs at the beginning and at places 5 … 12 of fourteen, all else being padding."""
     ids = _ids(encoder, 1, 8) + 1
     outputs = []
@@ -73,7 +77,7 @@ def shifts(encoder: Any) -> bool:
     return bool((outputs[0] - outputs[1]).abs().max() < EQUAL)
 
 
-def depth_of(model: Any, parameters: list[nn.Parameter], n: int) -> int:
+def depth_of(model: MaskedLM, parameters: list[nn.Parameter], n: int) -> int:
     """Operations on the longest path from the loss of n tokens back to one of the parameters; 0 where there is none."""
     ends = {id(parameter) for parameter in parameters}
     depth: dict[Any, int] = {}
@@ -92,7 +96,7 @@ def depth_of(model: Any, parameters: list[nn.Parameter], n: int) -> int:
     return depth[start]
 
 
-def is_curve(encoder: Any) -> bool:
+def is_curve(encoder: Encoder) -> bool:
     """Whether nothing but T acts on the scores, and T depends on j − i alone."""
     position = encoder.position
     calls = record(encoder, random_ids(encoder, 3, 10))
@@ -100,7 +104,7 @@ def is_curve(encoder: Any) -> bool:
         return False
     for call in calls:
         terms = added(call.terms, 10)
-        if terms is None or _turns(position, call):
+        if terms is None or call.turned(position, call.q, call.k) is not None:
             return False
         spread = (terms - terms[:1]).abs().max()
         if spread > EQUAL or min(toeplitz_r2(head) for head in terms[0]) < 1 - EQUAL:
@@ -108,22 +112,15 @@ def is_curve(encoder: Any) -> bool:
     return True
 
 
-def _turns(position: Any, call: Any) -> bool:
-    if call.q is None or call.k is None or position.scale is None:
-        return False
-    turned = position.turn(call.layer, call.q, call.k, call.q, call.state)
-    return turned[0] is not call.q or turned[1] is not call.k
-
-
-def _loss(model: Any, n: int) -> Tensor:
+def _loss(model: MaskedLM, n: int) -> Float[Tensor, ""]:
     ids = _ids(model, 2, n)
     model.zero_grad()
-    loss: Tensor = model.loss(ids, ids)
-    return loss
+    return model.loss(ids, ids)
 
 
-def _ids(model: Any, sequences: int, n: int) -> Tensor:
-    vocabulary = getattr(model, "encoder", model).embedding.words.num_embeddings
+def _ids(model: MaskedLM | Encoder, sequences: int, n: int) -> Ids:
+    encoder = model.encoder if isinstance(model, MaskedLM) else model
+    vocabulary = encoder.embedding.words.num_embeddings
     return torch.randint(5, vocabulary - 1, (sequences, n), generator=torch.Generator().manual_seed(1))
 
 

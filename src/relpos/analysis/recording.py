@@ -7,28 +7,41 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
+
+from relpos.model.encoder import Encoder
+from relpos.model.kernels.eager import scores
+from relpos.model.position import Scheme, Terms
+from relpos.model.shape import Heads, Ids
 
 
 @dataclass(frozen=True)
 class Call:
-    """One pass through a layer; q, k (B, H, n, head_dim) as projected, None where the attention has none."""
+    """One pass through a layer; q and k as projected, None where the attention has none."""
 
     layer: int
-    q: Tensor | None
-    k: Tensor | None
+    q: Heads | None
+    k: Heads | None
     state: Any
-    terms: Any
+    terms: Terms
+
+    def turned(self, position: Scheme, q: Heads | None, k: Heads | None) -> tuple[Heads, Heads] | None:
+        """q and k as this pass turns them; None where there are none or they are left as they are."""
+        if q is None or k is None or position.scale is None:
+            return None
+        to_q, to_k, _ = position.turn(self.layer, q, k, q, self.state)
+        return None if to_q is q and to_k is k else (to_q, to_k)
 
 
 @torch.no_grad()
-def record(encoder: Any, input_ids: Tensor) -> list[Call]:
-    """Every pass through a layer that has scores, in evaluation mode; input_ids (B, n)."""
+def record(encoder: Encoder, input_ids: Ids) -> list[Call]:
+    """Every pass through a layer that has scores, in evaluation mode."""
     position: Any = encoder.position
     calls: list[Call] = []
     fill = position.terms
 
-    def spy(layer: int, q: Tensor | None, k: Tensor | None, state: Any) -> Any:
+    def spy(layer: int, q: Heads | None, k: Heads | None, state: Any) -> Terms:
         calls.append(Call(layer, q, k, state, fill(layer, q, k, state)))
         return calls[-1].terms
 
@@ -44,8 +57,8 @@ def record(encoder: Any, input_ids: Tensor) -> list[Call]:
     return calls
 
 
-def random_ids(encoder: Any, sequences: int, length: int) -> Tensor:
-    """(sequences, length) of the vocabulary, always the same; shorter where the scheme ends before."""
+def random_ids(encoder: Encoder, sequences: int, length: int) -> Ids:
+    """Words of the vocabulary, always the same; shorter where the scheme ends before."""
     words = encoder.embedding.words
     longest = encoder.position.max_length
     shape = (sequences, length if longest is None else min(length, longest))
@@ -53,27 +66,12 @@ def random_ids(encoder: Any, sequences: int, length: int) -> Tensor:
     return torch.randint(words.num_embeddings, shape, generator=generator).to(words.weight.device)
 
 
-def added(terms: Any, n: int) -> Tensor | None:
-    """T (1 or B, H, n, n): all that the terms add to the scores; None where they add nothing."""
-    token = torch.arange(n)
-    offsets = token[None, :] - token[:, None]
-    parts: list[Tensor] = []
+def added(terms: Terms, n: int) -> Float[Tensor, "batch heads {n} {n}"] | None:
+    """T: all that the terms add to the scores, one matrix for all sequences where it is the same; None where they add nothing."""
+    filled = [table for table in (terms.query, terms.key, terms.dense) if table is not None]
     if terms.offset is not None:
-        parts.append(terms.offset.cpu()[:, offsets + n - 1][None])
-    if terms.query is not None:
-        parts.append(_read(terms.query.cpu(), offsets, terms.outside))
-    if terms.key is not None:
-        parts.append(_read(terms.key.cpu(), offsets, terms.outside).transpose(-1, -2))  # [j, i] at i − j
-    if terms.dense is not None:
-        parts.append(terms.dense.cpu())
-    total: Tensor | None = None
-    for part in parts:
-        total = part if total is None else total + part
-    return total
-
-
-def _read(kernel: Tensor, offsets: Tensor, outside: str) -> Tensor:
-    """kernel (B, H, n, 2k+1) of each token, read at offsets (n, n) → (B, H, n, n)."""
-    k = kernel.shape[-1] // 2
-    read = kernel[:, :, torch.arange(len(offsets))[:, None], offsets.clamp(-k, k) + k]
-    return read if outside == "clamp" else read * (offsets.abs() <= k).to(read.dtype)
+        filled.append(terms.offset[None, :, None])  # (1, H, 1, 2n−1)
+    if not filled:
+        return None
+    like = filled[0].new_empty(max(map(len, filled)), filled[0].shape[1], n, 0)
+    return scores(None, None, terms, like).cpu()
