@@ -20,7 +20,7 @@ SIZE: dict[str, Any] = {
     "layers": 2, "hidden": 8, "embedding": 6, "heads": 2, "ffn": 12, "max_positions": 16, "dropout": 0.1, "attention_dropout": 0.1,
     "activation": "gelu", "norm_eps": 1e-12, "token_types": 2, "share_layers": False,
 }  # fmt: skip
-SHAPE = Shape(heads=2, head_dim=4, hidden=8, embedding=6, layers=2, max_positions=16)
+SHAPE = Shape.example()
 VOCABULARY = 23
 DIALS: dict[str, Any] = {"k": 2, "outside": "clamp", "kernels": 2}
 BASES: dict[str, type[Any]] = {"position": Scheme, "conv": Conv}

@@ -23,3 +23,8 @@ class Shape:
     embedding: int
     layers: int
     max_positions: int
+
+    @classmethod
+    def example(cls) -> Shape:
+        """The small sizes that examples and tests use."""
+        return cls(heads=2, head_dim=4, hidden=8, embedding=6, layers=2, max_positions=16)

@@ -74,4 +74,9 @@ class NoConv(Conv):
     """Plain attention.
 
     Parameters: 0
+
+    Example:
+        >>> none = NoConv(Shape.example())
+        >>> none.scored_heads, sorted(none.projections)
+        (2, [])
     """

@@ -41,6 +41,13 @@ class ConvBert(Conv):
 
     Differs from the paper: attention dropout acts on w, the depthwise convolution has a bias and the values of all heads come from
     one map, all three as in the code of Chang et al.; the last one is the same function.
+
+    Example:
+        >>> conv = ConvBert(Shape.example(), width=3)
+        >>> conv.scored_heads  # the other one is a convolution
+        1
+        >>> conv.weights(torch.zeros(1, 1, 2, 3), None)[0, 0].tolist()  # of two tokens: each sees itself and the other
+        [[0.0, 0.5, 0.5], [0.5, 0.5, 0.0]]
     """
 
     reads = frozenset("q")

@@ -20,6 +20,12 @@ class Depthwise(Conv):
     Parameters: L·d·(2k+1 + bias)
 
     Differs from the paper: w_c, which is in the authors' code and in their counts; `bias=false` leaves it out.
+
+    Example:
+        >>> conv = Depthwise(Shape.example(), k=1, bias=False)
+        >>> _ = conv.values.weight.data.copy_(torch.tensor([0.0, 0.0, 1.0]))  # each channel reads the next token
+        >>> conv.after(torch.arange(4.0)[:, None].expand(1, 4, 8), None)[0, :, 0].tolist()
+        [1.0, 2.0, 3.0, 0.0]
     """
 
     @checked

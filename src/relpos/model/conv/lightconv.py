@@ -48,6 +48,12 @@ class LightConv(GatedConv):
     """Lightweight convolution (Wu et al. 2019, Section 3): w (heads, 2k+1), the same for all tokens. Xavier uniform.
 
     Parameters: L·(2d·(d+1) + H·(2k+1))
+
+    Example:
+        >>> conv, v = LightConv(Shape.example(), k=1), torch.arange(1.0, 4.0)[:, None].expand(1, 2, 3, 4)
+        >>> _ = conv.weight.data.copy_(torch.tensor([0.0, 0.0, 999.0]))  # before the softmax
+        >>> conv.heads(torch.zeros(1, 3, 8), None, v, None, (0.0, 0))[0, 0, :, 0].tolist()
+        [2.0, 3.0, 0.0]
     """
 
     @checked
@@ -71,6 +77,12 @@ class DynamicConv(GatedConv):
     Parameters: L·(2d·(d+1) + d·H·(2k+1))
 
     Differs from the authors' code: W starts from N(0, 0.02), as all linear maps do here.
+
+    Example:
+        >>> conv, v = DynamicConv(Shape.example(), k=1), torch.arange(1.0, 4.0)[:, None].expand(1, 2, 3, 4)
+        >>> _ = conv.kernel.weight.data.zero_()  # all weights equal: a mean over three tokens, 0 outside
+        >>> conv.heads(torch.zeros(1, 3, 8), None, v, None, (0.0, 0))[0, 0, :, 0]
+        tensor([1.0000, 2.0000, 1.6667], grad_fn=<SelectBackward0>)
     """
 
     @checked

@@ -14,7 +14,15 @@ from relpos.model.shape import Heads, Hidden, Mask, Shape
 
 
 class Merge(Conv):
-    """Each of q, k, v is made by one part at most, heads without scores belong to one at most, what comes after is the sum."""
+    """Each of q, k, v is made by one part at most, heads without scores belong to one at most, what comes after is the sum.
+
+    Example:
+        >>> from functools import partial
+        >>> from relpos.model.conv import ConvQK, Depthwise
+        >>> merged = Merge(Shape.example(), [partial(Depthwise, k=1), partial(ConvQK, k=1)])
+        >>> merged.name, sorted(merged.projections)
+        ('Merge(Depthwise, ConvQK)', ['k', 'q'])
+    """
 
     def __init__(self, shape: Shape, parts: Sequence[Callable[[Shape], Conv]]) -> None:
         super().__init__(shape)

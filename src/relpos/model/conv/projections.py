@@ -63,6 +63,11 @@ class ConvQK(ConvProjections):
     """Queries and keys.
 
     Parameters: 2·L·(d·(2k+2) + d·(d+1))
+
+    Example:
+        >>> made = ConvQK(Shape.example(), k=1).project(torch.ones(1, 5, 8), None)
+        >>> {name: tuple(x.shape) for name, x in made.items()}
+        {'q': (1, 5, 8), 'k': (1, 5, 8)}
     """
 
     projections = frozenset("qk")
@@ -72,6 +77,11 @@ class ConvValue(ConvProjections):
     """Values.
 
     Parameters: L·(d·(2k+2) + d·(d+1))
+
+    Example:
+        >>> made = ConvValue(Shape.example(), k=1).project(torch.ones(1, 5, 8), None)
+        >>> {name: tuple(x.shape) for name, x in made.items()}
+        {'v': (1, 5, 8)}
     """
 
     projections = frozenset("v")
@@ -81,6 +91,11 @@ class ConvQKV(ConvProjections):
     """Queries, keys and values.
 
     Parameters: 3·L·(d·(2k+2) + d·(d+1))
+
+    Example:
+        >>> made = ConvQKV(Shape.example(), k=1).project(torch.ones(1, 5, 8), None)
+        >>> {name: tuple(x.shape) for name, x in made.items()}
+        {'q': (1, 5, 8), 'k': (1, 5, 8), 'v': (1, 5, 8)}
     """
 
     projections = frozenset("qkv")

@@ -44,7 +44,16 @@ def probabilities(s: Scores, mask: Mask | None) -> Scores:
 
 
 def attention(q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: tuple[float, int]) -> Heads:
-    """y; q scaled."""
+    """y; q scaled.
+
+    Example:
+        >>> v = torch.arange(3.0).view(1, 1, 3, 1)
+        >>> attention(None, None, v, Terms(), None, (0.0, 0)).flatten().tolist()  # no scores: the mean of all
+        [1.0, 1.0, 1.0]
+        >>> beta = torch.tensor([[0.0, 0.0, 0.0, 99.0, 0.0]])  # offsets −2 … 2: the next token, where there is one
+        >>> attention(None, None, v, Terms(offset=beta), None, (0.0, 0)).flatten().tolist()
+        [1.0, 2.0, 1.0]
+    """
     p = drop(probabilities(scores(q, k, terms, v), mask), *dropout).to(v.dtype)
     y = p @ v
     return y if terms.value is None else y + _weighted(p, terms.value, terms.outside)

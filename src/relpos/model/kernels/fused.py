@@ -128,7 +128,16 @@ def _term_grads(s: Tensor, ctx: Any) -> list[Tensor | None]:
 
 
 def attention(q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: tuple[float, int]) -> Heads:
-    """y; q scaled."""
+    """y; q scaled.
+
+    Example:
+        >>> v = torch.arange(3.0).view(1, 1, 3, 1)
+        >>> attention(None, None, v, Terms(), None, (0.0, 0)).flatten().tolist()  # no scores: the mean of all
+        [1.0, 1.0, 1.0]
+        >>> beta = torch.tensor([[0.0, 0.0, 0.0, 99.0, 0.0]])  # offsets −2 … 2: the next token, where there is one
+        >>> attention(None, None, v, Terms(offset=beta), None, (0.0, 0)).flatten().tolist()
+        [1.0, 2.0, 1.0]
+    """
     dtype = compute_dtype(v)
     q = v.new_zeros(v.shape) if q is None else q
     k = q if k is None else k

@@ -17,6 +17,13 @@ class Absolute(Scheme):
 
     Differs from the original: not truncated normal, as in Chang et al.'s code. The table has the width of the embedding, so that a
     factorised model pays max_positions × embedding parameters.
+
+    Example:
+        >>> absolute = Absolute(Shape.example())
+        >>> absolute.embed(3).shape
+        torch.Size([3, 6])
+        >>> absolute.max_length
+        16
     """
 
     def __init__(self, shape: Shape) -> None:

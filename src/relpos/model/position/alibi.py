@@ -16,6 +16,12 @@ class Alibi(Scheme):
     Parameters: 0
 
     Differs from the paper: that is causal and knows one side only; the two-sided form is the one the authors propose for encoders.
+
+    Example:
+        >>> slopes(2)
+        [0.0625, 0.00390625]
+        >>> Alibi(Shape.example()).prepare(3)[0].tolist()  # offsets −2 … 2
+        [-0.125, -0.0625, -0.0, -0.0625, -0.125]
     """
 
     slopes: Float[Tensor, "heads"]

@@ -18,6 +18,13 @@ class Composite(Scheme):
     """T_ij = β_{j−i} + a_{i, j−i}: the fixed kernel of Eq. 4 plus the dynamic one of Eq. 5.
 
     Parameters: L·(H + d_h)·(2k+1)
+
+    Example:
+        >>> q = torch.ones(1, 2, 5, 4)
+        >>> composite = Composite(Shape.example(), k=1)
+        >>> terms = composite.terms(0, q, q, composite.prepare(5))
+        >>> terms.offset.shape, terms.query.shape
+        (torch.Size([2, 9]), torch.Size([1, 2, 5, 3]))
     """
 
     @checked

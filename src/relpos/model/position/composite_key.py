@@ -15,6 +15,11 @@ class CompositeKey(Composite):
     """T_ij = β_{j−i} + a_{i, j−i} + b_{j, i−j}: Eq. 6 plus the key's kernel, which has a table of its own.
 
     Parameters: L·(H + 2d_h)·(2k+1)
+
+    Example:
+        >>> both = CompositeKey(Shape.example(), k=1)
+        >>> both.count(both.shape), Composite(both.shape, k=1).count(both.shape)
+        (60, 36)
     """
 
     @checked

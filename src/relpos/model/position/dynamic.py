@@ -26,6 +26,13 @@ class Dynamic(Scheme):
     authors' code.
 
     Parameters: L·d_h·(2k+1)·(1 + value)
+
+    Example:
+        >>> dynamic = Dynamic(Shape.example(), k=1, scaled=False)
+        >>> dynamic.query.data.zero_()[..., 2] = 1  # the score of the next token is the sum of q_i's channels
+        >>> q = torch.arange(3.0)[:, None].expand(1, 2, 3, 4)
+        >>> dynamic.terms(0, q, q, dynamic.prepare(3)).query[0, 0].tolist()
+        [[0.0, 0.0, 0.0], [0.0, 0.0, 4.0], [0.0, 0.0, 8.0]]
     """
 
     @checked

@@ -18,6 +18,12 @@ class Fixed(Scheme):
     Eqs. 2–3 read literally).
 
     Parameters: L·H·(2k+1)
+
+    Example:
+        >>> fixed = Fixed(Shape.example(), k=1)
+        >>> _ = fixed.beta.data.copy_(torch.tensor([1.0, 0.0, 2.0]))  # the previous token, the same, the next
+        >>> fixed.prepare(3)[0][0].tolist()  # offsets −2 … 2; beyond ±k the outermost weight goes on
+        [1.0, 1.0, 0.0, 2.0, 2.0]
     """
 
     @checked

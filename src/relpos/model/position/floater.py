@@ -38,6 +38,13 @@ class Floater(Sinusoidal):
 
     Raises:
         RelposError: `refresh` is not a whole number of 1 or more.
+
+    Example:
+        >>> floater, q = Floater(Shape.example()), torch.zeros(1, 2, 3, 4)
+        >>> floater.cache.shape  # layers; q, k, v; heads; positions; channels
+        torch.Size([2, 3, 2, 16, 4])
+        >>> floater.turn(0, q, q, q, (floater.cache[0, :, :, :3] + 1,))[0].sum().item()  # each q_i gets its vector
+        24.0
     """
 
     cache: Float[Tensor, "layers 3 heads max_positions head_dim"] | None

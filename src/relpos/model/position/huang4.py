@@ -23,6 +23,12 @@ class Huang4(Scheme):
 
     Differs from the public code (`relative_key_query` of Transformers): row j − i + max_positions − 1 of the table, not
     i − j + max_positions − 1, so that later rows mean later tokens here too.
+
+    Example:
+        >>> huang, q = Huang4(Shape.example()), torch.ones(1, 2, 3, 4)
+        >>> _ = huang.table.data.copy_(torch.arange(-15.0, 16.0)[:, None])  # the row of offset o holds o in each channel
+        >>> huang.terms(0, q, 0 * q, huang.prepare(3)).dense[0, 0].tolist()  # 4 (j − i) / √4
+        [[0.0, 2.0, 4.0], [-2.0, 0.0, 2.0], [-4.0, -2.0, 0.0]]
     """
 
     def __init__(self, shape: Shape) -> None:

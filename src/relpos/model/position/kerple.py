@@ -23,6 +23,12 @@ class Kerple(Scheme):
     Parameters: 2·H
 
     Differs from the paper: that is causal; here both sides count.
+
+    Example:
+        >>> kerple = Kerple(Shape.example())
+        >>> _ = kerple.p.data.fill_(1.0), kerple.a.data.fill_(1.0)
+        >>> kerple.prepare(3)[0].detach()  # −ln(1 + |o|)
+        tensor([-1.0986, -0.6931, -0.0000, -0.6931, -1.0986])
     """
 
     most = inf  # of p
@@ -60,6 +66,12 @@ class KerplePower(Kerple):
     """T_ij = −a |i − j|^p, 0 < p ≤ 2; all else as in the logarithmic variant.
 
     Parameters: 2·H
+
+    Example:
+        >>> kerple = KerplePower(Shape.example())
+        >>> _ = kerple.p.data.fill_(2.0), kerple.a.data.fill_(1.0)
+        >>> kerple.prepare(3)[0].tolist()  # −o²
+        [-4.0, -1.0, -0.0, -1.0, -4.0]
     """
 
     most = 2.0

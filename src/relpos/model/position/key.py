@@ -17,6 +17,12 @@ class Key(Scheme):
     Column k+1 says how much the token after me attends to me, as in the authors' code.
 
     Parameters: L·d_h·(2k+1)
+
+    Example:
+        >>> q = torch.ones(1, 2, 5, 4)
+        >>> key = Key(Shape.example(), k=1)
+        >>> key.terms(0, q, q, key.prepare(5)).key.shape  # a kernel of 2k+1 weights for each of five keys
+        torch.Size([1, 2, 5, 3])
     """
 
     @checked

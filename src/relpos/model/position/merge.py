@@ -26,6 +26,12 @@ class Merge(Scheme):
 
     Raises:
         RelposError: no parts, or parts that disagree on the scale of q·k; later, parts whose windows end differently.
+
+    Example:
+        >>> from relpos.model.position import Absolute, Alibi
+        >>> merged = Merge(Shape.example(), [Absolute, Alibi])
+        >>> merged.embed(3).shape, merged.terms(0, *torch.ones(2, 1, 2, 3, 4), merged.prepare(3)).offset.shape
+        (torch.Size([3, 6]), torch.Size([2, 5]))
     """
 
     def __init__(self, shape: Shape, parts: Sequence[Position]) -> None:

@@ -24,6 +24,14 @@ class Rope(Scheme):
 
     Raises:
         RelposError: head_dim is odd.
+
+    Example:
+        >>> rope = Rope(Shape.example())
+        >>> q = torch.tensor([1.0, 0.0, 0.0, 0.0]).expand(1, 2, 3, 4)
+        >>> rope.turn(0, q, q, q, rope.prepare(3))[0][0, 0, :, :2]  # (cos p, sin p) at positions p = 0, 1, 2
+        tensor([[ 1.0000,  0.0000],
+                [ 0.5403,  0.8415],
+                [-0.4161,  0.9093]])
     """
 
     wave: Float[Tensor, "pairs"]  # the angle from one position to the next

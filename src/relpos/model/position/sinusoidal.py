@@ -16,6 +16,11 @@ class Sinusoidal(Scheme):
     Parameters: 0
 
     Differs from the paper: the embeddings are not multiplied by √E, because a layer norm follows.
+
+    Example:
+        >>> Sinusoidal(Shape.example()).embed(2)[:, :2]  # sin 0, cos 0; sin 1, cos 1
+        tensor([[0.0000, 1.0000],
+                [0.8415, 0.5403]], dtype=torch.float64)
     """
 
     wave: Float[Tensor, "embedding"]  # the angular step of each channel; for a cosine the phase is π/2 ahead

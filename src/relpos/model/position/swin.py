@@ -18,6 +18,12 @@ class Swin(Scheme):
     Differs from the paper: that is for windows of an image and has an offset along each axis; a text has one.
 
     Parameters: L·H·(2n−1)
+
+    Example:
+        >>> swin = Swin(Shape.example())
+        >>> _ = swin.beta.data.copy_(torch.arange(-15.0, 16.0))  # each offset gets itself
+        >>> swin.prepare(3)[0][0].tolist()
+        [-2.0, -1.0, 0.0, 1.0, 2.0]
     """
 
     def __init__(self, shape: Shape) -> None:

@@ -24,6 +24,13 @@ class SynthesizerDense(Synthesizer):
 
     Raises:
         RelposError: `factor` does not divide `max_positions`.
+
+    Example:
+        >>> dense = SynthesizerDense(Shape.example(), factor=4)
+        >>> dense.terms(0, torch.ones(1, 2, 5, 4), None, dense.prepare(5)).dense.shape
+        torch.Size([1, 2, 5, 5])
+        >>> sorted(dense.projections), dense.scale
+        (['q', 'v'], None)
     """
 
     @checked

@@ -21,6 +21,13 @@ class SynthesizerRandom(Synthesizer):
 
     Raises:
         RelposError: `rank` is not a whole number of 1 or more.
+
+    Example:
+        >>> random = SynthesizerRandom(Shape.example(), rank=2)
+        >>> random.terms(0, None, None, random.prepare(5)).dense.shape
+        torch.Size([1, 2, 5, 5])
+        >>> sorted(random.projections)
+        ['v']
     """
 
     @checked

@@ -33,6 +33,12 @@ class T5(Scheme):
 
     Raises:
         RelposError: `buckets` is odd or less than 4, or `max_distance` does not reach beyond the buckets of one distance.
+
+    Example:
+        >>> bucket_edges(buckets=32, max_distance=128)
+        [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91]
+        >>> bucket(torch.tensor([-100, -1, 0, 1, 9, 100]), torch.tensor(bucket_edges())).tolist()
+        [15, 1, 0, 17, 24, 31]
     """
 
     edges: Int[Tensor, "edges"]  # m − 1 of them: the least distance of each bucket but the first

@@ -26,6 +26,13 @@ class Tisa(Scheme):
 
     Raises:
         RelposError: `kernels` is not a whole number of 0 or more.
+
+    Example:
+        >>> tisa = Tisa(Shape.example(), kernels=1)
+        >>> for table, value in ((tisa.amplitude, 2.0), (tisa.sharpness, 999.0), (tisa.centre, 1.0)):
+        ...     _ = table.data.fill_(value)
+        >>> tisa.prepare(3)[0][0].tolist()  # a sharp bump at the next token
+        [0.0, 0.0, 0.0, 2.0, 0.0]
     """
 
     @checked

@@ -30,6 +30,13 @@ class Tupe(Scheme):
 
     Differs from the paper: as in the authors' code there are the biases and the layer norm, and the two numbers of [CLS] come from
     rows of the table, not from parameters of their own.
+
+    Example:
+        >>> tupe = Tupe(Shape.example())
+        >>> tupe.prepare(5).shape  # one matrix a head for all layers and sequences
+        torch.Size([1, 2, 5, 5])
+        >>> round(tupe.scale, 4)  # 1 / √8
+        0.3536
     """
 
     @checked
