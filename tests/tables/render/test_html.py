@@ -127,6 +127,34 @@ def shown(browser: Any, page: Path, request: pytest.FixtureRequest) -> Iterator[
     assert [text for text in complaints if text != "data:,"] == []
 
 
+def test_words_are_broken_between_words_only(shown: Any) -> None:
+    lines = """() => [...document.querySelectorAll("#table tbody th a, #table .words span")].map(
+        node => [node.textContent, node.getClientRects().length])"""
+    texts = shown.evaluate(lines)
+    assert len(texts) == 8
+    assert [text for text, rectangles in texts if rectangles > 1 and " " not in text] == []
+
+
+def test_a_table_that_is_cut_says_so_until_its_end_is_seen(shown: Any) -> None:
+    scroller, note = shown.locator(".scroll").first, shown.locator(".more").first
+    is_cut = scroller.evaluate("node => node.scrollWidth > node.clientWidth + 1")
+    assert is_cut == (shown.viewport_size["width"] < 600)
+    assert note.is_visible() == is_cut
+    if is_cut:
+        assert re.fullmatch(r"[12] more columns? →", note.inner_text())
+        scroller.evaluate("node => node.scrollTo(node.scrollWidth, 0)")
+        note.wait_for(state="hidden")
+
+
+def test_a_telephone_shows_the_row_and_three_columns_beside_it(shown: Any) -> None:
+    whole = """() => {
+        const right = node => node.getBoundingClientRect().right;
+        const edge = right(document.querySelector(".scroll"));
+        return [...document.querySelectorAll("#table thead th")].filter(head => right(head) <= edge).length;
+    }"""
+    assert shown.evaluate(whole) >= 4
+
+
 def names(tab: Any) -> list[str]:
     return [text.strip() for text in tab.locator("#table tbody th").evaluate_all("cells => cells.map(cell => cell.dataset.value)")]
 

@@ -42,3 +42,18 @@ const open = () => {
 };
 addEventListener("hashchange", open);
 open();
+// A table that is wider than its frame says how many columns lie beyond the edge.
+for (const frame of document.querySelectorAll(".frame")) {
+  const scroller = frame.querySelector(".scroll");
+  const look = () => {
+    const edge = scroller.getBoundingClientRect().right;
+    const heads = [...scroller.querySelectorAll("thead th")];
+    const hidden = heads.filter((head) => head.getBoundingClientRect().right > edge + 2).length;
+    frame.classList.toggle("wide", scroller.scrollWidth > scroller.clientWidth + 1);
+    frame.classList.toggle("cut", hidden > 0);
+    if (hidden > 0) frame.querySelector(".more").textContent = `${hidden} more column${hidden > 1 ? "s" : ""} \u2192`;
+  };
+  scroller.addEventListener("scroll", look, { passive: true });
+  new ResizeObserver(look).observe(scroller);
+  look();
+}
