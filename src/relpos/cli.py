@@ -78,6 +78,7 @@ def _run(command: str, words: list[str]) -> int:
 
     from relpos.errors import RelposError
     from relpos.runs.config import check, conf_dir, one_line
+    from relpos.runs.run import make_runs_root
 
     if {"-h", "--help"} & set(words):
         from relpos.runs.help import help_of
@@ -110,6 +111,8 @@ def _run(command: str, words: list[str]) -> int:
             if os.getpid() != here:
                 raise
 
+    if {"-m", "--multirun"} & set(words):
+        make_runs_root()  # Hydra keeps a sweep there, and would answer with a traceback
     with one_line(command, words):
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=command)(task)()
     for path in dict.fromkeys(paths):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
 """Signals that ask a process to stop at the next step. SIGUSR2 is how a cluster tells of a preemption or of the time limit; where
@@ -24,9 +25,20 @@ def thread_variables(threads: int) -> dict[str, str]:
     return {name: os.environ.get(name, os.environ.get("OMP_NUM_THREADS", str(threads))) for name in THREADS}
 
 
-def interrupt(number: int, frame: Any) -> None:
+def interrupt(number: int, frame: FrameType | None) -> None:
     """A signal handler: raises KeyboardInterrupt with the signal's number."""
     raise KeyboardInterrupt(number)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Makes the signals of `STOPS` raise KeyboardInterrupt; the handlers that were there before come back at the end."""
+    before = {number: signal.signal(number, interrupt) for number in STOPS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)  # None: it was not set from Python
 
 
 def tether(before: Callable[[], None] | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from relpos.errors import RelposError
-from relpos.launch.bundles import lots
+from relpos.launch.bundles import bundles
 from relpos.launch.local import Local
 from relpos.launch.slurm import Slurm
 from relpos.ranges import shown
@@ -26,34 +26,34 @@ def _no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_fine_tuning_waits_for_its_own_pre_training_only(tmp_path: Path) -> None:
     rows = runs_of(plan_table(load(str(write_experiment(tmp_path, tasks=["cola", "rte"], seeds=[0, 1, 2])))))
-    found = lots(rows, 4)
-    assert sorted(run.identity for lot in found for run in lot.runs) == sorted(run.identity for run in rows)
-    data, first, second, *tunings = found
+    dealt = bundles(rows, 4)
+    assert sorted(run.identity for bundle in dealt for run in bundle.runs) == sorted(run.identity for run in rows)
+    data, first, second, *tunings = dealt
     assert [run.stage for run in data.runs] == ["tokenizer", "store"]
     for pretraining in (first, second):
         assert [run.stage for run in pretraining.runs] == ["pretrain"]
         assert pretraining.needs == [data]
-    assert [len(lot.runs) for lot in tunings] == [4, 2, 4, 2]
-    assert [lot.needs for lot in tunings] == [[first], [first], [second], [second]]
+    assert [len(bundle.runs) for bundle in tunings] == [4, 2, 4, 2]
+    assert [bundle.needs for bundle in tunings] == [[first], [first], [second], [second]]
 
 
 def test_fine_tunings_that_need_each_other_stay_together(tmp_path: Path) -> None:
     stages = {"pretrain": ["steps=3"], "finetune": ["steps=3"]}
     file = write_experiment(tmp_path, rows={"none": ["position=none"]}, stages=stages, tasks=["rte", "mrpc"], seeds=[0, 1])
-    tunings = [lot for lot in lots(runs_of(plan_table(load(str(file)))), 2) if lot.name.startswith("finetune")]
-    for lot, seed in zip(tunings, (0, 1), strict=True):
-        assert lot.runs[0].config["task"]["name"] == "mnli"
-        assert {run.config["seed"] for run in lot.runs} == {seed}
-        assert len(lot.runs) == 3
+    tunings = [bundle for bundle in bundles(runs_of(plan_table(load(str(file)))), 2) if bundle.name.startswith("finetune")]
+    for bundle, seed in zip(tunings, (0, 1), strict=True):
+        assert bundle.runs[0].config["task"]["name"] == "mnli"
+        assert {run.config["seed"] for run in bundle.runs} == {seed}
+        assert len(bundle.runs) == 3
 
 
 def test_a_pre_training_takes_the_processes_that_it_asks_for(tmp_path: Path) -> None:
     words = ["pretrain.speed.nodes=2", "pretrain.speed.devices=4"]
     rows = runs_of(plan_table(load(str(write_experiment(tmp_path))), words=words))
-    sizes = {lot.runs[0].stage: (lot.nodes, lot.tasks) for lot in lots(rows, 9)}
+    sizes = {bundle.runs[0].stage: (bundle.nodes, bundle.tasks) for bundle in bundles(rows, 9)}
     assert sizes == {"tokenizer": (1, 1), "pretrain": (2, 4), "finetune": (1, 1)}
-    lot = next(lot for lot in lots(rows, 9) if lot.tasks == 4)
-    options = Slurm(partition="long", account="lab", time=90, threads=3, gpus=1).options(lot)
+    bundle = next(bundle for bundle in bundles(rows, 9) if bundle.tasks == 4)
+    options = Slurm(partition="long", account="lab", time=90, threads=3, gpus=1).options(bundle)
     expected = {"nodes": 2, "tasks_per_node": 4, "slurm_gpus_per_node": 4, "cpus_per_task": 3, "timeout_min": 90}
     assert expected.items() <= options.items()
     assert (options["slurm_partition"], options["slurm_account"]) == ("long", "lab")
@@ -73,10 +73,10 @@ def test_the_local_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_other_options_of_sbatch(tmp_path: Path) -> None:
     words = ["engine=slurm", "engine.more={qos: long}", "engine.setup=['module load cuda']"]
     engine = instantiate(compose("reproduce", words).engine)
-    lot = lots(runs_of(plan_table(load(str(write_experiment(tmp_path))))), 9)[0]
-    assert engine.options(lot)["slurm_additional_parameters"] == {"qos": "long"}
-    assert engine.options(lot)["slurm_setup"] == ["module load cuda"]
-    plain = instantiate(compose("reproduce", ["engine=slurm"]).engine).options(lot)
+    bundle = bundles(runs_of(plan_table(load(str(write_experiment(tmp_path))))), 9)[0]
+    assert engine.options(bundle)["slurm_additional_parameters"] == {"qos": "long"}
+    assert engine.options(bundle)["slurm_setup"] == ["module load cuda"]
+    plain = instantiate(compose("reproduce", ["engine=slurm"]).engine).options(bundle)
     assert not {"slurm_additional_parameters", "slurm_setup"} & plain.keys()
 
 

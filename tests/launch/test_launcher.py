@@ -21,7 +21,7 @@ from relpos.launch.engine import run_all
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.local import Local
 from relpos.runs import compose, plan
-from relpos.runs.lock import claim
+from relpos.runs.lock import locked
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
 
@@ -122,15 +122,13 @@ def test_stopping_is_clean(tmp_path: Path, root: Path) -> None:
     assert "2 interrupted" in finish(start(table, command="status"))[1]
 
 
-def test_a_large_plan_finds_what_is_missing(tmp_path: Path, root: Path) -> None:
-    runs = runs_of(plan_table(load(str(experiment(tmp_path, seeds=3000)))))
+def test_only_what_is_missing_is_started(tmp_path: Path, root: Path) -> None:
+    runs = runs_of(plan_table(load(str(experiment(tmp_path, seeds=50)))))
     for run in runs[:-1]:
         run.path.mkdir(parents=True)
         (run.path / "record.json").write_text(json.dumps({"state": "finished"}), encoding="utf-8")
-    began = time.process_time()
     assert run_all(runs, tmp_path / "table", Local(workers=1)) == []
-    assert time.process_time() - began < 3
-    assert runs[-1].state == "finished"
+    assert [len(run.record.get("starts", [])) for run in runs] == [0] * 49 + [1]
 
 
 def test_a_worker_without_a_future_is_told(tmp_path: Path) -> None:
@@ -150,7 +148,7 @@ def test_a_run_whose_process_is_gone_is_not_running(root: Path) -> None:
     run.path.mkdir(parents=True)
     run.update(state="running", starts=[{"pid": 1, "host": "elsewhere"}])
     assert look([run])[0].state == "interrupted"
-    with claim(run.path):
+    with locked(run.path):
         assert look([run])[0].state == "running"
 
 
@@ -159,7 +157,7 @@ def test_time_left_is_read_from_the_newest_line(root: Path) -> None:
     run.path.mkdir(parents=True)
     run.update(state="running")
     (run.path / "metrics.jsonl").write_text('{"step": 60, "loss": 2.0, "steps_per_second": 4.0}\n', encoding="utf-8")
-    with claim(run.path):
+    with locked(run.path):
         assert seconds_left(look([run])[0]) == 10.0
 
 

@@ -1,29 +1,33 @@
-"""Workers and their crew on this machine: whose fault a crash is, what cannot be written down, who sees which GPU."""
+"""Workers on this machine: what a crash is, what cannot be written down, who sees which GPU."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from relpos.cli import main
 from relpos.errors import RelposError
-from relpos.launch import local, worker
+from relpos.launch import worker
 from relpos.launch.engine import run_all
+from relpos.launch.guard import FRUITLESS, Guard
 from relpos.launch.jobs import Job, Standing
-from relpos.launch.local import DEATHS, Local, LocalCrew
-from relpos.launch.worker import barred, held, work
+from relpos.launch.local import Local
+from relpos.launch.worker import work
 from relpos.process import STOPS
 from relpos.ranges import shown
 from relpos.runs import Run, compose, plan
-from relpos.runs.lock import claim
+from relpos.runs.lock import locked
+from relpos.runs.retries import CRASHES, failures
 from relpos.runs.stages import STAGES
 from relpos.train.group import Broken
 
@@ -74,7 +78,7 @@ def test_an_error_before_there_is_a_record_is_a_failure(stop: threading.Event) -
     run, other = on_two_nodes(), noop("other")
     work(Job([run, other], retries=1), stop)
     assert not stop.is_set()
-    assert (run.state, len(run.record["failures"]), other.state) == ("failed", 2, "finished")
+    assert (run.state, failures(run.record), other.state) == ("failed", 2, "finished")
     assert run.record["error"].startswith("speed.nodes=2: start the command on every node")
 
 
@@ -82,7 +86,7 @@ def test_leaving_python_is_a_failure(stop: threading.Event, monkeypatch: pytest.
     monkeypatch.setitem(STAGES, "noop", lambda run: sys.exit(0))
     run = noop("exits")
     work(Job([run]), stop)
-    assert (run.state, len(run.record["failures"])) == ("failed", 1)
+    assert (run.state, failures(run.record)) == ("failed", 1)
 
 
 def test_a_run_that_cannot_be_written_is_told_at_the_end(tmp_path: Path) -> None:
@@ -119,7 +123,7 @@ def test_after_an_error_in_a_run_of_several_processes_none_is_shared_again(
     with pytest.raises(RelposError, match="cannot share another one"):
         work(Job([run], retries=3), stop)
     assert len(tries) == 1
-    assert len(run.record.get("failures", [])) == (rank == 0)
+    assert failures(run.record) == (rank == 0)
     codes: list[int] = []
     monkeypatch.setattr(os, "_exit", codes.append)
     worker.interrupted(Job([run], retries=3))
@@ -127,47 +131,24 @@ def test_after_an_error_in_a_run_of_several_processes_none_is_shared_again(
 
 
 def test_an_idle_worker_rests_while_looking_takes_long(stop: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five times as long as it looked; here the clock moves by half a second between two glances."""
     run = noop("held")
     pauses: list[float] = []
-    walk = Standing.walk
-
-    def slow(standing: Standing) -> Iterator[tuple[Run, str]]:
-        time.sleep(0.1)
-        return walk(standing)
-
-    monkeypatch.setattr(Standing, "walk", slow)
+    clock = itertools.count(step=0.5)
+    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     monkeypatch.setattr(stop, "wait", lambda pause: (pauses.append(pause), stop.set()))
-    with claim(run.path):
+    with locked(run.path):
         work(Job([run]), stop)
-    assert 0.5 <= pauses[0] <= worker.LONGEST
-
-
-def test_a_worker_notes_its_run_and_leaves_a_barred_one(
-    tmp_path: Path, stop: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = noop("first"), noop("second")
-    notes: list[str] = []
-
-    def noted(run: Run) -> dict[str, Any]:
-        notes.append(held(tmp_path, os.getpid()).read_text(encoding="utf-8"))
-        if run.identity == second.identity:
-            barred(tmp_path, first.identity).unlink()
-        return {}
-
-    monkeypatch.setitem(STAGES, "noop", noted)
-    barred(tmp_path, first.identity).touch()
-    work(Job([first, second]), stop, tmp_path)
-    assert notes == [second.identity, first.identity]
-    assert not held(tmp_path, os.getpid()).exists()
+    assert pauses == [2.5]
 
 
 @pytest.mark.usefixtures("crashing")
-def test_runs_that_crash_their_workers_do_not_end_the_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "DEATHS", 2)
-    bad, good = ([noop(label, seed) for seed in range(3)] for label in ("kills", "good"))
-    assert run_all(bad + good, tmp_path / "table", Local(workers=2)) == bad
+def test_runs_that_crash_their_workers_do_not_end_the_launch(tmp_path: Path) -> None:
+    bad, good = noop("kills"), [noop("good", seed) for seed in range(3)]
+    assert run_all([bad, *good], tmp_path / "table", Local(workers=2)) == [bad]
     assert {run.state for run in good} == {"finished"}
-    assert all(run.record["error"].endswith("times with SIGKILL") for run in bad)
+    assert len(bad.record["starts"]) == CRASHES
+    assert bad.record["error"].startswith(f"its process died {CRASHES} times in a row")
 
 
 @pytest.mark.usefixtures("crashing")
@@ -176,76 +157,51 @@ def test_a_run_that_leaves_python_does_not_end_the_launch(tmp_path: Path) -> Non
     assert run_all(runs, tmp_path / "table", Local(workers=1)) == runs[:1]
 
 
-class Crew(LocalCrew):
-    """Workers that end as soon as they begin."""
-
-    ends = "false"
-
-    def _start(self, place: int) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen([self.ends], stdin=subprocess.PIPE)
-        process.wait()
-        return process
+def test_workers_that_end_before_they_do_anything_end_the_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "false")
+    with pytest.raises(RelposError, match=r"workers end with status 1: see .*worker-1\.log"):
+        run_all([noop("never")], tmp_path / "table", Local(workers=2))
 
 
-class Content(Crew):
-    """Workers that think that all is done."""
-
-    ends = "true"
-
-
-def test_a_run_is_given_up_once_nobody_holds_it(tmp_path: Path) -> None:
-    run = noop("kills")
-    crew, standing = Crew(tmp_path, [{}]), Standing(Job([run]))
-    with claim(run.path):
-        run.update(state="running")
-        for _ in range(DEATHS + 1):  # another worker has the run before the launcher looks
-            held(tmp_path, crew.workers[0].pid).write_text(run.identity, encoding="utf-8")
-            crew.tend(standing)
-        assert (run.state, barred(tmp_path, run.identity).exists()) == ("running", True)
-    crew.tend(standing)
-    assert (run.state, barred(tmp_path, run.identity).exists()) == ("failed", False)
-    assert run.record["error"] == f"its worker ended {DEATHS + 1} times with status 1"
-
-
-def test_deaths_over_no_run_are_forgotten_when_a_run_has_settled(tmp_path: Path) -> None:
-    runs = [noop("good", seed) for seed in range(3)]
-    crew, standing = Crew(tmp_path, [{}]), Standing(Job(runs))
-    for run in runs:
-        run.path.mkdir(parents=True)
-        run.update(state="finished")
-        standing.open()
-        for _ in range(DEATHS - 1):
-            crew.tend(standing)
-    with pytest.raises(RelposError, match="workers end with status 1"):
-        crew.tend(standing)
-
-
-def test_workers_that_left_too_early_are_started_again(tmp_path: Path) -> None:
-    run = noop("deleted")
-    crew, standing = Content(tmp_path, [{}, {}]), Standing(Job([run]))
-    before = list(crew.workers)
-    crew.tend(standing)
-    assert [new is old for new, old in zip(crew.workers, before, strict=True)] == [False, True]
-    crew.tend(standing)
+def test_workers_that_leave_before_all_is_done_end_the_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "true")
     with pytest.raises(RelposError, match="workers end with status 0"):
-        crew.tend(standing)
-    run.path.mkdir(parents=True)
-    run.update(state="finished")
-    crew.tend(standing)  # all is done indeed
+        run_all([noop("never")], tmp_path / "table", Local(workers=2))
+
+
+def test_a_worker_that_started_a_run_is_not_what_the_guard_looks_for() -> None:
+    run = noop("kills")
+    standing = Standing(Job([run]))
+    guard = Guard(standing)
+    for _ in range(5):
+        for _ in range(FRUITLESS - 1):
+            guard.begin("one")
+            assert not guard.end("one")
+        guard.begin("one")
+        run.path.mkdir(parents=True, exist_ok=True)
+        run.begin()
+        standing.open()
+        assert not guard.end("one")
+    assert not any(guard.end("of an earlier launch") for _ in range(FRUITLESS))
+    for _ in range(FRUITLESS - 1):
+        guard.begin("one")
+        assert not guard.end("one")
+    guard.begin("one")
+    assert guard.end("one")
 
 
 def test_launchers_of_one_number_have_folders_of_their_own(tmp_path: Path) -> None:
     """Containers number their processes each for itself."""
     folders: list[Path] = []
 
-    class Noted(Local):
-        def start(self, job: Job, pending: list[Run], folder: Path) -> LocalCrew:
+    class Refusing:
+        def start(self, standing: Standing, folder: Path) -> None:
             folders.append(folder)
             raise RelposError("no")
 
     for _ in range(2):
         with pytest.raises(RelposError, match="no"):
-            run_all([noop("never")], tmp_path / "table", Noted())
+            run_all([noop("never")], tmp_path / "table", Refusing())
     assert len(set(folders)) == 2
     assert all(folder.name.startswith("launch-") and not folder.exists() for folder in folders)
 
@@ -261,21 +217,29 @@ def test_a_wrong_argument_is_named(key: str, value: Any) -> None:
     assert "expected" in str(error.value)
 
 
-def environments(monkeypatch: pytest.MonkeyPatch, folder: Path, engine: Local, pending: list[Run]) -> list[dict[str, str]]:
-    monkeypatch.setattr(LocalCrew, "_start", lambda crew, place: None)
-    folder.mkdir(exist_ok=True)
-    return engine.start(Job(pending), pending, folder).environments
-
-
 def test_which_gpus_workers_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = [on_two_nodes(name) for name in ("a", "b")]
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho "gpus $CUDA_VISIBLE_DEVICES" >> {tmp_path}/seen\n', encoding="utf-8")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
-    seen = [one["CUDA_VISIBLE_DEVICES"] for one in environments(monkeypatch, tmp_path / "launch", Local(devices=[0, 1]), runs)]
-    assert seen == ["4", "5"]
-    hidden = environments(monkeypatch, tmp_path / "launch", Local(workers=1, devices=[]), runs)
-    assert [one["CUDA_VISIBLE_DEVICES"] for one in hidden] == [""]
+    standing = Standing(Job([on_two_nodes(name) for name in ("a", "b")]))
+
+    def seen(engine: Local) -> list[str]:
+        (tmp_path / "seen").unlink(missing_ok=True)
+        engine.start(standing, tmp_path).shutdown()
+        return sorted((tmp_path / "seen").read_text(encoding="utf-8").splitlines())
+
+    assert seen(Local(devices=[0, 1])) == ["gpus 4", "gpus 5"]
+    assert seen(Local(workers=1, devices=[])) == ["gpus "]
     with pytest.raises(RelposError, match=r"engine.devices=\[2\]: CUDA_VISIBLE_DEVICES=4,5 leaves 2 GPUs"):
-        Local(devices=[2]).places(runs)
+        Local(devices=[2]).start(standing, tmp_path)
+
+
+def test_a_local_table_is_always_watched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for word in ("engine.watch=false", "+engine.watch=false"):
+        assert main(["reproduce", "table=demo", word]) == 1
+        assert capsys.readouterr().err.startswith("relpos: unknown key 'engine.watch'.")
 
 
 def test_runs_without_a_speed_say_nothing_about_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

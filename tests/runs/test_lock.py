@@ -1,23 +1,26 @@
-"""A run is held by one process at a time, and the hold dies with its holder."""
+"""A run is locked by one process at a time, and the lock dies with its holder."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-from relpos.runs.lock import claim
+import pytest
+
+from relpos.cli import main
+from relpos.errors import RelposError
+from relpos.runs.lock import is_locked, locked
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from relpos.runs.lock import claim
+from relpos.runs.lock import locked
 
-with claim(Path(sys.argv[1])):
+with locked(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -28,21 +31,44 @@ def holder(folder: Path) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_held_run_is_not_taken(tmp_path: Path) -> None:
+def test_a_locked_run_is_not_taken_until_its_holder_is_killed(tmp_path: Path) -> None:
     process = holder(tmp_path)
-    try:
-        with claim(tmp_path, wait=False) as held:
-            assert not held
-    finally:
-        process.kill()
-        process.wait()
-
-
-def test_kill_minus_nine_frees_it(tmp_path: Path) -> None:
-    process = holder(tmp_path)
+    with locked(tmp_path, wait=False) as held:
+        assert not held
+    assert is_locked(tmp_path)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    started = time.monotonic()
-    with claim(tmp_path) as held:
+    assert not is_locked(tmp_path)
+    with locked(tmp_path) as held:
         assert held
-    assert time.monotonic() - started < 5
+
+
+def test_asking_for_a_lock_writes_nothing(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        before = (tmp_path / "claim.json").read_text(encoding="utf-8")
+    assert not is_locked(tmp_path)
+    assert (tmp_path / "claim.json").read_text(encoding="utf-8") == before
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with (
+        pytest.raises(RelposError, match=r"cannot make the run's folder .*file/run \(Not a directory\)"),
+        locked(tmp_path / "file" / "run"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("words", [["pretrain", "steps=2"], ["reproduce", "table=sleep.yaml"], ["pretrain", "-m", "steps=2,3"]])
+@pytest.mark.parametrize("below", ["", "runs"])
+def test_a_root_for_runs_that_cannot_be_made_is_one_line(
+    words: list[str], below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    (tmp_path / "sleep.yaml").write_text("{question: '?', rows: {noop: []}, stages: {noop: []}, tasks: []}", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "file" / below))
+    assert main(words) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("relpos: ")
+    assert str(tmp_path / "file") in line

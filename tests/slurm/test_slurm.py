@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from relpos.runs import Run
-from relpos.runs.lock import claim
+from relpos.runs.lock import locked
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
 from tables.small_data import write_data, write_experiment
@@ -145,7 +145,7 @@ def test_a_launch_waits_for_what_somebody_else_holds(folder: Path, monkeypatch: 
     def had_a_job(run: Run) -> bool:
         return any(run.identity in own for own in table.jobs().values())
 
-    with claim(held.path):
+    with locked(held.path):
         held.update(state="running")
         launcher = table.start()
         wait_for(lambda: all(run.state == "finished" for run in others), launcher)

@@ -17,7 +17,7 @@ from rich.text import Text
 from relpos.launch.jobs import Job
 from relpos.launch.progress import last_line
 from relpos.runs.cost import flops
-from relpos.runs.lock import is_held
+from relpos.runs.lock import is_locked
 from relpos.runs.run import Run, runs_root
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def look(runs: list[Run]) -> list[Seen]:
     for run in runs:
         record = {} if run.stage == "given" else run.record
         state = "finished" if run.stage == "given" else record.get("state", "missing")
-        if state == "running" and not is_held(run.path):
+        if state == "running" and not is_locked(run.path):
             state = "interrupted"
         if state in ("missing", "interrupted") and any(other.identity in without for other in run.inputs.values()):
             state = WAITING

@@ -1,4 +1,4 @@
-"""Which runs go to a cluster as one job, and which jobs wait for which."""
+"""Which runs go to a cluster as one job, and which jobs wait for which: a *bundle* of runs becomes a job."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from relpos.runs.run import Run
 
 
 @dataclass(frozen=True)
-class Lot:
+class Bundle:
     """Runs that one worker executes, one after another.
 
     Args:
         name: of its files.
         runs: inputs before what needs them.
-        nodes: machines.
-        tasks: processes on each.
-        needs: the lots whose runs must be finished before.
+        nodes: machines that its job takes.
+        tasks: processes on each of them.
+        needs: the bundles whose runs must be finished before.
     """
 
     name: str
     runs: list[Run]
     nodes: int = 1
     tasks: int = 1
-    needs: list[Lot] = field(default_factory=list)
+    needs: list[Bundle] = field(default_factory=list)
 
 
-def lots(pending: list[Run], size: int) -> list[Lot]:
-    """Runs that are not settled, dealt out to jobs, each behind those that it needs.
+def bundles(pending: list[Run], size: int) -> list[Bundle]:
+    """Bundles of the runs that are not settled, each behind those that it needs.
 
     What all need (text, tokenizer, store) is one job. A pre-training is a job of its own, with as many processes as it asks for. A
     fine-tuning waits for its own pre-training only; fine-tunings that need each other stay together.
@@ -42,19 +42,19 @@ def lots(pending: list[Run], size: int) -> list[Lot]:
     tuned = [run for run in pending if run.stage == "finetune"]
     noops = [run for run in pending if run.stage == "noop"]
     data = [run for run in pending if run.stage not in ("pretrain", "finetune", "noop")]
-    before = [Lot("data", data)] if data else []
+    before = [Bundle("data", data)] if data else []
     of = {run.identity: _pretraining(run, before) for run in trained}
     result = [*before, *of.values()]
     for root, family in _families(tuned).items():
         needs = [of[root]] if root in of else before
         for number, part in enumerate(_packed(family, size)):
-            result.append(Lot(f"finetune-{root}-{number}", part, needs=needs))
-    return result + [Lot(f"noop-{i // size}", noops[i : i + size]) for i in range(0, len(noops), size)]
+            result.append(Bundle(f"finetune-{root}-{number}", part, needs=needs))
+    return result + [Bundle(f"noop-{i // size}", noops[i : i + size]) for i in range(0, len(noops), size)]
 
 
-def _pretraining(run: Run, needs: list[Lot]) -> Lot:
+def _pretraining(run: Run, needs: list[Bundle]) -> Bundle:
     speed = run.config["speed"] if processes(run) > 1 else {"nodes": 1, "devices": 1}
-    return Lot(f"pretrain-{run.identity}", [run], int(speed["nodes"]), int(speed["devices"]), needs)
+    return Bundle(f"pretrain-{run.identity}", [run], int(speed["nodes"]), int(speed["devices"]), needs)
 
 
 def _families(tuned: list[Run]) -> dict[str, list[list[Run]]]:

@@ -1,13 +1,12 @@
-"""An engine decides where runs are executed; the launcher watches the folders until all are settled.
+"""An engine decides where runs are executed; the launcher watches the folders until all runs are settled.
 
-The folders are the queue and the claims keep workers apart, so nothing is lost with the launcher, and several may work on one
-table. An engine gets one job with all runs and gives a crew: something that works while the launcher looks after it.
+The folders are the queue and the locks keep workers apart, so nothing is lost with the launcher, and several launchers may work on
+one table. An engine starts workers for a job with all the runs; the launcher polls them, and shuts them down at the end.
 """
 
 from __future__ import annotations
 
 import shutil
-import signal
 import tempfile
 import time
 from contextlib import suppress
@@ -17,7 +16,7 @@ from typing import Protocol
 from relpos.errors import RelposError
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.progress import Display
-from relpos.process import interrupt
+from relpos.process import interruptible
 from relpos.runs.distributed import place
 from relpos.runs.run import Run
 
@@ -25,33 +24,32 @@ PAUSE = 0.3
 """Seconds between two looks at the folders; longer where looking takes long."""
 
 
-class Crew(Protocol):
-    """Workers that have begun."""
+class Workers(Protocol):
+    """What an engine has started."""
 
-    def tend(self, standing: Standing) -> None:
-        """Called again and again: starts anew what has died.
+    def poll(self) -> None:
+        """Called again and again: starts workers again that have died.
 
         Raises:
-            RelposError: there is nothing more that it could do.
+            RelposError: that would not help.
         """
 
-    def dismiss(self) -> None:
+    def shutdown(self) -> None:
         """Called once, at the end or on the way out: workers that are in the middle of a run write a checkpoint and end."""
 
 
 class Engine(Protocol):
-    """Where runs are executed; a class named by `engine._target_`, its arguments the other keys."""
+    """Where runs are executed: a class named by `engine._target_`, its arguments the other keys."""
 
-    watch: bool
-    """Whether the launcher stays until all is done."""
-
-    def start(self, job: Job, pending: list[Run], folder: Path) -> Crew:
-        """Sets workers to work on a job.
+    def start(self, standing: Standing, folder: Path) -> Workers | None:
+        """Starts workers on a job.
 
         Args:
-            job: all runs, inputs before what needs them.
-            pending: those that are not settled yet.
+            standing: the job and how its runs stand.
             folder: of this launch, for job files and workers' logs.
+
+        Returns:
+            The workers to wait for; None where there is nothing to wait for.
         """
 
 
@@ -60,7 +58,7 @@ def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> 
 
     Args:
         runs: inputs before what needs them.
-        folder: where job and logs go, in a folder of this launch; logs stay where a run failed.
+        folder: of the table. Job files and logs go into a folder of this launch in it; they stay where a run failed.
         engine: where to execute them.
         retries: how often a run that fails is tried again.
 
@@ -72,37 +70,35 @@ def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> 
         raise RelposError("a table is started once, not by torchrun or srun: its engine starts the processes that runs ask for")
     job = Job.now(runs, retries)
     standing = Standing(job)
-    pending = standing.open()
-    if not pending:
+    if not standing.open():
         return []
     job.write(folder / "plan.json")  # what `relpos status` looks at
-    own = Path(tempfile.mkdtemp(prefix="launch-", dir=folder))  # of this launcher alone: several may work on one table
-    before = signal.signal(signal.SIGTERM, interrupt)
+    launch = Path(tempfile.mkdtemp(prefix="launch-", dir=folder))  # of this launcher alone: several may work on one table
     try:
-        crew = engine.start(job, pending, own)
-        if not engine.watch:
-            return []
-        try:
-            _watch(job, standing, crew)
-        finally:
-            crew.dismiss()
+        with interruptible():
+            workers = engine.start(standing, launch)
+            if workers is None:
+                return []
+            try:
+                _watch(standing, workers)
+            finally:
+                workers.shutdown()
     finally:
-        signal.signal(signal.SIGTERM, before)
         with suppress(OSError):
-            own.rmdir()  # nothing is in it where the engine refused
+            launch.rmdir()  # nothing is in it where the engine refused, or needed no files
     failed = [run for run in runs if standing.has_failed(run)]
     if not failed:
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(launch, ignore_errors=True)
     return failed
 
 
-def _watch(job: Job, standing: Standing, crew: Crew) -> None:
-    with Display(job, standing) as display:
+def _watch(standing: Standing, workers: Workers) -> None:
+    with Display(standing) as display:
         while True:
             began = time.monotonic()
             left = standing.open()
             display.show()
             if not left:
                 return
-            crew.tend(standing)
+            workers.poll()
             time.sleep(max(PAUSE, 5 * (time.monotonic() - began)))

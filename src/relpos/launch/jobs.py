@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from relpos.files import write_text
+from relpos.runs.retries import Retries
 from relpos.runs.run import Run, closure
 
 
@@ -22,46 +22,51 @@ class Job:
     Args:
         runs: inputs before what needs them.
         retries: how often a run that fails is tried again.
-        failures: identity → how often it had failed before this launch, where it had.
-        own: identities of the runs to execute; None: all.
+        starts: identity → how many starts its record had before this launch, where it had any.
+        mine: identities of the runs to execute; None: all. The others only tell whether those are ready.
     """
 
     runs: list[Run]
     retries: int = 0
-    failures: dict[str, int] = field(default_factory=dict)
-    own: list[str] | None = None
+    starts: dict[str, int] = field(default_factory=dict)
+    mine: list[str] | None = None
 
     @classmethod
     def now(cls, runs: list[Run], retries: int) -> Job:
-        """A job that forgives what happened before."""
-        counts = {run.identity: len(run.record.get("failures", [])) for run in runs if run.stage != "given"}
+        """A job of a launch that begins now, and forgives what happened before."""
+        counts = {run.identity: len(run.record.get("starts", [])) for run in runs if run.stage != "given"}
         return cls(runs, retries, {identity: count for identity, count in counts.items() if count})
 
-    def forgiven(self, run: Run) -> int:
-        """With how many failures, those of before included, the run is still tried."""
-        return self.retries + self.failures.get(run.identity, 0)
+    def retries_of(self, run: Run) -> Retries:
+        """How often this launch tries a run."""
+        return Retries(self.retries, self.starts.get(run.identity, 0))
 
     def part(self, runs: list[Run]) -> Job:
         """Some of the runs to execute; everything that they need comes along."""
-        return replace(self, runs=closure(runs), own=[run.identity for run in runs])
+        return replace(self, runs=closure(runs), mine=[run.identity for run in runs])
+
+    def is_mine(self, run: Run) -> bool:
+        """Whether the run is to be executed, and not only needed."""
+        return self.mine is None or run.identity in self.mine
 
     def write(self, path: Path) -> None:
         """Writes the job as JSON."""
-        keyed = [[run.identity, _flat(run)] for run in self.runs]
-        write_text(path, json.dumps({"retries": self.retries, "failures": self.failures, "own": self.own, "runs": keyed}))
+        flat = [[run.identity, _flat(run)] for run in self.runs]
+        content = {"retries": self.retries, "starts": self.starts, "mine": self.mine, "runs": flat}
+        write_text(path, json.dumps(content))
 
     @classmethod
     def read(cls, path: Path) -> Job:
         """The inverse of `write`."""
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
         runs: dict[str, Run] = {}
-        for identity, words in content["runs"]:
-            runs[identity] = Run(**(words | {"inputs": {name: runs[other] for name, other in words["inputs"].items()}}))
-        return cls(list(runs.values()), content["retries"], content["failures"], content["own"])
+        for identity, flat in content["runs"]:
+            runs[identity] = Run(**(flat | {"inputs": {name: runs[other] for name, other in flat["inputs"].items()}}))
+        return cls(list(runs.values()), content["retries"], content.get("starts", {}), content.get("mine"))
 
 
 class Standing:
-    """How the runs of a job stand, as their folders say. What is settled is not read again."""
+    """How the runs of a job stand, as their folders say. A run that is settled is not read again."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -69,12 +74,20 @@ class Standing:
         self.finished: set[str] = set()
         self.failed: set[str] = set()
         self.hopeless: set[str] = set()
+        """Runs that need a failed one, at any depth."""
         self.impossible: set[str] = set()
         self.running: list[Run] = []
+        """Runs under way, as of the last `open`."""
+        self.starts_of: dict[str, int] = {}
+
+    @property
+    def starts(self) -> int:
+        """How many starts the records hold, as they were last read."""
+        return sum(self.starts_of.values())
 
     def is_finished(self, run: Run) -> bool:
         """Its record says so."""
-        return run.identity in self.finished or self._state(run) == "finished"
+        return run.identity in self.finished or self._read(run) == "finished"
 
     def has_failed(self, run: Run) -> bool:
         """It has failed as often as the job allows."""
@@ -82,23 +95,23 @@ class Standing:
 
     def is_ready(self, run: Run) -> bool:
         """Its inputs are finished."""
-        return all(self.is_finished(other) for other in run.inputs.values())
+        return all(self.is_finished(needed) for needed in run.inputs.values())
 
     def walk(self) -> Iterator[tuple[Run, str]]:
         """The runs that are neither settled nor waiting for one that failed, with their states, each read when its turn comes."""
         for run in list(self.unsettled.values()):
-            state = self._state(run)
-            if any(other.identity in self.failed or other.identity in self.hopeless for other in run.inputs.values()):
+            state = self._read(run)
+            if any(needed.identity in self.failed or needed.identity in self.hopeless for needed in run.inputs.values()):
                 self.hopeless.add(run.identity)
                 self.unsettled.pop(run.identity, None)
             elif run.identity in self.unsettled:
                 yield run, state
 
     def open(self) -> list[Run]:
-        """All of them, and `running`: those that are under way."""
-        found = list(self.walk())
-        self.running = [run for run, state in found if state == "running"]
-        return [run for run, _ in found]
+        """All runs that `walk` gives; `running` is up to date afterwards."""
+        states = list(self.walk())
+        self.running = [run for run, state in states if state == "running"]
+        return [run for run, _ in states]
 
     def set_aside(self, run: Run) -> None:
         """Of a run that can be neither executed nor marked as failed from here: nobody waits for it, or for what needs it."""
@@ -106,12 +119,17 @@ class Standing:
         self.hopeless.add(run.identity)
         self.unsettled.pop(run.identity, None)
 
-    def _state(self, run: Run) -> str:
-        record = {} if run.stage == "given" else run.record
-        state: str = "finished" if run.stage == "given" else record.get("state", "missing")
+    def _read(self, run: Run) -> str:
+        """The state of a run; notes it where it is settled."""
+        if run.stage == "given":
+            state = "finished"
+        else:
+            record = run.record
+            state = str(record.get("state", "missing"))
+            self.starts_of[run.identity] = len(record.get("starts", []))
         if state == "finished":
             self.finished.add(run.identity)
-        elif state == "failed" and len(record.get("failures", [])) > self.job.forgiven(run):
+        elif state == "failed" and self.job.retries_of(run).are_used_up(record):
             self.failed.add(run.identity)
         else:
             return state
@@ -119,6 +137,6 @@ class Standing:
         return state
 
 
-def _flat(run: Run) -> dict[str, Any]:
-    inputs = {name: other.identity for name, other in run.inputs.items()}
+def _flat(run: Run) -> dict[str, object]:
+    inputs = {name: needed.identity for name, needed in run.inputs.items()}
     return replace(run, inputs={}).to_dict() | {"inputs": inputs}

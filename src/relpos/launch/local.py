@@ -10,21 +10,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from relpos.errors import RelposError
-from relpos.launch.jobs import Job, Standing
-from relpos.launch.worker import barred, held
+from relpos.launch.guard import Guard
+from relpos.launch.jobs import Standing
 from relpos.process import cores, thread_variables
 from relpos.ranges import Count, Natural
-from relpos.runs.lock import claim
 from relpos.runs.run import Run
-
-DEATHS = 3
-"""So many workers may die over one try of a run, then that try has failed; or over none, then the launch has."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +40,19 @@ class Local:
     threads: Count | None = None
     devices: list[Natural] | None = None
     runs_per_device: Count = 1
-    watch: bool = True
 
-    def start(self, job: Job, pending: list[Run], folder: Path) -> LocalCrew:
-        """As many workers as there are places and runs."""
-        places = self.places(pending)
+    def start(self, standing: Standing, folder: Path) -> LocalWorkers:
+        """Starts as many workers as there are places, or runs."""
+        places = self.places(standing.open())
         threads = self.threads or max(1, cores() // len(places))
-        job.write(folder / "job.json")
-        return LocalCrew(folder, [_environment("" if self.devices == [] else place, threads) for place in places])
+        standing.job.write(folder / "job.json")
+        return LocalWorkers(standing, folder, [_environment("" if self.devices == [] else place, threads) for place in places])
 
     def places(self, pending: list[Run]) -> list[str | None]:
-        """For each worker the GPUs that it sees; None where it works on the CPU.
+        """For each worker the GPUs that it sees, as many as a run takes; None where it works on the CPU.
 
-        Where a run takes several devices, a worker sees as many.
+        Raises:
+            RelposError: there are fewer GPUs than a run takes.
         """
         gpus = _gpus() if self.devices is None else _chosen(self.devices)
         speeds = [run.config["speed"] for run in pending if "speed" in run.config]  # others do not ask for a GPU
@@ -71,7 +66,7 @@ class Local:
             if not shares:
                 raise RelposError(f"speed.devices={size}: engine=local has {len(gpus)} GPUs")
             free = [share for _ in range(self.runs_per_device) for share in shares]
-            free = [free[i % len(free)] for i in range(self.workers or len(free))]
+            free = [free[i % len(free)] for i in range(self.workers or len(free))]  # more workers than GPUs: they share them
         return free[: len(pending)]
 
 
@@ -96,8 +91,8 @@ def _gpus() -> list[str]:
     visible = _visible()
     if visible is not None:
         return visible
-    found = Path("/proc/driver/nvidia/gpus")
-    return [str(number) for number, _ in enumerate(found.iterdir())] if found.is_dir() else []
+    driver = Path("/proc/driver/nvidia/gpus")
+    return [str(number) for number, _ in enumerate(driver.iterdir())] if driver.is_dir() else []
 
 
 def _environment(gpus: str | None, threads: int) -> dict[str, str]:
@@ -105,23 +100,23 @@ def _environment(gpus: str | None, threads: int) -> dict[str, str]:
     return os.environ | thread_variables(threads) | ({} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus})
 
 
-class LocalCrew:
+class LocalWorkers:
     """Worker processes, each tethered to this one by a pipe that is its standard input.
 
     Args:
+        standing: of the launch.
         folder: holds `job.json`; `worker-1.log` … are written there.
         environments: of each worker.
     """
 
-    def __init__(self, folder: Path, environments: list[dict[str, str]]) -> None:
-        self.folder, self.environments = folder, environments
-        self.deaths: defaultdict[str, list[str]] = defaultdict(list)
-        """Run (or "" for none) → how the workers ended that died over it."""
-        self.settled = 0
+    def __init__(self, standing: Standing, folder: Path, environments: list[dict[str, str]]) -> None:
+        self.standing, self.folder, self.environments = standing, folder, environments
+        self.guard = Guard(standing)
         self.logs: list[IO[bytes]] = [(folder / f"worker-{number + 1}.log").open("ab") for number in range(len(environments))]
-        self.workers = [self._start(place) for place in range(len(environments))]
+        self.processes = [self._start(place) for place in range(len(environments))]
 
     def _start(self, place: int) -> subprocess.Popen[bytes]:
+        self.guard.begin(str(place))
         return subprocess.Popen(
             [sys.executable, "-m", "relpos.launch.worker", str(self.folder / "job.json"), "--tethered"],
             stdin=subprocess.PIPE,
@@ -131,78 +126,38 @@ class LocalCrew:
             process_group=0,  # Ctrl-C reaches the launcher alone, which passes it on once
         )
 
-    def tend(self, standing: Standing) -> None:
-        """Starts a worker again that ended before its time; a run over which several died has failed.
+    def poll(self) -> None:
+        """Starts workers again that ended before their time. What they died of is counted by `execute`, run by run.
 
         Raises:
-            RelposError: workers end although they are at no run, and nothing is settled in between.
+            RelposError: workers end without having started a run.
         """
-        self._forget(standing)
-        codes = [worker.poll() for worker in self.workers]
+        codes = [process.poll() for process in self.processes]
         ended = [place for place, code in enumerate(codes) if code not in (None, 0)]
-        if all(code == 0 for code in codes) and standing.open():  # read after the codes: what workers did last is in it
-            ended = [0]  # what was settled for them is no longer
+        if not ended and any(code is None for code in codes):
+            return
+        left = self.standing.open()  # after the codes: what workers did last is in the records
+        if not ended and left:  # all left content, and yet something is to be done: a finished run's folder was deleted
+            ended = [0]
         for place in ended:
-            self._count(place, standing)
-        self._give_up(standing)
-        for place in ended:
-            self.workers[place] = self._start(place)
+            if self.guard.end(str(place)):
+                raise RelposError(f"workers end with {_status(codes[place])}: see {self.logs[place].name}")
+            self.processes[place] = self._start(place)
 
-    def _forget(self, standing: Standing) -> None:
-        """Deaths over no run, once something has settled since."""
-        settled = len(standing.finished) + len(standing.failed)
-        if settled > self.settled:
-            self.settled = settled
-            self.deaths.pop("", None)
-
-    def _count(self, place: int, standing: Standing) -> None:
-        worker = self.workers[place]
-        note = held(self.folder, worker.pid)
-        identity = note.read_text(encoding="utf-8") if note.exists() else ""
-        note.unlink(missing_ok=True)  # the number may come again
-        key = identity if identity in standing.unsettled else ""
-        self.deaths[key].append(_status(worker.returncode))
-        if not key and len(self.deaths[key]) >= DEATHS:
-            raise RelposError(f"workers end with {self.deaths[key][-1]}: see {self.logs[place].name}")
-
-    def _give_up(self, standing: Standing) -> None:
-        """Writes of the runs over which too many died that they have failed. One that another worker has taken meanwhile is
-        barred, so that nobody takes it after that one until this is written."""
-        for key, ends in list(self.deaths.items()):
-            if not key or len(ends) < DEATHS:
-                continue
-            run = standing.unsettled.get(key)
-            if run is None or give_up(run, f"its worker ended {len(ends)} times with {ends[-1]}"):
-                del self.deaths[key]
-                barred(self.folder, key).unlink(missing_ok=True)
-            else:
-                barred(self.folder, key).touch()
-
-    def dismiss(self) -> None:
+    def shutdown(self) -> None:
         """Closes the pipes and waits; a second Ctrl-C kills."""
-        for worker in self.workers:
-            assert worker.stdin is not None
-            worker.stdin.close()
+        for process in self.processes:
+            assert process.stdin is not None
+            process.stdin.close()
         try:
-            for worker in self.workers:
-                worker.wait()
+            for process in self.processes:
+                process.wait()
         finally:
-            for worker in self.workers:
-                worker.kill()
+            for process in self.processes:
+                process.kill()
             for log in self.logs:
                 log.close()
 
 
-def _status(code: int) -> str:
-    return signal.Signals(-code).name if code < 0 else f"status {code}"
-
-
-def give_up(run: Run, why: str) -> bool:
-    """Writes into the record of a run that is under way, and that nobody holds any more, that this try has failed.
-
-    False where somebody holds it.
-    """
-    with claim(run.path, wait=False) as free:
-        if free and run.state not in ("finished", "failed"):
-            run.fail(why)
-        return free
+def _status(code: int | None) -> str:
+    return signal.Signals(-code).name if code and code < 0 else f"status {code}"

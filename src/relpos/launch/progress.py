@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from relpos.launch.jobs import Job, Standing
+from relpos.launch.jobs import Standing
 from relpos.runs.run import Run
 
 TAIL = 4096
@@ -26,16 +26,15 @@ class Display:
     """Reads the folders; knows nothing of the workers.
 
     Args:
-        job: the runs.
-        standing: how they stand; shared with the launcher, so that nothing is read twice.
+        standing: the job's; shared with the launcher, so that nothing is read twice.
     """
 
-    def __init__(self, job: Job, standing: Standing) -> None:
-        self.job, self.standing = job, standing
+    def __init__(self, standing: Standing) -> None:
+        self.job, self.standing = standing.job, standing
         self.console = Console(stderr=True, highlight=False)
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         self.progress = Progress(*columns, console=self.console)
-        self.bar = self.progress.add_task("runs", total=len(job.runs))
+        self.bar = self.progress.add_task("runs", total=len(self.job.runs))
         self.told = set(standing.finished)
         self.spoken = time.monotonic()
         self.live = Live(console=self.console, transient=True, auto_refresh=False) if sys.stderr.isatty() else None
@@ -73,7 +72,7 @@ def ending(run: Run) -> str:
     record = run.record
     if record["state"] == "failed":
         return f"{run.stage} {run.name} failed: {record['error']}"
-    metrics: dict[str, Any] = record.get("metrics", {})
+    metrics = record.get("metrics", {})
     shown = metrics.get("columns") or {key: metrics[key] for key in ("perplexity",) if key in metrics}
     figures = ", ".join(f"{key} {value:.4g}" for key, value in shown.items())
     return f"{run.stage} {run.name}  {figures}  ({record.get('seconds', 0):.0f} s)"

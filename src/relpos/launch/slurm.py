@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,20 +24,18 @@ from typing import Any
 
 from relpos.errors import RelposError
 from relpos.files import write_json
-from relpos.launch.bundles import Lot, lots
-from relpos.launch.jobs import Job, Standing
-from relpos.launch.local import give_up
+from relpos.launch.bundles import Bundle, bundles
+from relpos.launch.guard import Guard
+from relpos.launch.jobs import Standing
 from relpos.launch.slurm_task import task
 from relpos.ranges import Count, Natural
-from relpos.runs.lock import is_held
+from relpos.runs.lock import is_locked
 from relpos.runs.run import Run
 
 PAUSE = 5.0
 """Seconds between two looks at the queue."""
 PATIENCE = 90.0
 """Seconds that cancelled jobs have for their checkpoints."""
-LOST = 3
-"""So often a job may end over a run without having got it further."""
 SILENCE = 900.0
 """Seconds that Slurm may leave its commands without an answer before the launch gives up."""
 
@@ -83,8 +80,8 @@ class Slurm:
         if self.signal >= 60 * self.time:  # told of its end at its beginning, a job would go back into the queue for ever
             raise RelposError(f"engine.signal={self.signal}: fewer seconds are expected than engine.time={self.time} minutes have")
 
-    def start(self, job: Job, pending: list[Run], folder: Path) -> SlurmCrew:
-        """Submits what no job in the queue stands for yet.
+    def start(self, standing: Standing, folder: Path) -> SlurmJobs | None:
+        """Submits the runs that are in no queued job yet.
 
         Raises:
             RelposError: there is no Slurm here, or it refuses.
@@ -93,61 +90,63 @@ class Slurm:
             raise RelposError("engine=slurm: there is no sbatch here")
         if importlib.util.find_spec("submitit") is None:
             raise RelposError("engine=slurm needs submitit: pip install 'relpos[slurm]'")
-        crew = SlurmCrew(self, job, folder)
-        crew.submit(pending, in_queue())
-        if crew.behind and not self.watch:
+        jobs = SlurmJobs(self, standing, folder)
+        jobs.submit(in_queue())
+        if self.watch:
+            return jobs
+        if jobs.behind:
             what = "other launches are at work on some of the runs; for those, and what needs them, nothing was submitted"
             print(f"relpos: engine=slurm: {what}: give the same command again when they are done", file=sys.stderr)
-        return crew
+        return None
 
-    def options(self, lot: Lot) -> dict[str, Any]:
-        """What submitit is told of a lot's job."""
-        told = {
+    def options(self, bundle: Bundle) -> dict[str, object]:
+        """What submitit is told of a bundle's job."""
+        options = {
             "timeout_min": self.time,
-            "nodes": lot.nodes,
-            "tasks_per_node": lot.tasks,
+            "nodes": bundle.nodes,
+            "tasks_per_node": bundle.tasks,
             "cpus_per_task": self.threads or 1,
             "slurm_partition": self.partition,
             "slurm_account": self.account,
             "slurm_mem": self.memory,
-            "slurm_gpus_per_node": self.gpus * lot.tasks or None,
+            "slurm_gpus_per_node": self.gpus * bundle.tasks or None,
             "slurm_array_parallelism": self.array,
             "slurm_signal_delay_s": self.signal,
             "slurm_setup": self.setup or None,
             "slurm_additional_parameters": self.more or None,
             "name": "relpos",
         }
-        return {key: value for key, value in told.items() if value is not None}
+        return {key: value for key, value in options.items() if value is not None}
 
 
-class SlurmCrew:
+class SlurmJobs:
     """The jobs of this launch and, where they are still in the queue, of launches before it.
 
     Args:
         engine: how to submit.
-        job: all runs.
-        folder: of this launch; the jobs of all launches stand in `slurm.json` beside it.
+        standing: of the launch.
+        folder: of the launch; the jobs of all launches stand in `slurm.json` beside it.
     """
 
-    def __init__(self, engine: Slurm, job: Job, folder: Path) -> None:
-        self.engine, self.job, self.folder = engine, job, folder
+    def __init__(self, engine: Slurm, standing: Standing, folder: Path) -> None:
+        self.engine, self.standing, self.folder = engine, standing, folder
+        self.guard = Guard(standing)
         self.book = folder.parent / "slurm.json"
-        self.jobs: dict[str, list[str]] = _read(self.book)
-        self.own: list[str] = []
+        self.jobs = _read(self.book)
+        """Number of a job → identities of its runs."""
+        self.submitted: list[str] = []
+        """Numbers of the jobs of this launch."""
         self.behind = False
         """Whether there are runs for which a job is still to be submitted."""
         self.rounds = 0
-        self.losses: Counter[str] = Counter()
-        self.reached: dict[str, int] = {}
         self.looked = time.monotonic()
         self.silent: float | None = None
         """Since when Slurm has not answered."""
 
-    def submit(self, pending: list[Run], queue: set[str]) -> None:
-        """Submits jobs for the runs that no job in the queue stands for, but for those that others are at work on.
+    def submit(self, queue: set[str]) -> None:
+        """Submits jobs for the unsettled runs that are in no queued job, except those that wait for somebody else, see `_held_up`.
 
         Args:
-            pending: what is not settled, inputs before what needs them.
             queue: the jobs that there are.
 
         Raises:
@@ -156,91 +155,79 @@ class SlurmCrew:
         self.behind = True  # until the end is reached
         self.rounds += 1
         self.jobs = {number: runs for number, runs in self.jobs.items() if number in queue}
-        covered = {identity: number for number, runs in self.jobs.items() for identity in runs}
-        uncovered = [run for run in pending if run.identity not in covered]
-        later = _later(uncovered)
+        job_of = {identity: number for number, runs in self.jobs.items() for identity in runs}
+        without_job = [run for run in self.standing.open() if run.identity not in job_of]
+        held_up = _held_up(without_job)
         numbers: dict[str, str] = {}
-        wanted = lots([run for run in uncovered if run.identity not in later], self.engine.runs_per_job)
+        wanted = bundles([run for run in without_job if run.identity not in held_up], self.engine.runs_per_job)
         try:
             for group in _alike(wanted):
-                after = {numbers[lot.name] for lot in group[0].needs if lot.name in numbers}
-                after |= {covered[run.identity] for run in _inputs(group[0]) if run.identity in covered}
-                numbers |= dict(zip([lot.name for lot in group], self._sbatch(group, sorted(after)), strict=True))
+                after = {numbers[bundle.name] for bundle in group[0].needs if bundle.name in numbers}
+                after |= {job_of[run.identity] for run in _inputs(group[0]) if run.identity in job_of}
+                numbers |= dict(zip([bundle.name for bundle in group], self._sbatch(group, sorted(after)), strict=True))
         finally:
             write_json(self.book, self.jobs)
-        self.behind = bool(later)
+        self.behind = bool(held_up)
 
-    def _sbatch(self, group: list[Lot], after: list[str]) -> list[str]:
+    def _sbatch(self, group: list[Bundle], after: list[str]) -> list[str]:
+        """Submits one array. Returns the numbers of its jobs, in order."""
         import submitit
 
         executor = submitit.AutoExecutor(self.folder / "slurm", cluster="slurm", slurm_python=sys.executable)
+        # afterany, not afterok: a job that was lost leaves the rest to the others, and the worker looks what is ready
         dependency = {"slurm_dependency": f"afterany:{':'.join(after)}"} if after else {}
         executor.update_parameters(**self.engine.options(group[0]), **dependency)
         files = []
-        for lot in group:
-            files.append(self.folder / f"{lot.name}-{self.rounds}.json")  # a job of an earlier round may yet read its own
-            self.job.part(lot.runs).write(files[-1])
+        for bundle in group:
+            files.append(self.folder / f"{bundle.name}-{self.rounds}.json")  # a job of an earlier round may yet read its own
+            self.standing.job.part(bundle.runs).write(files[-1])
         try:
             with executor.batch():
                 submitted = [executor.submit(task, str(file), self.engine.threads or 1) for file in files]
         except submitit.core.utils.FailedJobError as error:
             raise Unanswered(f"engine=slurm: {str(error).strip().splitlines()[-1]}") from error
         numbers = [job.job_id for job in submitted]
-        self.own += numbers
-        self.jobs |= {number: [run.identity for run in lot.runs] for number, lot in zip(numbers, group, strict=True)}
+        for number in numbers:
+            self.guard.begin(number)
+        self.submitted += numbers
+        self.jobs |= {number: [run.identity for run in bundle.runs] for number, bundle in zip(numbers, group, strict=True)}
         return numbers
 
-    def tend(self, standing: Standing) -> None:
-        """Submits again what was lost with its job; a run with which jobs are lost again and again has failed.
+    def poll(self) -> None:
+        """Submits again what was lost with its job. What a job died of is counted by `execute`, run by run.
 
         Raises:
-            RelposError: jobs end before they do anything; or Slurm has not answered for a long time.
+            RelposError: jobs end without having started a run; or Slurm has not answered for a long time.
         """
         if time.monotonic() - self.looked < PAUSE:
             return
         self.looked = time.monotonic()
         try:
-            self._look(standing)
+            self._look()
             self.silent = None
-        except Unanswered as error:
+        except Unanswered as error:  # a controller that is busy or restarting is no reason to end a launch of days
             if self.silent is None:
                 self.silent = time.monotonic()
                 print(f"relpos: {error}; its jobs go on, and it is asked again", file=sys.stderr)
             if time.monotonic() - self.silent > SILENCE:
                 raise
 
-    def _look(self, standing: Standing) -> None:
+    def _look(self) -> None:
         queue = in_queue()
         gone = [number for number in self.jobs if number not in queue]
-        if gone or self.behind:
-            left = standing.open()  # read after the queue: what jobs did last is in it
-            for number in gone:
-                own = set(self.jobs[number])
-                self._count([run for run in left if run.identity in own and standing.is_ready(run) and not _is_held(run)])
-            self.submit(standing.open(), queue)
-
-    def _count(self, left: list[Run]) -> None:
-        """How often a job was lost over a run since that last got further: the one under way, or else the first.
-
-        Args:
-            left: what the lost job could have done and did not: runs that are ready, and that nobody else holds.
-        """
-        run = next((run for run in left if run.state == "running"), left[0] if left else None)
-        if run is None:
+        if not gone and not self.behind:
             return
-        step = (run.record.get("starts") or [{"from_step": -1}])[-1]["from_step"]
-        if step > self.reached.get(run.identity, -1):
-            self.reached[run.identity] = step
-            self.losses[run.identity] = 0
-        self.losses[run.identity] += 1
-        if self.losses[run.identity] > LOST:
-            if run.state == "missing":
+        left = self.standing.open()  # after the queue: what jobs did last is in the records
+        for number in gone:
+            identities = set(self.jobs[number])
+            # A job also ends early, and rightly so, where its runs wait for others or somebody else is at work on them.
+            undone = [run for run in left if run.identity in identities and self.standing.is_ready(run) and not _is_held(run)]
+            if undone and self.guard.end(number):
                 raise RelposError(f"engine=slurm: jobs end before they do anything: see {self.folder / 'slurm'}")
-            self.losses[run.identity] = 0
-            give_up(run, f"its job ended {LOST + 1} times before its time: see {self.folder / 'slurm'}")
+        self.submit(queue)
 
-    def dismiss(self) -> None:
-        """Cancels what this launch has submitted and is still there; jobs write their checkpoints and end.
+    def shutdown(self) -> None:
+        """Cancels the jobs of this launch that are still there; they write their checkpoints and end.
 
         After an error nothing is cancelled: the jobs are healthy, and the same command goes on with them.
         """
@@ -257,11 +244,11 @@ class SlurmCrew:
             print(f"relpos: engine=slurm: cancelled, and still in the queue: {' '.join(sorted(left))}", file=sys.stderr)
 
     def _still_there(self) -> set[str]:
-        """Own jobs in the queue; all of them where Slurm does not say."""
+        """Jobs of this launch in the queue; all of them where Slurm does not say."""
         try:
-            return set(self.own) & in_queue() if self.own else set()
+            return set(self.submitted) & in_queue() if self.submitted else set()
         except Unanswered:
-            return set(self.own)
+            return set(self.submitted)
 
 
 def in_queue() -> set[str]:
@@ -280,31 +267,33 @@ def in_queue() -> set[str]:
 
 
 def _is_held(run: Run) -> bool:
-    return run.state == "running" and is_held(run.path)
+    return run.state == "running" and is_locked(run.path)
 
 
-def _later(uncovered: list[Run]) -> set[str]:
-    """Of runs without a job those for which there is nothing to do yet: others hold them, or runs that they need, at any depth."""
-    found: set[str] = set()
-    for run in uncovered:  # inputs first
-        if any(other.identity in found for other in run.inputs.values()) or _is_held(run):
-            found.add(run.identity)
-    return found
+def _held_up(without_job: list[Run]) -> set[str]:
+    """Of runs without a job those for which there is nothing to do yet: other processes hold them, or runs that they need, at any
+    depth. A job for them would end at once."""
+    result: set[str] = set()
+    for run in without_job:  # inputs first
+        if any(needed.identity in result for needed in run.inputs.values()) or _is_held(run):
+            result.add(run.identity)
+    return result
 
 
-def _alike(wanted: list[Lot]) -> Iterable[list[Lot]]:
-    """Lots that can be one array: of one size, behind the same others, in order."""
-    groups: dict[Any, list[Lot]] = {}
-    for lot in wanted:
-        inputs = frozenset(run.identity for run in _inputs(lot))
-        groups.setdefault((lot.nodes, lot.tasks, tuple(other.name for other in lot.needs), inputs), []).append(lot)
+def _alike(wanted: list[Bundle]) -> Iterable[list[Bundle]]:
+    """Bundles that can be one array: of one size, behind the same others, in order."""
+    groups: dict[object, list[Bundle]] = {}
+    for bundle in wanted:
+        inputs = frozenset(run.identity for run in _inputs(bundle))
+        key = (bundle.nodes, bundle.tasks, tuple(needed.name for needed in bundle.needs), inputs)
+        groups.setdefault(key, []).append(bundle)
     return groups.values()
 
 
-def _inputs(lot: Lot) -> list[Run]:
-    own = {run.identity for run in lot.runs}
-    found = {other.identity: other for run in lot.runs for other in run.inputs.values() if other.identity not in own}
-    return list(found.values())
+def _inputs(bundle: Bundle) -> list[Run]:
+    inside = {run.identity for run in bundle.runs}
+    needed = {other.identity: other for run in bundle.runs for other in run.inputs.values() if other.identity not in inside}
+    return list(needed.values())
 
 
 def _read(path: Path) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""What a run is and what became of it: identity, record, claim, and how it is carried out."""
+"""What a run is and what became of it: identity, record, lock, and how it is executed."""
 
 from relpos.runs.config import compose
 from relpos.runs.execute import execute

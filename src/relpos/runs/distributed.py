@@ -16,11 +16,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING
 
 from relpos.errors import RelposError
 from relpos.process import cores
-from relpos.runs.lock import claim
+from relpos.runs.lock import locked
 from relpos.runs.run import Run
 
 if TYPE_CHECKING:
@@ -85,29 +86,31 @@ def meet(here: Place, run: Run) -> Group:
 def launch(run: Run, wait: bool = True) -> None:
     """Executes a run in processes of its own and returns when it is settled.
 
-    The processes hold the claim, so that it lives as long as anybody can write; this one watches. They are tethered to it by a
-    pipe: when it is gone, they write a checkpoint and end.
+    The processes hold the run's lock, so that it is held as long as anybody can write; this one watches. They are tethered to it by
+    a pipe: when it is gone, they write a checkpoint and end.
 
     Raises:
         RelposError: the run failed.
         KeyboardInterrupt: asked to stop; the processes have written a checkpoint.
     """
     devices, nodes = int(run.config["speed"]["devices"]), int(run.config["speed"]["nodes"])
-    first, there = _first_rank(devices, nodes)
+    first, meeting = _first_rank(devices, nodes)
     content = json.dumps({"run": run.to_dict(), "wait": wait}).encode() + b"\n"
     budget = int(os.environ.get("OMP_NUM_THREADS") or cores())  # what a table's engine leaves to this worker
     threads = run.config["speed"].get("threads") or max(1, budget // devices)
-    crew = [_start(first + local, local, devices * nodes, there, threads) for local in range(devices)]
-    with _stops(crew) as stopped:
-        for process in crew:
+    ranks = [_start(first + local, local, devices * nodes, meeting, threads) for local in range(devices)]
+    with _stops(ranks) as stopped:
+        for process in ranks:
             assert process.stdin is not None
             process.stdin.write(content)
             process.stdin.flush()
-        codes = _watch(crew)
+        codes = _watch(ranks)
     if run.state == "finished":
         return
     if stopped:
         raise KeyboardInterrupt
+    if not run.path.is_dir():
+        raise RelposError(f"{run.path} is gone: it was deleted while the run was under way; the same command starts it anew")
     if any(codes):
         _settle(run, ", ".join(f"{first + local}: {code}" for local, code in enumerate(codes) if code))
         raise RelposError(run.record["error"])
@@ -115,7 +118,7 @@ def launch(run: Run, wait: bool = True) -> None:
 
 def _settle(run: Run, ended: str) -> None:
     """Where the first process could not write that the run has failed."""
-    with claim(run.path, wait=False) as held:
+    with locked(run.path, wait=False) as held:
         if held and run.state != "failed":
             run.fail(f"its processes ended (number: status {ended})")
 
@@ -147,27 +150,27 @@ def _start(rank: int, local: int, world: int, meeting: dict[str, str], threads: 
     )
 
 
-def _watch(crew: list[subprocess.Popen[bytes]]) -> list[int]:
+def _watch(ranks: list[subprocess.Popen[bytes]]) -> list[int]:
     """Waits for all; when one ends badly, the others have a while to end by themselves."""
     deadline: float | None = None
-    while any(process.poll() is None for process in crew):
-        if deadline is None and any(process.poll() for process in crew):
+    while any(process.poll() is None for process in ranks):
+        if deadline is None and any(process.poll() for process in ranks):
             deadline = time.monotonic() + PATIENCE
         if deadline is not None and time.monotonic() > deadline:
-            for process in crew:
+            for process in ranks:
                 process.kill()
         time.sleep(PAUSE)
-    return [process.wait() for process in crew]
+    return [process.wait() for process in ranks]
 
 
 @contextmanager
-def _stops(crew: list[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
+def _stops(ranks: list[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
     """Passes SIGINT and SIGTERM on as SIGTERM, and yields the list of those that came; nobody is left behind."""
     stopped: list[int] = []
 
-    def ask(number: int, frame: Any) -> None:
+    def ask(number: int, frame: FrameType | None) -> None:
         stopped.append(number)
-        for process in crew:
+        for process in ranks:
             if process.poll() is None:
                 process.terminate()
 
@@ -177,7 +180,7 @@ def _stops(crew: list[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for process in crew:
+        for process in ranks:
             if process.stdin is not None:
                 process.stdin.close()
             if process.poll() is None:

@@ -1,9 +1,11 @@
-"""Makes a run come true: its inputs first, then claim, go on where it stood, and a record that tells what happened."""
+"""Executes a run: its inputs first, then under its lock from where it stood, with a record that tells what happened."""
 
 from __future__ import annotations
 
 import os
 import platform
+import shutil
+import socket
 import sys
 import time
 import traceback
@@ -19,22 +21,23 @@ from relpos.errors import RelposError
 from relpos.files import write_text
 from relpos.runs.cost import costs
 from relpos.runs.distributed import SHARED, Place, launch, meet, place, processes
-from relpos.runs.lock import claim
+from relpos.runs.lock import locked
 from relpos.runs.log import LOG, logged
+from relpos.runs.retries import CRASHES, Retries
 from relpos.runs.run import Run
-from relpos.runs.stages import STAGES, TRAINING
+from relpos.runs.stages import STAGES
 
 PACKAGES = ("relpos", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sentencex")
 
 
-def execute(run: Run, wait: bool = True, log: bool = False, forgiven: int | None = None) -> Run:
+def execute(run: Run, wait: bool = True, log: bool = False, retries: Retries | None = None) -> Run:
     """Finds the run finished, or finishes it; then returns it.
 
     Args:
         run: what is wanted; its inputs come first.
         wait: where another process holds it, until that one is done; otherwise the run is returned as it is.
         log: keep what is printed, and any traceback, in the run's folder instead of showing it.
-        forgiven: a run that has failed more often than this is left as it is; None: it is always tried.
+        retries: a run that has used them up is left as it is; None: it is always tried.
 
     Raises:
         RelposError: an input is wrong; the record says `failed` and why.
@@ -47,28 +50,38 @@ def execute(run: Run, wait: bool = True, log: bool = False, forgiven: int | None
     for needed in run.inputs.values():
         execute(needed)
     if here:
-        _together(run, here, wait)
+        _together(run, here, wait, retries)
     elif processes(run) > 1:
-        _apart(run, wait, log, forgiven)
+        _apart(run, wait, log, retries)
     else:
-        with claim(run.path, wait) as held:
-            if held and _open(run, forgiven):  # another process may have done it, or tried, before we held it
+        with locked(run.path, wait) as held:
+            if held and _take_up(run, retries):
                 _carry_out(run, log)
     return run
 
 
-def _open(run: Run, forgiven: int | None) -> bool:
-    """Whether it is still to be done; asked by its holder."""
+def _take_up(run: Run, retries: Retries | None) -> bool:
+    """Writes what became of the try before, where that one could not; returns whether to start the run now.
+
+    Called by the lock's holder: another process may have finished or tried the run before we held it.
+
+    The rule for retries is in retries.py. It is applied here, where every process of every engine passes before it starts a run.
+    """
     record = run.record
-    return record.get("state") != "finished" and (forgiven is None or len(record.get("failures", [])) <= forgiven)
+    if record.get("state") == "running" and record.get("starts"):  # and yet the lock was free: that process is dead
+        run.note_start(ended="died")
+        if retries and retries.crashes(run.record, run.checkpoint) >= CRASHES:
+            run.fail(f"its process died {CRASHES} times in a row without getting further; it may need more memory than there is")
+            return False
+    return record.get("state") != "finished" and not (retries and retries.are_used_up(record))
 
 
-def _together(run: Run, here: Place, wait: bool) -> None:
-    """This process's part of a run that several share. The first one claims the run and writes; all do or leave it together,
+def _together(run: Run, here: Place, wait: bool, retries: Retries | None) -> None:
+    """This process's part of a run that several share. The first one locks the run and writes; all do or leave it together,
     however the record changes while they come."""
     group = meet(here, run)
-    with claim(run.path, wait) if group.first else nullcontext(False) as held:
-        if not group.agreed(held and run.state != "finished"):
+    with locked(run.path, wait) if group.first else nullcontext(False) as held:
+        if not group.agreed(held and _take_up(run, retries)):
             return
         if group.first:
             _carry_out(run)
@@ -76,19 +89,18 @@ def _together(run: Run, here: Place, wait: bool) -> None:
             STAGES[run.stage](run)
 
 
-def _apart(run: Run, wait: bool, log: bool, forgiven: int | None) -> None:
-    """Leaves the run to processes of its own, which claim it; looks first, because starting them takes seconds."""
-    with claim(run.path, wait) as held:
-        if not held or not _open(run, forgiven):
+def _apart(run: Run, wait: bool, log: bool, retries: Retries | None) -> None:
+    """Leaves the run to processes of its own, which lock it; looks first, because starting them takes seconds."""
+    with locked(run.path, wait) as held:
+        if not held or not _take_up(run, retries):
             return
     with logged(run.path / LOG) if log else nullcontext():
         launch(run, wait)
 
 
-def _start(run: Run) -> None:
+def _begin(run: Run) -> None:
     write_text(run.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.config)))
-    run.update(
-        state="running",
+    run.begin(
         stage=run.stage,
         identity=run.identity,
         meaning=run.meaning,
@@ -98,26 +110,41 @@ def _start(run: Run) -> None:
         hardware=hardware(),
         error=None,
     )
-    if run.stage not in TRAINING:
-        run.started()
 
 
 def _carry_out(run: Run, log: bool = False) -> None:
-    _start(run)
+    _begin(run)
     started = time.perf_counter()
     with logged(run.path / LOG) if log else nullcontext():
         try:
             metrics = STAGES[run.stage](run)
+            _check_folder(run)
         except KeyboardInterrupt:
-            run.update(state="interrupted")
+            _check_folder(run)
+            run.end("interrupted")
             raise
         except BaseException as error:
+            _check_folder(run)
             if log:
                 _tell(error)
             _has_failed(run, error)
             raise
     seconds = run.record.get("seconds", 0.0) + time.perf_counter() - started
-    run.update(state="finished", metrics=metrics, seconds=round(seconds, 2), **costs(run))
+    run.end("finished", metrics=metrics, seconds=round(seconds, 2), **costs(run))
+
+
+def _check_folder(run: Run) -> None:
+    """Refuses to go on in a folder that is no longer the one in which this process began, and leaves no half of one behind.
+
+    Raises:
+        RelposError: somebody has deleted it, and may have started the run anew.
+    """
+    last = run.record.get("starts", [{}])[-1]
+    if (last.get("pid"), last.get("host")) == (os.getpid(), socket.gethostname()):
+        return
+    if not (run.path / "record.json").exists():
+        shutil.rmtree(run.path, ignore_errors=True)  # what this process has written there since
+    raise RelposError(f"{run.path} is gone: it was deleted while the run was under way; the same command starts it anew") from None
 
 
 def _tell(error: BaseException) -> None:

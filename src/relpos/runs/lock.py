@@ -1,4 +1,4 @@
-"""A run is claimed before it is touched. The lock is the kernel's: it dies with its holder, however that ends."""
+"""A run is locked before it is touched. The lock is the kernel's: it dies with its holder, however that ends."""
 
 from __future__ import annotations
 
@@ -13,48 +13,67 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from relpos.errors import RelposError
+
+LOCK, HOLDER = "claim.lock", "claim.json"
+"""Files in a run's folder: the lock, and who held it last."""
+
 
 @contextmanager
-def claim(folder: Path, wait: bool = True) -> Iterator[bool]:
-    """Holds the run in `folder` for this process.
+def locked(folder: Path, wait: bool = True) -> Iterator[bool]:
+    """Locks the run in `folder` for this process; yields whether it did.
 
     The lock file is never deleted: after an unlink two processes could hold "the" lock.
 
     Args:
         folder: the run's folder; made where it is missing.
-        wait: until the present holder is done; otherwise yields False at once where the run is held.
+        wait: until the present holder is done; otherwise yields False at once where another process holds the run.
+
+    Raises:
+        RelposError: the folder cannot be made or written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    lock, holder = FileLock(folder / "claim.lock"), folder / "claim.json"
+    lock = FileLock(folder / LOCK)
     try:
-        lock.acquire(timeout=0)
-    except Timeout:
+        folder.mkdir(parents=True, exist_ok=True)
+        free = _acquire(lock)
+    except OSError as error:
+        raise RelposError(f"cannot make the run's folder {folder} ({error.strerror}): see RELPOS_RUNS") from error
+    if not free:
         if not wait:
             yield False
             return
-        print(f"relpos: waiting for {_describe(holder)} to finish {folder}", file=sys.stderr)
+        print(f"relpos: waiting for {_describe(folder / HOLDER)} to finish {folder}", file=sys.stderr)
         lock.acquire()
     try:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        holder.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": now}), encoding="utf-8")
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
+        (folder / HOLDER).write_text(json.dumps(holder), encoding="utf-8")
         yield True
     finally:
         lock.release()
 
 
-def is_held(folder: Path) -> bool:
+def is_locked(folder: Path) -> bool:
     """Whether a process somewhere is at work on the run in `folder`.
 
-    Its lock is tried for a moment. Nothing is written: `claim.json` goes on naming who held it last. Where the folder is not ours
+    The only way to know is to try its lock for a moment. `claim.json` goes on naming who held it last. Where the folder is not ours
     to lock, its record is taken at its word.
     """
-    lock = FileLock(folder / "claim.lock")
+    lock = FileLock(folder / LOCK)
     try:
-        lock.acquire(timeout=0)
-    except (Timeout, OSError):
+        free = _acquire(lock)
+    except OSError:
         return True
     lock.release()
-    return False
+    return not free
+
+
+def _acquire(lock: FileLock) -> bool:
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return False
+    return True
 
 
 def _describe(holder: Path) -> str:

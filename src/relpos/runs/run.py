@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import socket
-import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, cached_property
@@ -24,13 +23,34 @@ VERSIONS = {"noop": 1, "toy": 1, "tokenizer": 1, "store": 1, "pretrain": 2, "fin
 
 
 def runs_root() -> Path:
-    """`$RELPOS_RUNS`, by default `./runs`."""
+    """`$RELPOS_RUNS`, by default `./runs`.
+
+    Raises:
+        RelposError: it is a file.
+    """
     return _resolved(os.environ.get("RELPOS_RUNS", "runs"), os.getcwd())
+
+
+def make_runs_root() -> None:
+    """Makes `$RELPOS_RUNS`.
+
+    Raises:
+        RelposError: that is impossible.
+    """
+    try:
+        runs_root().mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RelposError(
+            f"RELPOS_RUNS={os.environ.get('RELPOS_RUNS', 'runs')}: cannot make this folder ({error.strerror})"
+        ) from error
 
 
 @cache
 def _resolved(folder: str, below: str) -> Path:
-    return Path(below, folder).resolve()
+    path = Path(below, folder).resolve()
+    if path.exists() and not path.is_dir():
+        raise RelposError(f"RELPOS_RUNS={folder}: a folder is expected, this is a file")
+    return path
 
 
 def identity_of(stage: str, meaning: dict[str, Any], inputs: dict[str, str]) -> str:
@@ -84,15 +104,40 @@ class Run:
         """The final metrics of a finished run."""
         return dict(self.record.get("metrics", {}))
 
-    def started(self, **more: Any) -> None:
-        """Adds to `starts`: time, process, host, the step it goes on from; training adds its processes and their CPU threads."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        entry = {"time": now, "pid": os.getpid(), "host": socket.gethostname(), "from_step": 0} | more
-        self.update(starts=[*self.record.get("starts", []), entry])
+    @property
+    def checkpoint(self) -> str | None:
+        """Name of the newest checkpoint, which is another one after every step that was saved; None where there is none."""
+        files = list((self.path / "checkpoint").glob("last-*.ckpt"))
+        return max(files, key=lambda file: file.stat().st_mtime_ns).name if files else None
 
-    def fail(self, why: str, **more: Any) -> None:
-        """Writes into the record that a try has failed; `failures` keeps the times, so that a launcher can count the tries."""
-        self.update(state="failed", error=why, failures=[*self.record.get("failures", []), time.time()], **more)
+    def begin(self, **facts: Any) -> None:
+        """Writes into the record that a try begins: who makes it, from which checkpoint; `note_start` adds what is known later."""
+        start = self._start() | {"checkpoint": self.checkpoint}
+        self.update(state="running", starts=[*self.record.get("starts", []), start], **facts)
+
+    def note_start(self, **facts: Any) -> None:
+        """Adds to the newest start: training its step, processes and CPU threads, everybody how it ended."""
+        *before, last = self.record["starts"]
+        self.update(starts=[*before, last | facts])
+
+    def end(self, state: str, **facts: Any) -> None:
+        """Writes into the record how the newest try ended: finished, failed or interrupted.
+
+        A failure before there was a start, because the inputs are wrong for instance, gets one: it counts as a try.
+        """
+        record = self.record
+        starts = record.get("starts", [])
+        if record.get("state") != "running" or not starts:
+            starts = [*starts, self._start()]
+        self.update(state=state, starts=[*starts[:-1], starts[-1] | {"ended": state}], **facts)
+
+    def fail(self, why: str, **facts: Any) -> None:
+        """`end` with a failure and its reason."""
+        self.end("failed", error=why, **facts)
+
+    def _start(self) -> dict[str, Any]:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        return {"time": now, "pid": os.getpid(), "host": socket.gethostname()}
 
     def update(self, **changes: Any) -> None:
         """Writes `changes` into the record, atomically."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from relpos.errors import RelposError
 from relpos.runs.plan import source_of
+from relpos.runs.retries import failures
 
 if TYPE_CHECKING:
     from relpos.runs.run import Run
@@ -65,15 +66,12 @@ def finetune(run: Run) -> Metrics:
 
 
 def noop(run: Run) -> Metrics:
-    """Sleeps; for tests of launchers. The first tries fail where it is told so."""
+    """Sleeps, for tests of launchers. The first `failures` tries fail."""
     time.sleep(run.config["seconds"])
-    if len(run.record.get("failures", [])) < run.config["failures"]:
+    if failures(run.record) < run.config["failures"]:
         raise RelposError("a failure on demand")
     return {}
 
-
-TRAINING = ("pretrain", "finetune")
-"""Stages that note themselves where they go on from."""
 
 STAGES: dict[str, Callable[[Any], Metrics]] = {
     "toy": toy,

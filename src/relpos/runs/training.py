@@ -117,7 +117,7 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
     callbacks: list[pl.Callback] = [Checkpointing(folder, config["checkpoint_every"], group)]
     loggers: list[Any] = []
     if group.first:
-        run.started(from_step=step, threads=threads, processes=group.world)
+        run.note_start(from_step=step, threads=threads, processes=group.world)
         callbacks += [Snapshots(run.path / "snapshots", config["snapshots"]), Bar(run.name, module.steps)]
         loggers = [JsonLines(run.path / "metrics.jsonl", step), *_more_loggers(run)]
     trainer = pl.Trainer(
@@ -147,7 +147,7 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
 
 def _threads_before(run: Run, processes: int) -> int | None:
     """CPU threads of the first start with as many processes: results depend on the threads in the last bits."""
-    starts = run.record.get("starts", [])
+    starts = [start for start in run.record.get("starts", []) if "threads" in start]  # others never got as far as training
     return next((start["threads"] for start in starts if start.get("processes", 1) == processes), None)
 
 

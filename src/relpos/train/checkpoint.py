@@ -112,6 +112,8 @@ class Checkpointing(pl.Callback):
         asked = self.group.sums([self.asked == number for number in STOPS])
         stop = next((number for number, count in zip(STOPS, asked, strict=True) if count), None)
         if (stop is not None or (step % self.every == 0 and step < int(trainer.max_steps))) and self.group.first:
+            if not self.folder.parent.is_dir():  # writing would make it again, and training go on for nothing
+                raise RelposError(f"the run's folder {self.folder.parent} is gone")
             trainer.save_checkpoint(self.folder / "last.ckpt")
         if stop is not None:
             raise Interrupted(stop)

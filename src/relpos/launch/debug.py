@@ -1,0 +1,31 @@
+"""The debug engine: no workers; the runs of a table are executed in this very process."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from relpos.launch.jobs import Standing
+from relpos.process import interruptible
+from relpos.runs.execute import execute
+
+
+@dataclass(frozen=True)
+class Debug:
+    """`engine=debug`: one run after another in this process, where a breakpoint, a debugger and a profiler reach it.
+
+    What a run prints is shown and not kept. The first run that fails ends the command with that run's own error, so that
+    `python -m pdb -c continue -m relpos.cli reproduce … engine=debug` stops where it happened.
+    """
+
+    def start(self, standing: Standing, folder: Path) -> None:
+        """Executes all runs that are not settled.
+
+        Raises:
+            Exception: whatever a run raised.
+        """
+        for run in standing.open():
+            print(f"relpos: {run.stage} {run.name}", file=sys.stderr)
+            with interruptible():  # anew for each: training installs signal handlers of its own, and leaves them
+                execute(run)

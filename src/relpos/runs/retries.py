@@ -1,0 +1,56 @@
+"""The rule for retries: how often a run is tried. It is counted from the starts in the run's record, and from nothing else.
+
+Every start stands in the record before the work begins, and gets its end: `finished`, `failed` or `interrupted`. A process that is
+killed writes none. The lock died with it, so whoever locks the run next finds a start without an end and marks it `died`.
+
+One death says little: a node may have been rebooted. Three in a row from the same checkpoint say that the run itself kills its
+process, by its memory for example, and that the next try would end the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+CRASHES = 3
+"""So many processes in a row may die over a run without saving a step; then that try has failed."""
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often a launch tries one run.
+
+    Args:
+        allowed: how often the run is tried again after it has failed.
+        forgiven: the starts that the record had when the launch began. They count neither as failures nor as crashes: whoever gives
+            the command again wants another try.
+    """
+
+    allowed: int = 0
+    forgiven: int = 0
+
+    def are_used_up(self, record: dict[str, Any]) -> bool:
+        """Whether the run has failed more often than allowed."""
+        ends = [start.get("ended") for start in _starts(record)[self.forgiven :]]
+        return ends.count("failed") > self.allowed
+
+    def crashes(self, record: dict[str, Any], checkpoint: str | None) -> int:
+        """How many of the last tries died in a row without getting further.
+
+        Args:
+            record: in which all deaths are marked.
+            checkpoint: the one that the next try would go on from. A try that began from another one has made progress.
+        """
+        last = reversed(_starts(record)[self.forgiven :])
+        return sum(1 for _ in takewhile(lambda start: start.get("ended") == "died" and start.get("checkpoint") == checkpoint, last))
+
+
+def failures(record: dict[str, Any]) -> int:
+    """How often the run has failed, ever."""
+    return sum(start.get("ended") == "failed" for start in _starts(record))
+
+
+def _starts(record: dict[str, Any]) -> list[dict[str, Any]]:
+    starts: list[dict[str, Any]] = record.get("starts", [])
+    return starts

@@ -1,0 +1,173 @@
+"""The rule for retries, as the record of a run tells it; every engine's processes pass it on their way into `execute`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relpos.errors import RelposError
+from relpos.files import write_json
+from relpos.launch.jobs import Job
+from relpos.runs import Run, compose, execute, plan
+from relpos.runs.lock import locked
+from relpos.runs.retries import CRASHES, Retries
+from relpos.runs.stages import STAGES
+
+ONE_TRY = Retries()
+
+
+@pytest.fixture
+def run() -> Run:
+    return plan(compose("noop", ["seconds=0"]))
+
+
+def die(run: Run, times: int = 1) -> None:
+    """What the record of a run says after its process was killed."""
+    for _ in range(times):
+        with locked(run.path):
+            if run.state == "running":
+                run.note_start(ended="died")
+            run.begin()
+
+
+def save_a_step(run: Run, name: str) -> None:
+    """A checkpoint as training leaves it: one file, whose name is another one after each step."""
+    folder = run.path / "checkpoint"
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in folder.iterdir():
+        file.unlink()
+    (folder / f"last-{name}.ckpt").touch()
+
+
+def ends(run: Run) -> list[str]:
+    return [start["ended"] for start in run.record["starts"]]
+
+
+def test_a_start_is_in_the_record_before_the_work(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    records: list[dict[str, Any]] = []
+    monkeypatch.setitem(STAGES, "noop", lambda run: records.append(run.record) or {})
+    execute(run)
+    assert (records[0]["state"], len(records[0]["starts"])) == ("running", 1)
+    assert ends(run) == ["finished"]
+
+
+def test_a_run_over_which_processes_die_in_a_row_fails_without_another_start(run: Run) -> None:
+    die(run, CRASHES)
+    execute(run, retries=ONE_TRY)
+    assert (run.state, ends(run)) == ("failed", ["died", "died", "failed"])
+    assert run.record["error"].startswith("its process died 3 times in a row")
+
+
+def test_fewer_deaths_are_followed_by_another_try(run: Run) -> None:
+    die(run, CRASHES - 1)
+    execute(run, retries=ONE_TRY)
+    assert (run.state, ends(run)) == ("finished", ["died", "died", "finished"])
+
+
+def test_a_try_that_saved_a_step_is_no_crash(run: Run) -> None:
+    for step in range(5):
+        die(run)
+        save_a_step(run, str(step))
+    execute(run, retries=ONE_TRY)
+    assert run.state == "finished"
+
+
+def test_deaths_count_again_from_the_last_step_that_was_saved(run: Run) -> None:
+    die(run)
+    save_a_step(run, "4")
+    die(run, CRASHES)
+    execute(run, retries=ONE_TRY)
+    assert run.state == "failed"
+
+
+def test_an_interruption_is_no_crash(run: Run) -> None:
+    for _ in range(CRASHES + 1):
+        die(run)
+        run.end("interrupted")
+    execute(run, retries=ONE_TRY)
+    assert run.state == "finished"
+
+
+def test_a_new_launch_forgives_deaths_and_failures(run: Run) -> None:
+    run.fail("no luck")
+    die(run, CRASHES)
+    execute(run, retries=Job.now([run], retries=0).retries_of(run))
+    assert run.state == "finished"
+
+
+def test_after_a_failure_by_deaths_the_next_try_may_die_as_often(run: Run) -> None:
+    twice = Retries(allowed=1)
+    die(run, CRASHES)
+    execute(run, retries=twice)
+    die(run, CRASHES - 1)
+    assert run.state == "running"
+    die(run)
+    execute(run, retries=twice)
+    assert (run.state, ends(run).count("failed")) == ("failed", 2)
+    assert twice.are_used_up(run.record)
+
+
+def test_a_command_without_a_rule_always_tries(run: Run) -> None:
+    run.fail("no luck")
+    die(run, CRASHES)
+    execute(run)
+    assert run.state == "finished"
+
+
+def test_a_run_that_has_used_up_its_retries_is_left_alone(run: Run) -> None:
+    run.fail("no luck")
+    execute(run, retries=ONE_TRY)
+    assert (run.state, run.record["error"]) == ("failed", "no luck")
+
+
+def test_a_record_of_earlier_code_tells_of_no_deaths(run: Run) -> None:
+    """Its starts say nothing about their ends; that of the last one follows from the state."""
+    old = {"time": "2026-01-01T00:00:00+00:00", "pid": 1, "host": "h", "from_step": 0}
+    write_json(run.path / "record.json", {"state": "running", "starts": [old] * 5, "failures": [1.0]})
+    execute(run, retries=ONE_TRY)
+    assert run.state == "finished"
+    assert "ended" not in run.record["starts"][3]
+    assert run.record["starts"][4]["ended"] == "died"
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_a_folder_deleted_under_the_process_is_told_and_leaves_nothing(
+    run: Run, stop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def delete(run: Run) -> dict[str, Any]:
+        for file in run.path.iterdir():
+            file.unlink()
+        run.path.rmdir()
+        write_json(run.path / "result.json", {})  # what the stage writes afterwards
+        if stop:
+            raise KeyboardInterrupt
+        return {}
+
+    monkeypatch.setitem(STAGES, "noop", delete)
+    with pytest.raises(RelposError, match=f"^{run.path} is gone: it was deleted while the run was under way"):
+        execute(run)
+    assert not run.path.exists()
+
+
+def test_a_folder_that_another_process_has_begun_anew_is_left_to_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def replace(run: Run) -> dict[str, Any]:
+        write_json(run.path / "record.json", {"state": "running", "starts": [{"pid": 1, "host": "elsewhere"}]})
+        return {}
+
+    monkeypatch.setitem(STAGES, "noop", replace)
+    with pytest.raises(RelposError, match="is gone"):
+        execute(run)
+    assert run.record == {"state": "running", "starts": [{"pid": 1, "host": "elsewhere"}]}
+
+
+def test_training_stops_at_the_next_checkpoint_when_the_folder_is_gone(tmp_path: Path) -> None:
+    from types import SimpleNamespace
+
+    from relpos.train.checkpoint import Checkpointing
+
+    callback = Checkpointing(tmp_path / "deleted" / "checkpoint", every=1)
+    trainer: Any = SimpleNamespace(global_step=1, max_steps=9, save_checkpoint=lambda path: None)
+    with pytest.raises(RelposError, match="deleted is gone"):
+        callback.on_train_batch_end(trainer, None)  # type: ignore[arg-type]
