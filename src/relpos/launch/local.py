@@ -31,9 +31,6 @@ class Local:
         threads: CPU threads of each; None: the cores divided among them.
         devices: numbers of the GPUs to use; None: all that there are; []: none.
         runs_per_device: runs side by side on one GPU.
-
-    Raises:
-        RelposError: an argument is of the wrong kind.
     """
 
     workers: Count | None = None
