@@ -1,4 +1,4 @@
-"""Files that are whole or absent: written beside their place, flushed to disk, renamed."""
+"""Files and folders that are whole or absent: written beside their place, flushed to disk, renamed."""
 
 from __future__ import annotations
 
@@ -32,12 +32,42 @@ def replacing(path: Path) -> Iterator[Path]:
     except Exception as error:
         if isinstance(error, RelposError):
             raise
-        free = shutil.disk_usage(next(folder for folder in path.parents if folder.is_dir())).free / 1e6
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise RelposError(f"cannot write {path} ({free:,.0f} MB free): {reason}") from error
+        raise cannot_write(path, error) from error
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Yields an empty folder beside `path`; on success it takes the place of `path`, on failure nothing of it is left.
+
+    One process at a time may write a folder. What one that was killed has left behind is removed by the next.
+
+    Raises:
+        RelposError: where the disk is full or refuses a file; whatever stood at `path` before is untouched.
+    """
+    temporary = path.with_name(f".{path.name}.partial")
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        yield temporary
+        for file in temporary.rglob("*"):
+            _flush(file)
+        shutil.rmtree(path, ignore_errors=True)
+        os.replace(temporary, path)
+        _flush(path.parent)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def cannot_write(path: Path, error: Exception) -> RelposError:
+    """One line for a failure to write `path`: what there is no room for, how much room there is, what went wrong."""
+    free = shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.is_dir())).free / 1e6
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return RelposError(f"cannot write {path} ({free:,.0f} MB free): {reason.splitlines()[0]}")
 
 
 def write_json(path: Path, content: Any) -> None:

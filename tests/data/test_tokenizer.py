@@ -71,9 +71,17 @@ def test_no_text_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_vocabulary_below_the_characters_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RelposError, match="vocabulary=6"):
-        train_tokenizer(documents(), tmp_path, 6, 1000, 1)
+@pytest.mark.parametrize("vocabulary", [1, 6])
+def test_a_vocabulary_below_the_characters_is_refused_with_the_least_that_will_do(tmp_path: Path, vocabulary: int) -> None:
+    message = rf"^vocabulary={vocabulary}: too small .* the 5 special tokens make (\d+) ids: vocabulary=\1 or more$"
+    with pytest.raises(RelposError, match=message):
+        train_tokenizer(documents(), tmp_path, vocabulary, 1000, 1)
+
+
+def test_sentences_too_long_to_train_on_are_named_with_the_way_out(tmp_path: Path) -> None:
+    line = "words without an end " * 1000
+    with pytest.raises(RelposError, match=r"^data: all sentences found are longer than 4,192 bytes.*on a line of its own$"):
+        train_tokenizer(iter([Document("a", iter([line]))]), tmp_path, 60, 1000, 1)
 
 
 def test_a_missing_tokenizer_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from errno import ENOSPC
 from hashlib import sha256
+from importlib import import_module
 from math import sqrt
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from relpos.data.toy.chance import ATTEMPTS, Chance
 from relpos.data.toy.events import key, part_of
 from relpos.data.toy.grammar import grammatical, spelled
 from relpos.data.toy.order_tasks import Item, Versions, fair
+from relpos.errors import RelposError
 
 ORDER: dict[str, Versions] = {
     "cola": order_tasks.cola,
@@ -227,3 +230,23 @@ def test_cola_has_no_header(folder: Path, part: str) -> None:
 def test_a_draw_that_is_never_accepted_ends() -> None:
     with pytest.raises(RuntimeError, match=str(ATTEMPTS)):
         Chance(0).until(lambda: 0, bool)
+
+
+def test_a_full_disk_is_one_line_and_the_next_try_heals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("relpos.data.toy.write"), "EVALUATION", 2)
+    write_text = Path.write_text
+    room = iter(range(10))
+
+    def write_while_there_is_room(path: Path, *given: str, **more: str) -> int:
+        if next(room, None) is None:
+            raise OSError(ENOSPC, "No space left on device")
+        return write_text(path, *given, **more)
+
+    monkeypatch.setattr(Path, "write_text", write_while_there_is_room)
+    with pytest.raises(RelposError, match=r"cannot write .*glue \([\d,]+ MB free\): No space left on device"):
+        write(tmp_path, pairs=20, items=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
+    room = iter(range(100))
+    write(tmp_path, pairs=20, items=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "glue"]
+    assert len(list((tmp_path / "glue").iterdir())) == 9

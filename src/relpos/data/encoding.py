@@ -3,6 +3,9 @@
 SentencePiece holds the interpreter's lock, so threads gain nothing; each processor gets a process of its own, fed by
 a thread. The processes are started as programs (`python -m relpos.data.encoding MODEL`), neither forked, which is
 unsafe beside the threads of others, nor spawned, which would run the caller's script again. They end with their input.
+
+loky in their place was measured at 0.94 of this speed (CPU seconds on 47 and 109 MB of books, median of 14 pairs in
+alternation), less than the 0.95 that would have bought the shorter file.
 """
 
 from __future__ import annotations
@@ -66,7 +69,7 @@ class _Workers:
     def __init__(self, model: Path, count: int) -> None:
         self.model = model
         self.threads = ThreadPoolExecutor(count)
-        self.mine = threading.local()
+        self.this_thread = threading.local()
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> _Workers:
@@ -81,7 +84,7 @@ class _Workers:
         return self.threads.submit(self._encode, text)
 
     def _encode(self, text: str) -> Encoded:
-        process: subprocess.Popen[bytes] = getattr(self.mine, "process", None) or self._start()
+        process: subprocess.Popen[bytes] = getattr(self.this_thread, "process", None) or self._start()
         assert process.stdin
         assert process.stdout
         try:
@@ -97,7 +100,7 @@ class _Workers:
         command = [sys.executable, "-m", "relpos.data.encoding", str(self.model)]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.processes.append(process)
-        self.mine.process = process
+        self.this_thread.process = process
         return process
 
 

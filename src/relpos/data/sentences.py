@@ -1,4 +1,8 @@
-"""Paragraphs -> sentences, by sentencex (English rules, in Rust); its version belongs to the identity of a store."""
+"""Paragraphs -> sentences, by sentencex (English rules, in Rust).
+
+Its version is recorded in the manifest of a store (`splitter`) and is not part of a run's identity: a newer version that cuts some
+sentence elsewhere does not make a new store of a text that has one.
+"""
 
 from __future__ import annotations
 

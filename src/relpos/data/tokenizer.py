@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 from collections.abc import Iterable, Iterator
 from math import exp, floor, log
 from pathlib import Path
@@ -25,28 +26,42 @@ from relpos.files import replacing
 PAD, UNK, CLS, SEP, MASK = range(5)
 FILE = "tokenizer.model"
 LONGEST = 4192  # bytes of a sentence; SentencePiece trains on no longer one
+NEEDED = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")  # SentencePiece: the ids that no vocabulary can do without
 
 
 def train_tokenizer(documents: Iterable[Document], folder: Path, vocabulary: int, sample: int, threads: int) -> None:
     """Write `folder`/tokenizer.model, trained on `sample` sentences drawn evenly from all documents.
 
     The pieces depend on the documents, `vocabulary`, `sample` and `threads` (the sums of the EM steps are split by
-    thread) and on nothing else. A small text yields fewer pieces. RelposError where there is no text.
+    thread) and on nothing else. A small text yields fewer pieces.
+
+    Raises:
+        RelposError: there is no text, none of its sentences is short enough, or `vocabulary` has no room for its characters.
     """
     if sample < 1:
         raise RelposError(f"data.sample={sample}: must be at least 1")
     taken = reservoir((sentence.replace(UNKNOWN, "") for sentence in sentences(documents)), sample)
     if not taken:
         raise RelposError("data: the corpus has no sentences")
+    if all(len(sentence.encode()) > LONGEST for sentence in taken):
+        raise RelposError(
+            f"data: all sentences found are longer than {LONGEST:,} bytes, and no tokenizer is trained on such; "
+            "is the text one long line without full stops? Put each sentence, or each paragraph, on a line of its own"
+        )
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(taken), model_writer=model, model_type="unigram", vocab_size=vocabulary,
+            sentence_iterator=iter(taken), model_writer=model, model_type="unigram", vocab_size=max(vocabulary, MASK + 1),
             hard_vocab_limit=False, normalization_rule_name="nmt_nfkc_cf", num_threads=threads, minloglevel=2,
             pad_id=PAD, pad_piece="[PAD]", unk_id=UNK, unk_piece="<unk>", bos_id=-1, eos_id=-1,
             control_symbols=["[CLS]", "[SEP]", "[MASK]"], max_sentence_length=LONGEST,
         )  # fmt: skip
     except RuntimeError as error:
+        if needed := NEEDED.search(str(error)):
+            raise RelposError(
+                f"vocabulary={vocabulary}: too small for this text, whose single characters and the {MASK + 1} special tokens "
+                f"make {needed[1]} ids: vocabulary={needed[1]} or more"
+            ) from None
         raise RelposError(f"vocabulary={vocabulary}: no tokenizer from {len(taken)} sentences: {_one_line(error)}") from None
     with replacing(folder / FILE) as temporary:
         temporary.write_bytes(model.getvalue())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from relpos.data.encoding import encoded
 from relpos.data.sentences import portions, splitter
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
-from relpos.files import write_json
+from relpos.files import cannot_write, write_json
 from relpos.process import cores
 
 MANIFEST = "manifest.json"
@@ -45,8 +44,7 @@ def write_store(
                 out.end(item) if isinstance(item, _End) else out.add(*item)
             out.finish(heldout)
     except OSError as error:
-        free = shutil.disk_usage(folder).free / 1e6
-        raise RelposError(f"cannot write {folder} ({free:,.0f} MB free): {error.strerror or error}") from error
+        raise cannot_write(folder, error) from error
     write_json(folder / MANIFEST, out.manifest | {"vocabulary": tokenizer.size, "splitter": splitter()})
 
 

@@ -9,6 +9,7 @@ from relpos.data.toy import bag_tasks, corpus, order_tasks
 from relpos.data.toy.chance import Chance
 from relpos.data.toy.grammar import spelled
 from relpos.data.toy.order_tasks import Item, fair
+from relpos.files import replacing_folder
 
 VERSION = 1  # raise it when the written bytes change: it stands in the identity of every run on this data
 DOCUMENT = 100  # pairs
@@ -22,12 +23,17 @@ def write(folder: Path, seed: int = 0, pairs: int = 30_000, items: int = 4_000) 
     """Fills `folder` with a corpus of `pairs` sentence pairs and nine tasks of `items` train items each.
 
     A document is its pairs one after the other, one sentence a line. The bytes depend on the arguments only.
+
+    Raises:
+        RelposError: the disk is full; `corpus` and `glue` are each whole or absent.
     """
-    write_corpus(folder / "corpus", seed, pairs)
-    for name, (task, layout) in TASKS.items():
-        for part, count in (("train", items), ("dev", EVALUATION), ("test", EVALUATION)):
-            _write_rows(folder / "glue" / name / f"{part}.tsv", layout(part, _items(task, seed, name, part, count)))
-    _write_mnli(folder / "glue" / "MNLI", seed, items)
+    with replacing_folder(folder / "corpus") as place:
+        write_corpus(place, seed, pairs)
+    with replacing_folder(folder / "glue") as place:
+        for name, (task, layout) in TASKS.items():
+            for part, count in (("train", items), ("dev", EVALUATION), ("test", EVALUATION)):
+                _write_rows(place / name / f"{part}.tsv", layout(part, _items(task, seed, name, part, count)))
+        _write_mnli(place / "MNLI", seed, items)
 
 
 def write_corpus(folder: Path, seed: int, pairs: int) -> None:
