@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 
 from claims.made_up import glue, scale, scales
 from relpos.claims import claim as files
+from relpos.claims.network import nodes
 from relpos.commands.claims import claims, evaluate
 from relpos.errors import RelposError
 from relpos.runs import compose
@@ -65,9 +66,10 @@ def test_the_verdict_is_that_of_the_largest_scale_that_was_tested() -> None:
 
 def test_rows_are_words_that_compose() -> None:
     rows = files.rows()
-    configs = (compose("pretrain", words) for words in rows.values())
-    nodes = {str([OmegaConf.to_container(cfg[key], resolve=True) for key in ("position", "conv")]) for cfg in configs}
-    assert len(nodes) == len(rows)  # no two are the same model
+    composed = [compose("pretrain", words) for words in rows.values()]
+    expected = [{key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("position", "conv")} for cfg in composed]
+    assert [nodes(words) for words in rows.values()] == expected
+    assert len(set(map(str, expected))) == len(rows)  # no two are the same model
 
 
 def test_tables_name_claims_that_exist() -> None:

@@ -88,3 +88,18 @@ def test_one_protocol_of_fine_tuning_a_column(rows: list[PlannedRow], tmp_path: 
     finish(other.tunings[0].run, {"columns": {"cola": 99.0}, "majority": {"cola": 0.0}, "examples": {"cola": 20}})
     (found,) = read(ROWS)
     assert found.scores["fixed"]["cola"].values[0, 0] == 30.0
+
+
+def test_a_damaged_record_is_named_and_left_out(rows: list[PlannedRow], capsys: pytest.CaptureFixture[str]) -> None:
+    for row in rows:
+        finish_row(row)
+    none, fixed = rows
+    (none.pretrainings[0].path / "record.json").write_text('{"state": "fini', encoding="utf-8")
+    fixed.tunings[0].run.update(metrics=None)
+    (found,) = read(ROWS)
+    assert list(found.folders) == ["fixed"]
+    assert (0, 0) not in found.scores["fixed"]["cola"].values
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[2].split(" /")[0] for line in said] == [" damaged record"] * 2
+    assert str(none.pretrainings[0].path) in said[0]
+    assert said[1].endswith("no metrics: delete the folder to start anew")

@@ -95,5 +95,5 @@ def _folder() -> Path:
     return shipped("experiments") / "claims"
 
 
-def _read(path: Path) -> dict[Any, Any]:
+def _read(path: Path) -> dict[str, Any]:
     return dict(yaml.safe_load(path.read_text(encoding="utf-8")))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Finding, decided
 from relpos.claims.gains import MEAN, Gain, among, gain
@@ -200,5 +199,5 @@ class Signs(Comparison):
         raise AssertionError("decided over the columns together")
 
 
-def _said(pairs: Iterable[Any]) -> str:
+def _said(pairs: Iterable[Pair]) -> str:
     return ", ".join(f"{first} − {second}" for first, second in pairs)

@@ -1,24 +1,13 @@
-"""Claims about numbers of parameters, counted on the network itself."""
+"""Claims about numbers of parameters, counted on the position scheme itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch
 
 from relpos.claims.finding import FAILS, HOLDS, Finding
-
-
-def of_position(*words: str) -> int:
-    """Parameters of the position scheme that these words give; the network is built without memory."""
-    from relpos.model.build import count
-    from relpos.runs.config import compose
-    from relpos.train.network import build_model
-
-    with torch.device("meta"):
-        return int(count(build_model(compose("params", list(words))))["position"])
+from relpos.claims.network import position_parameters
+from relpos.claims.scales import Scales
 
 
 @dataclass(frozen=True)
@@ -37,8 +26,8 @@ class NoMoreThan:
     def rows(self) -> tuple[str, ...]:
         return ()
 
-    def findings(self, scales: Any) -> list[Finding]:
-        counts = {name: of_position(f"position={name}", f"size={self.size}") for name in (*self.schemes, self.base)}
+    def findings(self, scales: Scales) -> list[Finding]:
+        counts = {name: position_parameters(f"position={name}", f"size={self.size}") for name in (*self.schemes, self.base)}
         holds = all(counts[name] <= counts[self.base] for name in self.schemes)
         figures = ", ".join(f"{name} {number:,}" for name, number in counts.items())
         return [Finding(HOLDS if holds else FAILS, figures, f"size={self.size}")]
@@ -61,9 +50,9 @@ class Ratios:
     def rows(self) -> tuple[str, ...]:
         return ()
 
-    def findings(self, scales: Any) -> list[Finding]:
-        own = of_position(*self.words)
-        others = {" ".join(words): of_position(*words) for words in self.against}
+    def findings(self, scales: Scales) -> list[Finding]:
+        own = position_parameters(*self.words)
+        others = {" ".join(words): position_parameters(*words) for words in self.against}
         holds = own == self.number and all(other >= self.least * own for other in others.values())
         said = [f"{name}: {other:,}, {other / own:,.0f} times" for name, other in others.items()]
         return [Finding(HOLDS if holds else FAILS, "; ".join([f"{own:,}", *said]))]

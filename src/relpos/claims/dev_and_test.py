@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from relpos.claims.finding import FAILS, HOLDS, UNDECIDED, Finding
+from relpos.claims.scales import Scales
 from relpos.runs.run import runs_root
 from relpos.tables.statistics import interval
 
@@ -26,7 +26,7 @@ class DevAboveTest:
     def rows(self) -> tuple[str, ...]:
         return ()
 
-    def findings(self, scales: Any) -> list[Finding]:
+    def findings(self, scales: Scales) -> list[Finding]:
         found: dict[str, float] = {}
         for path in sorted((runs_root() / "tables").glob("*/table.json")):
             for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:

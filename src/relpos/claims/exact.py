@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from relpos.claims.finding import FAILS, HOLDS, Finding
+from relpos.claims.network import configured, position_parameters
+from relpos.claims.scales import Scales
 
 EQUAL = 1e-10
 TINY = (
@@ -32,7 +34,7 @@ class Live:
     says: ClassVar[str] = ""
     rows: ClassVar[tuple[str, ...]] = ()
 
-    def findings(self, scales: Any) -> list[Finding]:
+    def findings(self, scales: Scales) -> list[Finding]:
         """Needs no runs."""
         holds, figures = self.look()
         return [Finding(HOLDS if holds else FAILS, figures)]
@@ -44,11 +46,10 @@ class Live:
 
 def network(*words: str) -> Any:
     """A tiny masked language model in float64, no weight of which is zero."""
-    from relpos.runs.config import compose
     from relpos.train.network import build_model
 
     torch.manual_seed(0)
-    model: Any = build_model(compose("params", [*TINY, *words])).double().eval()
+    model = build_model(configured([*TINY, *words])).double().eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -185,7 +186,6 @@ class TisaHasAllProperties(Live):
 
 def _properties(name: str) -> dict[str, bool]:
     from relpos.analysis.properties import properties
-    from relpos.claims.counts import of_position
 
-    counts = [of_position(f"position={one}", "size=base") for one in (name, "absolute")]
+    counts = [position_parameters(f"position={scheme}", "size=base") for scheme in (name, "absolute")]
     return properties(network(f"position={name}"), lambda model: list(model.encoder.position.parameters()), *counts)

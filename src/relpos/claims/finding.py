@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "fails", "undecided", "not run"
+from relpos.tables.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED
+
+if TYPE_CHECKING:
+    from relpos.claims.scales import Scales
+
+__all__ = ["FAILS", "HOLDS", "NOT_RUN", "UNDECIDED", "Finding", "Test", "Waits", "all_of", "decided"]
+
 EXACT = "at any size"
 
 
@@ -34,7 +40,7 @@ class Test(Protocol):
     def rows(self) -> tuple[str, ...]:
         """The rows whose runs it needs."""
 
-    def findings(self, scales: Any) -> list[Finding]:
+    def findings(self, scales: Scales) -> list[Finding]:
         """One for each scale with runs of these rows; none where there are none."""
 
 
@@ -83,5 +89,5 @@ class Waits:
     def says(self) -> str:
         return self.rule
 
-    def findings(self, scales: Any) -> list[Finding]:
+    def findings(self, scales: Scales) -> list[Finding]:
         return [Finding(NOT_RUN, f"needs {self.needs}", "—")]

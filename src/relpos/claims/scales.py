@@ -9,19 +9,27 @@ left out, and counted.
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relpos.runs.config import compose
+from relpos.claims.network import nodes
+from relpos.errors import RelposError
 from relpos.runs.run import identity_of, read_record, runs_root
 from relpos.tables.columns import GLUE
 from relpos.tables.statistics import standard_error
 
 OWN = ("seed", "position", "conv", "sources")
 """What distinguishes the runs of one scale."""
+NEEDED = {"identity": str, "meaning": dict, "inputs": dict, "metrics": dict}
+"""What the record of a finished run has to have here."""
+MANY = 200
+"""Records from which on a progress bar is shown."""
+Plain = dict[str, Any]
+"""What JSON holds: a record, or the meaning of a run."""
 Seed = tuple[int, int]
 """Of the pre-training and of the fine-tuning."""
 
@@ -49,7 +57,7 @@ class Scores:
 class Scale:
     """The runs of one scale: `folders` are pre-trainings, row → seed → folder; `scores` row → column → `Scores`."""
 
-    meaning: dict[str, Any]
+    meaning: Plain
     store: str
     folders: dict[str, dict[int, Path]] = field(default_factory=dict)
     scores: dict[str, dict[str, Scores]] = field(default_factory=dict)
@@ -103,18 +111,19 @@ class Scales:
 
 
 def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
-    """Reads the records.
+    """Reads the records, with a progress bar where there are many; one that is damaged is named on stderr and left out.
 
     Args:
         rows: row → the words that make it.
         root: `$RELPOS_RUNS`.
     """
     root = root or runs_root()
-    names = {_key(node): name for name, words in rows.items() for node in [_nodes(words)]}
+    pretrainings = _finished(root, "pretrain")
+    names = {_key(nodes(words)): name for name, words in rows.items()} if pretrainings else {}
     scales: dict[str, Scale] = {}
     places: dict[str, tuple[Scale, str, int]] = {}
     older = 0
-    for folder, record in _finished(root, "pretrain"):
+    for folder, record in pretrainings.items():
         if not _is_current(record):
             older += 1
             continue
@@ -133,7 +142,7 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
 
 def _read_scores(root: Path, places: Mapping[str, tuple[Scale, str, int]]) -> None:
     """Of each column, the fine-tunings of one protocol (all but the seed): that which has most runs in the scale."""
-    tunings = {folder.name: record for folder, record in _finished(root, "finetune") if _is_current(record)}
+    tunings = {folder.name: record for folder, record in _finished(root, "finetune").items() if _is_current(record)}
     found: list[tuple[Scale, str, Seed, str, str]] = []
     protocols: dict[tuple[int, str], Counter[str]] = {}
     for folder, record in tunings.items():
@@ -163,28 +172,35 @@ def _read_scores(root: Path, places: Mapping[str, tuple[Scale, str, int]]) -> No
             scores.examples = metrics.get("examples", {}).get(column)
 
 
-def _nodes(words: list[str]) -> dict[str, Any]:
-    from omegaconf import OmegaConf
-
-    cfg = compose("pretrain", words)
-    return {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("position", "conv")}
-
-
-def _key(node: Mapping[str, Any]) -> str:
+def _key(node: Mapping[str, object]) -> str:
     return json.dumps([node["position"], node["conv"]], sort_keys=True)
 
 
-def _finished(root: Path, stage: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    for path in sorted((root / stage).glob("*/record.json")):
+def _finished(root: Path, stage: str) -> dict[Path, Plain]:
+    """Folder → record of the finished runs of a stage."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    paths = sorted((root / stage).glob("*/record.json"))
+    shown = console.is_terminal and len(paths) > MANY
+    finished: dict[Path, Plain] = {}
+    for path in track(paths, f"reading records of {stage}", console=console, transient=True, disable=not shown):
         try:
             record = read_record(path.parent)
-        except json.JSONDecodeError:
+        except RelposError as error:
+            print(f"relpos: {error}", file=sys.stderr)
             continue
-        if record.get("state") == "finished" and "meaning" in record:
-            yield path.parent, record
+        if record.get("state") != "finished":
+            continue
+        if lacking := [key for key in NEEDED if not isinstance(record.get(key), NEEDED[key])]:
+            print(f"relpos: damaged record {path}: no {lacking[0]}: delete the folder to start anew", file=sys.stderr)
+            continue
+        finished[path.parent] = record
+    return finished
 
 
-def _is_current(record: dict[str, Any]) -> bool:
+def _is_current(record: Plain) -> bool:
     """Whether the present code gives a run of this meaning and these inputs the identity that stands in the record."""
     inputs = {name: Path(folder).name.rpartition("-")[2] for name, folder in record["inputs"].items()}
     return identity_of(record["stage"], record["meaning"], inputs) == record["identity"]

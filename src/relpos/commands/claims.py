@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from relpos.errors import RelposError, nearest
+from relpos.tables.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from relpos.claims.finding import Finding
     from relpos.claims.scales import Scales
 
-COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow", "not run": "dim"}
+COLOURS = {HOLDS: "green", FAILS: "red", UNDECIDED: "yellow", NOT_RUN: "dim"}
 
 
 def claims(cfg: DictConfig) -> str:
@@ -35,9 +36,10 @@ def claims(cfg: DictConfig) -> str:
     rows = claim_files.rows()
     there = scales.read(rows)
     tables = claim_files.tables_of()
-    found = [evaluate(claim, there, rows, tables.get(claim.id, [])) for claim in wanted]
-    for one in found:
-        _show(one)
+    found = []
+    for claim in wanted:  # each is printed as soon as it is decided: those about weights load many models
+        found.append(evaluate(claim, there, rows, tables.get(claim.id, [])))
+        _show(found[-1])
     _sum_up(found, there)
     path = runs_root() / "claims" / f"{'-'.join(claim.id for claim in wanted) if cfg.ids is not None else cfg.paper}.json"
     write_json(path, {"paper": str(cfg.paper), "claims": found})
@@ -78,7 +80,7 @@ def evaluate(claim: Claim, there: Scales, rows: dict[str, list[str]], tables: li
         "rows": {row: rows[row] for row in test.rows},
         "tables": tables,
         "findings": [{"verdict": one.verdict, "figures": one.figures, "scale": one.scale} for one in findings],
-        "verdict": next((one.verdict for one in reversed(findings) if one.verdict != "not run"), "not run"),
+        "verdict": next((one.verdict for one in reversed(findings) if one.verdict != NOT_RUN), NOT_RUN),
     }
 
 
@@ -105,7 +107,7 @@ def _show(found: dict[str, Any]) -> None:
     for one in found["findings"]:
         line((f"     {one['verdict']:<9} ", COLOURS[one["verdict"]]), (f"{one['scale']}: {one['figures']}", ""))
     if not found["findings"]:
-        line(("     not run   ", "dim"), ("no finished runs of these rows at any scale", ""))
+        line((f"     {NOT_RUN:<9} ", "dim"), ("no finished runs of these rows at any scale", ""))
 
 
 def _sum_up(found: list[dict[str, Any]], there: Scales) -> None:

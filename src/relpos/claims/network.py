@@ -1,0 +1,62 @@
+"""Networks from words, composed once: Hydra takes a tenth of a second a composition, and the claims ask for some eighty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from omegaconf import DictConfig, OmegaConf
+
+from relpos.runs.config import compose, conf_dir
+
+Nodes = dict[str, object]
+"""`position` and `conv` as plain values."""
+
+
+def configured(words: Sequence[str]) -> DictConfig:
+    """What `compose("params", words)` gives for correct words; nothing is checked.
+
+    Args:
+        words: `GROUP=OPTION` and `KEY=VALUE`, without Hydra's `+`, `~`, `@` and lists of options.
+
+    >>> configured(["position=tisa", "kernels=3"]).position.kernels
+    3
+    """
+    cfg = _defaults().copy()
+    options = {word: conf_dir() / f"{word.replace('=', '/')}.yaml" for word in words}
+    for word, file in options.items():
+        if file.is_file():
+            cfg[word.partition("=")[0]] = OmegaConf.load(file)
+    cfg.merge_with_dotlist([word for word, file in options.items() if not file.is_file()])
+    return cfg
+
+
+def nodes(words: Sequence[str]) -> Nodes:
+    """The position scheme and the convolution that these words give.
+
+    >>> nodes(["position=none"])["position"]
+    {'_target_': 'relpos.model.position.NoPosition', '_partial_': True}
+    """
+    cfg = configured(words)
+    return {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("position", "conv")}
+
+
+@cache
+def position_parameters(*words: str) -> int:
+    """Parameters of the position scheme that these words give, counted on the scheme, without the rest of a network."""
+    from relpos.model.position import Scheme
+    from relpos.model.shape import Shape
+    from relpos.train.network import constructor
+
+    cfg = configured(words)
+    size = cfg.size
+    shape = Shape(size.heads, size.hidden // size.heads, size.hidden, size.embedding, size.layers, size.max_positions)
+    node = OmegaConf.to_container(cfg.position, resolve=True)
+    assert isinstance(node, dict)
+    scheme: Scheme = constructor("position", {str(key): value for key, value in node.items()}, Scheme)(shape)
+    return sum(parameter.numel() for parameter in scheme.parameters())
+
+
+@cache
+def _defaults() -> DictConfig:
+    return compose("params")
