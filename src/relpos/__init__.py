@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from relpos.data.tokenizer import Tokenizer
-    from relpos.model.heads import MaskedLM
+    from relpos.model.heads import Classifier, MaskedLM
     from relpos.runs import Run
 
 __all__ = ["analysis", "build", "compose", "load", "run"]
@@ -33,20 +33,43 @@ def compose(command: str, words: Sequence[str] = ()) -> DictConfig:
     return composed(command, words)
 
 
-def build(cfg: DictConfig) -> MaskedLM:
-    """The network of a configuration, freshly initialised from torch's seed; touches no data."""
+def build(cfg: DictConfig) -> MaskedLM | Classifier:
+    """The network that the run of a configuration trains, with the weights of its first step; trains and reads no text.
+
+    Of `pretrain` it is a masked language model, of `finetune` a classifier. Its encoder has the weights of the run that it starts
+    from where that one is finished, else those with which that one begins. The vocabulary is that of the tokenizer, once it is
+    trained; before, as many pieces as `vocabulary` asks for. For `params` and `draw`, which train nothing, the seed is 0.
+
+    Raises:
+        RelposError: the command has no network; or size, position and convolution mean nothing together.
+    """
+    import torch
+
+    from relpos.errors import RelposError
+    from relpos.runs import plan
+    from relpos.runs.networks import of_run
     from relpos.train.network import build_model
 
-    return build_model(cfg)
+    if cfg.get("stage") in ("pretrain", "finetune"):
+        return of_run(plan(cfg))
+    if "size" not in cfg:
+        raise RelposError("this configuration has no network; those of pretrain, finetune, params and draw have one")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return build_model(cfg)
 
 
 def run(cfg: DictConfig) -> Run:
     """Executes the run of a configuration, or finds it done: `.path`, `.record`, `.metrics`."""
-    from relpos.runs import execute, plan
+    from relpos.runs import debug, execute, plan
+    from relpos.runs.networks import refuse_impossible
     from relpos.runs.stages import refuse_absent
 
     planned = plan(cfg)
     refuse_absent(planned)
+    refuse_impossible(planned)
+    if cfg.get("debug"):
+        debug.clear(planned)
     return execute(planned)
 
 

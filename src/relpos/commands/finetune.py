@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+import sys
+
 from omegaconf import DictConfig
 
 from relpos import run
+from relpos.runs import Run, plan
 
 
 def finetune(cfg: DictConfig) -> str:
     """Finds or makes the run and what it starts from; the path of its folder."""
+    if said := before(plan(cfg)):
+        print(f"relpos: {said}", file=sys.stderr)
     return str(run(cfg).path)
+
+
+def before(tuning: Run) -> str | None:
+    """Which trainings come before a fine-tuning, and how to leave them out; None where they are finished."""
+    parts, ways, start = [], [], tuning.inputs["start"]
+    if tuning.state == "finished":
+        return None
+    if start.stage == "finetune" and start.state != "finished":
+        task = start.config["task"]["name"]
+        parts.append(f"{_steps(start)}fine-tuning on {task}")
+        ways.append(f"intermediate=none leaves {task} out, intermediate.steps=N shortens it")
+        start = start.inputs["start"]
+    if start.stage == "pretrain" and start.state != "finished":
+        parts.insert(0, f"{_steps(start)}pre-training")
+        ways.append("from=FOLDER starts from a finished pre-training")
+    return f"first {' and '.join(parts)}; {'; '.join(ways)}" if parts else None
+
+
+def _steps(run: Run) -> str:
+    steps = run.config["steps"]
+    return "" if steps is None else f"{steps:,} steps of "

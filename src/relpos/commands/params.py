@@ -5,16 +5,16 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
-import torch
 from omegaconf import DictConfig
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from relpos.errors import RelposError, nearest
-from relpos.model.build import count
 from relpos.runs.config import compose, shipped
+from relpos.runs.networks import counted, without_memory
 from relpos.train.network import build_model
 
 _SUFFIX = "_parameters.csv"
@@ -24,7 +24,17 @@ def params(cfg: DictConfig) -> str:
     """The counts as JSON."""
     if cfg.table is not None:
         return show(str(cfg.table))
-    return json.dumps(count(build_model(cfg)), ensure_ascii=False)
+    return json.dumps(counted_without_memory(cfg), ensure_ascii=False)
+
+
+def counted_without_memory(cfg: DictConfig) -> dict[str, Any]:
+    """The counts of a network whose tensors have shapes and no values.
+
+    Raises:
+        RelposError: there are more than 10¹³ parameters.
+    """
+    with without_memory():
+        return counted(build_model(cfg))
 
 
 @dataclass(frozen=True)
@@ -70,8 +80,7 @@ def lines(paper: str) -> list[Line]:
     found = []
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            with torch.device("meta"):
-                ours = count(build_model(compose("params", row["words"].split())))[row["counts"]]
+            ours = counted_without_memory(compose("params", row["words"].split()))[row["counts"]]
             exact = int(row["exact"]) if row["exact"] else None
             texts = row["row"], row["words"], row["counts"]
             found.append(Line(*texts, ours, float(row["printed"]), int(row["decimals"]), exact, row["note"]))

@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from relpos.errors import RelposError, nearest
-from relpos.runs.schema import COMMANDS, mistakes
+from relpos.runs.schema import COMMANDS, SHORT, mistakes
 
 NO_NAME = re.compile(r"null|true|false|[-+.\d]*|\[.*|\{.*")
 """What Hydra does not take for the name of an option, and answers with a traceback."""
@@ -63,6 +63,9 @@ def check(cfg: DictConfig, command: str, words: Sequence[str]) -> DictConfig:
     Raises:
         RelposError: names the key and, where there is one, the nearest right word.
     """
+    for group, key in SHORT.items():
+        if group in cfg and not OmegaConf.is_dict(cfg[group]):
+            cfg[group] = dict.fromkeys(_defaults(command)[group]) | {key: cfg[group]}
     with one_line(command, words):
         plain: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     added = [word.lstrip("+").partition("=")[0] for word in words if word.startswith("+")]

@@ -15,13 +15,16 @@ from relpos.data.filehash import described
 from relpos.data.source import Toy
 from relpos.errors import RelposError, nearest
 from relpos.files import sha256
+from relpos.runs import debug
 from relpos.runs.config import conf_dir, instantiate, targets
 from relpos.runs.run import Run, read_record
 
 DIALS = ("steps", "batch", "seed", "precision", "length")
 TOKENIZER_THREADS = 2
 """SentencePiece's pieces depend on the number of threads, so it is fixed."""
-MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every")
+INTERMEDIATE = {"task": "${task.intermediate}", "steps": None}
+"""As in conf/finetune.yaml."""
+MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every", "debug")
 """What a run is told and its result does not depend on."""
 
 
@@ -59,7 +62,7 @@ def store_run(cfg: DictConfig) -> Run:
 
 def pretrain_run(cfg: DictConfig) -> Run:
     """Store → pre-training."""
-    plain = _plain(cfg)
+    plain = _plain(debug.shortened(cfg))
     store = store_run(cfg)
     keys = (*DIALS, "microbatch", "packing")
     meaning = {key: plain[key] for key in keys} | _architecture(plain) | {"recipe": _recipe(plain["recipe"])}
@@ -78,8 +81,11 @@ def finetune_run(cfg: DictConfig, pretrained: Run | None = None) -> Run:
         cfg: a checked configuration.
         pretrained: the run to start from; None: the one that `cfg` names.
     """
-    if cfg.intermediate not in (None, "none") and cfg.intermediate != cfg.task.name:
-        start = finetune_run(with_task(cfg, cfg.intermediate), pretrained)
+    cfg = debug.shortened(cfg)
+    first = cfg.intermediate
+    if first.task not in (None, "none", cfg.task.name):
+        steps = {} if first.steps is None else {"steps": first.steps}
+        start = finetune_run(with_task(cfg, first.task, **steps), pretrained)
     else:
         start = pretrained or (_given(Path(str(cfg["from"]))) if cfg["from"] else pretrain_run(pretraining_of(cfg)))
     plain = _plain(cfg)
@@ -113,7 +119,7 @@ def with_task(cfg: DictConfig, name: str, **dials: Any) -> DictConfig:
     other = OmegaConf.create(OmegaConf.to_container(cfg, resolve=False))
     assert isinstance(other, DictConfig)
     if name != cfg.task.name:
-        defaults = {"steps": "${recipe.steps}", "batch": "${recipe.batch}", "intermediate": "${task.intermediate}"}
+        defaults = {"steps": "${recipe.steps}", "batch": "${recipe.batch}", "intermediate": INTERMEDIATE}
         other.merge_with(OmegaConf.create({"task": None}))
         other.task = yaml.safe_load(path.read_text(encoding="utf-8"))
         for key, value in defaults.items():

@@ -86,8 +86,9 @@ class Run:
 
     @property
     def path(self) -> Path:
-        """`$RELPOS_RUNS/<stage>/<name>-<identity>`."""
-        return Path(self.folder) if self.folder else runs_root() / self.stage / f"{self.name}-{self.identity}"
+        """`$RELPOS_RUNS/<stage>/<name>-<identity>`; of a rehearsal (`debug=true`) below `$RELPOS_RUNS/debug`."""
+        root = runs_root() / "debug" if self.config.get("debug") else runs_root()
+        return Path(self.folder) if self.folder else root / self.stage / f"{self.name}-{self.identity}"
 
     @property
     def record(self) -> dict[str, Any]:

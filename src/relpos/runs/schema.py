@@ -60,6 +60,8 @@ class Speed(TypedDict):
     devices: Count
     nodes: Count
     threads: Count | None
+    profiler: Literal["simple", "advanced", "pytorch"] | None
+    detect_anomaly: bool
 
 
 class Network(TypedDict):
@@ -92,6 +94,7 @@ class Training(Network):
     evaluations: Count
     checkpoint_every: Count
     log_every: Count
+    debug: bool
 
 
 class Pretrain(Training):
@@ -114,13 +117,18 @@ class StartingPoint(TypedDict):
     first: First
 
 
+class Intermediate(TypedDict):
+    task: str | None
+    steps: Count | None
+
+
 Finetune = TypedDict(
     "Finetune",
     {
         "task": dict[str, Any],
         "from": str | None,
         "pretrain": StartingPoint,
-        "intermediate": str | None,
+        "intermediate": Intermediate,
         "steps": Count | None,
     },
 )
@@ -207,6 +215,10 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "dashboard": (Dashboard,),
     "noop": (Noop,),
 }
+
+
+SHORT = {"intermediate": "task"}
+"""Groups that may be given as one word, which is meant for this key: `intermediate=none`."""
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.environments import LightningEnvironment
+from pytorch_lightning.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 
 from relpos.analysis.kernels import draw_kernels
 from relpos.data.glue import read
@@ -22,18 +23,18 @@ from relpos.data.tokenizer import FILE, Tokenizer
 from relpos.errors import RelposError
 from relpos.model.build import count
 from relpos.runs.config import instantiate
+from relpos.runs.networks import of_finetuning, of_pretraining
 from relpos.runs.plan import source_of
 from relpos.runs.run import Run
 from relpos.train.checkpoint import Checkpointing, Snapshots, WholeCheckpoints, newest, stopping
-from relpos.train.finetune import Finetuning, FinetuningData, classifier_on, columns
+from relpos.train.finetune import Finetuning, FinetuningData, columns
 from relpos.train.group import Group, present
 from relpos.train.loggers import JsonLines, conclude, identified, log_figure
 from relpos.train.module import Training, set_threads
-from relpos.train.network import network
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining, PretrainingData
 from relpos.train.progress import Bar
-from relpos.train.weights import load_model, read_model_config, save_model
+from relpos.train.weights import read_model_config, save_model
 
 for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
     logging.getLogger(noisy).setLevel(logging.ERROR)
@@ -44,8 +45,7 @@ def pretrain(run: Run) -> dict[str, Any]:
     """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/` and the figure of the kernels."""
     config, store = run.config, Store(run.inputs["store"].path)
     words = {key: config[key] for key in ("size", "position", "conv")} | {"vocabulary": store.vocabulary}
-    torch.manual_seed(config["seed"])
-    model = network(words | {"kernel": config["speed"]["kernel"]})
+    model = of_pretraining(config, store.vocabulary)
     group = present()
     dials = {key: config[key] for key in ("steps", "seed", "precision", "log_every")}
     module = Pretraining(model, Recipe(**config["recipe"]), **dials, group=group)
@@ -83,10 +83,7 @@ def finetune(run: Run) -> dict[str, Any]:
     for split in task.dev.values():  # a mistake in these files shows before training, not after
         read(location, task, split)
     encoded = encode(read(location, task, "train"), tokenizer, config["length"])
-    before = load_model(folder)
-    words = read_model_config(folder)
-    torch.manual_seed(config["seed"])
-    model = classifier_on(before, task.outputs, words["size"]["dropout"]).train()
+    words, model = read_model_config(folder), of_finetuning(run)
     recipe = dict(config["recipe"])
     steps = tuning_steps(config["steps"], recipe.pop("epochs", None), task, len(encoded), config["batch"])
     module = Finetuning(task, model, Recipe(**recipe), steps, *_of(config, "seed", "precision", "log_every"))
@@ -135,6 +132,8 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
+        detect_anomaly=config["speed"]["detect_anomaly"],
+        profiler=_profiler(config["speed"]["profiler"], run.path / "profile"),
         default_root_dir=run.path,
     )
     started = time.perf_counter()
@@ -143,6 +142,12 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
     if group.first:
         run.update(fit_seconds=round(run.record.get("fit_seconds", 0.0) + time.perf_counter() - started, 2))
     return trainer
+
+
+def _profiler(name: str | None, folder: Path) -> Profiler | None:
+    """Lightning's profiler of this name (simple, advanced, pytorch); its report goes to `folder`."""
+    kinds = {"simple": SimpleProfiler, "advanced": AdvancedProfiler, "pytorch": PyTorchProfiler}
+    return kinds[name](dirpath=folder, filename=name) if name else None
 
 
 def _threads_before(run: Run, processes: int) -> int | None:

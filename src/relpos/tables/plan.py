@@ -114,7 +114,7 @@ class Templates:
         key = tuple(word for word in words if _key(word).split(".")[0] not in OF_POSITION)
         if key not in self.known:
             cfg = compose("finetune", key)
-            dials: dict[str, Any] = {name: cfg[name] for name in OF_TASK if name in {_key(word) for word in key}}
+            dials: dict[str, Any] = {name: cfg[name] for name in OF_TASK if name in {_key(word).split(".")[0] for word in key}}
             seed = self.experiment.seeds[0]
             tasks = self.experiment.tasks
             self.known[key] = {task: finetune_run(with_task(cfg, task, **dials, seed=seed), pretraining) for task in tasks}

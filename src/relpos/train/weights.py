@@ -70,10 +70,10 @@ def read_model_config(folder: Path) -> dict[str, Any]:
     return {str(key): value for key, value in content.items()}
 
 
-def load_model(folder: Path) -> nn.Module:
+def load_model(folder: Path, kernel: str = "auto") -> nn.Module:
     """The network of a model folder, with its weights: a `MaskedLM`, or a `Classifier` where it was fine-tuned."""
     config = read_model_config(folder)
-    model: nn.Module = network(config)
+    model: nn.Module = network(config | {"kernel": kernel})
     if "outputs" in config:
         assert isinstance(model, MaskedLM)
         model = Classifier(model.encoder, config["outputs"])

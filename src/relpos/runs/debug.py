@@ -1,0 +1,36 @@
+"""`debug=true`: a training run of ten steps, in this process, that stops where a gradient becomes NaN.
+
+It is never taken for the run that it rehearses: it lies below `$RELPOS_RUNS/debug` and begins anew each time. What it starts from
+(pre-training, intermediate task) is a rehearsal of ten steps as well, and kept; toy language, tokenizer and store are shared.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+from omegaconf import DictConfig, OmegaConf
+
+from relpos.runs.lock import claim
+from relpos.runs.run import Run
+
+STEPS = 10
+
+
+def shortened(cfg: DictConfig) -> DictConfig:
+    """The configuration with the dials of a rehearsal; as it is where `debug` is not set."""
+    if not cfg.get("debug"):
+        return cfg
+    dials = {"steps": STEPS, "evaluations": 1, "log_every": 1, "speed": {"devices": 1, "nodes": 1, "detect_anomaly": True}}
+    merged = OmegaConf.merge(cfg, dials)
+    assert isinstance(merged, DictConfig)
+    return merged
+
+
+def clear(run: Run) -> None:
+    """Empties the folder of a rehearsal but for its lock."""
+    with claim(run.path):
+        for path in run.path.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif not path.name.startswith("claim."):
+                path.unlink()

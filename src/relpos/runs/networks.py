@@ -1,0 +1,96 @@
+"""The network that a run trains, with the weights that it starts from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from relpos.data.tasks import Task
+from relpos.errors import RelposError
+from relpos.model.build import count
+from relpos.model.heads import Classifier, MaskedLM
+from relpos.runs.config import instantiate
+from relpos.runs.run import Run
+from relpos.train.finetune import classifier_on
+from relpos.train.network import network
+from relpos.train.weights import load_model
+
+MOST = 10**13
+"""Parameters: a network of more is a slip of the finger."""
+
+
+def of_run(run: Run) -> MaskedLM | Classifier:
+    """What a pre-training or a fine-tuning trains, as it is before the first step. Torch's generator is left as it was.
+
+    Where the tokenizer is not trained yet, the vocabulary is the one asked for; a small text yields fewer pieces. Where the run
+    that a fine-tuning starts from is not finished, its encoder has the weights with which that run begins.
+    """
+    with torch.random.fork_rng(devices=[]):
+        if run.stage == "finetune":
+            return of_finetuning(run)
+        tokenizer = run.inputs["tokenizer"]
+        return of_pretraining(run.config, int(tokenizer.metrics.get("pieces", tokenizer.config["vocabulary"])))
+
+
+def of_pretraining(config: dict[str, Any], vocabulary: int) -> MaskedLM:
+    """The masked language model of a pre-training's configuration: weights from `seed`, attention by `speed.kernel`."""
+    words = {key: config[key] for key in ("size", "position", "conv")}
+    torch.manual_seed(config["seed"])
+    return network(words | {"vocabulary": vocabulary, "kernel": config["speed"]["kernel"]})
+
+
+def of_finetuning(run: Run) -> Classifier:
+    """A classifier on the encoder that the run starts from; its output layer is drawn from `seed`, and so is the pooler unless an
+    intermediate task has trained one."""
+    start, task = run.inputs["start"], instantiate(run.config["task"])
+    assert isinstance(task, Task)
+    if start.state == "finished":
+        folder = start.path if start.stage == "given" else start.path / "model"
+        before: Any = load_model(folder, run.config["speed"]["kernel"])
+    else:
+        before = of_run(start)
+    torch.manual_seed(run.config["seed"])
+    return classifier_on(before, task.outputs, before.encoder.embedding.dropout.p).train()
+
+
+def refuse_impossible(run: Run) -> None:
+    """Refuses what cannot be built, before any work on the run or what it needs: the network is made without memory.
+
+    Raises:
+        RelposError: size, position, convolution and length do not go together; named.
+    """
+    for needed in run.inputs.values():
+        refuse_impossible(needed)
+    if run.stage == "pretrain" and run.state != "finished":
+        with torch.random.fork_rng(devices=[]), without_memory():
+            model = of_pretraining(run.config, run.inputs["tokenizer"].config["vocabulary"])
+        counted(model)
+        model.encoder.position.check_length(run.config["length"])
+
+
+class without_memory:
+    """Networks made inside have shapes and no values. Sizes that no tensor can have are a RelposError."""
+
+    def __init__(self) -> None:
+        self.device = torch.device("meta")
+
+    def __enter__(self) -> None:
+        self.device.__enter__()
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self.device.__exit__(kind, error, trace)
+        if isinstance(error, RuntimeError | OverflowError) and "verflow" in str(error):
+            raise RelposError(f"more than {MOST:.0e} parameters: too many to count") from error
+
+
+def counted(model: MaskedLM) -> dict[str, Any]:
+    """`relpos.model.build.count`; refuses a network of more than `MOST` parameters.
+
+    Raises:
+        RelposError: says how many there are.
+    """
+    numbers = count(model)
+    if numbers["total"] > MOST:
+        raise RelposError(f"{numbers['total']:.2e} parameters: more than {MOST:.0e} are too many")
+    return numbers
