@@ -10,7 +10,7 @@ import shutil
 
 from omegaconf import DictConfig, OmegaConf
 
-from relpos.runs.lock import claim
+from relpos.runs.lock import locked
 from relpos.runs.run import Run
 
 STEPS = 10
@@ -28,7 +28,7 @@ def shortened(cfg: DictConfig) -> DictConfig:
 
 def clear(run: Run) -> None:
     """Empties the folder of a rehearsal but for its lock."""
-    with claim(run.path):
+    with locked(run.path):
         for path in run.path.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
