@@ -36,9 +36,17 @@ def test_a_table_is_found_by_name_and_by_path(tmp_path: Path) -> None:
         ({"rows": {}}, "rows is missing"),
         ({"rows": {"none": "position=none"}}, "rows.none: a list of words is expected"),
         ({"base": ["tiny"]}, "base: 'tiny' is not a word"),
-        ({"seeds": [0, 0]}, "seeds: a seed stands there twice"),
-        ({"seeds": ["a"]}, "seeds: a list of whole numbers"),
-        ({"workers": 0}, "workers: a whole number from 1 up"),
+        ({"seeds": [0, 0]}, "seeds: a seed is given twice"),
+        ({"seeds": ["a"]}, "seeds=['a']: a list [a whole number of 0 or more, …] is expected"),
+        ({"workers": 0}, "workers=0: a whole number of 1 or more"),
+        ({"seeds": []}, "seeds: a seed is expected"),
+        ({"seeds": -1}, "seeds=-1: a list"),
+        ({"rows": [1]}, "rows=[1]: a group of keys {key: value} is expected"),
+        ({"tasks": "cola"}, "tasks=cola: a list [a word, …] is expected"),
+        ({"lengths": [4]}, "lengths=[4]: a list [a whole number of 8 or more, …] is expected"),
+        ({"statistic": "man"}, "statistic=man: mean, best or median is expected. Did you mean 'mean' or 'median'?"),
+        ({"split": True}, "split=true: dev or test is expected"),
+        ({"baseline": "nome"}, "baseline: unknown row 'nome'. Did you mean 'none'?"),
         (
             {"checks": [{"says": "x", "rows": ["nome"], "columns": ["cola"]}]},
             "unknown row 'nome'. Did you mean 'none'?",
@@ -68,7 +76,7 @@ def test_broken_yaml_names_the_line(tmp_path: Path) -> None:
 def test_a_row_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.yaml"
     path.write_text("question: why\nrows:\n  a: [position=none]\n  a: [position=fixed]\ntasks: [cola]\n", encoding="utf-8")
-    with pytest.raises(RelposError, match=r"t\.yaml:4: not YAML: 'a' stands here twice"):
+    with pytest.raises(RelposError, match=r"t\.yaml:4: not YAML: 'a' is given twice"):
         load(str(path))
 
 

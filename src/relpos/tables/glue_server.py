@@ -1,6 +1,6 @@
-"""What gluebenchmark.com takes: eleven files of `index<TAB>prediction`, each of so many rows and of these answers only.
+"""What gluebenchmark.com accepts: eleven files of `index<TAB>prediction`, each with its number of rows and its set of answers.
 
-Names, row counts and answers stand in `templates/glue_server.csv`; `constant` there is the answer that fills a file for which
+Names, row counts and answers are listed in `templates/glue_server.csv`; `constant` there is the answer that fills a file for which
 there is no model, as the server asks of those who submit single tasks (the majority class; 0 for STS-B).
 """
 
@@ -21,11 +21,11 @@ class Answers:
 
     Args:
         file: its name, without `.tsv`.
-        column: of the table, whose best run predicts it.
+        column: of the table; the run that is best there predicts this file.
         rows: of the official test file.
-        labels: the only answers there are; None where they are numbers.
+        labels: the allowed answers; None where they are numbers.
         range: of the numbers.
-        constant: an answer for every row, where there is no model.
+        constant: the answer for every row where there is no model.
     """
 
     file: str
@@ -36,7 +36,12 @@ class Answers:
     constant: str
 
     def problem(self, text: str) -> str | None:
-        """What the server would refuse, in a few words; None where nothing is wrong."""
+        """What the server would refuse, in a few words; None where nothing is wrong.
+
+        >>> wnli = Answers("WNLI", "wnli", 2, ("0", "1"), None, "0")
+        >>> wnli.problem("index\\tprediction\\n0\\t1\\n1\\t2\\n")
+        "line 3: answer '2' is not 0, 1"
+        """
         first, *lines = text.removesuffix("\n").split("\n")
         if first != HEADER:
             return f"header {first!r} where {HEADER!r} is needed"
@@ -44,12 +49,12 @@ class Answers:
             index, tab, answer = line.partition("\t")
             if not tab or index != str(row):
                 return f"line {row + 2} is {line[:40]!r} where row {row} is due"
-            if not self._takes(answer):
+            if not self._is_allowed(answer):
                 known = ", ".join(self.labels) if self.labels else "a number from {:g} to {:g}".format(*(self.range or ()))
                 return f"line {row + 2}: answer {answer[:40]!r} is not {known}"
         return None if len(lines) == self.rows else f"{len(lines):,} rows where the server has {self.rows:,}"
 
-    def _takes(self, answer: str) -> bool:
+    def _is_allowed(self, answer: str) -> bool:
         if self.labels is not None:
             return answer in self.labels
         low, high = self.range or (-math.inf, math.inf)
@@ -59,7 +64,7 @@ class Answers:
             return False
 
     def constant_file(self) -> str:
-        """The same answer for every row."""
+        """A file with the same answer for every row."""
         return "".join(f"{line}\n" for line in (HEADER, *(f"{row}\t{self.constant}" for row in range(self.rows))))
 
 
@@ -70,7 +75,11 @@ def layout() -> list[Answers]:
 
 
 def file_name(row: str) -> str:
-    """The name of a row, as a file may be called."""
+    """The name of a row with the letters that a file's name may not have replaced.
+
+    >>> file_name("composite key/1")
+    'composite_key_1'
+    """
     return re.sub(r"[^\w.+-]+", "_", row)
 
 

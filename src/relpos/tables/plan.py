@@ -1,4 +1,4 @@
-"""An experiment → its runs. A pure function: composed once per row and stage, then varied by task and seed."""
+"""An experiment → its runs, a pure function. Each row and stage is composed once, and then varied by task and seed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import gc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from relpos.errors import RelposError, nearest
 from relpos.runs.config import compose
@@ -15,9 +14,9 @@ from relpos.runs.run import Run, closure
 from relpos.tables.experiment import STAGES, Experiment
 
 OF_TASK = ("steps", "batch", "intermediate")
-"""Dials that follow the task, unless words set them."""
+"""Dials that the task decides, unless an override does."""
 OF_POSITION = ("position", "conv", "k", "outside", "kernels")
-"""What a fine-tuning takes over with the model that it starts from."""
+"""Keys of which a fine-tuning takes over the values with the model that it starts from."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,16 @@ class Tuning:
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """One row of a table that is planned: its runs, finished or not."""
+    """One row of a table that is planned: its runs, finished or not.
+
+    Args:
+        name: in the experiment file.
+        words: the overrides in which the row differs.
+        pretrainings: one a pre-training seed.
+        tunings: one a task and seed, of every pre-training.
+        noops: of a table that only sleeps.
+        needs: what relpos lacks to plan the row; then it has no runs.
+    """
 
     name: str
     words: list[str]
@@ -43,7 +51,7 @@ class PlannedRow:
 
     @property
     def runs(self) -> list[Run]:
-        """All of its own."""
+        """All of the row's own; their inputs (tokenizer, store) are not among them."""
         return [*self.pretrainings, *(tuning.run for tuning in self.tunings), *self.noops]
 
 
@@ -53,40 +61,46 @@ def plan_table(experiment: Experiment, rows: list[str] | None = None, words: Ite
     Args:
         experiment: what the file says.
         rows: names of the rows that are wanted; None: all.
-        words: more words, for every row.
+        words: more overrides, for every row.
 
     Raises:
-        RelposError: a word is wrong; the row is named.
+        RelposError: an override is wrong; the row is named.
+
+    >>> from relpos.tables.experiment import load
+    >>> [row] = plan_table(load("demo"), ["fixed"])
+    >>> len(row.pretrainings), row.tunings[0].task, row.tunings[0].run.inputs["start"] is row.pretrainings[0]
+    (1, 'cola', True)
     """
     templates = Templates(experiment)
     result = []
-    with _no_collection():
-        for name, own in experiment.select(rows).items():
+    with _without_garbage_collection():
+        for name, row_words in experiment.select(rows).items():
             try:
-                result.append(_row(experiment, templates, name, own, [*own, *words]))
+                result.append(_row(experiment, templates, name, row_words, [*row_words, *words]))
             except RelposError as error:
                 raise RelposError(f"table {experiment.name}, row {name!r}: {error}") from error
     return result
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """Composing makes very many small objects; looking for cycles among them again and again takes a quarter of the time."""
-    enabled = gc.isenabled()
+def _without_garbage_collection() -> Iterator[None]:
+    """Composing makes very many small objects; without this, a quarter of the time goes into looking for cycles among them."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if enabled:
+        if was_enabled:
             gc.enable()
 
 
-def _row(experiment: Experiment, templates: Templates, name: str, own: list[str], words: list[str]) -> PlannedRow:
+def _row(experiment: Experiment, templates: Templates, name: str, row_words: list[str], words: list[str]) -> PlannedRow:
+    """The row of this name; `row_words` are those of the file, `words` all that apply."""
     if experiment.needs or experiment.parameters:
-        return PlannedRow(name, own, [], [], needs=experiment.needs)
+        return PlannedRow(name, row_words, [], [], needs=experiment.needs)
     if "noop" in experiment.stages:
         first = noop_run(compose("noop", words_of("noop", experiment, words)))
-        return PlannedRow(name, own, [], [], [_noop_of(first, seed) for seed in experiment.seeds])
+        return PlannedRow(name, row_words, [], [], [_noop_of(first, seed) for seed in experiment.seeds])
     cfg = compose("pretrain", words_of("pretrain", experiment, words))
     pretrainings, tunings = [], []
     for pretrain_seed in experiment.pretrain_seeds or [cfg.seed]:
@@ -96,25 +110,28 @@ def _row(experiment: Experiment, templates: Templates, name: str, own: list[str]
         for task, template in templates.of(words_of("finetune", experiment, words), pretraining).items():
             planned = _labelled(moved(template, pretraining), experiment.name, name)
             tunings += [Tuning(task, pretrain_seed, seed, reseeded(planned, seed)) for seed in experiment.seeds]
-    return PlannedRow(name, own, pretrainings, tunings)
+    return PlannedRow(name, row_words, pretrainings, tunings)
 
 
 class Templates:
-    """Fine-tunings of every task, planned once for all rows that differ only in how they know positions: a plan of nineteen rows
-    takes a second instead of ten."""
+    """Fine-tunings of every task, planned once and shared by all rows that differ only in how they know positions.
+
+    Composing is slow; with this a plan of nineteen rows takes a second instead of ten.
+    """
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
         self.known: dict[tuple[str, ...], dict[str, Run]] = {}
 
     def of(self, words: list[str], pretraining: Run) -> dict[str, Run]:
-        """Task → its fine-tuning, on some row's pre-training; `words` are those of the stage."""
+        """Task → its fine-tuning, on any one row's pre-training (see `moved`); `words` are those of the stage."""
         if not self.experiment.tasks:
             return {}
         key = tuple(word for word in words if _key(word).split(".")[0] not in OF_POSITION)
         if key not in self.known:
             cfg = compose("finetune", key)
-            dials: dict[str, Any] = {name: cfg[name] for name in OF_TASK if name in {_key(word).split(".")[0] for word in key}}
+            overridden = {_key(word).split(".")[0] for word in key}
+            dials = {name: cfg[name] for name in OF_TASK if name in overridden}
             seed = self.experiment.seeds[0]
             tasks = self.experiment.tasks
             self.known[key] = {task: finetune_run(with_task(cfg, task, **dials, seed=seed), pretraining) for task in tasks}
@@ -126,7 +143,7 @@ def _key(word: str) -> str:
 
 
 def moved(run: Run, pretraining: Run) -> Run:
-    """A fine-tuning, and the intermediate one before it, on another row's pre-training: what planning anew would give."""
+    """A fine-tuning, and the intermediate one before it, on another row's pre-training: the same as planning it anew."""
     start = run.inputs["start"]
     inputs = run.inputs | {"start": moved(start, pretraining) if start.stage == "finetune" else pretraining}
     shape = pretraining.name.removesuffix(f"-{pretraining.inputs['store'].name}-seed{pretraining.config['seed']}")
@@ -134,7 +151,7 @@ def moved(run: Run, pretraining: Run) -> Run:
 
 
 def reseeded(run: Run, seed: int) -> Run:
-    """A fine-tuning, and the intermediate one before it, with another seed: what planning anew would give."""
+    """A fine-tuning, and the intermediate one before it, with another seed: the same as planning it anew."""
     start = run.inputs["start"]
     inputs = run.inputs | {"start": reseeded(start, seed) if start.stage == "finetune" else start}
     name = f"{run.name.rpartition('-seed')[0]}-seed{seed}"
@@ -143,10 +160,16 @@ def reseeded(run: Run, seed: int) -> Run:
 
 
 def words_of(stage: str, experiment: Experiment, words: Iterable[str]) -> list[str]:
-    """The words that reach one stage: of all rows, of the stage, then `words`. Later ones win; prefixes come off."""
-    others = tuple(f"{name}." for name in STAGES if name != stage)
+    """The overrides that reach one stage: of all rows, of the stage, then `words`; later ones win. Prefixes come off.
+
+    >>> from pathlib import Path
+    >>> given = Experiment("t", Path(), "?", rows={}, tasks=[], base=["size=tiny"], stages={"finetune": ["steps=5"]})
+    >>> words_of("finetune", given, ["pretrain.steps=9", "finetune.batch=8", "position=fixed"])
+    ['size=tiny', 'steps=5', 'batch=8', 'position=fixed']
+    """
+    other_stages = tuple(f"{name}." for name in STAGES if name != stage)
     every = [*experiment.base, *experiment.stages.get(stage, []), *words]
-    return [word.removeprefix(f"{stage}.") for word in every if not word.startswith(others)]
+    return [word.removeprefix(f"{stage}.") for word in every if not word.startswith(other_stages)]
 
 
 def _noop_of(run: Run, seed: int) -> Run:
@@ -155,13 +178,13 @@ def _noop_of(run: Run, seed: int) -> Run:
 
 
 def _labelled(run: Run, table: str, row: str) -> Run:
-    """The names of table and row, for loggers, also on the fine-tuning before it; no part of the identity."""
+    """With the names of table and row for loggers, also of the fine-tuning before it; they are no part of the identity."""
     inputs = {name: _labelled(other, table, row) if other.stage == "finetune" else other for name, other in run.inputs.items()}
     return replace(run, config=run.config | {"table": table, "row": row}, inputs=inputs)
 
 
 def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
-    """The runs of these stages, and what they need; None: all.
+    """The runs of these stages, and the runs that they need; None: all.
 
     Raises:
         RelposError: there is no such stage.
@@ -175,9 +198,10 @@ def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
 
 
 def runs_of(rows: Iterable[PlannedRow]) -> list[Run]:
-    """Every run of the rows once, inputs before what needs them: shared inputs, pre-trainings, fine-tunings.
+    """Every run of the rows once, inputs before the runs that need them: shared inputs, pre-trainings, fine-tunings.
 
-    By depth, so that the longest chains start first; at equal depth what others wait for, then the order of the file.
+    Sorted by depth, so that the longest chains start first; at equal depth, runs that others wait for come first, then the order of
+    the file.
     """
     depths: dict[str, int] = {}
     needed: set[str] = set()
@@ -188,5 +212,5 @@ def runs_of(rows: Iterable[PlannedRow]) -> list[Run]:
             needed.update(other.identity for other in run.inputs.values())
         return depths[run.identity]
 
-    found = closure([run for row in rows for run in row.runs])
-    return sorted(found, key=lambda run: (depth(run), run.identity not in needed))
+    runs = closure([run for row in rows for run in row.runs])
+    return sorted(runs, key=lambda run: (depth(run), run.identity not in needed))

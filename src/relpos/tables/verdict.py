@@ -1,46 +1,45 @@
 """Was a printed number reproduced? The verdict on one cell of a table.
 
-    not run      there is no finished run
-    reproduced   ours equals the printed number within `bound`: the 90 % interval of the difference lies inside ±bound, which is
-                 what two one-sided tests at 0.05 ask
+    not run      no run is finished
+    reproduced   ours equals the printed number within `bound`: the 90 % interval of the difference lies inside ±bound (two
+                 one-sided tests at 0.05)
     above        the 95 % interval of the difference lies above zero
     below        … below zero
-    undecided    the data allow neither; always so for a single run, whose spread is unknown
+    undecided    none of these is shown; always so for a single run, whose spread is unknown
 
-They are asked in this order: a difference that is there and too small to matter is a reproduction.
+The first that applies is the verdict: a difference that is significant but too small to matter is a reproduction.
 
-The bound is what the paper's own precision allows: the smallest difference that two runs of its experiment, with its standard
+The bound follows from the paper's own precision: the smallest difference that two runs of its experiment, with its standard
 error, would show with probability 0.8 — (1.96 + 0.84)·√2·sem, at least half a point — and one point where it prints no spread. A
-standard error printed as 0.0 is below 0.05 and is taken for that.
+standard error that is printed as 0.0 counts as 0.05, the largest that rounds to it.
 
 The difference and its interval:
 
     mean, printed with error  Welch's test over our seeds
-    anything else             the statistic of our runs − printed, less what their number alone makes of it: the best of three is
-                              lower than the best of ten. Runs are taken for normal with the spread of ours, the paper's too, as
-                              many as it says; t-distribution
+    anything else             the statistic of our runs − printed, corrected for the number of runs: the best of three is expected
+                              to be lower than the best of ten. Runs are assumed to be normal with the spread of ours, the paper's
+                              too, as many as it says; t-distribution
     GLUE as best or median    the mean of the columns' statistics, as a submission is made of the best run of each task
-    printed on the test set   and the sampling errors of two sets of examples of the dev set's size, for ours is of the dev set.
-                              Where the server has scored ours, its answer takes its place (one submission, as the paper's is);
-                              the spread over seeds is still that of our dev scores
+    printed on the test set   as above, and the sampling errors of two sets of examples of the dev set's size are added, for ours
+                              is measured on the dev set. Where the server has scored ours, its score takes the place of ours
+                              (one submission, as the paper's is); the spread over seeds is still that of our dev scores
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 
-from relpos.tables.statistics import SEED, Difference, welch, with_intervals
+from relpos.tables.statistics import SEED, Difference, Statistic, welch, with_intervals
 
 REPRODUCED, ABOVE, BELOW, UNDECIDED, NOT_RUN = "reproduced", "above", "below", "undecided", "not run"
 HOLDS, FAILS = "holds", "fails"
 """Of a check or a claim, beside `UNDECIDED` and `NOT_RUN`."""
-STATISTICS: dict[str, Callable[..., Any]] = {"mean": np.mean, "best": np.max, "median": np.median}
-"""How a table sums up the runs of a cell; also the name of the number in `table.json`."""
+STATISTICS: dict[str, Statistic] = {"mean": np.mean, "best": np.max, "median": np.median}
+"""How a table sums up the runs of a cell; the names are those of the numbers in `table.json`."""
 LEAST_SEM = 0.05
 LEAST_BOUND = 0.5
 BOUND_WITHOUT_SPREAD = 1.0
@@ -52,6 +51,9 @@ DRAWS = 100_000
 @dataclass(frozen=True)
 class Printed:
     """What a paper prints in a cell.
+
+    >>> Printed(84.9, sem=0.0).bound, Printed(75.2).bound
+    (0.5, 1.0)
 
     Args:
         value: the number, × 100.
@@ -85,6 +87,9 @@ def difference(
         printed: the paper's number.
         examples_error: standard error of a score on that many dev examples.
         server: what the GLUE server answered, to compare with a number printed on the test set.
+
+    >>> difference([[71.0, 72.0, 73.0]], Printed(70.0, sem=0.5)).value
+    2.0
     """
     if not columns or any(len(values) < 2 or (len(values) == 2 and values[0] == values[1]) for values in columns):
         return None
@@ -92,19 +97,25 @@ def difference(
         (values,) = columns
         return welch(values, printed.value, max(printed.sem, LEAST_SEM), printed.runs)
     spreads = [float(np.std(values, ddof=1)) / len(columns) for values in columns]
-    own = [_of_normals(printed.statistic, len(values)) for values in columns]
-    expected, deviation = _of_normals(printed.statistic, printed.runs)
-    by_number = sum(spread * (one - expected) for spread, (one, _) in zip(spreads, own, strict=True))
+    of_ours = [_of_normals(printed.statistic, len(values)) for values in columns]
+    printed_mean, printed_deviation = _of_normals(printed.statistic, printed.runs)
+    by_number = sum(spread * (mean - printed_mean) for spread, (mean, _) in zip(spreads, of_ours, strict=True))
     ours = float(np.mean([STATISTICS[printed.statistic](values) for values in columns])) if server is None else server
-    theirs = deviation**2 if printed.sem is None else 0.0
-    parts = [spread**2 * (one**2 + theirs) for spread, (_, one) in zip(spreads, own, strict=True)]
+    theirs = printed_deviation**2 if printed.sem is None else 0.0
+    parts = [spread**2 * (deviation**2 + theirs) for spread, (_, deviation) in zip(spreads, of_ours, strict=True)]
     known = max(printed.sem, LEAST_SEM) ** 2 if printed.sem is not None else 0.0
     known += 2 * examples_error**2 if printed.test and server is None else 0.0
     return _by_t(ours - printed.value - by_number, parts, known, [len(values) for values in columns])
 
 
 def _by_t(value: float, parts: Sequence[float], known: float, counts: Sequence[int]) -> Difference:
-    """With squared errors that were estimated from so many runs each and one that is known: Welch and Satterthwaite's freedom."""
+    """A difference with its interval by the t-distribution, its degrees of freedom by Welch and Satterthwaite.
+
+    Args:
+        value: the difference.
+        parts: squared errors that were estimated, each from so many runs as `counts` says.
+        known: squared errors that were not estimated from our runs.
+    """
     from scipy.stats import t
 
     error = (sum(parts) + known) ** 0.5
@@ -117,16 +128,22 @@ def _by_t(value: float, parts: Sequence[float], known: float, counts: Sequence[i
 @cache
 def _of_normals(statistic: str, n: int) -> tuple[float, float]:
     """Mean and standard deviation of a statistic of n independent standard normal numbers."""
-    drawn = STATISTICS[statistic](np.random.default_rng(SEED).standard_normal((DRAWS, n)), axis=1)
+    drawn = np.asarray(STATISTICS[statistic](np.random.default_rng(SEED).standard_normal((DRAWS, n)), axis=1))
     return float(drawn.mean()) if statistic == "best" else 0.0, float(drawn.std())
 
 
-def verdict(count: int, found: Difference | None, bound: float) -> str:
-    """The verdict on a cell with so many finished runs."""
+def verdict(count: int, tested: Difference | None, bound: float) -> str:
+    """The verdict on a cell with so many finished runs.
+
+    >>> verdict(0, None, 0.5), verdict(1, None, 0.5)
+    ('not run', 'undecided')
+    >>> verdict(3, Difference(2.0, low=1.0, high=3.0, low90=1.2, high90=2.8, p=0.01, n=3), 0.5)
+    'above'
+    """
     if not count:
         return NOT_RUN
-    if found is None:
+    if tested is None:
         return UNDECIDED
-    if -bound < found.low90 and found.high90 < bound:
+    if -bound < tested.low90 and tested.high90 < bound:
         return REPRODUCED
-    return ABOVE if found.low > 0 else BELOW if found.high < 0 else UNDECIDED
+    return ABOVE if tested.low > 0 else BELOW if tested.high < 0 else UNDECIDED
