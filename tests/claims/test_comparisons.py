@@ -1,4 +1,4 @@
-"""Every test of a claim comes out each way."""
+"""Every test of a claim comes out each way: comparisons, columns, trends, with gains and finding, on which they rest."""
 
 from __future__ import annotations
 

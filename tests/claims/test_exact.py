@@ -1,4 +1,4 @@
-"""What holds exactly holds; with another formula it fails."""
+"""What holds exactly holds, in exact and counts; with another formula it fails."""
 
 from __future__ import annotations
 

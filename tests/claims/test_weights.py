@@ -1,4 +1,4 @@
-"""What is read from weights, on models whose weights were set by hand."""
+"""What is read from weights (weights, toeplitz, fit), on models whose weights were set by hand; step_time and dev_and_test, from records."""
 
 from __future__ import annotations
 

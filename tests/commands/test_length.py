@@ -11,7 +11,7 @@ import torch
 
 import relpos
 from relpos.commands.length import curves, labels, length
-from relpos.data.heldout_windows import Stretch
+from relpos.data.heldout_windows import MaskedText
 from relpos.errors import RelposError
 from relpos.train.heldout import loss_by_length
 from schemes import VOCABULARY, model_of
@@ -20,10 +20,10 @@ TINY = ["steps=2", "batch=4", "microbatch=4", "evaluations=1", "data.pairs=64", 
 TINY += ["size.layers=1", "size.max_positions=32"]
 
 
-def texts(count: int = 2, tokens: int = 56) -> list[Stretch]:
+def texts(count: int = 2, tokens: int = 56) -> list[MaskedText]:
     generator = torch.Generator().manual_seed(4)
     drawn = torch.randint(5, VOCABULARY, (2, count, tokens), generator=generator)
-    return [Stretch(ids, labels) for ids, labels in zip(*drawn, strict=True)]
+    return [MaskedText(ids, labels) for ids, labels in zip(*drawn, strict=True)]
 
 
 def test_without_neighbours_that_matter_the_length_does_not_matter() -> None:

@@ -1,3 +1,5 @@
+"""The same text under the same masks, whatever the length of the windows."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from relpos.data.heldout_windows import stretches, windows
+from relpos.data.heldout_windows import heldout_texts, heldout_windows
 from relpos.data.masking import IGNORED
 from relpos.data.tokenizer import CLS, SEP
 from relpos.errors import RelposError
@@ -32,19 +34,19 @@ def store(lengths: list[int], heldout: list[int]) -> Any:
 
 def predicted(texts: Any, length: int) -> list[int]:
     """The targets, in order."""
-    return [int(x) for batch in windows(texts, length) for row in batch.labels for x in row[row != IGNORED]]
+    return [int(x) for batch in heldout_windows(texts, length) for row in batch.labels for x in row[row != IGNORED]]
 
 
 def test_every_length_predicts_the_same_tokens() -> None:
-    texts = stretches(store([500, 300, 700], [1, 0, 1]), 66, 10_000)
+    texts = heldout_texts(store([500, 300, 700], [1, 0, 1]), 66, 10_000)
     targets = predicted(texts, 66)
     assert len(targets) > 100
     assert all(predicted(texts, length) == targets for length in (8, 17, 34))
 
 
 def test_a_window_is_whole_and_framed() -> None:
-    texts = stretches(store([200], [1]), 34, 10_000)
-    for batch in windows(texts, 34):
+    texts = heldout_texts(store([200], [1]), 34, 10_000)
+    for batch in heldout_windows(texts, 34):
         for ids, real in zip(batch.input_ids, batch.attention_mask, strict=True):
             end = int(real.sum()) - 1
             assert (int(ids[0]), int(ids[end])) == (CLS, SEP)
@@ -54,27 +56,27 @@ def test_a_window_is_whole_and_framed() -> None:
 
 def test_text_of_training_is_not_read_and_short_documents_are_left_out() -> None:
     made = store([100, 100, 20], [0, 1, 1])
-    texts = stretches(made, 34, 10_000)
+    texts = heldout_texts(made, 34, 10_000)
     assert len(texts) == 1
     text = torch.where(texts[0].labels == IGNORED, texts[0].ids, texts[0].labels)
     assert text.tolist() == list(range(105, 105 + 96))  # three windows of 32
 
 
 def test_the_text_asked_for_is_spread_over_documents() -> None:
-    texts = stretches(store([640] * 10, [1] * 10), 66, 640)
+    texts = heldout_texts(store([640] * 10, [1] * 10), 66, 640)
     assert sum(len(text.ids) for text in texts) == pytest.approx(640, abs=64)
-    texts = stretches(store([640] * 10, [1] * 10), 66, 1280)
+    texts = heldout_texts(store([640] * 10, [1] * 10), 66, 1280)
     assert len(texts) == 2
 
 
 def test_no_document_is_long_enough() -> None:
     with pytest.raises(RelposError, match="lengths=128: the longest held-out document has 60 tokens"):
-        stretches(store([60, 500], [1, 0]), 128, 1000)
+        heldout_texts(store([60, 500], [1, 0]), 128, 1000)
 
 
 def test_a_store_on_disk(prepared: Path) -> None:
     from relpos.data.store import Store
 
-    texts = stretches(Store(next((prepared / "store").iterdir())), 64, 2000)
+    texts = heldout_texts(Store(next((prepared / "store").iterdir())), 64, 2000)
     assert sum(len(text.ids) for text in texts) >= 1900
     assert predicted(texts, 64) == predicted(texts, 20)

@@ -9,7 +9,9 @@ import pytest
 from relpos.data.source import Hub
 from relpos.errors import RelposError
 
+NOVEL = [f"It was on day {i} of the journey that we first saw the mountains ." for i in range(1000)]
 ROWS = {
+    "twice": NOVEL + NOVEL,
     "book": [f"sentence number {i} ." for i in range(25)],
     "wiki": ["", " = One = \n", "", " First . \n", "", " = Two = \n", "", " Second . \n"],
 }
@@ -35,7 +37,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "texts"
 
 
-def read(place: Path, config: str, streaming: bool = False, **keys: str) -> list[list[str]]:
+def read(place: Path, config: str, streaming: bool = False, **keys: object) -> list[list[str]]:
     source = Hub(texts=[{"id": str(place), "config": config, **keys}], lines=10, streaming=streaming)
     return [[line.strip() for line in document.lines if line.strip()] for document in source.documents()]
 
@@ -49,6 +51,16 @@ def test_rows_make_documents_of_so_many_lines(place: Path, streaming: bool) -> N
 
 def test_titles_make_documents(place: Path) -> None:
     assert read(place, "wiki") == [["First ."], ["Second ."]]
+
+
+def test_of_two_copies_of_a_book_one_is_read_where_asked_for(place: Path) -> None:
+    assert sum(map(len, read(place, "twice"))) == 2000
+    assert [line for document in read(place, "twice", unique=True) for line in document] == NOVEL
+
+
+def test_unique_is_true_or_false(place: Path) -> None:
+    with pytest.raises(RelposError, match=r"data\.texts: unique=1: true or false"):
+        read(place, "twice", unique=1)
 
 
 def test_a_missing_column_is_named(place: Path) -> None:

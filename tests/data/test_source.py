@@ -1,4 +1,4 @@
-"""Folders and files of text: what is read, what is refused, what they are known by."""
+"""Folders and files of text: what is read (textfile), what is refused, what they are known by (filehash)."""
 
 import gzip
 import json
@@ -137,7 +137,7 @@ def test_an_absent_task_has_no_identity(tmp_path: Path) -> None:
 def test_a_hub_text_is_known_by_id_configuration_and_revision() -> None:
     found = Hub(texts=[{"id": "a/b", "revision": "r"}]).identity()
     assert found is not None
-    assert found["hub"] == [{"id": "a/b", "config": None, "revision": "r", "split": "train", "text": "text"}]
+    assert found["hub"] == [{"id": "a/b", "config": None, "revision": "r", "split": "train", "text": "text", "unique": False}]
 
 
 def test_an_unknown_key_of_a_hub_text_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""A store holds what was written, is whole or is none, and keeps documents together."""
+"""A store holds what was written, is whole or is none, and keeps documents together: writer, encoding, sentences, store."""
 
 import json
 from collections.abc import Iterator

@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from relpos.data.heldout_windows import stretches
+from relpos.data.heldout_windows import heldout_texts
 from relpos.data.store import Store
 from relpos.errors import RelposError
 from relpos.files import replacing, write_json
@@ -71,7 +71,7 @@ def _record(folder: Path) -> dict[str, Any]:
 
 def _row(folder: Path, record: dict[str, Any], name: str, lengths: list[int], tokens: int) -> dict[str, Any]:
     store, config = Store(record["inputs"]["store"]), OmegaConf.load(folder / "config.yaml")
-    texts = stretches(store, max(lengths), tokens)
+    texts = heldout_texts(store, max(lengths), tokens)
     model: Any = load_model(folder / "model")
     found = loss_by_length(model, texts, lengths, config.precision)
     for size, scores in found.items():

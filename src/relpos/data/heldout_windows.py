@@ -23,16 +23,17 @@ AT_ONCE = 4096  # tokens of a batch, padding included
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A document's beginning: ids with masks in, and labels, −100 = not predicted, both (tokens,) without special ids."""
+class MaskedText:
+    """The beginning of a document: `ids` with masks in place, and `labels`, −100 = not predicted; (tokens,), no special ids."""
 
     ids: Tensor
     labels: Tensor
 
 
-def stretches(store: Store, longest: int, tokens: int) -> list[Stretch]:
-    """Whole windows of `longest` − 2 text tokens from the beginnings of held-out documents, spread evenly over those that are long
-    enough; about `tokens` in all.
+def heldout_texts(store: Store, longest: int, tokens: int) -> list[MaskedText]:
+    """The beginnings of held-out documents, about `tokens` tokens in all, each of whole windows of `longest` − 2 tokens of text.
+
+    They are taken from documents that are long enough, spread evenly over the store.
 
     Raises:
         RelposError: no held-out document has a whole window.
@@ -50,8 +51,8 @@ def stretches(store: Store, longest: int, tokens: int) -> list[Stretch]:
     return [_masked(store, int(documents[d]), int(first[d]), min(int(whole[d]), -(-tokens // window) * window)) for d in chosen]
 
 
-def windows(texts: list[Stretch], length: int) -> Iterator[MicroBatch]:
-    """All stretches in windows of `length` tokens; the last of a stretch may be shorter."""
+def heldout_windows(texts: list[MaskedText], length: int) -> Iterator[MicroBatch]:
+    """All texts in windows of `length` tokens, special ones included; the last window of a text may be shorter."""
     step = length - 2
     cuts = [(text, start) for text in texts for start in range(0, len(text.ids), step)]
     rows = max(1, AT_ONCE // length)
@@ -59,10 +60,10 @@ def windows(texts: list[Stretch], length: int) -> Iterator[MicroBatch]:
         yield _batch([(text.ids[s : s + step], text.labels[s : s + step]) for text, s in cuts[at : at + rows]], number)
 
 
-def _masked(store: Store, document: int, start: int, count: int) -> Stretch:
+def _masked(store: Store, document: int, start: int, count: int) -> MaskedText:
     ids = torch.from_numpy(np.asarray(store.ids[start : start + count]).astype(np.int64))[None]
     masked, labels = mask(ids, torch.tensor([count]), torch.tensor([document]), HELDOUT_SEED, store.vocabulary)
-    return Stretch(masked[0], labels[0])
+    return MaskedText(masked[0], labels[0])
 
 
 def _batch(parts: list[tuple[Tensor, Tensor]], number: int) -> MicroBatch:

@@ -7,32 +7,41 @@ from itertools import chain, islice
 from typing import Any
 
 from relpos.data.documents import TITLE, Document, documents_of
+from relpos.data.repeats import without_repeats
 from relpos.errors import RelposError, nearest
 
-KEYS = {"id": None, "config": None, "revision": None, "split": "train", "text": "text"}
+KEYS = {"id": None, "config": None, "revision": None, "split": "train", "text": "text", "unique": False}
 ROWS = 1_000  # read at a time
 
 Told = Callable[[Iterator[str]], Iterator[str]]
 
 
 def checked(text: Mapping[str, Any]) -> dict[str, Any]:
-    """One entry of `data.texts` with its defaults filled in; RelposError where a key is unknown or `id` is missing."""
+    """One entry of `data.texts` with its defaults filled in.
+
+    Raises:
+        RelposError: a key is unknown, `id` is missing, or `unique` is neither true nor false.
+    """
     for key in text:
         if key not in KEYS:
             raise RelposError(f"data.texts: unknown key {key!r}.{nearest(str(key), KEYS)}")
     if not text.get("id"):
         raise RelposError("data.texts: an entry has no id")
+    if not isinstance(text.get("unique", False), bool):
+        raise RelposError(f"data.texts: unique={text['unique']}: true or false is expected")
     return {key: text.get(key, default) for key, default in KEYS.items()}
 
 
 def documents(text: dict[str, Any], lines: int, streaming: bool, told: Told) -> Iterator[Document]:
-    """WikiText's articles where the rows hold them, else documents of `lines` rows."""
+    """WikiText's articles where the rows hold them, else documents of `lines` rows; `unique` leaves out repeated books."""
     rows = _rows(text, streaming)
     head = list(islice(rows, 100))
     rows = chain(head, rows)
     if TITLE.match(next((row for row in head if row.strip()), "")):
         yield from documents_of(text["id"], told(_blocks(rows)))
         return
+    if text["unique"]:
+        rows = without_repeats(rows)
     number = 0
     while part := list(islice(rows, lines)):
         number += 1

@@ -101,8 +101,9 @@ class Files:
 class Hub:
     """Data sets of the Hugging Face hub, or local folders in its layout, one after the other; GLUE by its id.
 
-    `texts`: mappings with `id` and, where needed, `config`, `revision`, `split` and `text`, the column's name. Rows
-    without WikiText's headings make documents of `lines` rows. `streaming` reads over the network and stores nothing.
+    `texts`: mappings with `id` and, where needed, `config`, `revision`, `split`, `text`, the column's name, and
+    `unique: true`, which leaves out the books that were in the data set before (`relpos.data.repeats`). Rows without WikiText's
+    headings make documents of `lines` rows. `streaming` reads over the network and stores nothing.
     """
 
     texts: Sequence[Mapping[str, Any]]
@@ -115,7 +116,7 @@ class Hub:
     sample: Count = SAMPLE
 
     def identity(self) -> dict[str, Any] | None:
-        """Ids, configurations, revisions, splits and columns."""
+        """Ids, configurations, revisions, splits, columns, and whether repeated books are left out."""
         return {"hub": [hub.checked(text) for text in self.texts], "lines": self.lines}
 
     def glue_location(self) -> HubGlue:

@@ -45,12 +45,12 @@ def losses(run: Run, lengths: list[int]) -> dict[str, float | None]:
 
 
 def _measure(run: Run, lengths: list[int]) -> dict[str, float | None]:
-    from relpos.data.heldout_windows import stretches
+    from relpos.data.heldout_windows import heldout_texts
     from relpos.data.store import Store
     from relpos.train.heldout import loss_by_length
     from relpos.train.weights import load_model
 
-    texts = stretches(Store(run.inputs["store"].path), max(lengths), TOKENS)
+    texts = heldout_texts(Store(run.inputs["store"].path), max(lengths), TOKENS)
     model = cast("MaskedLM", load_model(run.path / "model"))  # of a pre-training
     measured = loss_by_length(model, texts, lengths, run.config["precision"])
     return {str(length): scores.get("loss") for length, scores in measured.items()}

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from relpos.data.heldout_windows import Stretch, windows
+from relpos.data.heldout_windows import MaskedText, heldout_windows
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
@@ -15,12 +15,12 @@ from relpos.train.pretrain import move
 
 
 @torch.no_grad()
-def loss_by_length(model: MaskedLM, texts: list[Stretch], lengths: list[int], precision: str) -> dict[int, dict[str, Any]]:
+def loss_by_length(model: MaskedLM, texts: list[MaskedText], lengths: list[int], precision: str) -> dict[int, dict[str, Any]]:
     """{length: {loss, perplexity, accuracy, predicted}}, where the position scheme cannot serve a length {refused: why}."""
     return {length: _scores(model, texts, length, precision) for length in lengths}
 
 
-def _scores(model: MaskedLM, texts: list[Stretch], length: int, precision: str) -> dict[str, Any]:
+def _scores(model: MaskedLM, texts: list[MaskedText], length: int, precision: str) -> dict[str, Any]:
     try:
         model.encoder.position.check_length(length)
     except RelposError as error:
@@ -28,7 +28,7 @@ def _scores(model: MaskedLM, texts: list[Stretch], length: int, precision: str) 
     device = next(model.parameters()).device
     model.eval()
     loss, predicted, right = 0.0, 0, 0
-    for batch in windows(texts, length):
+    for batch in heldout_windows(texts, length):
         batch = move(batch, device)
         with autocast(precision, device):
             parts = model.loss_sum(batch.input_ids, batch.labels, batch.attention_mask)

@@ -1,0 +1,34 @@
+"""Books that are in a text twice are in it once afterwards."""
+
+from __future__ import annotations
+
+import random
+
+from relpos.data.repeats import BLOCK, without_repeats
+
+
+def book(seed: int, rows: int) -> list[str]:
+    draw = random.Random(seed)
+    return [" ".join(f"{draw.choice('bdfgklmnprst')}a{draw.randrange(1000)}" for _ in range(12)) for _ in range(rows)]
+
+
+def test_different_books_stay_whole() -> None:
+    text = book(0, 2300) + book(1, 1700)
+    assert list(without_repeats(text)) == text
+
+
+def test_of_a_second_copy_no_more_than_its_edges_are_left() -> None:
+    first, second, third = book(0, 4300), book(1, 3100), book(2, 2700)
+    kept = list(without_repeats(first + second + first + third))
+    assert kept[:7400] == first + second
+    assert set(third) <= set(kept)
+    assert len(kept) - len(first + second + third) <= 2 * BLOCK
+
+
+def test_short_rows_that_many_books_share_do_not_make_copies_of_them() -> None:
+    text = [row for n in range(4) for pair in zip(book(n, 1000), ["he nodded ."] * 1000, strict=True) for row in pair]
+    assert list(without_repeats(text)) == text
+
+
+def test_a_text_of_short_rows_stays_as_it_is() -> None:
+    assert list(without_repeats(["yes .", "no ."] * 2000)) == ["yes .", "no ."] * 2000
