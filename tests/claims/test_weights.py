@@ -1,4 +1,4 @@
-"""What is read from weights (weights, toeplitz, fit), on models whose weights were set by hand; step_time and dev_and_test, from records."""
+"""Weights of models set by hand: weights, toeplitz, fit. From records: step_time, dev_and_test."""
 
 from __future__ import annotations
 
