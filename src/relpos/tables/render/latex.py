@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
 from relpos.tables.render.cell import MINUS, MISSING, Cell, number, signed
@@ -10,6 +11,7 @@ from relpos.tables.render.view import Line, View
 SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 SPECIAL |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
 SPECIAL |= {MISSING: "---", MINUS: "$-$", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\leq$", "≥": r"$\geq$", "Δ": r"$\Delta$"}
+SPECIAL |= {letter: f"$\\{unicodedata.name(letter).rpartition(' ')[2].lower()}$" for letter in "αβγδεζηθικλμνξπρστυφχψω"}
 SPECIAL |= {"–": "--", "…": r"\ldots{}", "<": "$<$", ">": "$>$"}
 
 
@@ -45,7 +47,11 @@ class LatexLine:
 
 
 def escape(text: str) -> str:
-    """Text whose letters mean themselves."""
+    r"""Text whose letters mean themselves in LaTeX.
+
+    >>> print(escape("base_fixed: 50 % of β < 1"))
+    base\_fixed: 50 \% of $\beta$ $<$ 1
+    """
     return "".join(SPECIAL.get(letter, letter) for letter in text)
 
 
