@@ -23,7 +23,7 @@ from relpos.tables.row import Row
 from relpos.tables.table import Table
 from tables.written_table import table
 
-WITHOUT_TASKS = Table("no_tasks", "why?", [Row("tupe_a", parameters=5, perplexity=3.0), Row("a|b <i>*c*")])
+WITHOUT_TASKS = Table("no_tasks", "are λ and β alike?", [Row("tupe_a", parameters=5, perplexity=3.0), Row("a|b <i>*c*")])
 
 
 def test_signs() -> None:

@@ -11,7 +11,8 @@ from relpos.tables.render.view import Line, View
 SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 SPECIAL |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
 SPECIAL |= {MISSING: "---", MINUS: "$-$", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\leq$", "≥": r"$\geq$", "Δ": r"$\Delta$"}
-SPECIAL |= {letter: f"$\\{unicodedata.name(letter).rpartition(' ')[2].lower()}$" for letter in "αβγδεζηθικλμνξπρστυφχψω"}
+GREEK = {letter: unicodedata.name(letter).removeprefix("GREEK SMALL LETTER ").lower() for letter in "αβγδεζηθικλμνξπρστυφχψω"}
+SPECIAL |= {letter: f"$\\{name.replace('lamda', 'lambda')}$" for letter, name in GREEK.items()}  # Unicode spells it lamda
 SPECIAL |= {"–": "--", "…": r"\ldots{}", "<": "$<$", ">": "$>$"}
 
 
