@@ -43,20 +43,19 @@ def fixed(scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tens
     return read(scheme.beta[layer, head], j - i, scheme.outside)
 
 
-def _made(token: Tensor, table: Tensor, scaled: bool) -> Tensor:
-    width = table.shape[1]
-    divisor = math.sqrt(len(token)) if scaled else 1.0
-    return torch.stack([dot(token, table[:, column]) / divisor for column in range(width)])
+def _made(token: Tensor, table: Tensor, scaled: bool, offset: int, outside: str) -> Tensor:
+    """The entry for this offset of the kernel that a token makes: its product with a column of the table, chosen as by `read`."""
+    return dot(token, read(table.t(), offset, outside)) / (math.sqrt(len(token)) if scaled else 1.0)
 
 
 def dynamic(scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tensor) -> Tensor:
     """q_i · R[:, j−i] / √head_dim"""
-    return read(_made(q[i], scheme.query[layer], scheme.scaled), j - i, scheme.outside)
+    return _made(q[i], scheme.query[layer], scheme.scaled, j - i, scheme.outside)
 
 
 def key(scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tensor) -> Tensor:
     """k_j · S[:, i−j] / √head_dim"""
-    return read(_made(k[j], scheme.key[layer], scheme.scaled), i - j, scheme.outside)
+    return _made(k[j], scheme.key[layer], scheme.scaled, i - j, scheme.outside)
 
 
 def composite(*arguments: Any) -> Tensor:

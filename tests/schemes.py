@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from relpos.model.shape import Shape
 from relpos.runs.config import conf_dir
 from relpos.train.network import constructor
 
+FULL = bool(os.environ.get("RELPOS_FULL"))  # set by .ci/run: full crosses of presets, which take minutes
 SIZE: dict[str, Any] = {
     "layers": 2, "hidden": 8, "embedding": 6, "heads": 2, "ffn": 12, "max_positions": 16, "dropout": 0.1, "attention_dropout": 0.1,
     "activation": "gelu", "norm_eps": 1e-12, "token_types": 2, "share_layers": False,

@@ -81,9 +81,9 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 
 @EVERY_OPTION
-@pytest.mark.parametrize("share_layers", [False, True])
-def test_outputs_and_gradients_equal_the_loops(conv: Any, share_layers: bool) -> None:
-    model = model_with(conv, share_layers=share_layers)
+def test_outputs_and_gradients_equal_the_loops(conv: Any) -> None:
+    """Two passes through one layer; the laws hold for layers of their own."""
+    model = model_with(conv, share_layers=True)
     ids, real, types = [7, 9, 5, 22, 0, 12], [True] * 4 + [False, True], [0, 0, 1, 1, 0, 1]
     weight = normal(6, SHAPE.hidden) * torch.tensor(real)[:, None]
     found = []
@@ -264,7 +264,8 @@ def test_count_of_the_options_equals_the_formula(conv: Any) -> None:
 @pytest.mark.parametrize(("position", "conv", "total"), ROWS)
 def test_totals_of_the_printed_rows(position: str, conv: str, total: int) -> None:
     words = ["size=small", f"position={position}", f"conv={conv}"]
-    assert count(relpos.build(relpos.compose("pretrain", words)))["total"] == total
+    with torch.device("meta"):
+        assert count(relpos.build(relpos.compose("pretrain", words)))["total"] == total
 
 
 @pytest.mark.parametrize(("conv", "extra"), [(partial(LightConv, k=8), 4 * 17), (partial(DynamicConv, k=8), 256 * 4 * 17)])
