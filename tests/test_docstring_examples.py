@@ -49,7 +49,9 @@ def targets(content: Any) -> Iterator[type[Any]]:
 
 
 @pytest.mark.parametrize(("module", "name", "text"), list(examples()))
-def test_the_example_runs(module: str, name: str, text: str) -> None:
+def test_the_example_runs(module: str, name: str, text: str, request: pytest.FixtureRequest) -> None:
+    if module == "relpos":
+        request.getfixturevalue("toy_runs")  # what the examples would make first is there
     torch.manual_seed(0)
     names = dict(vars(importlib.import_module(module))) | {"torch": torch}
     test = doctest.DocTestParser().get_doctest(text, names, f"{module}.{name}", module, 0)
@@ -58,8 +60,9 @@ def test_the_example_runs(module: str, name: str, text: str) -> None:
     assert not report, "".join(report)
 
 
-def test_every_scheme_convolution_and_attention_kernel_has_an_example() -> None:
+def test_every_public_function_scheme_convolution_and_attention_kernel_has_an_example() -> None:
     presets = [node(group, name) for group, names in (("position", POSITIONS), ("conv", CONVS)) for name in names]
-    shown: list[Any] = [MergedSchemes, MergedConvs, *(kernel.attention for kernel in kernels.FASTEST_FIRST)]
+    shown: list[Any] = [value for name in relpos.__all__ if callable(value := getattr(relpos, name))]
+    shown += [MergedSchemes, MergedConvs, *(kernel.attention for kernel in kernels.FASTEST_FIRST)]
     shown += [kind for content in presets for kind in targets(content)]
     assert [thing.__qualname__ for thing in shown if ">>> " not in (thing.__doc__ or "")] == []

@@ -27,7 +27,13 @@ __all__ = ["analysis", "build", "compose", "load", "run"]
 
 
 def compose(command: str, words: Sequence[str] = ()) -> DictConfig:
-    """The configuration that `relpos COMMAND WORDS…` would use."""
+    """The configuration that `relpos COMMAND WORDS…` would use.
+
+    Example:
+        >>> cfg = compose("pretrain", ["position=alibi", "steps=10"])
+        >>> cfg.steps, cfg.position._target_
+        (10, 'relpos.model.position.Alibi')
+    """
     from relpos.runs import compose as composed
 
     return composed(command, words)
@@ -42,6 +48,11 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
 
     Raises:
         RelposError: the command has no network; or size, position and convolution mean nothing together.
+
+    Example:
+        >>> model = build(compose("params", ["size=tiny", "position=tisa"]))
+        >>> type(model.encoder.position).__name__
+        'Tisa'
     """
     import torch
 
@@ -60,7 +71,12 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
 
 
 def run(cfg: DictConfig) -> Run:
-    """Executes the run of a configuration, or finds it done: `.path`, `.record`, `.metrics`."""
+    """Executes the run of a configuration, or finds it done: `.path`, `.record`, `.metrics`.
+
+    Example:
+        >>> run(compose("data")).record["state"]
+        'finished'
+    """
     from relpos.runs import debug, execute, plan
     from relpos.runs.networks import refuse_impossible
     from relpos.runs.stages import refuse_absent
@@ -74,7 +90,14 @@ def run(cfg: DictConfig) -> Run:
 
 
 def load(path: str | Path) -> tuple[nn.Module, Tokenizer]:
-    """Network and tokenizer of a finished run, or of a model folder."""
+    """Network and tokenizer of a finished run, or of a model folder.
+
+    Example:
+        >>> words = ["size=tiny", "steps=2", "batch=4", "microbatch=4", "evaluations=1"]
+        >>> model, tokenizer = load(run(compose("pretrain", words)).path)
+        >>> type(model).__name__
+        'MaskedLM'
+    """
     from relpos.data.tokenizer import Tokenizer
     from relpos.train.weights import load_model
 

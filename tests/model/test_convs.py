@@ -1,4 +1,4 @@
-"""What convolutions do beyond the laws that hold for every preset: their options, directions, counts and refusals."""
+"""All of `conv/` beyond the laws that hold for every preset: options, directions, counts and refusals."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""The heads and their `loss`."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,4 @@
-"""Every kernel equals the definition, for any terms a scheme may come up with."""
+"""All of `kernels/`: every attention kernel equals the definition, for any terms that a scheme may come up with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The laws every position scheme obeys, for all presets that exist."""
+"""The laws that every scheme of `position/` and convolution of `conv/` obeys, for all presets.
+
+What more there is to one of them stands in a file of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TISA's scoring function fitted to a curve over offsets (Wennberg & Henter 2021, Appendix C)."""
+"""TISA's sum of basis functions fitted to a curve over offsets (Wennberg & Henter 2021, Appendix C)."""
 
 from __future__ import annotations
 

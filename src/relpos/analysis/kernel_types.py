@@ -1,4 +1,6 @@
-"""What a head's kernel does, by fixed rules: the kinds of Chang et al. 2021 (Figure 2) and Wennberg & Henter 2021 (Section 5).
+"""What a head's convolution kernel does, by fixed rules.
+
+The kinds are those of Chang et al. 2021 (Figure 2) and Wennberg & Henter 2021 (Section 5).
 
 A kernel is what is added to the score at offsets −k … k; `spread` is its largest value less its smallest. In this order:
 

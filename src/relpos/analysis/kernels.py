@@ -1,4 +1,7 @@
-"""The learned kernels, drawn as in Figure 2 of Chang et al. 2021: a panel a layer, a line a head, over the offsets −k..k."""
+"""The learned convolution kernels, drawn as in Figure 2 of Chang et al. 2021.
+
+A panel for each layer, a line for each head, over the offsets −k..k.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multi-head attention with the holes of the equation: `position` fills them, a kernel computes the result."""
+"""Multi-head attention with the holes of the equation: `position` fills them, an attention kernel computes the result."""
 
 from __future__ import annotations
 

@@ -57,5 +57,5 @@ def test_the_next_token_stands_in_row_k_plus_1() -> None:
 
 def test_a_kernel_that_does_not_serve_it_says_so() -> None:
     model = model_of("shaw", kernel="fused")
-    with pytest.raises(RelposError, match="^kernel 'fused' does not serve this position scheme on cpu"):
+    with pytest.raises(RelposError, match="^attention kernel 'fused' does not serve this position scheme on cpu"):
         model(batch()[0])

@@ -1,4 +1,4 @@
-"""Kernels: ways of computing the attention. `eager` is the definition; the others equal it and say what they support."""
+"""Attention kernels: ways of computing the attention. `eager` is the definition; the others equal it and say what they support."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def name_of(kernel: ModuleType) -> str:
 
 
 def select(name: str, terms: Terms, device: torch.device, training: bool) -> ModuleType:
-    """The named kernel, or with `auto` the first that serves these terms. RelposError where the named one does not."""
+    """The named attention kernel, or with `auto` the first that serves these terms. RelposError where the named one does not."""
     for kernel in FASTEST_FIRST:
         if name in ("auto", name_of(kernel)) and kernel.supports(terms, device, training):
             return kernel
     raise RelposError(
-        f"kernel {name!r} does not serve this position scheme on {device.type}; speed.kernel=auto picks one that does"
+        f"attention kernel {name!r} does not serve this position scheme on {device.type}; speed.kernel=auto picks one that does"
     )

@@ -1,4 +1,4 @@
-"""Reading and adding kernels along the diagonals of score matrices without a tensor of offsets."""
+"""Reading and adding convolution kernels along the diagonals of score matrices without a tensor of offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The definition of attention with position terms, to be read against the equation. Every other kernel must equal it.
+"""The definition of attention with position terms, to be read against the equation. Every other attention kernel must equal it.
 
 s_ij = q_i·k_j + β_{j−i} + a_{i, j−i} + b_{j, i−j} + D_ij                 y_i = Σ_j drop(softmax_j(s_ij)) (v_j + u_{j−i})
 """
@@ -23,7 +23,7 @@ def supports(terms: Terms, device: torch.device, training: bool) -> bool:
 
 
 def scores(q: Heads | None, k: Heads | None, terms: Terms, like: Heads) -> Scores:
-    """s, padding not yet hidden; q scaled, both None for attention without q·k."""
+    """s, padding not yet hidden; q is scaled; q and k are None for attention without q·k."""
     batch, heads, n, _ = like.shape
     s = like.new_zeros(batch, heads, n, n) if q is None or k is None else q @ k.transpose(-1, -2)
     offsets = _offsets(n, like.device)  # (n, n), j − i
@@ -65,7 +65,7 @@ def _offsets(n: int, device: torch.device) -> Int[Tensor, "{n} {n}"]:
 
 
 def _read(kernel: Float[Tensor, "batch heads n width"], offsets: Int[Tensor, "n n"], outside: str) -> Scores:
-    """The kernel of each token read at these offsets."""
+    """The convolution kernel of each token, read at these offsets."""
     k = kernel.shape[-1] // 2
     columns = (offsets.clamp(-k, k) + k).expand(*kernel.shape[:2], -1, -1)
     read = kernel.gather(-1, columns)

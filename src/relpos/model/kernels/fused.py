@@ -1,7 +1,7 @@
 """Attention as one step of differentiation, in plain torch. Equal to `eager`, dropout masks included, and faster on a CPU.
 
-What makes it fast: position terms are added to the scores in place, kernels only on the band where they act; a dropped probability
-is stored with a minus sign, so that no mask is stored, converted or multiplied with.
+What makes it fast: position terms are added to the scores in place, convolution kernels only on the band where they act; a
+dropped probability is stored with a minus sign, so that no mask is stored, converted or multiplied with.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def supports(terms: Terms, device: torch.device, training: bool) -> bool:
 
 
 def _add_query_(s: Matrices, kernel: Kernels, outside: str) -> None:
-    """s += kernel read at j − i.
+    """s += the convolution kernel of each query, read at j − i.
 
     Clamped, the left edge is first levelled to 0 in every row, which a softmax does not see: one triangle is left to fill, not two.
     """
@@ -45,7 +45,7 @@ def _grad_query(s: Matrices, width: int, outside: str) -> Kernels:
 
 
 def _add_key_(s: Matrices, kernel: Kernels, outside: str) -> None:
-    """s += kernel of each key, read at i − j: the same on the transposed matrix, both edges filled."""
+    """s += the convolution kernel of each key, read at i − j: the same on the transposed matrix, both edges filled."""
     s, k = s.transpose(1, 2), kernel.shape[2] // 2
     kernel = kernel.to(s.dtype)
     if outside == "clamp":

@@ -2,7 +2,8 @@
 
     s_ij = scale · q_i·k_j + β_{j−i} + a_{i, j−i} + b_{j, i−j} + D_ij           y_i = Σ_j softmax_j(s_ij) (v_j + u_{j−i})
 
-An offset is counted from the token that owns the kernel to the other one; +1 is the next token.
+A convolution kernel, in this folder just kernel, is a row of weights by offset. An offset is counted from the token that owns the
+kernel to the other one; +1 is the next token.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Terms:
 
     `outside` says what query, key and value do beyond ±k: `clamp` lets the outermost weight go on, `zero` ends it. The width
     2k+1 of these tensors says k; the offset o stands in column o + k. `offset` covers all offsets of a sequence, o in column
-    o + n − 1. Any floating-point type will do; a kernel adds them in that of the scores.
+    o + n − 1. Any floating-point type will do; an attention kernel adds them in that of the scores.
     """
 
     offset: Float[Tensor, "heads offsets"] | None = None  # β, 2n−1 offsets

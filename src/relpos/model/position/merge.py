@@ -18,8 +18,8 @@ from relpos.model.shape import Heads, Shape
 class Merge(Scheme):
     """T = Σ T of the parts, and so the rows added to the embeddings; turns follow each other in the order of the list.
 
-    The parts see the same q and k, as projected. A kernel is given one sum of terms, windows extended to the widest, so that a
-    merge costs little more than its most expensive part.
+    The parts see the same q and k, as projected. The attention kernel is given one sum of terms, windows extended to the
+    widest, so that a merge costs little more than its most expensive part.
 
     Args:
         parts: constructors of schemes, each called with the shape.

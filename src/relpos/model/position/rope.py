@@ -57,6 +57,6 @@ class Rope(Scheme):
 
 def turned(x: Heads, turns: Complex[Tensor, "n head_dim/2"]) -> Heads:
     """x, each pair of channels turned."""
-    # Contiguous here, so that the kernel, which would else make the same copy, need not.
+    # Contiguous here, so that the attention kernel, which would else make the same copy, need not.
     pairs = torch.view_as_complex(x.contiguous().unflatten(-1, (-1, 2)))
     return torch.view_as_real(pairs * turns).flatten(-2)

@@ -14,8 +14,8 @@ from relpos.ranges import Natural, checked
 class Tisa(Scheme):
     """T_ij = f(j − i) with f(o) = Σ_s a_s exp(−|b_s| (c_s − o)²): S radial basis functions a head and pass.
 
-    Added after the scaling. A centre c = +1 looks at the next token. 3·S·H·L parameters, whatever the length. `kernels` is S; with
-    S = 0 nothing but zeros is added.
+    Added after the scaling. A centre c = +1 looks at the next token. 3·S·H·L parameters, whatever the length. `kernels` is S, the
+    number of basis functions; with S = 0 nothing but zeros is added.
     Initial values are those of the released module, amplitudes a and sharpnesses b from N(0.1, 0.01), centres c from N(0, 5).
 
     Parameters: 3·S·H·L
