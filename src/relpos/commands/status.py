@@ -47,7 +47,7 @@ def status(cfg: DictConfig) -> str:
                 while True:
                     seen = look(runs)
                     live.update(picture(name, seen), refresh=True)
-                    if all(one.state in SETTLED for one in seen):
+                    if all(entry.state in SETTLED for entry in seen):
                         break
                     time.sleep(cfg.every)
     except KeyboardInterrupt:
@@ -83,30 +83,30 @@ def look(runs: list[Run]) -> list[Seen]:
     A run that says it is running, and that nobody holds, is interrupted. One with a failed input, at any depth, will not begin.
     """
     result = []
-    without: set[str] = set()  # the runs that others need in vain
+    in_vain: set[str] = set()  # runs that will not give what others need
     for run in runs:
         record = {} if run.stage == "given" else run.record
         state = "finished" if run.stage == "given" else record.get("state", "missing")
         if state == "running" and not is_locked(run.path):
             state = "interrupted"
-        if state in ("missing", "interrupted") and any(other.identity in without for other in run.inputs.values()):
+        if state in ("missing", "interrupted") and any(needed.identity in in_vain for needed in run.inputs.values()):
             state = WAITING
         if state in ("failed", WAITING):
-            without.add(run.identity)
+            in_vain.add(run.identity)
         result.append(Seen(run, state, record, last_line(run.path / "metrics.jsonl") if state == "running" else {}))
     return result
 
 
 def picture(name: str, seen: list[Seen]) -> RenderableType:
     """Counts, a line a row, what is under way, what has failed."""
-    counts = Counter(one.state for one in seen)
+    counts = Counter(entry.state for entry in seen)
     head = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
     parts: list[RenderableType] = [Text(f"{name}: {len(seen):,} runs: {head}{_left(seen)}", style="bold"), _rows(seen)]
-    running = [one for one in seen if one.state == "running"]
+    running = [entry for entry in seen if entry.state == "running"]
     if running:
         parts.append(_under_way(running))
-    for one in [one for one in seen if one.state == "failed"][:20]:
-        parts.append(Text(f"failed: {one.run.stage} {one.run.name}: {one.record.get('error')}", style="red"))
+    for entry in [entry for entry in seen if entry.state == "failed"][:20]:
+        parts.append(Text(f"failed: {entry.run.stage} {entry.run.name}: {entry.record.get('error')}", style="red"))
     return Group(*parts)
 
 
@@ -115,52 +115,52 @@ def _rows(seen: list[Seen]) -> Table:
     for column in ("row", "pre-training", "fine-tuning", "failed"):
         table.add_column(column, justify="left" if column == "row" else "right")
     rows: dict[str, list[Seen]] = {}
-    for one in seen:
-        rows.setdefault(one.run.config.get("row") or one.run.stage, []).append(one)
-    for row, own in rows.items():
-        shares = [_share([one for one in own if (one.run.stage == "finetune") is tuning]) for tuning in (False, True)]
-        failed = sum(one.state == "failed" for one in own)
+    for entry in seen:
+        rows.setdefault(entry.run.config.get("row") or entry.run.stage, []).append(entry)
+    for row, entries in rows.items():
+        shares = [_share([entry for entry in entries if (entry.run.stage == "finetune") is tuning]) for tuning in (False, True)]
+        failed = sum(entry.state == "failed" for entry in entries)
         table.add_row(row, *shares, str(failed) if failed else "")
     return table
 
 
-def _share(own: list[Seen]) -> str:
-    return f"{sum(one.state == 'finished' for one in own)}/{len(own)}" if own else ""
+def _share(entries: list[Seen]) -> str:
+    return f"{sum(entry.state == 'finished' for entry in entries)}/{len(entries)}" if entries else ""
 
 
 def _under_way(running: list[Seen]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("under way", "step", "steps/s", "loss", "left", "where"):
         table.add_column(column, justify="left" if column in ("under way", "where") else "right")
-    for one in running:
-        line, steps = one.line, one.run.config.get("steps")
-        start = (one.record.get("starts") or [{}])[-1]
+    for entry in running:
+        line, steps = entry.line, entry.run.config.get("steps")
+        start = (entry.record.get("starts") or [{}])[-1]
         table.add_row(
-            f"{one.run.stage} {one.run.name}",
+            f"{entry.run.stage} {entry.run.name}",
             f"{line.get('step', 0):,}/{steps or '?'}" if line else "",
             f"{line['steps_per_second']:.2f}" if "steps_per_second" in line else "",
             next((f"{line[key]:.4g}" for key in ("loss", "heldout_loss") if key in line), ""),
-            _time(seconds) if (seconds := seconds_left(one)) is not None else "",
+            _time(seconds) if (seconds := seconds_left(entry)) is not None else "",
             f"{start.get('host', '')}:{start.get('pid', '')}" if start.get("pid") != os.getpid() else "",
         )
     return table
 
 
-def seconds_left(one: Seen) -> float | None:
+def seconds_left(entry: Seen) -> float | None:
     """Of a run under way, at the speed of its newest log line; None where that does not say."""
-    steps, speed = one.run.config.get("steps"), one.line.get("steps_per_second")
-    return (steps - one.line["step"]) / speed if steps and speed else None
+    steps, speed = entry.run.config.get("steps"), entry.line.get("steps_per_second")
+    return (steps - entry.line["step"]) / speed if steps and speed else None
 
 
 def _left(seen: list[Seen]) -> str:
     """The time that all of it takes at the pace of what is under way, by operations."""
     pace = left = 0.0
-    for one in seen:
-        if one.state in SETTLED:
+    for entry in seen:
+        if entry.state in SETTLED:
             continue
-        work, steps = flops(one.run), one.run.config.get("steps")
-        left += work * (1 - one.line["step"] / steps) if steps and "step" in one.line else work
-        pace += work / steps * one.line["steps_per_second"] if steps and one.line.get("steps_per_second") else 0.0
+        work, steps = flops(entry.run), entry.run.config.get("steps")
+        left += work * (1 - entry.line["step"] / steps) if steps and "step" in entry.line else work
+        pace += work / steps * entry.line["steps_per_second"] if steps and entry.line.get("steps_per_second") else 0.0
     return f"; about {_time(left / pace)} left at this pace" if pace else ""
 
 
