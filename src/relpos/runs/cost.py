@@ -44,7 +44,7 @@ def _parts(run: Run) -> list[tuple[float, float]]:
     if size is None or run.stage not in ("pretrain", "finetune"):
         return []
     vocabulary = start.inputs["tokenizer"].config["vocabulary"] if run.stage == "pretrain" else 0
-    steps, first = run.config.get("steps") or _steps(run), run.config.get("first") or {"share": 0}
+    steps, first = steps_of(run), run.config.get("first") or {"share": 0}
     stages = [(1 - first["share"], run.config), (first["share"], first)]
     return [
         (share * steps * stage["batch"] * stage["length"], 3.0 * forward(size, stage["length"], vocabulary))
@@ -61,8 +61,10 @@ def forward(size: dict[str, Any], length: int, vocabulary: int = 0) -> float:
     return float(size["layers"] * layer + (2 * embedding * hidden if embedding != hidden else 0) + head)
 
 
-def _steps(run: Run) -> float:
-    """Steps of a fine-tuning that are counted in epochs, for the official rows."""
+def steps_of(run: Run) -> float:
+    """Steps of a training run; where they are counted in epochs, those of the official rows."""
+    if run.config.get("steps"):
+        return float(run.config["steps"])
     task, batch = run.config["task"], run.config["batch"]
     epochs = run.config["recipe"].get("epochs") or task["steps"] / -(-task["rows"] // task["batch"])
     return float(epochs * -(-task["rows"] // batch))

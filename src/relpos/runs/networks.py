@@ -20,17 +20,18 @@ MOST = 10**13
 """Parameters: a network of more is a slip of the finger."""
 
 
-def of_run(run: Run) -> MaskedLM | Classifier:
+def of_run(run: Run, vocabulary: int | None = None) -> MaskedLM | Classifier:
     """What a pre-training or a fine-tuning trains, as it is before the first step. Torch's generator is left as it was.
 
-    Where the tokenizer is not trained yet, the vocabulary is the one asked for; a small text yields fewer pieces. Where the run
-    that a fine-tuning starts from is not finished, its encoder has the weights with which that run begins.
+    Where the tokenizer is not trained yet, it is taken to have `vocabulary` pieces; None: as many as are asked for, though a small
+    text yields fewer. Where the run that a fine-tuning starts from is not finished, its encoder has the weights with which that run
+    begins.
     """
     with torch.random.fork_rng(devices=[]):
         if run.stage == "finetune":
-            return of_finetuning(run)
+            return of_finetuning(run, vocabulary)
         tokenizer = run.inputs["tokenizer"]
-        return of_pretraining(run.config, int(tokenizer.metrics.get("pieces", tokenizer.config["vocabulary"])))
+        return of_pretraining(run.config, int(tokenizer.metrics.get("pieces", vocabulary or tokenizer.config["vocabulary"])))
 
 
 def of_pretraining(config: dict[str, Any], vocabulary: int) -> MaskedLM:
@@ -40,7 +41,7 @@ def of_pretraining(config: dict[str, Any], vocabulary: int) -> MaskedLM:
     return network(words | {"vocabulary": vocabulary, "kernel": config["speed"]["kernel"]})
 
 
-def of_finetuning(run: Run) -> Classifier:
+def of_finetuning(run: Run, vocabulary: int | None = None) -> Classifier:
     """A classifier on the encoder that the run starts from; its output layer is drawn from `seed`, and so is the pooler unless an
     intermediate task has trained one."""
     start, task = run.inputs["start"], instantiate(run.config["task"])
@@ -49,7 +50,7 @@ def of_finetuning(run: Run) -> Classifier:
         folder = start.path if start.stage == "given" else start.path / "model"
         before: Any = load_model(folder, run.config["speed"]["kernel"])
     else:
-        before = of_run(start)
+        before = of_run(start, vocabulary)
     torch.manual_seed(run.config["seed"])
     return classifier_on(before, task.outputs, before.encoder.embedding.dropout.p).train()
 

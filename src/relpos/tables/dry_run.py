@@ -44,22 +44,28 @@ def _hours(missing: list[Run], runs: list[Run]) -> tuple[dict[str, float], str]:
     work = {run.identity: flops(run) for run in missing}
     if not sum(work.values()):
         return {}, "nothing is left to train" if not missing else "nothing of it trains"
-    found = measured(runs, runs_root(), hardware())
-    rates = {run.identity: found.of(run) for run in missing if work[run.identity]}
-    guess = matrix_product() * REACHED if None in rates.values() else 0.0
-    hours = {identity: work[identity] / (rate or guess) / 3600 for identity, rate in rates.items()}
-    source = [f"finished runs of the same size ({_share(rates, True)})"] if any(rates.values()) else []
-    source += [f"{REACHED:.0%} of a matrix product on this machine ({_share(rates, False)})"] if guess else []
+    from relpos.runs.trial import Trials
+
+    finished, trials = measured(runs, runs_root(), hardware()), Trials()
+    hours: dict[str, float] = {}
+    sources: Counter[str] = Counter()
+    guess = 0.0
+    for run in (run for run in missing if work[run.identity]):
+        if rate := finished.of(run):
+            source = "the rate of finished runs of the same size"
+        elif rate := trials.of(run):
+            source = "the rate of a step tried here"
+        else:
+            guess = rate = guess or matrix_product() * REACHED
+            source = f"a guess, {REACHED:.0%} of the rate of a matrix product here"
+        hours[run.identity] = work[run.identity] / rate / 3600
+        sources[source] += 1
     rate = sum(work.values()) / sum(hours.values()) / 3600
+    said = "; ".join(f"{count:,} of {len(hours):,} runs by {source}" for source, count in sources.items())
     return hours, (
-        f"about {_duration(sum(hours.values()))} left: {sum(work.values()):.2g} operations at {_rate(rate)} a device, "
-        f"the rate of {' and of '.join(source)}"
+        f"about {_duration(sum(hours.values()))} left{', some of it guessed' if guess else ''}: "
+        f"{sum(work.values()):.2g} operations at {_rate(rate)} a device; {said}"
     )
-
-
-def _share(rates: Mapping[str, float | None], known: bool) -> str:
-    """`12 of 40 runs`."""
-    return f"{sum((rate is not None) == known for rate in rates.values()):,} of {len(rates):,} runs"
 
 
 def _rate(rate: float) -> str:
