@@ -60,16 +60,8 @@ def _hours(missing: list[Run], runs: list[Run]) -> tuple[dict[str, float], str]:
             source = f"a guess, {REACHED:.0%} of the rate of a matrix product here"
         hours[run.identity] = work[run.identity] / rate / 3600
         sources[source] += 1
-    rate = sum(work.values()) / sum(hours.values()) / 3600
     said = "; ".join(f"{count:,} of {len(hours):,} runs by {source}" for source, count in sources.items())
-    return hours, (
-        f"about {_duration(sum(hours.values()))} left{', some of it guessed' if guess else ''}: "
-        f"{sum(work.values()):.2g} operations at {_rate(rate)} a device; {said}"
-    )
-
-
-def _rate(rate: float) -> str:
-    return f"{rate / 1e12:.1f} TFLOP/s" if rate >= 1e12 else f"{rate / 1e9:.1f} GFLOP/s"
+    return hours, (f"about {_duration(sum(hours.values()))} left{', some of it guessed' if guess else ''}: {said}")
 
 
 def _duration(hours: float) -> str:
