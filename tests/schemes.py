@@ -73,13 +73,14 @@ def model_of(
     kernel: str = "auto",
     seed: int = 0,
     spread: float = 0.5,
+    vocabulary: int = VOCABULARY,
     conv_keys: dict[str, Any] | None = None,
     **keys: Any,
 ) -> MaskedLM:
     """A tiny float64 model whose parameters, biases too, are all away from zero. `keys` are those of SIZE or of the scheme."""
     torch.manual_seed(seed)
     size = {**SIZE, **{key: keys.pop(key) for key in list(keys) if key in SIZE}}
-    made = preset("position", position, **keys), VOCABULARY, preset("conv", conv, **(conv_keys or {}))
+    made = preset("position", position, **keys), vocabulary, preset("conv", conv, **(conv_keys or {}))
     model = build(size, *made, kernel=kernel).double()
     with torch.no_grad():
         for parameter in model.parameters():

@@ -6,6 +6,7 @@ Everything the command line does, from a notebook:
     model = relpos.build(cfg)
     run = relpos.run(cfg)
     model, tokenizer = relpos.load(run.path)
+    known = relpos.order(run.path)["shuffle_gap"]["all"]
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from relpos.model.heads import Classifier, MaskedLM
     from relpos.runs import Run
 
-__all__ = ["analysis", "build", "compose", "load", "run"]
+__all__ = ["analysis", "build", "compose", "load", "order", "run"]
 
 
 def compose(command: str, words: Sequence[str] = ()) -> DictConfig:
@@ -103,6 +104,19 @@ def load(path: str | Path) -> tuple[nn.Module, Tokenizer]:
 
     folder = Path(path) / "model" if (Path(path) / "model").is_dir() else Path(path)
     return load_model(folder), Tokenizer.load(folder)
+
+
+def order(*folders: str | Path, words: Sequence[str] = ()) -> dict[str, Any]:
+    """What `relpos order from=[FOLDERS] WORDS…` writes into `order.json`: how much order the networks know."""
+    import json
+
+    from relpos.commands.order import order as measure
+    from relpos.commands.order import with_pairs
+
+    quoted = ",".join(f"'{Path(folder)}'" for folder in folders)
+    place = measure(compose("order", [f"from=[{quoted}]", *with_pairs(words)]))
+    content: dict[str, Any] = json.loads((Path(place) / "order.json").read_text(encoding="utf-8"))
+    return content
 
 
 def __getattr__(name: str) -> Any:

@@ -23,6 +23,7 @@ COMMANDS = {
     "params": ("count parameters, as JSON", "size=small position=composite"),
     "draw": ("what a scheme adds to the scores, a figure", "position=tisa"),
     "length": ("held-out loss at other lengths", "from=FOLDER"),
+    "order": ("how much order a network knows", "from=FOLDER"),
     "submit": ("a row → the zip for the GLUE server", "table=NAME row=composite"),
     "record-scores": ("what that server answered → the table", "table=NAME row=composite cola=…"),
     "dashboard": ("a table's Weights & Biases workspace", "table=NAME"),
@@ -91,6 +92,10 @@ def _run(command: str, words: list[str]) -> int:
         words = gathered(words)
         if not any(word.startswith(("table=", "-")) for word in words):
             raise RelposError(f"table must be given, as in: relpos {command} table=demo")
+    if command == "order":
+        from relpos.commands.order import with_pairs
+
+        words = with_pairs(words)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
     sys.argv = [f"relpos {command}", *_flags_first(words)]
     if os.getcwd() not in sys.path:  # classes from outside the package: position=custom position._target_=my.Scheme

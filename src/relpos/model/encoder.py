@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -62,9 +62,14 @@ class Layer(nn.Module):
         self.ffn_dropout, self.ffn_norm = Dropout(dropout), nn.LayerNorm(shape.hidden, eps=norm_eps)
         self.activation = ACTIVATIONS[activation]
 
-    def forward(self, x: Hidden, mask: Mask | None, position: Scheme, layer: int, state: Any) -> Hidden:
+    def forward(
+        self, x: Hidden, mask: Mask | None, position: Scheme, layer: int, state: Any, at: Int[Tensor, "batch"] | None = None
+    ) -> Float[Tensor, "batch kept hidden"]:
+        """With `at`, what follows the attention is computed for one token of each row alone: (B, 1, hidden)."""
         y = self.attention(x, mask, position, layer, state)
         x = add_norm(x, y, self.attention_norm, self.attention_dropout.draw(layer))
+        if at is not None:
+            x = x.take_along_dim(at[:, None, None], 1)
         y = self.narrow(self.activation(self.widen(x)))
         return add_norm(x, y, self.ffn_norm, self.ffn_dropout.draw(layer))
 
@@ -115,14 +120,22 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(map(layer, convs))
 
     def forward(
-        self, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
-    ) -> Hidden:
-        """attention_mask (B, n) is 1 at real tokens; None: all are real. token_types None: all of type 0."""
+        self,
+        input_ids: Ids,
+        attention_mask: Shaped[Tensor, "batch n"] | None = None,
+        token_types: Ids | None = None,
+        at: Int[Tensor, "batch"] | None = None,
+    ) -> Float[Tensor, "batch kept hidden"]:
+        """attention_mask (B, n) is 1 at real tokens; None: all are real. token_types None: all of type 0.
+
+        at (B,): only the output at this token of each row, (B, 1, hidden), which spares the last layer most of its work.
+        """
         n = input_ids.shape[1]
         self.position.check_length(n)
         mask = None if attention_mask is None else attention_mask.to(torch.bool)
         x = self.embedding(input_ids, token_types, self.position.embed(n))
         state = self.position.prepare(n)
         for number in range(self.shape.layers):
-            x = self.layers[number % len(self.layers)](x, mask, self.position, number, state)
+            last = number == self.shape.layers - 1
+            x = self.layers[number % len(self.layers)](x, mask, self.position, number, state, at if last else None)
         return x

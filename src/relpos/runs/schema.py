@@ -147,6 +147,21 @@ class Params(Network):
 Draw = TypedDict("Draw", {"all": bool, "from": str | None, "layer": Count, "heads": Count, "length": Count})
 Lengths = TypedDict("Lengths", {"from": Names, "lengths": Sequence[Length], "tokens": Count, "threads": Count | None})
 
+Order = TypedDict(
+    "Order",
+    {
+        "from": Names,
+        "pairs": dict[str, Any],
+        "measure": Literal["shuffle", "pairs", "probes", "attention"] | Sequence[Literal["shuffle", "pairs", "probes", "attention"]] | None,
+        "examples": Count,
+        "form": Literal["within_word", "plain"],
+        "curves": bool,
+        "store": str | None,
+        "accelerator": Literal["auto", "cpu", "gpu"],
+        "threads": Count | None,
+    },
+)
+
 
 class Plan(TypedDict):
     table: str
@@ -207,6 +222,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "params": (Params,),
     "draw": (Network, Draw),
     "length": (Lengths,),
+    "order": (Order,),
     "reproduce": (Reproduce,),
     "status": (Status,),
     "claims": (Claims,),

@@ -1,0 +1,71 @@
+"""How much attention goes to which offset, by layer and head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from relpos.analysis.likelihood import exact
+from relpos.analysis.recording import record
+from relpos.data.tokenizer import CLS, SEP
+from relpos.model.encoder import Encoder
+from relpos.model.kernels.eager import probabilities, scores
+from relpos.model.shape import Heads, Ids
+
+REACH = 8
+_AT_ONCE = 32
+
+
+def attention_mass(model: Any, texts: Tensor) -> dict[str, Any]:
+    """{"offsets": [−8, …, 8], "mass": (layers, heads, 17), "before": (layers, heads), "after": …}: the mean share of a token's
+    attention that goes to each offset (+1 = the next token), and to all tokens further away on either side. They add up to 1.
+
+    A layer whose heads have no scores (lightweight and dynamic convolution) has no heads here.
+
+    Args:
+        model: a network with an `encoder`.
+        texts: (texts, n) ids without special ones.
+    """
+    encoder = model.encoder
+    edge = torch.ones(len(texts), 1, dtype=texts.dtype)
+    ids = torch.cat((edge * CLS, texts, edge * SEP), 1)
+    n = ids.shape[1]
+    device = next(model.parameters()).device
+    sums: list[Tensor | int] = [0] * encoder.shape.layers
+    with exact(model):
+        for part in ids.split(_AT_ONCE):
+            for layer, p in _attention(encoder, part.to(device)):
+                sums[layer] = sums[layer] + _by_offset(p)
+    reach = min(REACH, n - 1)
+    middle, tokens = n - 1, len(ids) * n
+    rows = [(total / tokens).cpu() if isinstance(total, Tensor) else torch.zeros(0, 2 * n - 1) for total in sums]
+    return {
+        "offsets": list(range(-reach, reach + 1)),
+        "mass": [row[:, middle - reach : middle + reach + 1].tolist() for row in rows],
+        "before": [row[:, : middle - reach].sum(1).tolist() for row in rows],
+        "after": [row[:, middle + reach + 1 :].sum(1).tolist() for row in rows],
+    }
+
+
+def _by_offset(p: Tensor) -> Tensor:
+    """p (B, H, n, n) → (H, 2n − 1): summed over texts and queries, by key minus query."""
+    total = p.double().sum(0)
+    n = total.shape[-1]
+    token = torch.arange(n, device=p.device)
+    column = (token[None, :] - token[:, None] + n - 1).expand_as(total)
+    return total.new_zeros(len(total), 2 * n - 1).scatter_add_(1, column.flatten(1), total.flatten(1))
+
+
+def _attention(encoder: Encoder, ids: Ids) -> Iterator[tuple[int, Heads]]:
+    """Layer and attention (B, H, n, n) of each pass of one forward pass, from what the scheme gives: whatever kernel computes it."""
+    position = encoder.position
+    for call in record(encoder, ids):
+        if call.q is None or call.k is None or position.scale is None:  # no q·k: the terms are all there is
+            empty = torch.zeros(len(ids), position.shape.heads, ids.shape[1], 0, device=ids.device)
+            yield call.layer, probabilities(scores(None, None, call.terms, empty), None)
+        else:
+            q, k, _ = position.turn(call.layer, call.q, call.k, call.q, call.state)
+            yield call.layer, probabilities(scores(q * position.scale, k, call.terms, q), None)

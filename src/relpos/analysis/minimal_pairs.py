@@ -1,0 +1,88 @@
+"""How often a network gives the good sentence of a minimal pair the higher pseudo-log-likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from relpos.analysis.likelihood import pseudo_log_likelihoods
+from relpos.analysis.resampling import pooled_interval
+from relpos.data.pairs import Pair
+from relpos.data.tokenizer import Tokenizer
+from relpos.data.words import Words
+from relpos.errors import RelposError
+from relpos.model.heads import MaskedLM
+
+TIE = 1e-4
+"""Nats: sentences that differ by less count half."""
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PairScores:
+    """`right` (pairs,) is 1, 0, or ½ at a tie; `same` (pairs,) says whether both sentences hold the same words; `paradigms` are
+    the pairs' own."""
+
+    right: Floats
+    same: npt.NDArray[np.bool_]
+    paradigms: list[str]
+
+    def groups(self, chosen: npt.NDArray[np.bool_]) -> list[Floats]:
+        """`right` of the chosen pairs, by paradigm."""
+        names = np.array(self.paradigms)
+        return [self.right[chosen & (names == name)] for name in dict.fromkeys(self.paradigms)]
+
+    def summary(self) -> dict[str, Any]:
+        """{"same_words": {accuracy, interval, n}, "others": …, "paradigms": {name: …}}, accuracies from 0 to 100, intervals by
+        bootstrap over pairs within their paradigm; None where there is no pair."""
+        names = np.array(self.paradigms)
+        paradigms = {name: self._pooled(names == name) for name in dict.fromkeys(self.paradigms)}
+        return {"same_words": self._pooled(self.same), "others": self._pooled(~self.same), "paradigms": paradigms}
+
+    def _pooled(self, chosen: npt.NDArray[np.bool_]) -> dict[str, Any]:
+        n = int(chosen.sum())
+        interval = pooled_interval(self.groups(chosen))
+        return {
+            "accuracy": 100 * float(self.right[chosen].mean()) if n else None,
+            "interval": [100 * bound for bound in interval] if interval else None,
+            "n": n,
+        }
+
+
+def minimal_pairs(
+    model: MaskedLM,
+    tokenizer: Tokenizer,
+    pairs: Sequence[Pair],
+    form: str = "within_word",
+    words: Words | None = None,
+    advance: Callable[[int], object] = lambda _: None,
+) -> PairScores:
+    """Scores both sentences of every pair.
+
+    Args:
+        form: `within_word` (the later pieces of a word are hidden with the token that is predicted) or `plain`.
+        words: the boundaries under `tokenizer`, where the caller has them already.
+        advance: is told of every portion of sentences done.
+
+    Raises:
+        RelposError: a sentence has no tokens, or more than the position scheme serves; names file and line.
+    """
+    words = words or Words(tokenizer)
+    good, bad = tokenizer.encode([pair.good for pair in pairs]), tokenizer.encode([pair.bad for pair in pairs])
+    longest = model.encoder.position.max_length
+    for pair, *both in zip(pairs, good, bad, strict=True):
+        for ids in both:
+            if not len(ids):
+                raise RelposError(f"{pair.place}: the tokenizer leaves nothing of a sentence")
+            if longest is not None and len(ids) + 2 > longest:
+                scheme = type(model.encoder.position).__name__
+                raise RelposError(f"{pair.place}: a sentence of {len(ids) + 2} tokens is too long: {scheme} serves {longest}")
+    scores = pseudo_log_likelihoods(model, [*good, *bad], words if form == "within_word" else None, advance)
+    difference = scores[: len(pairs)] - scores[len(pairs) :]
+    right = np.where(np.abs(difference) <= TIE, 0.5, (difference > 0).astype(np.float64))
+    same = np.array([words.same(*both) for both in zip(good, bad, strict=True)], dtype=bool)
+    return PairScores(right, same, [pair.paradigm for pair in pairs])

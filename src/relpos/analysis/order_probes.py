@@ -1,0 +1,117 @@
+"""Where a network keeps the order: what a linear map reads off the hidden states of each layer.
+
+Ridge regression of a token's place from its state, and of the offset between two tokens, at most `REACH` apart, from the states of
+both. The texts are windows of one length whose words stand in random order, so that neither the content nor the length says where a
+token stands: a network without positions is at chance, R² = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from relpos.analysis.likelihood import exact
+from relpos.data.tokenizer import CLS, SEP
+
+Floats = npt.NDArray[np.float64]
+REACH = 8
+PENALTIES = tuple(10.0**power for power in range(-2, 5))
+"""Of the ridge, in units of the mean variance of a feature; chosen on a third of the training texts."""
+_TRAIN, _TUNE = 0.5, 1 / 3
+_AT_ONCE = 64
+
+
+def order_probes(model: Any, texts: Tensor) -> dict[str, list[float]]:
+    """{"place": R², "offset": R²} on held-out texts, each a list: the embedding's output first, then every layer's.
+
+    Args:
+        model: a network with an `encoder`.
+        texts: (texts, n) ids without special ones, words in random order; at least six texts.
+    """
+    n = texts.shape[1]
+    place = np.broadcast_to(np.arange(n, dtype=np.float64), texts.shape)
+    first, second = _token_pairs(texts.shape[0], n)
+    offset = (second - first).astype(np.float64)
+    found: dict[str, list[float]] = {"place": [], "offset": []}
+    for states in hidden_states(model, texts):
+        found["place"].append(held_out_r2(states, place))
+        rows = np.arange(len(states))[:, None]
+        found["offset"].append(held_out_r2(np.concatenate((states[rows, first], states[rows, second]), -1), offset))
+    return found
+
+
+def hidden_states(model: Any, texts: Tensor) -> list[npt.NDArray[np.float32]]:
+    """(texts, n, hidden) of the embedding and of every layer, [CLS] and [SEP] left out."""
+    device = next(model.parameters()).device
+    edge = torch.ones(len(texts), 1, dtype=texts.dtype)
+    ids = torch.cat((edge * CLS, texts, edge * SEP), 1)
+    batches = []
+    with exact(model), _listening(model.encoder) as heard:
+        for part in ids.split(_AT_ONCE):
+            heard.clear()
+            model.encoder(part.to(device))
+            batches.append([states[:, 1:-1].float().cpu().numpy() for states in heard])
+    return [np.concatenate(layer) for layer in zip(*batches, strict=True)]
+
+
+@contextmanager
+def _listening(encoder: Any) -> Iterator[list[Tensor]]:
+    """The outputs of the embedding and of each pass through a layer, in order."""
+    heard: list[Tensor] = []
+    parts = [encoder.embedding, *encoder.layers]
+    hooks = [part.register_forward_hook(lambda _module, _inputs, output: heard.append(output)) for part in parts]
+    try:
+        yield heard
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def held_out_r2(features: npt.NDArray[np.floating[Any]], target: Floats) -> float:
+    """features (texts, tokens, d), target (texts, tokens) → R² of a ridge regression on the texts that it was not fitted to.
+
+    The penalty is the best of `PENALTIES` on a part of the training texts.
+    """
+    texts = len(features)
+    train = max(2, round(_TRAIN * texts))
+    tune = max(1, round(_TUNE * train))
+    parts = [slice(0, train - tune), slice(train - tune, train), slice(train, texts)]
+    fitted, tuned, held = ((_flat(features[part]), target[part].reshape(-1)) for part in parts)
+    weights = {penalty: _ridge(*fitted, penalty) for penalty in PENALTIES}
+    best = max(PENALTIES, key=lambda penalty: _r2(*tuned, weights[penalty]))
+    return _r2(*held, _ridge(_flat(features[:train]), target[:train].reshape(-1), best))
+
+
+def _flat(features: npt.NDArray[np.floating[Any]]) -> Floats:
+    return features.reshape(-1, features.shape[-1]).astype(np.float64)
+
+
+def _ridge(x: Floats, y: Floats, penalty: float) -> tuple[Floats, float]:
+    """Weights and intercept of the ridge regression of y (N,) on x (N, d); the intercept is not shrunk."""
+    mean, level = x.mean(0), float(y.mean())
+    centred = x - mean
+    gram = centred.T @ centred
+    shrunk = gram + penalty * max(float(np.trace(gram)) / len(gram), 1e-30) * np.eye(len(gram))
+    slope: Floats = np.linalg.solve(shrunk, centred.T @ (y - level))
+    return slope, level - float(mean @ slope)
+
+
+def _r2(x: Floats, y: Floats, fit: tuple[Floats, float]) -> float:
+    return 1 - float(((y - x @ fit[0] - fit[1]) ** 2).sum() / ((y - y.mean()) ** 2).sum())
+
+
+def _token_pairs(texts: int, n: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(texts, 2n) each: places of two tokens, different and at most `REACH` apart; always the same."""
+    chance = np.random.default_rng(0)
+    reach = min(REACH, n - 1)
+    first = chance.integers(n, size=(texts, 2 * n))
+    offsets: Sequence[int] = [offset for offset in range(-reach, reach + 1) if offset]
+    second = first + chance.choice(offsets, size=first.shape)
+    second = np.where((second < 0) | (second >= n), 2 * first - second, second)  # mirrored where it falls off the edge
+    return first, np.clip(second, 0, n - 1)

@@ -1,0 +1,79 @@
+"""What the order of the words is worth to a network: held-out loss with the words permuted minus the loss without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from relpos.analysis.likelihood import exact, log_probabilities
+from relpos.analysis.resampling import Interval, ratio_interval
+from relpos.data.examples import Examples
+from relpos.data.masking import IGNORED
+from relpos.data.shuffle import WINDOWS, masked_batches, permuted
+from relpos.data.steps import MicroBatch
+from relpos.data.words import Words
+from relpos.model.heads import MaskedLM
+
+BATCH_TOKENS = 4_096
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ShuffleGap:
+    """Gaps in nats per predicted token, by window (`"2"`, …, `"all"`); `loss` is that of the text as it stands.
+
+    `intervals` are 95 % bootstrap intervals over examples, `differences` (examples,) the summed losses after minus before and
+    `predicted` (examples,) the tokens that they are summed over.
+    """
+
+    loss: float
+    gaps: dict[str, float]
+    intervals: dict[str, Interval]
+    differences: dict[str, Floats]
+    predicted: Floats
+
+
+def shuffle_gap(model: MaskedLM, examples: Examples, words: Words, advance: Callable[[int], object] = lambda _: None) -> ShuffleGap:
+    """The gap for windows of 2, 3, 4, 8 and all words of a sentence.
+
+    Args:
+        model: on whatever device it is; computed in float32.
+        examples: held-out examples, cut to the length of the training.
+        words: the word boundaries under the tokenizer of the examples.
+        advance: is told of every portion of examples done, once for each pass over them.
+    """
+    vocabulary = model.encoder.embedding.words.num_embeddings
+    before, predicted = np.zeros(len(examples)), np.zeros(len(examples))
+    after = {name(window): np.zeros(len(examples)) for window in WINDOWS}
+    with exact(model):
+        for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS):
+            rows = numbers.numpy()
+            predicted[rows] = (batch.labels != IGNORED).sum(1).numpy()
+            before[rows] = _losses(model, batch)
+            advance(len(rows))
+            for window in WINDOWS:
+                after[name(window)][rows] = _losses(model, permuted(batch, numbers, words, window))
+                advance(len(rows))
+    tokens = max(predicted.sum(), 1.0)
+    differences = {key: losses - before for key, losses in after.items()}
+    gaps = {key: float(difference.sum() / tokens) for key, difference in differences.items()}
+    intervals = {key: ratio_interval(difference, predicted) for key, difference in differences.items()}
+    return ShuffleGap(float(before.sum() / tokens), gaps, intervals, differences, predicted)
+
+
+def name(window: int | None) -> str:
+    """The window as a key of the results."""
+    return "all" if window is None else str(window)
+
+
+def _losses(model: MaskedLM, batch: MicroBatch) -> Floats:
+    """(b,) the summed loss of each example."""
+    device = next(model.parameters()).device
+    row, place = (batch.labels != IGNORED).nonzero(as_tuple=True)
+    hidden = model.encoder(batch.input_ids.to(device), batch.attention_mask.to(device))[row.to(device), place.to(device)]
+    losses = -log_probabilities(model, hidden, batch.labels[row, place].to(device)).cpu()
+    return torch.zeros(len(batch.labels), dtype=torch.float64).index_add_(0, row, losses).numpy()

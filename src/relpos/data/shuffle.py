@@ -1,0 +1,92 @@
+"""Held-out examples with the words of each sentence permuted within windows.
+
+Examples are cut and masked first and permuted afterwards, so that the same tokens are predicted with and without the permutation.
+[CLS], [SEP] and padding stay where they are, the pieces of a word stay together, and masks travel with their pieces. Words are read
+off the ids before masking: a random replacement may look like the beginning of a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relpos.counter import counter_hash
+from relpos.data.examples import Examples
+from relpos.data.masking import IGNORED, mask
+from relpos.data.steps import HELDOUT_SEED, MicroBatch
+from relpos.data.tokenizer import CLS, PAD, SEP
+from relpos.data.words import Words
+
+WINDOWS: tuple[int | None, ...] = (2, 3, 4, 8, None)
+"""Words of a window; None: all words of the sentence."""
+_SEED = 0x776F7264
+
+
+def masked_batches(examples: Examples, vocabulary: int, tokens: int) -> Iterator[tuple[MicroBatch, Tensor]]:
+    """All examples by length, about `tokens` a batch, masked as in every held-out evaluation; with their numbers (b,)."""
+    indices = torch.arange(len(examples))
+    lengths = examples.lengths(indices)
+    by_length = torch.argsort(lengths, stable=True, descending=True)
+    start = number = 0
+    while start < len(by_length):
+        part = by_length[start : start + max(1, tokens // int(lengths[by_length[start]]))]
+        ids, sizes = examples.batch(part)
+        masked, labels = mask(ids, sizes, part, HELDOUT_SEED, vocabulary)
+        yield MicroBatch(masked, torch.arange(ids.shape[1])[None, :] < sizes[:, None], labels, number), part
+        start, number = start + len(part), number + 1
+
+
+def permuted(batch: MicroBatch, numbers: Tensor, words: Words, window: int | None) -> MicroBatch:
+    """`batch` with the words of each sentence permuted within windows of `window` words, counted from the sentence's start.
+
+    A permutation depends on the example's number, its sentence, the word's place and the window alone.
+
+    Args:
+        batch: masked examples; a sentence is what stands between [CLS] and [SEP] or between two [SEP].
+        numbers: (b,) the number of each example.
+        words: the boundaries, of the tokenizer that made the ids.
+        window: None: all words.
+    """
+    source = permutation(torch.where(batch.labels == IGNORED, batch.input_ids, batch.labels), batch, numbers, words, window)
+    return replace(batch, input_ids=batch.input_ids.gather(1, source), labels=batch.labels.gather(1, source))
+
+
+def permutation(ids: Tensor, batch: MicroBatch, numbers: Tensor, words: Words, window: int | None) -> Tensor:
+    """ids (b, n) before masking → (b, n): the place that each token comes from."""
+    array, real = ids.numpy(), batch.attention_mask.numpy()
+    # A [SEP] that the masking drew stands in `input_ids` only, so these are the true ones.
+    fixed = ~real | (array == CLS) | (array == SEP) | (array == PAD)
+    part = np.cumsum(fixed | np.roll(fixed, 1, 1), 1)  # every fixed token is a part by itself, and so is every sentence
+    begins = words.begins(array) | fixed | np.roll(fixed, 1, 1)
+    word = np.cumsum(begins, 1)
+    place = np.arange(array.shape[1])[None, :]
+    first_word = np.maximum.accumulate(np.where(np.diff(part, axis=1, prepend=-1) > 0, word, 0), 1)
+    inside = word - first_word  # the word's number in its sentence
+    group = inside // window if window else np.zeros_like(inside)
+    draw = counter_hash(_SEED, window or 0, numbers[:, None], torch.from_numpy(part), torch.from_numpy(inside)).numpy()
+    order = np.lexsort((np.broadcast_to(place, array.shape), word, draw, group, part), axis=1)
+    return torch.from_numpy(order)
+
+
+def windows_of_text(examples: Examples, count: int) -> Tensor:
+    """(about `count`, length − 2) ids of whole windows of text, spread evenly over the examples; fewer where there are fewer.
+
+    Args:
+        examples: of packing `document`.
+        count: windows.
+    """
+    whole = torch.nonzero(examples.lengths(torch.arange(len(examples))) == examples.length).squeeze(1)
+    chosen = whole[torch.arange(min(count, len(whole))) * len(whole) // max(1, min(count, len(whole)))]
+    return examples.batch(chosen)[0][:, 1:-1] if len(chosen) else torch.zeros(0, examples.length - 2, dtype=torch.int64)
+
+
+def shuffled(texts: Tensor, words: Words) -> Tensor:
+    """texts (b, n) of ids without special ones → the same with the words of each in random order."""
+    edge = torch.ones(len(texts), 1, dtype=texts.dtype)
+    ids = torch.cat((edge * CLS, texts, edge * SEP), 1)
+    batch = MicroBatch(ids, torch.ones_like(ids, dtype=torch.bool), torch.full_like(ids, IGNORED), 0)
+    return permuted(batch, torch.arange(len(ids)), words, None).input_ids[:, 1:-1]

@@ -1,0 +1,157 @@
+"""Minimal pairs of the toy language: a sentence of its grammar and one that is none, about events that no training text holds.
+
+In the paradigms of SAME_WORDS both sentences hold the same words, so that only their order tells them apart; in the others a word
+is exchanged for another form of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from relpos.data.toy import grammar, lexicon
+from relpos.data.toy.chance import Chance
+from relpos.data.toy.events import triple, varied
+from relpos.data.toy.grammar import Event, Phrase, Words, spelled
+
+VERSION = 1  # raise it when the sentences change: it stands beside the results
+PART = "dev"
+Pair = tuple[Words, Words]
+"""The good sentence and the bad one."""
+
+
+def draw(paradigm: str, seed: int, count: int) -> list[tuple[str, str]]:
+    """`count` pairs (good, bad) of a paradigm, as text."""
+    chance = Chance(seed, "pairs", paradigm)
+    return [(spelled(good), spelled(bad)) for good, bad in (PARADIGMS[paradigm](chance) for _ in range(count))]
+
+
+def _unequal(chance: Chance) -> Event:
+    """An event of two phrases of different number, so that exchanging them breaks the agreement."""
+    one, verb, other = triple(chance, PART)
+    phrases = Phrase(one, False, "the"), Phrase(other, True, chance.pick(("the", "some")))
+    first, second = phrases if chance.coin() else phrases[::-1]
+    return Event(first, verb, second)
+
+
+def _exchanged(words: Words, event: Event) -> Words:
+    """The two phrases of the event at each other's place; every other word stays."""
+    first, second = event.agent.words(), event.patient.words()
+    at, there = _find(words, first), _find(words, second)
+    if at > there:
+        at, there, first, second = there, at, second, first
+    return [*words[:at], *second, *words[at + len(first) : there], *first, *words[there + len(second) :]]
+
+
+def _find(words: Words, part: Words) -> int:
+    return next(at for at in range(len(words)) if words[at : at + len(part)] == part)
+
+
+def _exchange(form: Callable[[Chance, Event], Words]) -> Callable[[Chance], Pair]:
+    """A sentence, and the same with its two phrases exchanged."""
+
+    def pair(chance: Chance) -> Pair:
+        event = _unequal(chance)
+        good = form(chance, event)
+        return good, _exchanged(good, event)
+
+    return pair
+
+
+def _act(chance: Chance) -> str:
+    return chance.pick(lexicon.ACTS)
+
+
+def _neighbours(chance: Chance) -> Pair:
+    """the dog chases the cat / dog the chases the cat: two neighbours change places, and that is no sentence."""
+
+    def made() -> Pair:
+        one, verb, other = triple(chance, PART)
+        event = Event(varied(chance, one), verb, varied(chance, other))
+        form = chance.pick((grammar.active, grammar.passive))
+        good = form(event, negated=chance.coin()) if chance.coin() else grammar.subject_relative(event, _act(chance))
+        at = chance.below(len(good) - 2)  # the full stop stays where it is
+        return good, [*good[:at], good[at + 1], good[at], *good[at + 2 :]]
+
+    return chance.until(made, lambda pair: not grammar.grammatical(pair[1]))
+
+
+def _negation_order(chance: Chance) -> Pair:
+    """the dog does not chase the cat / the dog not does chase the cat: `not` moves to another place."""
+
+    def made() -> Pair:
+        form = chance.pick((grammar.active, grammar.passive))
+        good = form(_unequal(chance), negated=True)
+        rest = [word for word in good if word != "not"]
+        at = chance.below(len(rest))
+        return good, [*rest[:at], "not", *rest[at:]]
+
+    return chance.until(made, lambda pair: not grammar.grammatical(pair[1]))
+
+
+def _other_number(good: Words, at: int, forms: tuple[str, str]) -> Pair:
+    """The word at `at`, one of the two forms, becomes the other."""
+    wrong = forms[1] if good[at] == forms[0] else forms[0]
+    return good, [*good[:at], wrong, *good[at + 1 :]]
+
+
+def _agreement(chance: Chance) -> Pair:
+    """the dog chases the cats / the dog chase the cats"""
+    event = _unequal(chance)
+    good = grammar.active(event)
+    return _other_number(good, len(event.agent.words()), _forms(event.verb))
+
+
+def _agreement_across(relative: Callable[[Event, str], Words]) -> Callable[[Chance], Pair]:
+    """the dog that the cats chase sleeps / … sleep: the verb's subject stands before the relative clause."""
+
+    def pair(chance: Chance) -> Pair:
+        act = _act(chance)
+        good = relative(_unequal(chance), act)
+        return _other_number(good, len(good) - 2, _forms(act))
+
+    return pair
+
+
+def _negated_form(chance: Chance) -> Pair:
+    """the dog does not chase the cats / the dog does not chases the cats"""
+    event = _unequal(chance)
+    good = grammar.active(event, negated=True)
+    return _other_number(good, good.index("not") + 1, _forms(event.verb))
+
+
+def _negated_auxiliary(chance: Chance) -> Pair:
+    """the dog does not chase the cats / the dog do not chase the cats"""
+    good = grammar.active(_unequal(chance), negated=True)
+    return _other_number(good, good.index("not") - 1, ("do", "does"))
+
+
+def _determiner(chance: Chance) -> Pair:
+    """a dog chases some cats / a dogs …: the determiner that only goes with the other number."""
+    event = _unequal(chance)
+    agent = replace(event.agent, determiner="some" if event.agent.plural else "a")
+    return _other_number(grammar.active(replace(event, agent=agent)), 0, ("a", "some"))
+
+
+def _forms(verb: str) -> tuple[str, str]:
+    return verb, lexicon.singular_verb(verb)
+
+
+SAME_WORDS: dict[str, Callable[[Chance], Pair]] = {
+    "exchanged_arguments": _exchange(lambda chance, event: grammar.active(event)),
+    "exchanged_arguments-passive": _exchange(lambda chance, event: grammar.passive(event)),
+    "exchanged_arguments-negated": _exchange(lambda chance, event: grammar.active(event, negated=True)),
+    "exchanged_arguments-question": _exchange(lambda chance, event: grammar.whether(event)),
+    "exchanged_arguments-object_relative": _exchange(lambda chance, event: grammar.object_relative(event, _act(chance))),
+    "negation-order": _negation_order,
+    "word_order-neighbours": _neighbours,
+}
+OTHERS: dict[str, Callable[[Chance], Pair]] = {
+    "agreement-simple": _agreement,
+    "agreement-across_subject_relative": _agreement_across(grammar.subject_relative),
+    "agreement-across_object_relative": _agreement_across(grammar.object_relative),
+    "agreement-determiner": _determiner,
+    "negation-auxiliary": _negated_auxiliary,
+    "negation-form": _negated_form,
+}
+PARADIGMS = SAME_WORDS | OTHERS

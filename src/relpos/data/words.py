@@ -1,0 +1,67 @@
+"""What a word is, for everything that moves, counts or hides whole words.
+
+A text is cut into words by white space, and each punctuation mark is a word by itself; a word is the tuple of its pieces. The
+boundaries are read off the pieces, because a store holds no text: a piece that begins with SentencePiece's `▁` begins a word, a
+piece that begins with a punctuation mark begins one too (unless a lone `▁` stands before it, which then belongs to it), and so does
+whatever follows a piece that ends with one. A piece is never cut: one that holds several marks (`...`) is one word.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from relpos.data.tokenizer import Tokenizer
+
+SPACE = "▁"  # U+2581, SentencePiece's white space
+Word = tuple[int, ...]
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+
+def is_punctuation(character: str) -> bool:
+    """Unicode's categories P*, and the symbols of ASCII (`$+<=>^|~` and the backquote), as BERT's own cutting into words has it."""
+    return unicodedata.category(character)[0] == "P" or (character.isascii() and unicodedata.category(character)[0] == "S")
+
+
+class Words:
+    """The word boundaries of texts under one tokenizer.
+
+    A special id ([CLS], [MASK], …) and `<unk>` are no punctuation: `<unk>` inside a word belongs to it.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        processor = tokenizer.processor
+        pieces = [processor.id_to_piece(number) for number in range(tokenizer.size)]
+        plain = [not (processor.is_control(number) or processor.is_unknown(number)) for number in range(tokenizer.size)]
+        texts = [piece.removeprefix(SPACE) if known else "" for piece, known in zip(pieces, plain, strict=True)]
+        self._spaced: Bools = np.array([known and piece.startswith(SPACE) for piece, known in zip(pieces, plain, strict=True)])
+        self._alone: Bools = np.array([piece == SPACE for piece in pieces])
+        self._mark_first: Bools = np.array([bool(text) and is_punctuation(text[0]) for text in texts])
+        self._mark_last: Bools = np.array([bool(text) and is_punctuation(text[-1]) for text in texts])
+
+    def begins(self, ids: npt.NDArray[np.integer]) -> Bools:
+        """ids (…, n) of texts without special ids → (…, n): whether each piece begins a word. The first one does."""
+        before = ids[..., :-1]
+        inner = self._spaced[ids[..., 1:]] | (self._mark_first[ids[..., 1:]] & ~self._alone[before]) | self._mark_last[before]
+        return np.concatenate([np.ones_like(ids[..., :1], dtype=bool), inner], -1)
+
+    def numbers(self, ids: npt.NDArray[np.integer]) -> Ints:
+        """ids (…, n) → (…, n): which word each piece belongs to, counted from 0."""
+        counted: Ints = self.begins(ids).cumsum(-1, dtype=np.int64) - 1
+        return counted
+
+    def split(self, ids: Sequence[int] | npt.NDArray[np.integer]) -> list[Word]:
+        """The words of one text (n,), in order."""
+        array = np.asarray(ids, np.int64)
+        if not len(array):
+            return []
+        return [tuple(part.tolist()) for part in np.split(array, np.flatnonzero(self.begins(array))[1:])]
+
+    def same(self, first: npt.NDArray[np.integer], second: npt.NDArray[np.integer]) -> bool:
+        """Whether two texts hold the same words: equal multisets."""
+        return len(first) == len(second) and Counter(self.split(first)) == Counter(self.split(second))

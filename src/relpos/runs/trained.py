@@ -1,0 +1,110 @@
+"""A folder that a user names → the masked language model that lies there, and the held-out text that belongs to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from relpos.errors import RelposError
+from relpos.model.heads import MaskedLM
+from relpos.runs.run import read_record
+from relpos.train.weights import load_model, load_weights, read_model_config
+
+WEIGHTS = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network with a masked-language-modelling head, as it lies on disk.
+
+    Args:
+        name: of its folder, with the per cent of a snapshot.
+        folder: the model folder: configuration and tokenizer.
+        weights: the file that fills the network; a snapshot's or the model folder's own.
+        run: the folder of the pre-training, where there is one: results are kept there.
+        store: the tokens that it was trained on and the held-out ones; None where they are not known.
+        packing, length: how the examples of the training were formed.
+        seed: of the pre-training.
+    """
+
+    name: str
+    folder: Path
+    weights: Path
+    run: Path | None = None
+    store: Path | None = None
+    packing: str = "pair"
+    length: int = 128
+    seed: int | None = None
+
+    def load(self) -> MaskedLM:
+        """The network, in evaluation mode.
+
+        Raises:
+            RelposError: it is a classifier, or the weights are those of another network.
+        """
+        if "outputs" in read_model_config(self.folder):
+            raise RelposError(f"from={self.folder}: a fine-tuned classifier predicts no words; name its pre-training")
+        model = load_model(self.folder)
+        assert isinstance(model, MaskedLM)
+        if self.weights != self.folder / WEIGHTS:
+            load_weights(model, self.weights)
+        return model.eval()
+
+    def snapshots(self) -> dict[int, Trained]:
+        """Per cent of the steps → the network as it was then; empty where the run kept none."""
+        files = (self.run / "snapshots").glob("*.safetensors") if self.run else ()
+        shares = sorted((int(file.stem), file) for file in files if file.stem.isdigit())
+        return {share: replace(self, name=f"{self.name} at {share} %", weights=file) for share, file in shares}
+
+
+def trained(path: Path, store: Path | None = None) -> Trained:
+    """What `from=PATH` names: the folder of a finished pre-training, a model folder, or a snapshot's file.
+
+    Args:
+        path: the folder or file.
+        store: held-out text for a model folder that stands alone.
+
+    Raises:
+        RelposError: there is no such network; says what is there instead.
+    """
+    if path.suffix == ".safetensors" and path.parent.name == "snapshots":
+        if not path.is_file():
+            raise RelposError(f"from={path}: no such snapshot")
+        run = _of_run(path.parent.parent, read_record(path.parent.parent))
+        return replace(run, name=f"{run.name} at {path.stem} %", weights=path)
+    record = read_record(path)
+    if record:
+        return _of_run(path, record)
+    if path.name == "model" and (above := read_record(path.resolve().parent)).get("stage") == "pretrain":
+        return _of_run(path.resolve().parent, above)
+    if not (path / WEIGHTS).is_file():
+        raise RelposError(f"from={path}: no finished run and no model folder ({WEIGHTS} is missing)")
+    return Trained(path.resolve().name, path, path / WEIGHTS, store=store)
+
+
+def _of_run(folder: Path, record: dict[str, Any]) -> Trained:
+    stage, state = record.get("stage"), record.get("state")
+    if stage == "finetune":
+        start = (record.get("inputs") or {}).get("start")
+        raise RelposError(
+            f"from={folder}: a fine-tuned classifier predicts no words; name its pre-training{f', {start}' * bool(start)}"
+        )
+    if stage != "pretrain":
+        raise RelposError(f"from={folder}: a run of stage {stage} holds no network; a pre-training is expected")
+    if state != "finished":
+        raise RelposError(f"from={folder}: this pre-training is not finished (its record says {state})")
+    config: Any = OmegaConf.load(folder / "config.yaml")
+    model = folder / "model"
+    return Trained(
+        folder.resolve().name,
+        model,
+        model / WEIGHTS,
+        run=folder,
+        store=Path(record["inputs"]["store"]),
+        packing=config.packing,
+        length=config.length,
+        seed=config.seed,
+    )

@@ -1,0 +1,176 @@
+"""What a network knows of the order of its tokens; measured once for each network and kept in the folder of its run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from relpos.analysis.attention_mass import attention_mass
+from relpos.analysis.minimal_pairs import minimal_pairs
+from relpos.analysis.order_probes import order_probes
+from relpos.analysis.shuffle_gap import shuffle_gap
+from relpos.data.pairs import PairSource
+from relpos.data.shuffle import WINDOWS, shuffled, windows_of_text
+from relpos.data.store import Store
+from relpos.data.tokenizer import Tokenizer
+from relpos.data.words import Words
+from relpos.errors import RelposError
+from relpos.files import write_json
+from relpos.model.heads import MaskedLM
+from relpos.runs.trained import Trained
+
+VERSION = 1
+"""Raised when a change of code alters these figures: kept ones are then measured again."""
+MEASURES = ("shuffle", "pairs", "probes", "attention")
+WINDOW = 32
+"""Tokens of the texts of probes and attention."""
+TEXTS = 256
+Results = dict[str, Any]
+
+
+class NothingToMeasure(RelposError):
+    """There is no text, or there are no pairs, for a measure."""
+
+
+@dataclass(frozen=True)
+class Dials:
+    """What is measured and on how much.
+
+    Args:
+        measures: some of `MEASURES`; None: all for which there are text and pairs.
+        examples: held-out examples of the shuffle gap, at most.
+        form: of the pseudo-log-likelihood, `within_word` or `plain`.
+    """
+
+    measures: tuple[str, ...] | None = None
+    examples: int = 1_000
+    form: str = "within_word"
+
+
+def measured(subject: Trained, dials: Dials, source: PairSource | None, device: str = "cpu") -> Results:
+    """The figures of a network, each read from its run's folder where it was measured before.
+
+    Returns:
+        For the measures asked for: `shuffle_gap` {"2": nats, …, "all": nats}, `shuffle_gap_intervals`, `heldout_loss`; `pairs`
+        {"same_words", "others", "paradigms"}; `probes`; `attention`. See `docs/commands.md`.
+
+    Raises:
+        RelposError: there is no held-out text for a measure that needs some, or no pairs.
+    """
+    found: Results = {}
+    loaded: list[tuple[MaskedLM, Tokenizer, Words]] = []
+
+    def network() -> tuple[MaskedLM, Tokenizer, Words]:
+        if not loaded:
+            tokenizer = Tokenizer.load(subject.folder)
+            loaded.append((subject.load().to(device), tokenizer, Words(tokenizer)))
+        return loaded[0]
+
+    for measure in dials.measures or MEASURES:
+        try:
+            meaning = {"measure": measure, "version": VERSION} | _meaning(measure, dials, source)
+            place = _place(subject, meaning)
+            if place and place.is_file():
+                found |= json.loads(place.read_text(encoding="utf-8"))["results"]
+                continue
+            results = _MEASURE[measure](subject, dials, source, *network())
+        except NothingToMeasure as error:
+            if dials.measures:
+                raise
+            print(f"relpos: without {measure}: {error}", file=sys.stderr)
+            continue
+        if place:
+            write_json(place, {"meaning": meaning, "results": results})
+        found |= results
+    if not found:
+        raise RelposError(f"{subject.name}: there is nothing to measure it on: neither held-out text nor pairs")
+    return found
+
+
+def _meaning(measure: str, dials: Dials, source: PairSource | None) -> dict[str, Any]:
+    """All that the figures of a measure depend on, beside the network."""
+    if measure == "shuffle":
+        return {"examples": dials.examples}
+    if measure == "pairs":
+        return {"form": dials.form, "pairs": _given(source).identity()}
+    return {"texts": TEXTS, "window": WINDOW}
+
+
+def _place(subject: Trained, meaning: dict[str, Any]) -> Path | None:
+    if subject.run is None:
+        return None
+    content = json.dumps([meaning, subject.weights.stem], sort_keys=True)
+    return subject.run / "order" / f"{meaning['measure']}-{hashlib.sha256(content.encode()).hexdigest()[:8]}.json"
+
+
+def _shuffle(subject: Trained, dials: Dials, _: Any, model: MaskedLM, tokenizer: Tokenizer, words: Words) -> Results:
+    examples = _store(subject, tokenizer).examples("heldout", subject.packing, subject.length, dials.examples)
+    with bar(f"{subject.name}: shuffled text", len(examples) * (1 + len(WINDOWS))) as advance:
+        gap = shuffle_gap(model, examples, words, advance)
+    return {"shuffle_gap": gap.gaps, "shuffle_gap_intervals": gap.intervals, "heldout_loss": gap.loss, "examples": len(examples)}
+
+
+def _pairs(
+    subject: Trained, dials: Dials, source: PairSource | None, model: MaskedLM, tokenizer: Tokenizer, words: Words
+) -> Results:
+    pairs = _given(source).pairs()
+    with bar(f"{subject.name}: minimal pairs", 2 * len(pairs)) as advance:
+        scores = minimal_pairs(model, tokenizer, pairs, dials.form, words, advance)
+    return {"pairs": scores.summary(), "form": dials.form}
+
+
+def _probes(subject: Trained, _dials: Dials, _: Any, model: MaskedLM, tokenizer: Tokenizer, words: Words) -> Results:
+    return {"probes": order_probes(model, shuffled(_texts(subject, tokenizer, model), words))}
+
+
+def _attention(subject: Trained, _dials: Dials, _: Any, model: MaskedLM, tokenizer: Tokenizer, words: Words) -> Results:
+    return {"attention": attention_mass(model, _texts(subject, tokenizer, model))}
+
+
+_MEASURE: dict[str, Callable[..., Results]] = {"shuffle": _shuffle, "pairs": _pairs, "probes": _probes, "attention": _attention}
+
+
+def _texts(subject: Trained, tokenizer: Tokenizer, model: MaskedLM) -> torch.Tensor:
+    window = min(WINDOW, (model.encoder.position.max_length or WINDOW + 2) - 2)
+    texts = windows_of_text(_store(subject, tokenizer).examples("heldout", "document", window + 2), TEXTS)
+    if len(texts) < 6:
+        raise NothingToMeasure(
+            f"{subject.name}: {len(texts)} held-out windows of {window} tokens are too few for probes and attention"
+        )
+    return texts
+
+
+def _store(subject: Trained, tokenizer: Tokenizer) -> Store:
+    if subject.store is None:
+        raise NothingToMeasure(f"from={subject.folder}: held-out text is not known for a model folder; name it: store=FOLDER")
+    store = Store(subject.store)
+    if store.vocabulary != tokenizer.size:
+        raise RelposError(
+            f"store={subject.store}: made with {store.vocabulary} pieces, the network's tokenizer has {tokenizer.size}"
+        )
+    return store
+
+
+def _given(source: PairSource | None) -> PairSource:
+    if source is None:
+        raise NothingToMeasure("there are no pairs for this network; name some, as in pairs=zorro or pairs=FILE")
+    return source
+
+
+@contextmanager
+def bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on stderr, where that is a terminal; yields a function that is told of every portion done."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda portion: progress.advance(task, portion)

@@ -1,0 +1,82 @@
+"""Pseudo-log-likelihoods, against the definition written as loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from relpos.analysis.likelihood import masked_rows, pseudo_log_likelihoods
+from relpos.data.tokenizer import CLS, MASK, SEP
+from relpos.data.words import Words
+from relpos.model.heads import MaskedLM
+from schemes import POSITIONS, VOCABULARY, model_of
+
+
+class Fives(Words):
+    """Words for the tests' vocabulary without a tokenizer: an odd id goes on with the word before it."""
+
+    def __init__(self) -> None:
+        pass
+
+    def begins(self, ids: np.ndarray) -> np.ndarray:
+        first = np.zeros_like(ids, dtype=bool)
+        first[..., 0] = True
+        return first | (ids % 2 == 0)
+
+
+def defined(model: MaskedLM, ids: list[int], words: Words | None) -> float:
+    """Salazar et al. 2020, Eq. 1; with words Kauf & Ivanova 2023."""
+    total = 0.0
+    for t, target in enumerate(ids):
+        hidden = {t}
+        if words:
+            numbers = words.numbers(np.array(ids))
+            hidden |= {j for j in range(t, len(ids)) if numbers[j] == numbers[t]}
+        row = [CLS, *(MASK if j in hidden else piece for j, piece in enumerate(ids)), SEP]
+        with torch.no_grad():
+            total += float(torch.log_softmax(model(torch.tensor([row]))[0, t + 1], -1)[target])
+    return total
+
+
+def texts(lengths: list[int]) -> list[np.ndarray]:
+    chance = np.random.default_rng(0)
+    return [chance.integers(5, VOCABULARY, size=length) for length in lengths]
+
+
+@pytest.mark.parametrize("words", [None, Fives()], ids=["plain", "within_word"])
+def test_it_is_the_sum_over_tokens_masked_one_at_a_time(words: Words | None) -> None:
+    model, sentences = model_of("composite").eval(), texts([4, 7, 4, 1, 7])
+    expected = [defined(model, ids.tolist(), words) for ids in sentences]
+    assert pseudo_log_likelihoods(model, sentences, words) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_later_pieces_of_a_word_are_masked_too_and_the_earlier_ones_are_not() -> None:
+    rows = masked_rows(np.array([[6, 7, 9, 8]]), Fives())[0]
+    assert rows.tolist() == [
+        [CLS, MASK, MASK, MASK, 8, SEP],
+        [CLS, 6, MASK, MASK, 8, SEP],
+        [CLS, 6, 7, MASK, 8, SEP],
+        [CLS, 6, 7, 9, MASK, SEP],
+    ]
+
+
+def test_it_is_computed_in_float32_under_bfloat16_and_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, sentences = model_of("tisa").float().train(), texts([5, 5])
+    expected = pseudo_log_likelihoods(model, sentences, None)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert pseudo_log_likelihoods(model, sentences, None).tolist() == expected.tolist()
+    assert model.training
+
+
+def test_every_sentence_is_told_of() -> None:
+    told: list[int] = []
+    pseudo_log_likelihoods(model_of("none"), texts([3, 4, 3]), None, told.append)
+    assert sum(told) == 3
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_the_output_at_one_token_is_that_of_all(position: str) -> None:
+    model = model_of(position).eval()
+    ids, at = torch.from_numpy(np.stack(texts([9, 9, 9]))), torch.tensor([0, 8, 4])
+    assert torch.allclose(model.encoder(ids, at=at)[:, 0], model.encoder(ids)[torch.arange(3), at], rtol=0, atol=1e-12)

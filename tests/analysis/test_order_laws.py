@@ -1,0 +1,195 @@
+"""The laws of `relpos order`: what a network that knows no order, or one direction only, must show."""
+
+from __future__ import annotations
+
+import os
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from relpos.analysis.attention_mass import attention_mass
+from relpos.analysis.minimal_pairs import PairScores, minimal_pairs
+from relpos.analysis.order_probes import held_out_r2, order_probes
+from relpos.analysis.resampling import pooled_interval, ratio_interval
+from relpos.analysis.shuffle_gap import shuffle_gap
+from relpos.data.pairs import Pair, PairFiles, ToyPairs
+from relpos.data.steps import Steps
+from relpos.data.store import Store
+from relpos.data.tokenizer import Tokenizer
+from relpos.data.words import Words
+from relpos.errors import RelposError
+from relpos.model.heads import MaskedLM
+from schemes import CONVS, POSITIONS, VOCABULARY, model_of
+
+
+@pytest.fixture(scope="module")
+def tokenizer(prepared: Path) -> Tokenizer:
+    return Tokenizer.load(next((prepared / "tokenizer").iterdir()))
+
+
+@pytest.fixture(scope="module")
+def store(prepared: Path) -> Store:
+    return Store(next((prepared / "store").iterdir()))
+
+
+def network(tokenizer: Tokenizer, position: str = "none", seed: int = 0, conv: str = "none") -> MaskedLM:
+    """Random weights, away from zero, in float32, over the tokenizer's vocabulary."""
+    return model_of(position, conv, seed=seed, vocabulary=tokenizer.size, max_positions=64).float()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_without_positions_the_gap_is_zero(tokenizer: Tokenizer, store: Store, seed: int) -> None:
+    gap = shuffle_gap(network(tokenizer, seed=seed), store.examples("heldout", "pair", 64, 40), Words(tokenizer))
+    assert list(gap.gaps) == ["2", "3", "4", "8", "all"]
+    assert max(map(abs, gap.gaps.values())) <= 1e-5
+    assert gap.loss > 1
+
+
+@pytest.fixture(scope="module")
+def forward(tokenizer: Tokenizer, store: Store) -> MaskedLM:
+    """One layer that sees the next token and hardly any other, trained for some seconds."""
+    size: dict[str, Any] = {
+        "layers": 1,
+        "hidden": 64,
+        "embedding": 64,
+        "ffn": 64,
+        "max_positions": 64,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+    }
+    model = one_directional(model_of("fixed", vocabulary=tokenizer.size, spread=0.0, **size).float())
+    model.encoder.position.requires_grad_(False)
+    optimiser = torch.optim.Adam([parameter for parameter in model.parameters() if parameter.requires_grad], 5e-3)
+    examples = store.examples("train", "pair", 64, 32 * 150)
+    for step in Steps(examples, 0, 32, 32, store.vocabulary, stop=150):
+        for part in step.microbatches:
+            optimiser.zero_grad()
+            model.loss(part.input_ids, part.labels, part.attention_mask).backward()
+            optimiser.step()
+    return model.eval()
+
+
+def test_a_kernel_of_one_direction_has_learned_an_order(forward: MaskedLM, tokenizer: Tokenizer, store: Store) -> None:
+    for packing in ("pair", "document"):
+        gap = shuffle_gap(forward, store.examples("heldout", packing, 64, 60), Words(tokenizer))
+        assert all(low > 0 for low, _ in gap.intervals.values())
+        assert gap.gaps["2"] < gap.gaps["all"]
+
+
+def test_a_kernel_of_one_direction_is_better_than_its_mirror_image(forward: MaskedLM, tokenizer: Tokenizer) -> None:
+    pairs = ToyPairs(count=15).pairs()
+    found = minimal_pairs(forward, tokenizer, pairs).summary()["same_words"]
+    mirrored = minimal_pairs(one_directional(deepcopy(forward), -1), tokenizer, pairs).summary()["same_words"]
+    assert found["interval"][0] > 50
+    assert found["accuracy"] > mirrored["accuracy"]
+
+
+@pytest.mark.parametrize("form", ["within_word", "plain"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_without_positions_pairs_of_the_same_words_are_ties(tokenizer: Tokenizer, form: str, seed: int) -> None:
+    scores = minimal_pairs(network(tokenizer, seed=seed), tokenizer, ToyPairs(count=8).pairs(), form)
+    summary = scores.summary()
+    assert summary["same_words"]["accuracy"] == 50.0
+    assert summary["same_words"]["interval"] == [50.0, 50.0]
+    assert (summary["same_words"]["n"], summary["others"]["n"]) == (56, 48)
+    assert set(scores.right[~scores.same]) <= {0.0, 1.0}
+
+
+@pytest.mark.skipif("RELPOS_DATA" not in os.environ, reason="needs minimal_pairs/zorro of a data folder")
+def test_without_positions_pairs_of_the_same_words_are_ties_on_zorro(tokenizer: Tokenizer) -> None:
+    pairs = PairFiles(Path(os.environ["RELPOS_DATA"], "minimal_pairs", "zorro"), limit=10).pairs()
+    model = network(tokenizer).float()
+    assert minimal_pairs(model, tokenizer, pairs).summary()["same_words"]["accuracy"] == 50.0
+
+
+def test_with_positions_they_are_not(tokenizer: Tokenizer) -> None:
+    right = minimal_pairs(network(tokenizer, "absolute"), tokenizer, ToyPairs(count=8).pairs()).right
+    assert 0.5 not in right
+
+
+def test_a_sentence_that_is_too_long_is_refused_with_its_place(tokenizer: Tokenizer) -> None:
+    pair = Pair("own", "the dog " * 40, "the cat", "own.txt, line 3")
+    with pytest.raises(RelposError, match=r"own\.txt, line 3: a sentence of 82 tokens is too long: Absolute serves 64"):
+        minimal_pairs(network(tokenizer, "absolute"), tokenizer, [pair])
+
+
+def test_a_summary_pools_pairs_with_the_same_words_and_the_others() -> None:
+    scores = PairScores(np.array([1.0, 0.5, 0.0, 1.0]), np.array([True, True, False, False]), ["a", "a", "a", "b"])
+    summary = scores.summary()
+    assert [summary[key]["accuracy"] for key in ("same_words", "others")] == [75.0, 50.0]
+    assert {name: found["accuracy"] for name, found in summary["paradigms"].items()} == {"a": 50.0, "b": 100.0}
+    assert PairScores(np.zeros(0), np.zeros(0, bool), []).summary()["others"] == {"accuracy": None, "interval": None, "n": 0}
+
+
+def test_pairs_are_resampled_within_their_paradigm() -> None:
+    """Two paradigms, one all right and one all wrong: nothing can come out but a half."""
+    assert pooled_interval([np.ones(9), np.zeros(9)]) == [0.5, 0.5]
+    low, high = pooled_interval([np.concatenate((np.ones(50), np.zeros(50)))]) or (0, 0)
+    assert (low, high) == pytest.approx((0.4, 0.6), abs=0.02)  # ± 1.96 · √(0.25/100)
+
+
+def test_the_interval_of_a_ratio_covers_what_theory_says() -> None:
+    values = np.random.default_rng(0).normal(3, 2, 400)
+    low, high = ratio_interval(values, np.ones(400))
+    assert (high - low) / 2 == pytest.approx(1.96 * values.std() / 20, rel=0.1)
+
+
+def texts(count: int = 40, n: int = 12) -> torch.Tensor:
+    return torch.randint(5, VOCABULARY, (count, n), generator=torch.Generator().manual_seed(3))
+
+
+def test_the_place_is_read_off_absolute_positions_and_not_off_none() -> None:
+    wide = {"hidden": 32, "embedding": 32}
+    known, unknown = (order_probes(model_of(name, **wide), texts()) for name in ("absolute", "none"))
+    assert min(known["place"][0], known["offset"][0]) > 0.9
+    assert known["place"][1] > 0.1
+    assert max(map(abs, unknown["place"] + unknown["offset"])) < 0.05
+    assert len(known["place"]) == 3  # the embedding and two layers
+
+
+def test_relative_positions_are_nowhere_before_the_first_layer() -> None:
+    assert abs(order_probes(model_of("tisa"), texts())["place"][0]) < 0.1
+
+
+def test_the_regression_is_scored_on_texts_that_it_has_not_seen() -> None:
+    """As many features as training tokens: an exact fit, and worth nothing."""
+    chance = np.random.default_rng(0)
+    noise, target = chance.normal(size=(8, 10, 40)), chance.normal(size=(8, 10))
+    assert held_out_r2(noise, target) < 0.2
+    linear = noise @ chance.normal(size=40)
+    assert held_out_r2(np.concatenate((noise[..., :3], linear[..., None]), -1), linear) > 0.99
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_the_attention_adds_up_to_one(position: str) -> None:
+    found = attention_mass(model_of(position), texts(4))
+    total = np.array(found["mass"]).sum(-1) + found["before"] + found["after"]
+    assert total.shape == (2, 2)
+    assert total == pytest.approx(np.ones((2, 2)), abs=1e-6)
+
+
+@pytest.mark.parametrize("conv", CONVS)
+def test_a_convolution_leaves_the_attention_of_the_heads_that_have_scores(conv: str) -> None:
+    model = model_of("none", conv)
+    found = attention_mass(model, texts(4))
+    scored = model.encoder.layers[0].attention.scored  # type: ignore[union-attr]
+    assert [len(row) for row in found["mass"]] == [scored, scored]
+
+
+def test_the_attention_of_a_kernel_at_plus_one_goes_to_the_next_token() -> None:
+    found = attention_mass(one_directional(model_of("fixed")), texts(4))
+    next_token = found["offsets"].index(1)
+    assert np.array(found["mass"])[..., next_token].min() > 0.9
+
+
+def one_directional(model: MaskedLM, offset: int = 1) -> MaskedLM:
+    """The heads of `fixed` see the token at this offset and hardly any other."""
+    beta = model.encoder.position.beta
+    with torch.no_grad():
+        beta.zero_()
+        beta[..., beta.shape[-1] // 2 + offset] = 60.0
+    return model

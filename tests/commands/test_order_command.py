@@ -1,0 +1,153 @@
+"""`relpos order`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import relpos
+from relpos.cli import main
+from relpos.commands.order import with_pairs
+from relpos.errors import RelposError
+from relpos.runs import runs_root
+from relpos.runs.trained import trained
+
+TINY = [
+    "steps=2",
+    "batch=4",
+    "microbatch=4",
+    "evaluations=1",
+    "data.pairs=64",
+    "length=32",
+    "size.layers=1",
+    "size.max_positions=32",
+]
+FEW = ["examples=20", "pairs.limit=4", "threads=1"]
+
+
+@pytest.fixture(scope="module")
+def runs(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two pre-trainings of two steps, with a snapshot."""
+    root = tmp_path_factory.mktemp("runs")
+    for stage in ("toy", "tokenizer", "store"):
+        (root / stage).symlink_to(prepared / stage)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RELPOS_RUNS", str(root))
+        words = [*TINY, "snapshots=[50]"]
+        return {name: relpos.run(relpos.compose("pretrain", [*words, f"position={name}"])).path for name in ("none", "absolute")}
+
+
+@pytest.fixture
+def none(runs: dict[str, Path], tmp_path: Path) -> Path:
+    """The folder of a run without positions, as nobody has measured it."""
+    return shutil.copytree(runs["none"], tmp_path / runs["none"].name)
+
+
+@pytest.fixture
+def absolute(runs: dict[str, Path], tmp_path: Path) -> Path:
+    return shutil.copytree(runs["absolute"], tmp_path / runs["absolute"].name)
+
+
+def failing(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line with which the command ends."""
+    capsys.readouterr()
+    assert main(["order", *words]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    return lines[-1]
+
+
+def test_the_command_prints_the_folder_of_its_results_last(none: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["order", f"from={none}", *FEW]) == 0
+    folder = Path(capsys.readouterr().out.splitlines()[-1])
+    content = json.loads((folder / "order.json").read_text())
+    assert set(content["shuffle_gap"]) == {"2", "3", "4", "8", "all"} == set(content["shuffle_gap_intervals"])
+    assert max(map(abs, content["shuffle_gap"].values())) <= 1e-5
+    assert content["pairs"]["same_words"] == {"accuracy": 50.0, "interval": [50.0, 50.0], "n": 28}
+    assert set(content["pairs"]) == {"same_words", "others", "paradigms"}
+    assert len(content["probes"]["place"]) == 2
+    assert len(content["attention"]["mass"]) == 1
+    assert (folder / "shuffle_gap.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_was_measured_is_found_again(none: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = relpos.order(none, words=FEW)
+    monkeypatch.setattr("relpos.runs.trained.Trained.load", lambda _: pytest.fail("measured again"))
+    assert relpos.order(none, words=FEW) == before
+    assert relpos.order(none / "model", words=FEW)["pairs"] == before["pairs"]
+    with pytest.raises(pytest.fail.Exception, match="measured again"):
+        relpos.order(none, words=["examples=20", "pairs.limit=5"])
+
+
+def test_several_folders_are_rows_beside_each_other_with_their_snapshots(none: Path, absolute: Path) -> None:
+    content = relpos.order(none, absolute, words=["measure=[shuffle,pairs]", "curves=true", *FEW])
+    assert [row["name"] for row in content["rows"]] == ["none", "absolute"]
+    assert [list(row["snapshots"]) for row in content["rows"]] == [["50"], ["50"]]
+    assert "probes" not in content["rows"][0]
+    snapshot = absolute / "snapshots" / "50.safetensors"
+    assert (
+        relpos.order(snapshot, words=["measure=shuffle", *FEW])["shuffle_gap"]
+        == content["rows"][1]["snapshots"]["50"]["shuffle_gap"]
+    )
+    assert list((runs_root() / "order").glob("2-networks-*/snapshots.png"))
+
+
+def test_a_model_folder_that_stands_alone_is_measured_on_the_pairs_that_are_named(
+    none: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = shutil.copytree(none / "model", tmp_path / "alone")
+    words = ["pairs=toy", *FEW]
+    assert set(relpos.order(alone, words=words)) == {"name", "folder", "pairs", "form"}
+    assert "without shuffle: " in capsys.readouterr().err
+    store = json.loads((none / "record.json").read_text())["inputs"]["store"]
+    assert relpos.order(alone, words=[*words, f"store={store}"])["shuffle_gap"] == relpos.order(none, words=words)["shuffle_gap"]
+
+
+def test_a_file_of_ones_own_is_named_like_an_option(none: Path, tmp_path: Path) -> None:
+    path = tmp_path / "own pairs.txt"
+    path.write_text("dogs the sleep.\nthe dogs sleep.\n")
+    found = relpos.order(none, words=[f"pairs={path}", "measure=pairs", "form=plain"])["pairs"]["paradigms"]
+    assert found == {"own pairs": {"accuracy": 50.0, "interval": [50.0, 50.0], "n": 1}}
+    assert with_pairs(["pairs=zorro", "pairs=a/b"]) == ["pairs=zorro", "pairs=files", "pairs.path='a/b'"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["measure=[order]"], "measure=order: unknown."),
+        (["measure=[]"], "measure=[]: at least one is needed"),
+        (["examples=0"], "examples=0: a whole number of 1 or more"),
+        (["form=word"], "form=word: unknown."),
+        (["accelerator=tpu"], "accelerator=tpu: not one of"),
+        (["pairs=zoro"], "unknown pairs 'zoro'. Did you mean 'zorro'?"),
+        (["pairs=gone/file.txt"], "pairs=gone/file.txt: no such file or folder"),
+        (["pairs.limit=0"], "pairs.limit=0: a whole number of 1 or more"),
+    ],
+)
+def test_wrong_words_are_one_line(none: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    assert said in failing(capsys, f"from={none}", *words)
+
+
+def test_folders_that_hold_no_language_model_are_refused(none: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no finished run and no model folder" in failing(capsys, f"from={tmp_path}")
+    assert "no such snapshot" in failing(capsys, f"from={none}/snapshots/7.safetensors")
+    store = json.loads((none / "record.json").read_text())["inputs"]["store"]
+    assert "a run of stage store holds no network" in failing(capsys, f"from={store}")
+    record: dict[str, Any] = json.loads((none / "record.json").read_text())
+    (none / "record.json").write_text(json.dumps(record | {"state": "interrupted"}))
+    assert "this pre-training is not finished (its record says interrupted)" in failing(capsys, f"from={none}")
+    (none / "record.json").write_text(json.dumps(record | {"stage": "finetune", "inputs": {"start": "there"}}))
+    with pytest.raises(RelposError, match="a fine-tuned classifier predicts no words; name its pre-training, there"):
+        trained(none)
+
+
+def test_a_sentence_that_is_too_long_is_one_line_with_file_and_line(
+    absolute: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "long.txt"
+    path.write_text("dog the\nthe dog\n" + "the dog " * 20 + "\nthe dog\n")
+    said = failing(capsys, f"from={absolute}", f"pairs={path}", "measure=pairs")
+    assert said == f"relpos: {path}, line 3: a sentence of 42 tokens is too long: Absolute serves 32"

@@ -1,0 +1,111 @@
+"""Minimal pairs: formats, limits, what is refused, and the embedded language's own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from relpos.data.pairs import Pair, PairFiles, ToyPairs, read
+from relpos.data.toy.chance import Chance
+from relpos.data.toy.grammar import grammatical
+from relpos.data.toy.pairs import OTHERS, PARADIGMS, SAME_WORDS
+from relpos.errors import RelposError
+
+
+def written(folder: Path, name: str, content: str) -> Path:
+    path = folder / name
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def test_in_text_the_bad_sentence_comes_first(tmp_path: Path) -> None:
+    path = written(tmp_path, "agreement.txt", "dogs barks .\ndogs bark .\nthe dog bark .\nthe dog barks .\n")
+    assert read(path) == [
+        Pair("agreement", "dogs bark .", "dogs barks .", f"{path}, line 1"),
+        Pair("agreement", "the dog barks .", "the dog bark .", f"{path}, line 3"),
+    ]
+
+
+def test_json_lines_name_both_sentences_and_their_paradigm(tmp_path: Path) -> None:
+    first = '{"sentence_good": "Dogs bark.", "sentence_bad": "Dogs barks.", "UID": "agreement"}'
+    path = written(tmp_path, "own.jsonl", f'{first}\n{{"sentence_good": "a", "sentence_bad": "b"}}')
+    assert [(pair.paradigm, pair.good) for pair in read(path)] == [("agreement", "Dogs bark."), ("own", "a")]
+
+
+def test_a_folder_is_read_file_by_file_and_other_files_are_left_alone(tmp_path: Path) -> None:
+    written(tmp_path, "LICENSE", "MIT")
+    written(tmp_path, "b.txt", "x y\ny x\n")
+    written(tmp_path, "a.jsonl", '{"sentence_good": "a", "sentence_bad": "b"}\n')
+    assert [pair.paradigm for pair in PairFiles(tmp_path).pairs()] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("odd.txt", "a\nb\nc\n", "odd.txt, line 3: an odd number of lines"),
+        ("empty.txt", "", "empty.txt, line 1: the file is empty"),
+        ("blank.txt", "a\n\nb\nc\n", "blank.txt, line 2: an empty line"),
+        ("broken.jsonl", '{"sentence_good": "a", "sentence_bad": "b"}\n{', "broken.jsonl, line 2: not a line of JSON"),
+        ("lacking.jsonl", '{"sentence_good": "a"}', "lacking.jsonl, line 1: no text under 'sentence_bad'"),
+        ("list.jsonl", "[1]", "list.jsonl, line 1: no text under 'sentence_good'"),
+    ],
+)
+def test_what_is_no_pair_is_refused_with_file_and_line(tmp_path: Path, name: str, content: str, said: str) -> None:
+    with pytest.raises(RelposError) as error:
+        PairFiles(written(tmp_path, name, content)).pairs()
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_without_pairs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RelposError, match=r"a file \.txt or \.jsonl is expected"):
+        PairFiles(tmp_path).pairs()
+    with pytest.raises(RelposError, match="no such file or folder"):
+        PairFiles(tmp_path / "gone").pairs()
+
+
+def test_the_limit_takes_some_of_each_paradigm_whatever_their_order(tmp_path: Path) -> None:
+    lines = [f"b {number}\ng {number}\n" for number in range(20)]
+    written(tmp_path, "one.txt", "".join(lines))
+    written(tmp_path, "two.txt", "".join(lines[:3]))
+    first = PairFiles(tmp_path, limit=5).pairs()
+    assert Counter(pair.paradigm for pair in first) == {"one": 5, "two": 3}
+    written(tmp_path, "one.txt", "".join(lines[::-1]))
+    assert {pair.good for pair in PairFiles(tmp_path, limit=5).pairs()} == {pair.good for pair in first}
+
+
+def test_files_are_known_by_their_content(tmp_path: Path) -> None:
+    path = written(tmp_path, "one.txt", "a b\nb a\n")
+    before = PairFiles(tmp_path).identity()
+    written(tmp_path, "one.txt", "a c b\nb c a\n")
+    assert PairFiles(path).identity() != before != PairFiles(tmp_path).identity()
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 1.5])
+def test_wrong_limits_are_refused(limit: int) -> None:
+    with pytest.raises(RelposError, match="limit=.*a whole number of 1 or more"):
+        PairFiles("x", limit=limit)
+
+
+@pytest.mark.parametrize("paradigm", PARADIGMS)
+def test_the_grammar_accepts_the_good_sentences_and_none_of_the_bad(paradigm: str) -> None:
+    chance = Chance(0, paradigm)
+    pairs = [PARADIGMS[paradigm](chance) for _ in range(50)]
+    assert all(grammatical(good) for good, _ in pairs)
+    assert not any(grammatical(bad) for _, bad in pairs)
+
+
+@pytest.mark.parametrize("paradigm", PARADIGMS)
+def test_paradigms_of_order_hold_the_same_words_and_the_others_do_not(paradigm: str) -> None:
+    chance = Chance(1, paradigm)
+    same = {Counter(good) == Counter(bad) for good, bad in (PARADIGMS[paradigm](chance) for _ in range(50))}
+    assert same == {paradigm in SAME_WORDS}
+
+
+def test_the_toy_has_pairs_of_both_kinds_and_always_the_same() -> None:
+    pairs = ToyPairs(count=3).pairs()
+    assert Counter(pair.paradigm for pair in pairs) == dict.fromkeys(SAME_WORDS | OTHERS, 3)
+    assert pairs == ToyPairs(count=3).pairs()
+    assert pairs != ToyPairs(seed=1, count=3).pairs()

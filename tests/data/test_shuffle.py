@@ -1,0 +1,136 @@
+"""Words permuted within windows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from relpos.data.masking import IGNORED
+from relpos.data.shuffle import WINDOWS, masked_batches, permutation, permuted, shuffled, windows_of_text
+from relpos.data.steps import MicroBatch
+from relpos.data.store import Store
+from relpos.data.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
+from relpos.data.words import Word, Words
+
+LENGTH = 24  # some examples are cut
+
+
+@pytest.fixture(scope="module")
+def store(prepared: Path) -> Store:
+    return Store(next((prepared / "store").iterdir()))
+
+
+@pytest.fixture(scope="module")
+def words(prepared: Path) -> Words:
+    return Words(Tokenizer.load(next((prepared / "tokenizer").iterdir())))
+
+
+@pytest.fixture(scope="module")
+def batches(store: Store) -> list[tuple[MicroBatch, torch.Tensor]]:
+    return list(masked_batches(store.examples("heldout", "pair", LENGTH, 100), store.vocabulary, 512))
+
+
+def unmasked(batch: MicroBatch) -> torch.Tensor:
+    return torch.where(batch.labels == IGNORED, batch.input_ids, batch.labels)
+
+
+def sentences(ids: list[int], words: Words) -> list[list[Word]]:
+    """The words of each sentence of an example."""
+    found: list[list[int]] = [[]]
+    for piece in ids[1:]:
+        if piece == PAD:
+            break
+        found[-1].append(piece) if piece != SEP else found.append([])
+    return [words.split(sentence) for sentence in found[:-1]]
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_each_window_holds_the_same_words(batches: list[tuple[MicroBatch, torch.Tensor]], words: Words, window: int | None) -> None:
+    """Windows are counted from the start of each sentence."""
+    changed = 0
+    for batch, numbers in batches:
+        after = unmasked(permuted(batch, numbers, words, window)).tolist()
+        for before_row, after_row in zip(unmasked(batch).tolist(), after, strict=True):
+            changed += before_row != after_row
+            for sentence in sentences(before_row, words):
+                place = _start(before_row, sentence)
+                for first in range(0, len(sentence), window or len(sentence)):
+                    group = sentence[first : first + (window or len(sentence))]
+                    pieces = sum(map(len, group))
+                    assert _whole_words(after_row[place : place + pieces], group) == Counter(group)
+                    place += pieces
+    assert changed > 50
+
+
+def test_special_tokens_and_padding_stay(batches: list[tuple[MicroBatch, torch.Tensor]], words: Words) -> None:
+    for batch, numbers in batches:
+        before, after = unmasked(batch), unmasked(permuted(batch, numbers, words, None))
+        for fixed in (CLS, SEP, PAD):
+            assert torch.equal(before == fixed, after == fixed)
+
+
+def _start(row: list[int], sentence: list[Word]) -> int:
+    pieces = [piece for word in sentence for piece in word]
+    return next(at for at in range(len(row)) if row[at : at + len(pieces)] == pieces and row[at - 1] in (CLS, SEP))
+
+
+def _whole_words(pieces: list[int], group: list[Word]) -> Counter[Word]:
+    """`pieces` cut into words of `group`, which they must be."""
+    found: Counter[Word] = Counter()
+    while pieces:
+        word = next(word for word in sorted(group, key=len, reverse=True) if tuple(pieces[: len(word)]) == word)
+        found[word] += 1
+        pieces = pieces[len(word) :]
+    return found
+
+
+def test_masks_travel_with_their_pieces(batches: list[tuple[MicroBatch, torch.Tensor]], words: Words) -> None:
+    for batch, numbers in batches:
+        after = permuted(batch, numbers, words, None)
+        for row in range(len(numbers)):
+            before_pairs = zip(batch.input_ids[row].tolist(), batch.labels[row].tolist(), strict=True)
+            assert Counter(before_pairs) == Counter(zip(after.input_ids[row].tolist(), after.labels[row].tolist(), strict=True))
+
+
+def test_the_permutation_does_not_depend_on_the_masks(batches: list[tuple[MicroBatch, torch.Tensor]], words: Words) -> None:
+    """A random replacement may look like the beginning of a word, or like [SEP]."""
+    batch, numbers = batches[0]
+    text = batch.attention_mask & (unmasked(batch) > MASK)
+    everything = MicroBatch(
+        torch.where(text, torch.full_like(batch.input_ids, SEP), batch.input_ids),
+        batch.attention_mask,
+        torch.where(text, unmasked(batch), batch.labels),
+        0,
+    )
+    ids = unmasked(batch)
+    assert torch.equal(permutation(ids, batch, numbers, words, 3), permutation(unmasked(everything), everything, numbers, words, 3))
+
+
+def test_a_permutation_depends_on_the_example_and_not_on_its_batch(store: Store, words: Words) -> None:
+    examples = store.examples("heldout", "pair", LENGTH, 100)
+
+    def by_number(tokens: int) -> dict[int, list[int]]:
+        found = {}
+        for batch, numbers in masked_batches(examples, store.vocabulary, tokens):
+            rows = permuted(batch, numbers, words, 4).input_ids.tolist()
+            found |= {number: [piece for piece in row if piece] for number, row in zip(numbers.tolist(), rows, strict=True)}
+        return found
+
+    assert by_number(64) == by_number(1_000)
+
+
+def test_every_example_is_there_once(store: Store) -> None:
+    examples = store.examples("heldout", "pair", LENGTH, 100)
+    numbers = torch.cat([part for _, part in masked_batches(examples, store.vocabulary, 300)])
+    assert sorted(numbers.tolist()) == list(range(100))
+
+
+def test_a_window_of_text_is_shuffled_as_one_sentence(store: Store, words: Words) -> None:
+    texts = windows_of_text(store.examples("heldout", "document", 34), 10)
+    assert texts.shape == (10, 32)
+    after = shuffled(texts, words)
+    assert not torch.equal(texts, after)
+    assert torch.equal(texts.sort(1).values, after.sort(1).values)
