@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from relpos.commands.order import with_pairs
 from relpos.commands.reproduce import gathered
 from relpos.runs.config import compose
 from tests.packaging.links import ROOT, anchors, broken, pages
@@ -90,4 +91,5 @@ def relpos_commands() -> list[str]:
 def test_documented_command_composes(line: str) -> None:
     _, command, *words = shlex.split(line)
     plain = [re.sub(r"=(\w+),.*", r"=\1", word) for word in words if word != "-m"]  # the first value of a sweep
-    assert compose(command, gathered(plain) if command in ("reproduce", "status") else plain)
+    short = {"reproduce": gathered, "status": gathered, "order": with_pairs}.get(command, list)
+    assert compose(command, short(plain))

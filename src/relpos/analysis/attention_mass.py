@@ -60,7 +60,7 @@ def _by_offset(p: Tensor) -> Tensor:
 
 
 def _attention(encoder: Encoder, ids: Ids) -> Iterator[tuple[int, Heads]]:
-    """Layer and attention (B, H, n, n) of each pass of one forward pass, from what the scheme gives: whatever kernel computes it."""
+    """Layer and attention (B, H, n, n) of each pass through a layer, from what the scheme gives: whatever kernel computes it."""
     position = encoder.position
     for call in record(encoder, ids):
         if call.q is None or call.k is None or position.scale is None:  # no q·k: the terms are all there is

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from relpos.analysis.order_figure import draw_curves, draw_gaps
 from relpos.commands.length import labels
-from relpos.data.pairs import PairFiles, PairSource, ToyPairs
+from relpos.data.pairs import AutoPairs, PairSource
 from relpos.errors import RelposError
 from relpos.files import replacing, write_json
 from relpos.runs.config import instantiate
@@ -79,15 +79,10 @@ def said(results: Results) -> str:
 
 
 def _source(cfg: DictConfig, subject: Trained) -> PairSource | None:
-    """The pairs that are named; else the embedded language's own for a network of that language, else the data folder's Zorro."""
-    node: Any = OmegaConf.to_container(cfg.pairs, resolve=True)
-    if "_target_" in node:
-        source: PairSource = instantiate(node)
-        return source
-    if subject.store is not None and _is_toy(subject.store):
-        return ToyPairs(limit=node["limit"])
-    zorro = Path(node["zorro"]) if node["zorro"] else None
-    return PairFiles(zorro, limit=node["limit"]) if zorro and zorro.is_dir() else None
+    """The pairs that are named, or those that suit the network."""
+    source: PairSource | AutoPairs = instantiate(cfg.pairs)
+    toy = subject.store is not None and _is_toy(subject.store)
+    return source.suited(toy) if isinstance(source, AutoPairs) else source
 
 
 def _is_toy(store: Path) -> bool:

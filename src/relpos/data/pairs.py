@@ -137,6 +137,25 @@ class ToyPairs:
         return {"toy": VERSION, "seed": self.seed, "count": self.count, "limit": self.limit}
 
 
+class AutoPairs:
+    """The pairs that suit a network.
+
+    Args:
+        zorro: the folder of Zorro's files.
+        limit: as of `PairFiles`.
+    """
+
+    @checked
+    def __init__(self, zorro: str, limit: Count | None = None) -> None:
+        self.zorro, self.limit = Path(zorro), limit
+
+    def suited(self, toy: bool) -> PairSource | None:
+        """The embedded language's own for a network of that language, else Zorro; None where it is not there."""
+        if toy:
+            return ToyPairs(limit=self.limit)
+        return PairFiles(self.zorro, self.limit) if self.zorro.is_dir() else None
+
+
 def limited(pairs: Iterable[Pair], limit: int | None) -> list[Pair]:
     """The `limit` pairs of each paradigm whose text has the smallest SHA-256, in their order; None: all."""
     pairs = list(pairs)

@@ -147,12 +147,13 @@ class Params(Network):
 Draw = TypedDict("Draw", {"all": bool, "from": str | None, "layer": Count, "heads": Count, "length": Count})
 Lengths = TypedDict("Lengths", {"from": Names, "lengths": Sequence[Length], "tokens": Count, "threads": Count | None})
 
+Measure = Literal["shuffle", "pairs", "probes", "attention"]
 Order = TypedDict(
     "Order",
     {
         "from": Names,
         "pairs": dict[str, Any],
-        "measure": Literal["shuffle", "pairs", "probes", "attention"] | Sequence[Literal["shuffle", "pairs", "probes", "attention"]] | None,
+        "measure": Measure | Sequence[Measure] | None,
         "examples": Count,
         "form": Literal["within_word", "plain"],
         "curves": bool,
