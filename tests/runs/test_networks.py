@@ -96,3 +96,16 @@ def test_what_cannot_be_built_is_refused_before_any_work(words: list[str], said:
         relpos.run(compose("pretrain", words))
     assert not (tmp_path / "runs").exists()
     assert plan(compose("pretrain", words)).state == "missing"
+
+
+def test_any_list_of_schemes_can_be_merged() -> None:
+    parts = "[{_target_: relpos.model.position.Fixed, k: 3}, {_target_: relpos.model.position.T5}]"
+    merged = counted_without_memory(compose("params", ["size=tiny", "position=merge", f"position.parts={parts}"]))
+    alone = [
+        counted_without_memory(compose("params", ["size=tiny", *words])) for words in (["position=fixed", "k=3"], ["position=t5"])
+    ]
+    assert merged["position"] == sum(part["position"] for part in alone)
+    with pytest.raises(RelposError, match=r"position\.parts must be given"):
+        compose("params", ["position=merge"])
+    with pytest.raises(RelposError, match=r"^position\.parts\.0\.k=-1: a whole number of 0 or more is expected$"):
+        compose("params", ["position=merge", "position.parts=[{_target_: relpos.model.position.Fixed, k: -1}]"])
