@@ -16,6 +16,7 @@ import pytest
 
 from relpos.cli import main
 from relpos.runs.schema import COMMANDS
+from schemes import FULL
 
 
 @dataclass
@@ -123,6 +124,7 @@ def test_an_option_file_of_ones_own(relpos: Relpos, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["position"] == 12 * (4 + 64) * 7
 
 
+@pytest.mark.skipif(not FULL, reason="RELPOS_FULL=1 runs sweeps through Hydra's launchers, which import torch in every process")
 @pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
 def test_a_sweep_goes_through_the_launchers_of_hydra(launcher: str, toy_runs: Path, tmp_path: Path) -> None:
     pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher", reason="pip install 'relpos[launchers]'")

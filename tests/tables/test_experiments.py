@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,10 @@ from relpos.runs.config import shipped
 from relpos.tables.dry_run import describe
 from relpos.tables.experiment import load
 from relpos.tables.plan import PlannedRow, plan_table, runs_of
+from schemes import FULL
 
 AUTHORS_SEEDS = [42, 97, 834, 622, 329, 75, 213, 101, 123, 57]
 NAMES = sorted(path.stem for path in shipped("experiments").glob("[!_]*.yaml"))
-FULL = bool(os.environ.get("RELPOS_FULL"))
 SHARED = {
     "schemes": ["composite", "tisa"],
     "kernel_width": ["k8"],
