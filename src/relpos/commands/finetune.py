@@ -8,11 +8,14 @@ from omegaconf import DictConfig
 
 from relpos import run
 from relpos.runs import Run, plan
+from relpos.runs.stages import refuse_absent
 
 
 def finetune(cfg: DictConfig) -> str:
     """Finds or makes the run and what it starts from; the path of its folder."""
-    if said := before(plan(cfg)):
+    planned = plan(cfg)
+    refuse_absent(planned)  # a mistake is one line: nothing is announced that will not happen
+    if said := before(planned):
         print(f"relpos: {said}", file=sys.stderr)
     return str(run(cfg).path)
 
