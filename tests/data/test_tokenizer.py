@@ -80,7 +80,7 @@ def test_a_vocabulary_below_the_characters_is_refused_with_the_least_that_will_d
 
 def test_sentences_too_long_to_train_on_are_named_with_the_way_out(tmp_path: Path) -> None:
     line = "words without an end " * 1000
-    with pytest.raises(RelposError, match=r"^data: all sentences found are longer than 4,192 bytes.*on a line of its own$"):
+    with pytest.raises(RelposError, match=r"^data: all sentences are longer than 4,192 bytes.*on a line of its own$"):
         train_tokenizer(iter([Document("a", iter([line]))]), tmp_path, 60, 1000, 1)
 
 

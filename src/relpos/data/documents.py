@@ -1,6 +1,6 @@
 """A stream of lines -> documents of paragraphs, for the four ways in which plain text is laid out.
 
-| layout   | told by                                                   | document      | paragraph                |
+| layout   | recognised by                                             | document      | paragraph                |
 |----------|-----------------------------------------------------------|---------------|--------------------------|
 | wikitext | a first line ` = Title = `                                | from a title  | a line; headings dropped |
 | wrapped  | lines that end where the next word would not have fitted  | the file      | up to an empty line      |
@@ -36,7 +36,8 @@ LONGEST = 1 << 16  # characters of a paragraph that is not yet at its end
 class Document:
     """One document: where it is from and its paragraphs, to be read once and before the next document is asked for.
 
-    `fingerprint` maps a paragraph to what tells documents apart: equal documents are held out together or not at all.
+    `fingerprint` maps a paragraph to the text that is compared between documents: documents of equal fingerprints are held out
+    together or not at all.
     """
 
     source: str
@@ -78,15 +79,15 @@ def wrapped_at(lines: list[str]) -> int | None:
 
 def _peek(blocks: Iterator[str]) -> tuple[str, Iterator[str]]:
     """The beginning of a stream, and the whole stream."""
-    taken: list[str] = []
+    beginning: list[str] = []
     size = 0
     for block in blocks:
-        taken.append(block)
+        beginning.append(block)
         size += len(block)
         if size >= HEAD:
             break
-    head = "".join(taken)[:HEAD]
-    return head[: head.rfind("\n") + 1] or head, chain(taken, blocks)
+    head = "".join(beginning)[:HEAD]
+    return head[: head.rfind("\n") + 1] or head, chain(beginning, blocks)
 
 
 def _without_licence(blocks: Iterator[str]) -> Iterator[str]:
@@ -109,7 +110,7 @@ def _is_wikitext(lines: list[str]) -> bool:
 
 
 def _has_paragraphs(lines: list[str]) -> bool:
-    """Whether empty lines part the text, rather than a chapter's head only: at least one in 40."""
+    """Whether empty lines separate paragraphs, and not only chapter headings: at least one line in 40 is empty."""
     body = list(lines[len(lines) // 10 :]) or lines
     return 40 * sum(not line.strip() for line in body) > len(body)
 
@@ -158,8 +159,8 @@ class _Marked:
 
 
 def untokenised(line: str) -> str:
-    """WikiText's ` @-@ `, ` @,@ `, ` @.@ ` inside words and numbers undone; its <unk> made a character that no
-    tokenizer has a piece for, and so one unknown id and not five pieces of text."""
+    """Undoes WikiText's ` @-@ `, ` @,@ `, ` @.@ ` inside words and numbers. Its <unk> becomes a character for which no tokenizer
+    has a piece, so that it is encoded as one unknown id and not as five pieces of text."""
     if "@" in line:
         line = line.replace(" @-@ ", "-").replace(" @,@ ", ",").replace(" @.@ ", ".")
     return line.replace("<unk>", UNKNOWN)
@@ -180,15 +181,15 @@ def _wrapped(blocks: Iterator[str]) -> Iterator[str]:
 
 def _ragged(blocks: Iterator[str], width: int) -> Iterator[str]:
     """Paragraphs that end with a line on which the next word would have fitted, or before an indented one."""
-    taken: list[str] = []
+    paragraph: list[str] = []  # lines
     room = 0
     for block in blocks:
         for line in block.split("\n"):
             words = line.split(None, 1)
-            if not words or (taken and (len(words[0]) < room or line[0] in " \t")) or len(taken) > 1000:
-                yield " ".join(taken)
-                taken = []
+            if not words or (paragraph and (len(words[0]) < room or line[0] in " \t")) or len(paragraph) > 1000:
+                yield " ".join(paragraph)
+                paragraph = []
             if words:
-                taken.append(line.strip())
+                paragraph.append(line.strip())
                 room = width - 4 - len(line)
-    yield " ".join(taken)
+    yield " ".join(paragraph)

@@ -36,7 +36,7 @@ AHEAD = 4  # texts a process that are read ahead
 
 
 def encode(tokenizer: Tokenizer, text: str) -> Encoded:
-    """The sentences of a text. One that normalisation leaves nothing of is none."""
+    """The sentences of a text; those of which normalisation leaves nothing are left out."""
     ids = tokenizer.encode(split(text))
     lengths = np.fromiter(map(len, ids), np.int32, len(ids))
     return lengths[lengths > 0], np.concatenate(ids) if ids else np.zeros(0, np.int32)
@@ -122,7 +122,7 @@ def _receive(file: IO[bytes]) -> bytes | None:
 
 def _serve(model: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which closes our input
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a parent that was killed: end without a word
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the parent was killed: end without a traceback
     tokenizer = Tokenizer.load(model)
     while (text := _receive(sys.stdin.buffer)) is not None:
         for part in encode(tokenizer, text.decode()):

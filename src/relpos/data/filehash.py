@@ -15,7 +15,7 @@ Described = list[str | int]  # [name, size, sha256]
 
 
 def described(files: Iterable[Path], below: Path) -> list[Described]:
-    """[name below `below`, size, SHA-256] of every file; the cache is written when it grew."""
+    """[name relative to `below`, size, SHA-256] of every file; the cache is written where a file was not in it."""
     cache = _read()
     known = len(cache)
     rows: list[Described] = []
@@ -38,10 +38,10 @@ def _read() -> dict[str, str]:
     try:
         read = json.loads(_location().read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return {}  # no cache, or a broken one: it is made again
+        return {}  # no cache, or a damaged one: the hashes are computed again
     return read if isinstance(read, dict) else {}
 
 
 def _write(cache: dict[str, str]) -> None:
-    with suppress(OSError, RelposError):  # a cache that cannot be written costs time, nothing else
+    with suppress(OSError, RelposError):  # without a cache the hashes are computed each time, which only costs time
         write_json(_location(), cache)

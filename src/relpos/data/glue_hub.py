@@ -57,12 +57,12 @@ class HubGlue:
         return Table(source, tuple(fields), table, range(1, len(table) + 1), place="row")
 
     def _ask(self, function: Any, config: str, **more: Any) -> Any:
-        """Calls `datasets`, whose errors are many and long, and keeps the first line of what it says."""
+        """Calls `datasets`; of its errors, which are of many types and often long, the message keeps the first line."""
         try:
             return function(self.id, config, revision=self.revision, **more)
         except (OSError, ValueError, RuntimeError) as error:  # offline, no such data set, script, split or revision
-            said = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise RelposError(f"data set {self.id!r} ({config}): {said}") from error
+            first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise RelposError(f"data set {self.id!r} ({config}): {first_line}") from error
 
 
 def _address(task: Task, split: str) -> tuple[str, str]:

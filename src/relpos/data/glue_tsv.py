@@ -18,7 +18,7 @@ _ELSEWHERE = {"ax": ("AX/test.tsv", "diagnostic/diagnostic.tsv")}
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text fields under named columns, with where each came from, for messages."""
+    """Rows of text fields under named columns, and the line of each in its source, for messages."""
 
     source: str
     header: tuple[str, ...]
@@ -63,8 +63,8 @@ class TsvGlue:
                 return read_table(path, task.headers.get(split), task.broken)
         if not self.folder.is_dir():
             raise RelposError(f"no GLUE folder {self.folder}")
-        found = [entry.name for entry in self.folder.iterdir() if entry.is_dir()]
-        hint = "" if paths[0].parent.is_dir() else nearest(task.folder, found)
+        folders = [entry.name for entry in self.folder.iterdir() if entry.is_dir()]
+        hint = "" if paths[0].parent.is_dir() else nearest(task.folder, folders)
         raise RelposError(f"no GLUE file {paths[0]}.{hint}")
 
 

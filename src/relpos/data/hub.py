@@ -13,7 +13,7 @@ from relpos.errors import RelposError, nearest
 KEYS = {"id": None, "config": None, "revision": None, "split": "train", "text": "text", "unique": False}
 ROWS = 1_000  # read at a time
 
-Told = Callable[[Iterator[str]], Iterator[str]]
+Reporting = Callable[[Iterator[str]], Iterator[str]]  # passes blocks through and reports their sizes to a progress bar
 
 
 def checked(text: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,20 +32,23 @@ def checked(text: Mapping[str, Any]) -> dict[str, Any]:
     return {key: text.get(key, default) for key, default in KEYS.items()}
 
 
-def documents(text: dict[str, Any], lines: int, streaming: bool, told: Told) -> Iterator[Document]:
-    """WikiText's articles where the rows hold them, else documents of `lines` rows; `unique` leaves out repeated books."""
+def documents(text: dict[str, Any], lines: int, streaming: bool, reporting: Reporting) -> Iterator[Document]:
+    """WikiText's articles where the first row is a heading of WikiText, else documents of `lines` rows.
+
+    `unique` leaves out repeated books.
+    """
     rows = _rows(text, streaming)
     head = list(islice(rows, 100))
     rows = chain(head, rows)
     if TITLE.match(next((row for row in head if row.strip()), "")):
-        yield from documents_of(text["id"], told(_blocks(rows)))
+        yield from documents_of(text["id"], reporting(_blocks(rows)))
         return
     if text["unique"]:
         rows = without_repeats(rows)
     number = 0
     while part := list(islice(rows, lines)):
         number += 1
-        yield Document(f"{text['id']}#{number}", chain.from_iterable(b.split("\n") for b in told(_blocks(iter(part)))))
+        yield Document(f"{text['id']}#{number}", chain.from_iterable(b.split("\n") for b in reporting(_blocks(iter(part)))))
 
 
 def _blocks(rows: Iterator[str]) -> Iterator[str]:
@@ -55,7 +58,7 @@ def _blocks(rows: Iterator[str]) -> Iterator[str]:
 
 
 def _rows(text: dict[str, Any], streaming: bool) -> Iterator[str]:
-    """The column of text, row by row; RelposError where the data set cannot be had."""
+    """The column of text, row by row; RelposError where the data set cannot be loaded."""
     try:
         import datasets
 
@@ -70,5 +73,5 @@ def _rows(text: dict[str, Any], streaming: bool) -> Iterator[str]:
             yield from (row or "" for row in batch[text["text"]])
     except RelposError:
         raise
-    except Exception as error:  # whatever the hub, the network or a file in it came to grief with
+    except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
         raise RelposError(f"data.texts: {text['id']}: {' '.join(str(error).split()) or type(error).__name__}") from error

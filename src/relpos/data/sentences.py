@@ -1,7 +1,7 @@
 """Paragraphs -> sentences, by sentencex (English rules, in Rust).
 
-Its version is recorded in the manifest of a store (`splitter`) and is not part of a run's identity: a newer version that cuts some
-sentence elsewhere does not make a new store of a text that has one.
+Its version is recorded in the manifest of a store (`splitter`) and is not part of a run's identity: where a text has a store, a
+newer version that splits some sentences differently does not make another one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def splitter() -> str:
 
 
 def split(text: str) -> list[str]:
-    """The sentences of paragraphs that stand between empty lines; none crosses them. Blanks at the ends are gone."""
+    """The sentences of paragraphs, which empty lines separate; no sentence crosses one. Blanks at both ends are stripped."""
     import sentencex
 
     return [sentence for part in sentencex.segment("en", text) if (sentence := part.strip())]
@@ -28,16 +28,16 @@ def split(text: str) -> list[str]:
 
 def portions(paragraphs: Iterable[str]) -> Iterator[str]:
     """Paragraphs gathered into texts of about PORTION characters, empty lines between them: what `split` reads."""
-    taken: list[str] = []
+    portion: list[str] = []
     size = 0
     for paragraph in paragraphs:
-        taken.append(paragraph)
+        portion.append(paragraph)
         size += len(paragraph)
         if size >= PORTION:
-            yield "\n\n".join(taken)
-            taken, size = [], 0
+            yield "\n\n".join(portion)
+            portion, size = [], 0
     if size:
-        yield "\n\n".join(taken)
+        yield "\n\n".join(portion)
 
 
 def sentences(documents: Iterable[Document]) -> Iterator[str]:

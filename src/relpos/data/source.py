@@ -1,7 +1,7 @@
 """Where text comes from: a folder or files (`Files`), the Hugging Face hub (`Hub`), or the generated language (`Toy`).
 
-The keys of `conf/data/*.yaml` are the constructor arguments here. A source says what it is (`identity`), without
-reading more than it must, and yields its documents; it writes nothing but a cache of file hashes.
+The keys of `conf/data/*.yaml` are the constructor arguments here. A source gives its `identity`, for which at most the hashes
+of its files are computed, and yields its documents. It writes nothing but a cache of these hashes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from relpos.data.textfile import SUFFIXES, blocks, stem_and_suffix
 from relpos.errors import RelposError
 from relpos.ranges import Count, Natural, inside
 
-Progress = Callable[[int], None]  # is told of every portion of text read, in characters
+Progress = Callable[[int], None]  # called with the characters of every portion of text that is read
 
 HELDOUT = 0.01  # share of the documents
 Share = Annotated[float, inside(0, 1)]
@@ -31,8 +31,8 @@ SAMPLE = 2_000_000  # sentences a tokenizer is trained on
 class Files:
     """Text files in a folder of any depth, or one file, in the order of their names.
 
-    `root` holds `corpus/` and `glue/`; `corpus` and `glue` name them singly and win. Relative names are looked up
-    below the folder that RELPOS_DATA names, where it is set; with none of the three given, it is the root.
+    `root` holds `corpus/` and `glue/`; `corpus` and `glue` name one of them and take precedence. Relative names are looked up below
+    the folder that RELPOS_DATA names, where it is set; where none of the three is given, that folder is the root.
     """
 
     root: str | None = None
@@ -59,10 +59,10 @@ class Files:
             return [place]
         if not place.is_dir():
             raise RelposError(f"data.corpus: there is no folder or file {place}")
-        found = sorted((path for path in place.rglob("*") if _is_text(path, place)), key=lambda path: path.relative_to(place).parts)
-        if not found:
+        texts = sorted((path for path in place.rglob("*") if _is_text(path, place)), key=lambda path: path.relative_to(place).parts)
+        if not texts:
             raise RelposError(f"data.corpus: no text file ({', '.join(SUFFIXES)}, or these in gz, xz, zst) in {place}")
-        return found
+        return texts
 
     def identity(self) -> dict[str, Any] | None:
         """Name, size and SHA-256 of every file; None where there is no corpus."""
@@ -94,7 +94,7 @@ class Files:
         place = self.corpus_location()
         for path in self.files():
             name = path.name if place.is_file() else path.relative_to(place).as_posix()
-            yield from documents_of(name, _told(blocks(path), progress))
+            yield from documents_of(name, _reporting(blocks(path), progress))
 
 
 @dataclass(frozen=True)
@@ -128,19 +128,18 @@ class Hub:
         return {"hub": {"id": self.glue, "config": task, "revision": self.glue_revision}}
 
     def characters(self) -> int | None:
-        """Not known before it is read."""
+        """None: the amount of text is not known before it is read."""
         return None
 
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all data sets, one data set after the other."""
         for text in self.texts:
-            yield from hub.documents(hub.checked(text), self.lines, self.streaming, lambda blocks: _told(blocks, progress))
+            yield from hub.documents(hub.checked(text), self.lines, self.streaming, lambda blocks: _reporting(blocks, progress))
 
 
 @dataclass(frozen=True)
 class Toy:
-    """The generated language. Whoever runs it has it written into a folder first (`relpos.data.toy.write`) and goes
-    on with `at(folder)`."""
+    """The generated language. It must be written into a folder first (`relpos.data.toy.write`); `at(folder)` then reads it."""
 
     seed: Natural = 0
     pairs: Count | None = None
@@ -154,11 +153,11 @@ class Toy:
         return {"toy": toy.VERSION, "seed": self.seed}
 
     def glue_identity(self, task: str) -> dict[str, Any] | None:
-        """As the corpus: one generator writes both."""
+        """The corpus's identity: one generator writes both."""
         return self.identity()
 
     def at(self, folder: Path) -> Files:
-        """The same source as files, once `folder` holds what the generator wrote."""
+        """The files that the generator has written into `folder`, as a source."""
         return Files(
             corpus=str((folder / "corpus").absolute()),
             glue=str((folder / "glue").absolute()),
@@ -178,7 +177,7 @@ def _place(given: str | None, root: str | None, name: str) -> Path:
         return base / Path(str(root)).expanduser() / name
     if home:
         return base / name
-    raise RelposError(f"data.root: say where the data lies: data.root=FOLDER, data.{name}=FOLDER or RELPOS_DATA")
+    raise RelposError(f"data.root: no folder of data is given; give data.root=FOLDER, data.{name}=FOLDER or RELPOS_DATA")
 
 
 def _is_text(path: Path, below: Path) -> bool:
@@ -191,7 +190,7 @@ def _plain(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
 
 
-def _told(portions: Iterator[str], progress: Progress | None) -> Iterator[str]:
+def _reporting(portions: Iterator[str], progress: Progress | None) -> Iterator[str]:
     for portion in portions:
         if progress is not None:
             progress(len(portion))

@@ -33,25 +33,25 @@ def train_tokenizer(documents: Iterable[Document], folder: Path, vocabulary: int
     """Write `folder`/tokenizer.model, trained on `sample` sentences drawn evenly from all documents.
 
     The pieces depend on the documents, `vocabulary`, `sample` and `threads` (the sums of the EM steps are split by
-    thread) and on nothing else. A small text yields fewer pieces.
+    thread) and on nothing else. A small text yields fewer than `vocabulary` pieces.
 
     Raises:
         RelposError: there is no text, none of its sentences is short enough, or `vocabulary` has no room for its characters.
     """
     if sample < 1:
         raise RelposError(f"data.sample={sample}: must be at least 1")
-    taken = reservoir((sentence.replace(UNKNOWN, "") for sentence in sentences(documents)), sample)
-    if not taken:
+    drawn = reservoir((sentence.replace(UNKNOWN, "") for sentence in sentences(documents)), sample)
+    if not drawn:
         raise RelposError("data: the corpus has no sentences")
-    if all(len(sentence.encode()) > LONGEST for sentence in taken):
+    if all(len(sentence.encode()) > LONGEST for sentence in drawn):
         raise RelposError(
-            f"data: all sentences found are longer than {LONGEST:,} bytes, and no tokenizer is trained on such; "
+            f"data: all sentences are longer than {LONGEST:,} bytes, and a tokenizer is trained on shorter ones only; "
             "is the text one long line without full stops? Put each sentence, or each paragraph, on a line of its own"
         )
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(taken), model_writer=model, model_type="unigram", vocab_size=max(vocabulary, MASK + 1),
+            sentence_iterator=iter(drawn), model_writer=model, model_type="unigram", vocab_size=max(vocabulary, MASK + 1),
             hard_vocab_limit=False, normalization_rule_name="nmt_nfkc_cf", num_threads=threads, minloglevel=2,
             pad_id=PAD, pad_piece="[PAD]", unk_id=UNK, unk_piece="<unk>", bos_id=-1, eos_id=-1,
             control_symbols=["[CLS]", "[SEP]", "[MASK]"], max_sentence_length=LONGEST,
@@ -62,7 +62,7 @@ def train_tokenizer(documents: Iterable[Document], folder: Path, vocabulary: int
                 f"vocabulary={vocabulary}: too small for this text, whose single characters and the {MASK + 1} special tokens "
                 f"make {needed[1]} ids: vocabulary={needed[1]} or more"
             ) from None
-        raise RelposError(f"vocabulary={vocabulary}: no tokenizer from {len(taken)} sentences: {_one_line(error)}") from None
+        raise RelposError(f"vocabulary={vocabulary}: no tokenizer from {len(drawn)} sentences: {_one_line(error)}") from None
     with replacing(folder / FILE) as temporary:
         temporary.write_bytes(model.getvalue())
 
@@ -71,19 +71,19 @@ def reservoir(stream: Iterable[str], size: int, seed: int = 0) -> list[str]:
     """`size` items of a stream, each as probable as any, in the memory of `size` items (Li 1994, algorithm L)."""
     draw = random.Random(seed)
     iterator: Iterator[str] = iter(stream)
-    taken = [item for _, item in zip(range(size), iterator, strict=False)]
-    if size < 1 or len(taken) < size:
-        return taken
+    kept = [item for _, item in zip(range(size), iterator, strict=False)]
+    if size < 1 or len(kept) < size:
+        return kept
     w = exp(log(draw.random()) / size)
     skip = floor(log(draw.random()) / log(1 - w))
     for item in iterator:
         if skip:
             skip -= 1
             continue
-        taken[draw.randrange(size)] = item
+        kept[draw.randrange(size)] = item
         w *= exp(log(draw.random()) / size)
         skip = floor(log(draw.random()) / log(1 - w))
-    return taken
+    return kept
 
 
 class Tokenizer:
@@ -105,8 +105,7 @@ class Tokenizer:
         file = path / FILE if path.is_dir() else path
         if not file.is_file():
             raise RelposError(f"tokenizer {file}: no such file")
-        tokenizer = cls(file)
-        return tokenizer
+        return cls(file)
 
     @property
     def size(self) -> int:

@@ -21,7 +21,7 @@ from relpos.files import cannot_write, write_json
 from relpos.process import cores
 
 MANIFEST = "manifest.json"
-FORMAT = 1  # of the files; a reader refuses another
+FORMAT = 1  # version of the file format; a reader refuses any other
 
 
 def write_store(
@@ -86,7 +86,7 @@ class _Writer:
         self.sentences += len(lengths)
 
     def end(self, document: _End) -> None:
-        """The end of a document; one without a sentence leaves no trace."""
+        """The end of a document; a document without a sentence is left out."""
         if self.sentences > self.starts[-1]:
             self.starts.append(self.sentences)
             self.hashes.append(document.content)
@@ -109,7 +109,7 @@ class _Writer:
         }  # fmt: skip
 
     def _halve(self, heldout: float) -> None:
-        """A corpus of one document: its end becomes another, or nothing could be held out."""
+        """Makes the end of a corpus's only document a document of its own: otherwise nothing could be held out."""
         if self.sentences < 4:
             raise RelposError(f"data: the corpus has {self.sentences} sentences in one document, too few to hold some out")
         cut = self.sentences - max(2, round(heldout * self.sentences))
@@ -119,8 +119,8 @@ class _Writer:
 
 
 def chosen(hashes: npt.NDArray[np.uint64], share: float) -> npt.NDArray[np.bool_]:
-    """Which documents are held out: those whose hash is below `share` of the range; if none, the lowest; if all, not
-    the highest. A document is held out or not whatever stands beside it, and so are its copies."""
+    """Which documents are held out: those whose hash is below `share` of the range; where that is none, the one with the lowest
+    hash; where it is all, all but the highest. It depends on a document's content alone, so copies of a document go together."""
     below = hashes < np.uint64(share * 2**64)
     if not below.any():
         below = hashes == hashes.min()

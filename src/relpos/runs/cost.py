@@ -1,6 +1,7 @@
 """How many floating-point operations a run needs, from its configuration alone, and how many a second this machine does.
 
-An estimate: matrix products only, every sequence as long as allowed. A measured rate takes the same liberties, so that they cancel.
+An estimate: only matrix products are counted, and every sequence as if it had the full length. Measured rates count in the same
+way, so that both errors cancel in a run's estimated time.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from relpos.errors import RelposError
 from relpos.runs.run import Run, read_record
 
 MASKED = 0.15
+"""Share of tokens at which the head of the masked language model computes logits."""
 REACHED = 0.4
 """Share of the rate of a bare matrix product that training reaches, where no run has been measured."""
-LOOKED_AT = 300
-"""At most so many records are read for rates."""
+MOST_RECORDS = 300
+"""At most so many records of each stage are read for rates, so that a plan stays quick."""
 ALIKE = 2.0
-"""A rate counts for runs whose tokens cost at most so many times as much, or as little: small models reach less of a device."""
+"""A rate holds for runs whose operations a token differ from the measured run's by at most this factor: small models reach a
+smaller share of a device's peak rate than large ones."""
 
 
 def flops(run: Run) -> float:
@@ -74,54 +77,54 @@ def steps_of(run: Run) -> float:
 class Rates:
     """Operations a second and device of runs that this hardware finished in one go."""
 
-    found: list[tuple[str, str, float, float]]  # stage, precision, operations a token, operations a second
+    measured: list[tuple[str, str, float, float]]  # stage, precision, operations a token, operations a second
 
     def of(self, run: Run) -> float | None:
         """The median over runs of the same stage and precision and of about the same size; None where there is none."""
-        own = flops_per_token(run)
+        cost_of_run = flops_per_token(run)
         alike = [
             rate
-            for stage, precision, cost, rate in self.found
-            if (stage, precision) == (run.stage, run.config["precision"]) and own / ALIKE <= cost <= own * ALIKE
+            for stage, precision, cost, rate in self.measured
+            if (stage, precision) == (run.stage, run.config["precision"]) and cost_of_run / ALIKE <= cost <= cost_of_run * ALIKE
         ]
         return median(alike) if alike else None
 
 
 def measured(runs: Iterable[Run], folder: Path, hardware: dict[str, Any]) -> Rates:
-    """What finished runs have reached.
+    """The rates of the runs that this hardware has finished in one go.
 
     Args:
         runs: those of a plan.
-        folder: `$RELPOS_RUNS`, where others may have finished.
-        hardware: as records have it.
+        folder: `$RELPOS_RUNS`; finished runs of other plans in it count too.
+        hardware: of this machine, as it stands in records.
     """
-    found = []
+    rates = []
     for stage, record in _records(runs, folder):
         starts = record.get("starts", [])
         if len(starts) == 1 and record.get("fit_seconds") and record.get("hardware") == hardware:
             rate = record["flops"] / record["fit_seconds"] / starts[0].get("processes", 1)
-            found.append((stage, record["meaning"]["precision"], record["flops_per_token"], rate))
-    return Rates(found)
+            rates.append((stage, record["meaning"]["precision"], record["flops_per_token"], rate))
+    return Rates(rates)
 
 
 def _records(runs: Iterable[Run], folder: Path) -> Iterable[tuple[str, dict[str, Any]]]:
-    seen = set()
+    of_plan = set()
     for run in runs:
         if run.stage in ("pretrain", "finetune") and (record := run.record).get("state") == "finished":
-            seen.add(run.path)
+            of_plan.add(run.path)
             yield run.stage, record | costs(run)
     for stage in ("pretrain", "finetune"):
-        for path in sorted((folder / stage).glob("*/record.json"))[:LOOKED_AT]:
+        for path in sorted((folder / stage).glob("*/record.json"))[:MOST_RECORDS]:
             try:
                 record = read_record(path.parent)
-            except RelposError:  # somebody else's, and damaged
+            except RelposError:  # a damaged record of another plan's run is not this plan's problem
                 continue
-            if path.parent not in seen and record.get("state") == "finished" and record.get("flops_per_token"):
+            if path.parent not in of_plan and record.get("state") == "finished" and record.get("flops_per_token"):
                 yield stage, record
 
 
 def costs(run: Run) -> dict[str, float]:
-    """What a record says of them."""
+    """The operations of a run, as its record has them."""
     return {"flops": flops(run), "flops_per_token": flops_per_token(run)}
 
 
@@ -131,9 +134,9 @@ def matrix_product() -> float:
 
     device, n = ("cuda", 8192) if torch.cuda.is_available() else ("cpu", 1024)
     a = torch.rand(n, n, device=device)
-    best = float("inf")
+    shortest = float("inf")
     for _ in range(5):
         start = time.perf_counter()
         float((a @ a)[0, 0])
-        best = min(best, time.perf_counter() - start)
-    return 2.0 * n**3 / best
+        shortest = min(shortest, time.perf_counter() - start)
+    return 2.0 * n**3 / shortest

@@ -1,4 +1,4 @@
-"""What a run prints, kept in its folder."""
+"""`log.txt`: what a run prints, in its folder."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ LOG = "log.txt"
 
 @contextmanager
 def logged(path: Path) -> Iterator[None]:
-    """Standard output and standard error go to the end of `path`, those of libraries and child processes too."""
+    """Appends standard output and standard error to `path`.
+
+    The file descriptors are redirected, not `sys.stdout`, so that output of C libraries and child processes goes there too.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
-    kept = os.dup(1), os.dup(2)
+    originals = os.dup(1), os.dup(2)
     with path.open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -25,13 +28,13 @@ def logged(path: Path) -> Iterator[None]:
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        for number, descriptor in enumerate(kept, start=1):
+        for number, descriptor in enumerate(originals, start=1):
             os.dup2(descriptor, number)
             os.close(descriptor)
 
 
 def last_lines(path: Path, count: int = 5) -> list[str]:
-    """The last lines of a log that say something; none where there is no log."""
+    """The last lines of a log that are not blank, from its last 8 KiB; none where there is no log."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 8192))

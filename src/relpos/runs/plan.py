@@ -1,4 +1,4 @@
-"""A configuration → the run it names, with everything that must be there before. Pure: nothing is read but file hashes."""
+"""A configuration → the run that it names, with the runs that must be finished before it. Nothing is read but hashes of files."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from relpos.runs.run import Run, read_record
 
 DIALS = ("steps", "batch", "seed", "precision", "length")
 TOKENIZER_THREADS = 2
-"""SentencePiece's pieces depend on the number of threads, so it is fixed."""
+"""Fixed, because SentencePiece's pieces depend on the number of threads."""
 INTERMEDIATE = {"task": "${task.intermediate}", "steps": None}
 """As in conf/finetune.yaml."""
 MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every", "debug")
-"""What a run is told and its result does not depend on."""
+"""Keys that a run reads and that do not change its result: they are no part of its identity."""
 
 
 def plan(cfg: DictConfig) -> Run:
     """The run that a checked configuration names.
 
     Raises:
-        RelposError: `cfg.stage` is none of `store`, `pretrain`, `finetune` and `noop`; or what the run is made of is not there.
+        RelposError: `cfg.stage` is not one of `store`, `pretrain`, `finetune` and `noop`; or a file that the run needs is missing.
     """
     stages = {"store": store_run, "pretrain": pretrain_run, "finetune": finetune_run, "noop": noop_run}
     if cfg.stage not in stages:
@@ -41,7 +41,7 @@ def plan(cfg: DictConfig) -> Run:
 
 
 def noop_run(cfg: DictConfig) -> Run:
-    """A run that sleeps."""
+    """A run that sleeps, for tests of launchers."""
     meaning = {"seed": cfg.seed, "label": cfg.label}
     name = f"seed{cfg.seed}" if cfg.label is None else f"{cfg.label}-seed{cfg.seed}"
     return Run("noop", name, meaning, meaning | {"seconds": cfg.seconds, "failures": cfg.failures})
@@ -67,7 +67,9 @@ def pretrain_run(cfg: DictConfig) -> Run:
     keys = (*DIALS, "microbatch", "packing")
     meaning = {key: plain[key] for key in keys} | _architecture(plain) | {"recipe": _recipe(plain["recipe"])}
     meaning["pairs"] = plain["data"].get("pairs")
-    if plain["first"]["share"]:  # a run of one stage has the identity that it had before there were two
+    if plain["first"][
+        "share"
+    ]:  # left out otherwise, so that runs of one stage keep the identity that they had before two-stage training
         meaning["first"] = plain["first"]
     name = f"{_shape_name(plain)}-{store.name}-seed{cfg.seed}"
     inputs = {"store": store, "tokenizer": store.inputs["tokenizer"]}
@@ -82,10 +84,10 @@ def finetune_run(cfg: DictConfig, pretrained: Run | None = None) -> Run:
         pretrained: the run to start from; None: the one that `cfg` names.
     """
     cfg = debug.shortened(cfg)
-    first = cfg.intermediate
-    if first.task not in (None, "none", cfg.task.name):
-        steps = {} if first.steps is None else {"steps": first.steps}
-        start = finetune_run(with_task(cfg, first.task, **steps), pretrained)
+    intermediate = cfg.intermediate
+    if intermediate.task not in (None, "none", cfg.task.name):
+        steps = {} if intermediate.steps is None else {"steps": intermediate.steps}
+        start = finetune_run(with_task(cfg, intermediate.task, **steps), pretrained)
     else:
         start = pretrained or (_given(Path(str(cfg["from"]))) if cfg["from"] else pretrain_run(pretraining_of(cfg)))
     plain = _plain(cfg)
@@ -108,7 +110,7 @@ def pretraining_of(cfg: DictConfig) -> DictConfig:
 
 
 def with_task(cfg: DictConfig, name: str, **dials: Any) -> DictConfig:
-    """The same fine-tuning on another task (and seed): steps, batch and learning rate follow the task as its recipe says.
+    """The same fine-tuning on another task: steps, batch and intermediate task are the other task's; `dials` are set afterwards.
 
     Raises:
         RelposError: there is no such task.
@@ -130,7 +132,7 @@ def with_task(cfg: DictConfig, name: str, **dials: Any) -> DictConfig:
 
 
 def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
-    """The nodes that are instantiated; a class from outside the package is known by its source."""
+    """The nodes that are instantiated. A class from outside the package is identified by the hash of its source file."""
     nodes = {key: plain[key] for key in ("size", "position", "conv")}
     sources = {}
     for path, node in targets(nodes):
@@ -143,7 +145,7 @@ def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
-    """The recipe without the dials that stand at the top level."""
+    """The recipe without `steps`, `batch` and `microbatch`, of which the dials at the top level count."""
     return {key: value for key, value in recipe.items() if key not in ("steps", "batch", "microbatch")}
 
 
@@ -157,7 +159,7 @@ def _shape_name(plain: dict[str, Any]) -> str:
 
 
 def _class_name(node: dict[str, Any]) -> str:
-    """The class in small letters; of a merge, those of its parts: `absolute+tisa`."""
+    """The class's name in snake case; of a merge, the names of its parts: `absolute+tisa`."""
     parts = node.get("parts") or [node]
     return "+".join(_snake(part["_target_"].rpartition(".")[2]) for part in parts)
 
@@ -167,7 +169,7 @@ def _snake(name: str) -> str:
 
 
 def source_of(run: Run) -> Any:
-    """The source that `data` describes; for the toy language, the files of its run."""
+    """The source that the run's `data` describes; of the toy language, the files that its run has written."""
     source = instantiate(run.config["data"])
     return source.at(run.inputs["toy"].path) if "toy" in run.inputs else source
 
@@ -182,7 +184,7 @@ def _given(folder: Path) -> Run:
     """A run's folder or a model folder that the user named.
 
     Raises:
-        RelposError: there is no model there.
+        RelposError: there is no model in it.
     """
     model = folder / "model" if (folder / "model").is_dir() else folder
     weights = model / "model.safetensors"

@@ -12,11 +12,11 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 @contextmanager
 def reading(title: str, size: int | None) -> Iterator[Callable[[int], None]]:
-    """Yields a function that is told of every portion of text read, in characters.
+    """Yields a function that moves the bar on by a number of characters.
 
     Args:
-        title: what is being done.
-        size: about how much there is; None where it is not known.
+        title: shown before the bar.
+        size: about how many characters there are to read; None where that is not known.
     """
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:

@@ -66,7 +66,7 @@ def finetune(run: Run) -> Metrics:
 
 
 def noop(run: Run) -> Metrics:
-    """Sleeps, for tests of launchers. The first `failures` tries fail."""
+    """Sleeps, for tests of launchers; the first `failures` tries fail on purpose."""
     time.sleep(run.config["seconds"])
     if failures(run.record) < run.config["failures"]:
         raise RelposError("a failure on demand")
@@ -84,10 +84,11 @@ STAGES: dict[str, Callable[[Any], Metrics]] = {
 
 
 def refuse_absent(run: Run) -> None:
-    """Refuses a run whose corpus or GLUE files are not there: before days are spent on its inputs, and before a folder is made.
+    """Refuses a run whose corpus or GLUE files are missing. Called before the run's folder is made and before its inputs are
+    executed, which can take days.
 
     Raises:
-        RelposError: names the folder.
+        RelposError: names the folder in which they were expected.
     """
     if run.meaning.get("corpus", run) is None:
         source_of(run).characters()

@@ -1,7 +1,7 @@
 """The tasks that a bag of words decides: SST-2, QQP, STS-B and MNLI. No single word gives the label away.
 
-SST-2 is a majority of three. The others compare two sentences whose words are drawn alike, so that a word is as
-frequent under one label as under another.
+SST-2 is a majority of three words. The others compare two sentences whose words are drawn from the same distribution, so that
+a word is as frequent under one label as under another.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ ROLES = ("agent", "verb", "patient")
 
 
 def opinion(chance: Chance, part: str, positive: bool) -> Words:
-    """Three words of praise and blame, two of them of one mind."""
-    two, one = (lexicon.POSITIVE, lexicon.NEGATIVE) if positive else (lexicon.NEGATIVE, lexicon.POSITIVE)
+    """Three words of praise and blame; two of them are praise where the opinion is positive, else blame."""
+    majority, minority = (lexicon.POSITIVE, lexicon.NEGATIVE) if positive else (lexicon.NEGATIVE, lexicon.POSITIVE)
 
     def draw() -> list[str]:
-        return chance.distinct([*chance.distinct(two, 2), chance.pick(one)], 3)
+        return chance.distinct([*chance.distinct(majority, 2), chance.pick(minority)], 3)
 
     a, b, c = chance.until(draw, lambda words: part_of(" ".join(sorted(words))) == part)
     thing = chance.pick(lexicon.THINGS)
@@ -41,19 +41,19 @@ def sst2(chance: Chance, part: str) -> Item:
 
 
 def qqp(chance: Chance, part: str) -> Item:
-    """The same question in synonyms, or one about another noun and another verb."""
+    """The same question in synonyms, or a question about another noun and another verb."""
     same = chance.coin()
     kept = set(ROLES) if same else {chance.pick(("agent", "patient"))}
-    one, other = two_events(chance, part, kept, lexicon.PEOPLE, lexicon.VERBS)
+    first, second = two_events(chance, part, kept, lexicon.PEOPLE, lexicon.VERBS)
     ask = grammar.whether if chance.coin() else grammar.whether_passive
-    return item("1" if same else "0", ask(bare(*one)), ask(synonymous(chance, bare(*other))))
+    return item("1" if same else "0", ask(bare(*first)), ask(synonymous(chance, bare(*second))))
 
 
 def stsb(chance: Chance, part: str) -> Item:
     """0 to 3 of agent, verb and patient are kept; each is worth 5/3."""
     kept = chance.below(4)
-    one, other = two_events(chance, part, set(chance.distinct(ROLES, kept)), lexicon.PEOPLE, lexicon.VERBS)
-    return item(f"{5 * kept / 3:.3f}", grammar.active(bare(*one)), grammar.active(bare(*other)))
+    first, second = two_events(chance, part, set(chance.distinct(ROLES, kept)), lexicon.PEOPLE, lexicon.VERBS)
+    return item(f"{5 * kept / 3:.3f}", grammar.active(bare(*first)), grammar.active(bare(*second)))
 
 
 def mnli(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.ANIMALS) -> Item:
@@ -64,15 +64,15 @@ def mnli(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.ANIMALS) ->
     label = chance.pick(("entailment", "neutral", "contradiction"))
     negated = other_negated = chance.coin(0.25)
     if label == "contradiction" and chance.coin():
-        one, two = opposed_events(chance, part, nouns)
+        premise, hypothesis = opposed_events(chance, part, nouns)
         negated = other_negated = False
     elif label == "neutral":
-        one, two = two_events(chance, part, {chance.pick(("agent", "patient"))}, nouns, lexicon.OPPOSABLE)
+        premise, hypothesis = two_events(chance, part, {chance.pick(("agent", "patient"))}, nouns, lexicon.OPPOSABLE)
     else:
-        one, two = two_events(chance, part, set(ROLES), nouns, lexicon.OPPOSABLE)
+        premise, hypothesis = two_events(chance, part, set(ROLES), nouns, lexicon.OPPOSABLE)
         negated = chance.coin() if label == "contradiction" else negated
         other_negated = negated != (label == "contradiction")
-    first, second = bare(*one), synonymous(chance, bare(*two))
+    first, second = bare(*premise), synonymous(chance, bare(*hypothesis))
     return item(label, grammar.active(first, negated=negated), grammar.active(second, negated=other_negated))
 
 
@@ -86,6 +86,6 @@ def mnli_mismatched(chance: Chance, part: str) -> Item:
 
 
 def weakened(event: Event) -> Event:
-    """The same event, told with less: no adjectives, and the agent by its kind."""
+    """The same event with less detail: no adjectives, and the agent by its hypernym."""
     agent = replace(event.agent, noun=lexicon.HYPERNYM[event.agent.noun], adjective="")
     return Event(agent, event.verb, replace(event.patient, adjective=""))

@@ -14,15 +14,15 @@ Pair = tuple[Words, Words]
 
 
 def pair(chance: Chance) -> Pair:
-    """Two sentences, the second said in view of the first."""
+    """Two sentences, the second related to the first."""
     return chance.pick(KINDS)(chance)
 
 
 def _event(chance: Chance) -> Event:
-    one, verb, other = triple(chance, "train")
+    agent, verb, patient = triple(chance, "train")
     if chance.coin():
-        return alike(chance, one, verb, other)
-    return Event(varied(chance, one), verb, varied(chance, other))
+        return alike(chance, agent, verb, patient)
+    return Event(varied(chance, agent), verb, varied(chance, patient))
 
 
 def _synonym(chance: Chance, word: str) -> str:
@@ -30,19 +30,19 @@ def _synonym(chance: Chance, word: str) -> str:
 
 
 def _restated(chance: Chance) -> Pair:
-    """The other voice, synonyms."""
+    """The same event in the other voice, with synonyms."""
     event, negated = _event(chance), chance.coin(0.2)
     agent = replace(event.agent, adjective=_synonym(chance, event.agent.adjective))
-    other = Event(agent, _synonym(chance, event.verb), event.patient)
+    restated = Event(agent, _synonym(chance, event.verb), event.patient)
     voices = chance.distinct((grammar.active, grammar.passive), 2)
-    return voices[0](event, negated=negated), voices[1](other, negated=negated)
+    return voices[0](event, negated=negated), voices[1](restated, negated=negated)
 
 
 def _moved(chance: Chance) -> Pair:
     """The adverb at another place."""
     event, adverb = _event(chance), chance.pick(lexicon.ADVERBS)
-    here, there = chance.distinct((grammar.FIRST, grammar.INNER, grammar.LAST), 2)
-    return grammar.active(event, adverb, here), grammar.active(event, adverb, there)
+    place, other_place = chance.distinct((grammar.FIRST, grammar.INNER, grammar.LAST), 2)
+    return grammar.active(event, adverb, place), grammar.active(event, adverb, other_place)
 
 
 def _answered(chance: Chance) -> Pair:
@@ -77,8 +77,8 @@ def _reason(chance: Chance) -> Pair:
 def _opposite(chance: Chance) -> Pair:
     """the dog is not big, the dog is small; dogs help cats, dogs do not hinder cats"""
     if chance.coin():
-        one, other = opposed_events(chance, "train")
-        return grammar.active(bare(*one)), grammar.active(bare(*other), negated=True)
+        first, opposed = opposed_events(chance, "train")
+        return grammar.active(bare(*first)), grammar.active(bare(*opposed), negated=True)
     subject = Phrase(chance.pick(lexicon.PEOPLE), chance.coin(), "the")
     adjective = chance.pick(lexicon.ADJECTIVES)
     opposite = chance.pick(lexicon.OPPOSITES[adjective])
@@ -86,12 +86,12 @@ def _opposite(chance: Chance) -> Pair:
 
 
 def _opinions(chance: Chance) -> Pair:
-    """Two opinions of one mind."""
+    """Two opinions, both positive or both negative."""
     positive = chance.coin()
     return opinion(chance, "train", positive), opinion(chance, "train", positive)
 
 
-# A kind stands here as often as it is drawn.
+# One is picked at random, so a kind that stands here twice is drawn twice as often.
 KINDS = (_restated, _restated, _moved, _answered, _answered, _told_with_less, _relative, _reason, _opposite, _opinions)
 
 

@@ -1,7 +1,7 @@
 """Drawing events so that what is held out for dev and test is held out everywhere.
 
-The key of an event is its two nouns, in no order, and the sense of its verb. So no permutation, other voice or synonym
-of a dev sentence is in a train file or in the corpus.
+The key of an event is its two nouns, sorted, and the sense of its verb; a hash of the key puts the event into train, dev or test.
+So neither a permutation of a dev sentence, nor its passive, nor its synonyms occur in a train file or in the corpus.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def part_of(key: str) -> str:
     return PARTS[int.from_bytes(sha256(key.encode()).digest()[:4], "big") % len(PARTS)]
 
 
-def key(one: str, verb: str, other: str) -> str:
-    return " ".join([*sorted((one, other)), lexicon.sense(verb)])
+def key(agent: str, verb: str, patient: str) -> str:
+    return " ".join([*sorted((agent, patient)), lexicon.sense(verb)])
 
 
 def event_key(event: Event) -> str:
@@ -34,7 +34,7 @@ Triple = tuple[str, str, str]  # agent, verb, patient
 
 
 def _of(part: str, *triples: Triple) -> bool:
-    return all(part_of(key(*one)) == part for one in triples)
+    return all(part_of(key(*drawn)) == part for drawn in triples)
 
 
 def triple(chance: Chance, part: str) -> Triple:
@@ -56,16 +56,16 @@ def two_events(chance: Chance, part: str, kept: set[str], nouns: tuple[str, ...]
     def draw() -> tuple[Triple, Triple]:
         agent, patient, *fresh = chance.distinct(nouns, 4)
         verb = chance.pick(verbs)
-        other = verb if "verb" in kept else chance.pick(verbs)
+        other_verb = verb if "verb" in kept else chance.pick(verbs)
         return (agent, verb, patient), (
             agent if "agent" in kept else fresh[0],
-            other,
+            other_verb,
             patient if "patient" in kept else fresh[1],
         )
 
     def accept(drawn: tuple[Triple, Triple]) -> bool:
-        one, other = drawn
-        return _of(part, one, other) and ("verb" in kept or lexicon.sense(one[1]) != lexicon.sense(other[1]))
+        first, second = drawn
+        return _of(part, first, second) and ("verb" in kept or lexicon.sense(first[1]) != lexicon.sense(second[1]))
 
     return chance.until(draw, accept)
 
@@ -88,13 +88,13 @@ def varied(chance: Chance, noun: str, adjective: float = 0.3) -> Phrase:
     return Phrase(noun, plural, chance.pick(("the", "some", "") if plural else ("the", "the", "a")), word)
 
 
-def alike(chance: Chance, one: str, verb: str, other: str) -> Event:
-    """Both nouns in the same number and with the same determiner: agreement says nothing of who does it to whom."""
+def alike(chance: Chance, agent: str, verb: str, patient: str) -> Event:
+    """Both nouns in the same number and with the same determiner, so that agreement does not show who does it to whom."""
     plural = chance.coin()
     determiner = chance.pick(("the", "")) if plural else "the"
-    return Event(Phrase(one, plural, determiner), verb, Phrase(other, plural, determiner))
+    return Event(Phrase(agent, plural, determiner), verb, Phrase(patient, plural, determiner))
 
 
-def bare(one: str, verb: str, other: str) -> Event:
+def bare(agent: str, verb: str, patient: str) -> Event:
     """dogs chase cats"""
-    return Event(Phrase(one), verb, Phrase(other))
+    return Event(Phrase(agent), verb, Phrase(patient))

@@ -36,8 +36,8 @@ def _relations(axes: tuple[tuple[tuple[str, ...], ...], ...]) -> tuple[dict[str,
     """Each word's synonym, and the words opposite to it."""
     synonym: dict[str, str] = {}
     opposites: dict[str, tuple[str, ...]] = {}
-    for one, other in axes:
-        for pole, opposite in ((one, other), (other, one)):
+    for left, right in axes:
+        for pole, opposite in ((left, right), (right, left)):
             synonym |= {pole[0]: pole[1], pole[1]: pole[0]}
             opposites |= dict.fromkeys(pole, opposite)
     return synonym, opposites

@@ -38,7 +38,7 @@ def fair(versions: Versions) -> Callable[[Chance, str], Item]:
 
 
 def cola(chance: Chance, part: str) -> tuple[Item, Item]:
-    """A sentence, and the same words in an order that is none."""
+    """A sentence, and the same words in an order that is not grammatical."""
     draw = chance.below(100)
     kind = "exchange" if draw < 35 else "relative" if draw < 60 else "swap"
     good, bad = _swapped(chance, part) if kind == "swap" else _disagreeing(chance, part, kind == "relative")
@@ -47,8 +47,8 @@ def cola(chance: Chance, part: str) -> tuple[Item, Item]:
 
 def _disagreeing(chance: Chance, part: str, relative: bool) -> tuple[Words, Words]:
     """Two phrases of different number change places and the verbs stay: the dogs chases the cat."""
-    one, verb, other = triple(chance, part)
-    phrases = (Phrase(one, False, "the"), Phrase(other, True, chance.pick(("the", "some"))))
+    agent, verb, patient = triple(chance, part)
+    phrases = (Phrase(agent, False, "the"), Phrase(patient, True, chance.pick(("the", "some"))))
     first, second = phrases if chance.coin() else phrases[::-1]
     if not relative:
         good = grammar.active(Event(first, verb, second))
@@ -69,8 +69,8 @@ def _swapped(chance: Chance, part: str) -> tuple[Words, Words]:
 
 
 def _any_sentence(chance: Chance, part: str) -> Words:
-    one, verb, other = triple(chance, part)
-    event = Event(varied(chance, one), verb, varied(chance, other))
+    agent, verb, patient = triple(chance, part)
+    event = Event(varied(chance, agent), verb, varied(chance, patient))
     adverb, place = chance.pick(lexicon.ADVERBS), chance.below(3)
     form = chance.below(5)
     if form == 0:
@@ -94,33 +94,34 @@ def rte(chance: Chance, part: str) -> tuple[Item, Item]:
 
 
 def _relative(chance: Chance, event: Event, act: str) -> Words:
-    """The event's agent as the head of a relative clause, in which it does it or undergoes it."""
+    """The event's agent as the head of a relative clause, in which it is the subject or, in the exchanged event, the object."""
     if chance.coin():
         return grammar.subject_relative(event, act)
     return grammar.object_relative(event.exchanged(), act)
 
 
 def mrpc(chance: Chance, part: str) -> tuple[Item, Item]:
-    """The adverb moves, which changes nothing; or it moves and the nouns change places."""
+    """The adverb moves, which keeps the meaning; or it moves and the nouns change places, which does not."""
     event = bare(*triple(chance, part))
     adverb = chance.pick(lexicon.ADVERBS)
-    here, there = chance.distinct((grammar.FIRST, grammar.INNER, grammar.LAST), 2)
-    first = grammar.active(event, adverb, here)
-    same, other = grammar.active(event, adverb, there), grammar.active(event.exchanged(), adverb, there)
-    return item("1", first, same), item("0", first, other)
+    place, other_place = chance.distinct((grammar.FIRST, grammar.INNER, grammar.LAST), 2)
+    first = grammar.active(event, adverb, place)
+    same = grammar.active(event, adverb, other_place)
+    exchanged = grammar.active(event.exchanged(), adverb, other_place)
+    return item("1", first, same), item("0", first, exchanged)
 
 
 def qnli(chance: Chance, part: str) -> tuple[Item, Item]:
-    """who chases the cat? It is answered where the cat is chased, not where the cat chases."""
+    """who chases the cat? A sentence in which the cat is chased answers it, one in which the cat chases does not."""
     event = alike(chance, *triple(chance, part))
     adverb, place = chance.pick(lexicon.ADVERBS) if chance.coin() else "", chance.below(3)
     question = grammar.who_does(event)
-    answer, other = grammar.active(event, adverb, place), grammar.active(event.exchanged(), adverb, place)
-    return item("entailment", question, answer), item("not_entailment", question, other)
+    answer, exchanged = grammar.active(event, adverb, place), grammar.active(event.exchanged(), adverb, place)
+    return item("entailment", question, answer), item("not_entailment", question, exchanged)
 
 
 def wnli(chance: Chance, part: str) -> tuple[Item, Item]:
-    """dogs chase cats because they are angry: the adjective says who is, the agent or the patient."""
+    """dogs chase cats because they are angry: the adjective tells whether `they` is the agent or the patient."""
     event = bare(*triple(chance, part))
     of_agent = chance.coin()
     adjective = chance.pick(lexicon.OF_AGENT if of_agent else lexicon.OF_PATIENT)
