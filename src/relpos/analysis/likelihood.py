@@ -25,7 +25,8 @@ from relpos.model.heads import MaskedLM
 
 Ids = npt.NDArray[np.integer]
 Floats = npt.NDArray[np.float64]
-ROW_TOKENS = 2_048  # tokens of a batch
+BATCH_TOKENS = 1_024  # what one forward pass sees: the activations stay in a core's cache
+SHARED_TOKENS = 262_144  # rows that are equal are found among so many tokens
 _LOGIT_ROWS = 512  # rows of logits that exist at a time
 
 
@@ -80,7 +81,7 @@ def pseudo_log_likelihoods(
     totals = np.zeros(len(sentences))
     with exact(model):
         for length in sorted(by_length, reverse=True):
-            at_once = max(1, 64 * ROW_TOKENS // (length * (length + 2)))
+            at_once = max(1, SHARED_TOKENS // (length * (length + 2)))
             members = by_length[length]
             for start in range(0, len(members), at_once):
                 part = members[start : start + at_once]
@@ -111,7 +112,7 @@ def _score(model: MaskedLM, ids: npt.NDArray[np.int64], words: Words | None) -> 
     device = next(model.parameters()).device
     batch = torch.from_numpy(rows)
     place = (batch == MASK).to(torch.int8).argmax(1)
-    step = max(1, ROW_TOKENS // (n + 2))
+    step = max(1, BATCH_TOKENS // (n + 2))
     pairs = zip(batch.split(step), place.split(step), strict=True)
     hidden = torch.cat([model.encoder(part.to(device), at=at.to(device)).squeeze(1) for part, at in pairs])
     targets = torch.from_numpy(ids.reshape(-1)).to(device)

@@ -18,7 +18,7 @@ from relpos.data.steps import MicroBatch
 from relpos.data.words import Words
 from relpos.model.heads import MaskedLM
 
-BATCH_TOKENS = 4_096
+BATCH_TOKENS = 2_048
 Floats = npt.NDArray[np.float64]
 
 
