@@ -45,8 +45,8 @@ demo: install ## Pre-train, fine-tune and print a table on the embedded language
 real: install ## The same table on real text: RELPOS_DATA names the folder with corpus/ and glue/
 	$(BIN)/relpos reproduce table=real_mini
 
-test: install ## Run the tests (WORKERS=1 for one process)
-	$(PYTEST) -n $(WORKERS) --maxprocesses 4 --dist loadfile
+test: install ## Run the tests (WORKERS=1 for one process, ARGS=--random-order for another order)
+	$(PYTEST) -n $(WORKERS) --maxprocesses 4 --dist loadfile $(ARGS)
 
 test-slurm: .venv/.slurm ## Run tables on a Slurm cluster of two nodes, started for it (Debian, root; elsewhere it skips)
 	@tests/slurm/run
