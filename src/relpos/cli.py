@@ -16,7 +16,7 @@ from typing import Any
 COMMANDS = {
     "data": ("text → tokenizer and token store", "data=files data.root=FOLDER"),
     "pretrain": ("masked language modelling of one encoder", "position=composite size=small"),
-    "finetune": ("one GLUE task on top of it", "task=rte position=composite size=small"),
+    "finetune": ("one task, of GLUE or your own, on top of it", "task=rte position=composite size=small"),
     "reproduce": ("an experiment file → its runs → its table", "table=demo"),
     "status": ("how a table stands, from another terminal", "table=demo"),
     "claims": ("the papers' claims, tested", "paper=chang2021"),
@@ -80,6 +80,7 @@ def _run(command: str, words: list[str]) -> int:
     from relpos.errors import RelposError
     from relpos.runs.config import check, conf_dir, one_line
     from relpos.runs.run import make_runs_root
+    from relpos.runs.task_file import with_task_file
 
     if {"-h", "--help"} & set(words):
         from relpos.runs.help import help_of
@@ -96,6 +97,7 @@ def _run(command: str, words: list[str]) -> int:
         from relpos.commands.order import with_pairs
 
         words = with_pairs(words)
+    words = with_task_file(words)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
     sys.argv = [f"relpos {command}", *_flags_first(words)]
     if os.getcwd() not in sys.path:  # classes from outside the package: position=custom position._target_=my.Scheme

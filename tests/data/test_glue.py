@@ -67,7 +67,7 @@ def test_all_labels_are_listed_in_their_order_where_none_is_near(tmp_path: Path)
     assert refusal(tmp_path, "sst2").endswith("SST-2/train.tsv line 2: label '2' is outside the set. Known: 0, 1.")
 
 
-@pytest.mark.parametrize(("score", "what"), [("high", "not a number"), ("5.1", "outside 0 to 5"), ("nan", "outside")])
+@pytest.mark.parametrize(("score", "what"), [("high", "not a number"), ("5.1", "outside 0 to 5"), ("nan", "not a number")])
 def test_bad_scores_are_refused_with_their_line(tmp_path: Path, score: str, what: str) -> None:
     write(tmp_path, "STS-B/dev.tsv", SCORES + "0" + "\tx" * 6 + f"\ta\tb\t{score}\n")
     message = refusal(tmp_path, "stsb", "dev")

@@ -1,4 +1,4 @@
-"""`relpos finetune`: one GLUE task on top of a pre-training."""
+"""`relpos finetune`: one task, of GLUE or of your own, on top of a pre-training."""
 
 from __future__ import annotations
 

@@ -1,17 +1,19 @@
-"""GLUE rows, from a folder of TSV files or from the hub, through one path: sentences, checked labels, indices."""
+"""The rows of a task, from GLUE's TSV files, the hub or files of one's own, in one form: sentences, checked labels, indices."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
 from relpos.data.glue_hub import HubGlue
 from relpos.data.glue_tsv import Table, TsvGlue
+from relpos.data.own_files import OwnFiles
 from relpos.data.tasks import Task
 from relpos.errors import RelposError, nearest
 
-Location = str | Path | TsvGlue | HubGlue
+Location = str | Path | TsvGlue | HubGlue | OwnFiles
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def read(location: Location, task: Task, split: str) -> Rows:
     )
 
 
-def _reader(location: Location) -> TsvGlue | HubGlue:
+def _reader(location: Location) -> TsvGlue | HubGlue | OwnFiles:
     return TsvGlue(Path(location)) if isinstance(location, str | Path) else location
 
 
@@ -76,7 +78,9 @@ def _scores(table: Table, words: list[str], task: Task) -> list[float]:
             score = float(word)
         except ValueError:
             raise RelposError(f"{table.where(row)}: score {_shown(word)} is not a number") from None
-        if not low <= score <= high:  # not-a-number fails here too
+        if not isfinite(score):
+            raise RelposError(f"{table.where(row)}: score {_shown(word)} is not a number")
+        if not low <= score <= high:
             raise RelposError(f"{table.where(row)}: score {_shown(word)} is outside {low:g} to {high:g}")
         scores.append(score)
     return scores

@@ -31,7 +31,7 @@ class HubGlue:
         import datasets
 
         config, name = _address(task, split)
-        names = self._ask(datasets.get_dataset_split_names, config)
+        names = self._ask(datasets.get_dataset_split_names, task, config)
         return name in names
 
     def table(self, task: Task, split: str) -> Table:
@@ -39,8 +39,8 @@ class HubGlue:
         import datasets
 
         config, name = _address(task, split)
-        rows = self._ask(datasets.load_dataset, config, split=name)
-        source = f"{self.id} {config} {name}"
+        rows = self._ask(datasets.load_dataset, task, config, split=name)
+        source = f"{self._data_set(task)[0]} {config} {name}"
         columns = dict(zip(task.sentences, task.hub_sentences or (), strict=True))
         missing = [hub for hub in columns.values() if hub not in rows.column_names]
         if missing:
@@ -56,17 +56,23 @@ class HubGlue:
             raise RelposError(f"{source}: no rows")
         return Table(source, tuple(fields), table, range(1, len(table) + 1), place="row")
 
-    def _ask(self, function: Any, config: str, **more: Any) -> Any:
+    def _data_set(self, task: Task) -> tuple[str, str | None]:
+        """Id and revision: the task's own data set where it has one, else GLUE's."""
+        return (str(task.hub["id"]), task.hub.get("revision")) if task.hub else (self.id, self.revision)
+
+    def _ask(self, function: Any, task: Task, config: str, **more: Any) -> Any:
         """Calls `datasets`; of its errors, which are of many types and often long, the message keeps the first line."""
+        data_set, revision = self._data_set(task)
         try:
-            return function(self.id, config, revision=self.revision, **more)
+            return function(data_set, config, revision=revision, **more)
         except (OSError, ValueError, RuntimeError) as error:  # offline, no such data set, script, split or revision
             first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise RelposError(f"data set {self.id!r} ({config}): {first_line}") from error
+            raise RelposError(f"data set {data_set!r} ({config}): {first_line}") from error
 
 
 def _address(task: Task, split: str) -> tuple[str, str]:
-    return _ELSEWHERE.get(split, (task.name, split.replace("dev", "validation")))
+    config = str(task.hub["config"]) if task.hub else task.name
+    return _ELSEWHERE.get(split, (config, split.replace("dev", "validation")))
 
 
 def _word(task: Task, label: Any) -> str:

@@ -83,16 +83,22 @@ def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = F
     skipped = 0
     if broken:
         rows, places, skipped = _without_broken(rows, places, len(names))
-    for row, place in zip(rows, places, strict=True):
-        if len(row) != len(names):
-            count = f"{len(row)} column{'s' if len(row) != 1 else ''}"
-            owner = "the header has" if header is None else "there should be"
-            raise RelposError(f"{path} line {place}: {count} where {owner} {len(names)}")
+    check_widths(path, rows, places, len(names), "the header has" if header is None else "there should be")
     return Table(str(path), names, rows, places, skipped=skipped)
 
 
-def _lines(path: Path) -> list[str]:
-    """The lines of a file, without the byte order mark and the end of the last line."""
+def check_widths(path: Path, rows: list[list[str]], places: Sequence[int], width: int, owner: str = "the header has") -> None:
+    """Raises: RelposError naming file and line of the first row that has another number of columns."""
+    for row, place in zip(rows, places, strict=True):
+        if len(row) != width:
+            raise RelposError(f"{path} line {place}: {len(row)} column{'s' if len(row) != 1 else ''} where {owner} {width}")
+
+
+def read_text(path: Path) -> str:
+    """A file's text without the byte order mark.
+
+    Raises: RelposError naming file and line: unreadable, not UTF-8, empty.
+    """
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -104,7 +110,12 @@ def _lines(path: Path) -> list[str]:
         raise RelposError(f"{path} line {raw[: error.start].count(10) + 1}: not UTF-8") from error
     if not text.strip():
         raise RelposError(f"{path}: the file is empty")
-    lines = text.removesuffix("\n").split("\n")
+    return text
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file, without the end of the last one."""
+    lines = read_text(path).removesuffix("\n").split("\n")
     return [line.removesuffix("\r") for line in lines]
 
 

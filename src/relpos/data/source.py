@@ -72,7 +72,7 @@ class Files:
             return None
         return {"files": described(files, place if place.is_dir() else place.parent)}
 
-    def glue_identity(self, task: str) -> dict[str, Any] | None:
+    def glue_identity(self, task: str, hub: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """Name, size and SHA-256 of the files of one task's folder; None where it is absent."""
         try:
             place = self.glue_location()
@@ -123,9 +123,9 @@ class Hub:
         """GLUE on the hub."""
         return HubGlue(self.glue, self.glue_revision)
 
-    def glue_identity(self, task: str) -> dict[str, Any] | None:
-        """Id, configuration and revision of one task."""
-        return {"hub": {"id": self.glue, "config": task, "revision": self.glue_revision}}
+    def glue_identity(self, task: str, hub: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+        """Id, configuration and revision of one task: `hub`, where its data set is not GLUE."""
+        return {"hub": dict(hub or {"id": self.glue, "config": task, "revision": self.glue_revision})}
 
     def characters(self) -> int | None:
         """None: the amount of text is not known before it is read."""
@@ -152,7 +152,7 @@ class Toy:
 
         return {"toy": toy.VERSION, "seed": self.seed}
 
-    def glue_identity(self, task: str) -> dict[str, Any] | None:
+    def glue_identity(self, task: str, hub: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """The corpus's identity: one generator writes both."""
         return self.identity()
 

@@ -1,6 +1,7 @@
-"""What a GLUE task is: its files and columns, its labels, its metric, and the numbers it is trained with.
+"""What a task is: its files and columns, its labels, its metric, and the numbers it is trained with.
 
-One YAML a task in `conf/task/`; its keys are the arguments of `Task`. Nothing here reads a file.
+One YAML a task in `conf/task/`; its keys are the arguments of `Task`. A task of the user's own becomes a `Task` in
+`relpos.data.own_task`. Nothing here reads a file.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from relpos.ranges import Count, NotNegative, Positive
 
 @dataclass(frozen=True)
 class Task:
-    """One GLUE task. Sequences and mappings of any kind are accepted and kept as tuples and dicts.
+    """One task: of GLUE, PAWS, or of the user's own. Sequences and mappings of any kind are accepted and kept as tuples and dicts.
 
     The training numbers are those of the authors' released `run_glue.py`; those the paper's Table 5 prints stand
     beside them as `paper_*`.
     """
 
-    name: str  # also its configuration in nyu-mll/glue
-    folder: str  # in GLUE's own layout
+    name: str  # also its configuration in nyu-mll/glue, unless `hub` names another data set
+    folder: str  # in GLUE's own layout; of a task of the user's own, a path
     sentences: Sequence[str]  # one or two columns of the TSV files
     label: str  # column with the label
     labels: Sequence[str] | None  # the words in that column, class 0 first (nyu-mll/glue's order); None = regression
@@ -34,13 +35,14 @@ class Task:
     steps: Count  # belong to `rows` and `batch`, see `authors_steps`
     lr: NotNegative
     rows: Count  # training rows of the official release
-    paper_batch: Count
-    paper_epochs: Positive
-    paper_lr: NotNegative
+    paper_batch: Count | None = None
+    paper_epochs: Positive | None = None
+    paper_lr: NotNegative | None = None
     intermediate: str | None = None  # the task whose fine-tuned encoder this one starts from
     range: Sequence[float] | None = None  # of a regression's scores
     headers: Mapping[str, Sequence[str]] = field(default_factory=dict)  # split -> columns of a file without a header line
     hub_sentences: Sequence[str] | None = None  # where nyu-mll/glue names the columns otherwise
+    hub: Mapping[str, str | None] | None = None  # id, config and revision of the data set on the hub, where it is not GLUE's
     broken: bool = False  # leave out rows that a line end inside a sentence has broken in two
 
     def __post_init__(self) -> None:

@@ -20,6 +20,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from relpos.errors import RelposError, nearest
 from relpos.runs.schema import COMMANDS, SHORT, mistakes
+from relpos.runs.task_file import with_task_file
 
 NO_NAME = re.compile(r"null|true|false|[-+.\d]*|\[.*|\{.*")
 """What Hydra does not take for the name of an option, and answers with a traceback."""
@@ -42,13 +43,14 @@ def compose(command: str, words: Sequence[str] = ()) -> DictConfig:
 
     Args:
         command: a primary configuration: `pretrain`, `finetune`, `data`, `params`, `reproduce`.
-        words: Hydra overrides, as typed on the command line.
+        words: Hydra overrides, as typed on the command line; `task=FILE.yaml` too.
 
     Raises:
         RelposError: a wrong word, named with the nearest right one.
     """
     if command not in COMMANDS:
         raise RelposError(f"unknown command {command!r}.{nearest(command, COMMANDS)}")
+    words = with_task_file(words)
     with one_line(command, words):
         if GlobalHydra.instance().is_initialized():  # inside `hydra.main`: a table composes its rows there
             GlobalHydra.instance().clear()

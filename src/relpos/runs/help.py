@@ -13,6 +13,7 @@ from omegaconf import OmegaConf, open_dict
 
 from relpos.runs.config import conf_dir, one_line, options
 from relpos.runs.schema import COMMANDS
+from relpos.runs.task_file import with_task_file
 
 WIDTH = 118
 LINE = re.compile(r"(?P<indent> *)(?P<key>[\w-]+):(?P<value>.*)")
@@ -23,6 +24,7 @@ RELPOS_RUNS is where runs go (./runs), RELPOS_DATA where data lies. --cfg job --
 
 def help_of(command: str, words: Sequence[str] = ()) -> str:
     """The text for a command, with the values that it has after these words."""
+    words = with_task_file(words)
     with one_line(command, words), initialize_config_dir(str(conf_dir()), version_base="1.3"):
         cfg = compose(command, overrides=list(words), return_hydra_config=True)
     chosen = {name: str(option) for name, option in cfg.hydra.runtime.choices.items() if not name.startswith("hydra/")}

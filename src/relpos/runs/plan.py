@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
@@ -16,8 +15,9 @@ from relpos.data.source import Toy
 from relpos.errors import RelposError, nearest
 from relpos.files import sha256
 from relpos.runs import debug
-from relpos.runs.config import conf_dir, instantiate, targets
+from relpos.runs.config import instantiate, targets
 from relpos.runs.run import Run, read_record
+from relpos.runs.tasks import node_of, own_files, resolved
 
 DIALS = ("steps", "batch", "seed", "precision", "length")
 TOKENIZER_THREADS = 2
@@ -84,20 +84,23 @@ def finetune_run(cfg: DictConfig, pretrained: Run | None = None) -> Run:
         pretrained: the run to start from; None: the one that `cfg` names.
     """
     cfg = debug.shortened(cfg)
+    task, of_task = resolved(_plain(cfg.task))
     intermediate = cfg.intermediate
-    if intermediate.task not in (None, "none", cfg.task.name):
+    if intermediate.task not in (None, "none", task["name"]):
         steps = {} if intermediate.steps is None else {"steps": intermediate.steps}
         start = finetune_run(with_task(cfg, intermediate.task, **steps), pretrained)
     else:
         start = pretrained or (_given(Path(str(cfg["from"]))) if cfg["from"] else pretrain_run(pretraining_of(cfg)))
     plain = _plain(cfg)
     source = instantiate(plain["data"])
-    inputs = {"start": start} | _toy_input(source)
-    meaning: dict[str, Any] = {key: plain[key] for key in (*DIALS, "task")} | {"recipe": _recipe(plain["recipe"])}
-    if not _toy_input(source):
-        meaning["glue"] = source.glue_identity(cfg.task.name)
-    name = f"{cfg.task.name}-{start.name if cfg['from'] else _shape_name(plain)}-seed{cfg.seed}"
-    return Run("finetune", name, meaning, meaning | _machine(plain) | {"data": plain["data"]}, inputs)
+    inputs = {"start": start}
+    meaning: dict[str, Any] = {key: plain[key] for key in DIALS} | of_task | {"recipe": _recipe(plain["recipe"])}
+    if "files" not in meaning:  # the task is one of the source's
+        inputs |= _toy_input(source)
+        if "toy" not in inputs:
+            meaning["glue"] = source.glue_identity(task["name"], task.get("hub"))
+    name = f"{task['name']}-{start.name if cfg['from'] else _shape_name(plain)}-seed{cfg.seed}"
+    return Run("finetune", name, meaning, meaning | _machine(plain) | {"data": plain["data"], "task": task}, inputs)
 
 
 def pretraining_of(cfg: DictConfig) -> DictConfig:
@@ -115,15 +118,13 @@ def with_task(cfg: DictConfig, name: str, **dials: Any) -> DictConfig:
     Raises:
         RelposError: there is no such task.
     """
-    path = conf_dir() / "task" / f"{name}.yaml"
-    if not path.is_file():
-        raise RelposError(f"unknown task {name!r}")
+    node = node_of(name)
     other = OmegaConf.create(OmegaConf.to_container(cfg, resolve=False))
     assert isinstance(other, DictConfig)
     if name != cfg.task.name:
         defaults = {"steps": "${recipe.steps}", "batch": "${recipe.batch}", "intermediate": INTERMEDIATE}
         other.merge_with(OmegaConf.create({"task": None}))
-        other.task = yaml.safe_load(path.read_text(encoding="utf-8"))
+        other.task = node
         for key, value in defaults.items():
             other[key] = value
     for key, value in dials.items():
@@ -172,6 +173,11 @@ def source_of(run: Run) -> Any:
     """The source that the run's `data` describes; of the toy language, the files that its run has written."""
     source = instantiate(run.config["data"])
     return source.at(run.inputs["toy"].path) if "toy" in run.inputs else source
+
+
+def task_files(run: Run) -> Any:
+    """Where `relpos.data.glue.read` finds the rows of a fine-tuning's task: the user's own files, or GLUE as `data` has it."""
+    return own_files(run) or source_of(run).glue_location()
 
 
 def _toy_input(source: Any) -> dict[str, Run]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from relpos.data.toy import FOLDERS
 from relpos.errors import RelposError
 from relpos.runs.plan import source_of
 from relpos.runs.retries import failures
@@ -59,7 +60,7 @@ def pretrain(run: Run) -> Metrics:
 
 
 def finetune(run: Run) -> Metrics:
-    """One GLUE task → columns, `predictions/` and `model/`."""
+    """One task → columns, `predictions/` and `model/`."""
     from relpos.runs.training import finetune as train
 
     return train(run)
@@ -92,6 +93,8 @@ def refuse_absent(run: Run) -> None:
     """
     if run.meaning.get("corpus", run) is None:
         source_of(run).characters()
+    if "toy" in run.inputs and run.stage == "finetune" and run.meaning["task"]["folder"] not in FOLDERS:
+        raise RelposError(f"task={run.meaning['task']['name']}: the toy language has no such task; data=hub and data=files have it")
     if run.meaning.get("glue", run) is None:
         task, place = run.meaning["task"], source_of(run).glue_location()
         raise RelposError(f"data.glue: there is no folder {task['folder']} with files of task {task['name']} in {place}")

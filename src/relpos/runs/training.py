@@ -24,7 +24,7 @@ from relpos.errors import RelposError
 from relpos.model.build import count
 from relpos.runs.config import instantiate
 from relpos.runs.networks import of_finetuning, of_pretraining
-from relpos.runs.plan import source_of
+from relpos.runs.plan import task_files
 from relpos.runs.run import Run
 from relpos.train.checkpoint import Checkpointing, Snapshots, WholeCheckpoints, newest, stopping
 from relpos.train.finetune import Finetuning, FinetuningData, columns
@@ -78,8 +78,7 @@ def finetune(run: Run) -> dict[str, Any]:
     config, start = run.config, run.inputs["start"]
     folder = start.path if start.stage == "given" else start.path / "model"
     task: Task = instantiate(config["task"])
-    tokenizer, source = Tokenizer.load(folder), source_of(run)
-    location = source.glue_location()
+    tokenizer, location = Tokenizer.load(folder), task_files(run)
     for split in task.dev.values():  # a mistake in these files shows before training, not after
         read(location, task, split)
     encoded = encode(read(location, task, "train"), tokenizer, config["length"])

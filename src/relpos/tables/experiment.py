@@ -12,6 +12,7 @@ import yaml
 from relpos.errors import RelposError, nearest
 from relpos.ranges import Count, Length, Natural, check, rules
 from relpos.runs.config import options, shipped
+from relpos.runs.task_file import is_file
 from relpos.tables.checks import Check, parse
 
 STAGES = ("pretrain", "finetune", "noop")
@@ -29,7 +30,8 @@ class Experiment:
         folder: of the file.
         question: what the table answers.
         rows: name → the words in which the row differs.
-        tasks: GLUE tasks, each fine-tuned with every seed; an empty list: pre-training is all.
+        tasks: tasks of conf/task and YAML files of the user's own (paths from the folder of the experiment file), each fine-tuned
+            with every seed; an empty list: pre-training is all.
         base: words of all rows, for both stages.
         stages: `pretrain` and `finetune` → words of that stage alone.
         seeds: of fine-tuning; in the file, a number n is short for 0, …, n − 1.
@@ -176,11 +178,18 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
     _check_seeds(values)
     for name in values.get("stages", ()):
         _known("stages: unknown stage", name, STAGES)
-    for name in values["tasks"]:
-        _known("tasks: unknown task", name, options()["task"])
+    values["tasks"] = [_task(name, Path(path).parent) for name in values["tasks"]]
     for name in values.get("baseline", ()):
         _known("baseline: unknown row", name, values["rows"])
     return values
+
+
+def _task(name: str, folder: Path) -> str:
+    """The name of a task of conf/task, or the path of a user's own, which is given from the folder of the experiment file."""
+    if is_file(name):
+        return str(folder / Path(name).expanduser())
+    _known("tasks: unknown task", name, set(options()["task"]) - {"custom"})
+    return name
 
 
 def _known(what: str, name: str, known: Collection[str]) -> None:

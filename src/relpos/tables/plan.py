@@ -133,8 +133,13 @@ class Templates:
             overridden = {_key(word).split(".")[0] for word in key}
             dials = {name: cfg[name] for name in OF_TASK if name in overridden}
             seed = self.experiment.seeds[0]
-            tasks = self.experiment.tasks
-            self.known[key] = {task: finetune_run(with_task(cfg, task, **dials, seed=seed), pretraining) for task in tasks}
+            runs = [finetune_run(with_task(cfg, task, **dials, seed=seed), pretraining) for task in self.experiment.tasks]
+            names = [run.meaning["task"]["name"] for run in runs]
+            if len(set(names)) < len(names):
+                raise RelposError(
+                    f"tasks: two of them are called {max(names, key=names.count)!r}; name: in a task's file tells them apart"
+                )
+            self.known[key] = dict(zip(names, runs, strict=True))
         return self.known[key]
 
 

@@ -15,6 +15,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from relpos.tables.checks import Outcome
+from relpos.tables.columns import summary
 from relpos.tables.render import text, write
 from relpos.tables.render.cell import signed
 from relpos.tables.render.latex import escape, latex
@@ -60,6 +61,14 @@ def test_a_table_without_tasks_has_no_columns_and_no_mean() -> None:
     view = view_of(WITHOUT_TASKS)
     assert view.all_heads == ["row", "parameters", "perplexity"]
     assert [line.texts for line in view.lines] == [["tupe_a", "5", "3.00"], ["a|b <i>*c*", "—", "—"]]
+
+
+def test_a_table_without_glues_columns_has_no_mean() -> None:
+    view = view_of(Table("own", "is it learned?", [Row("none", columns={"answers": summary([50.0, 52.0])})]))
+    assert view.heads == ["answers"]
+    assert "| row | parameters | perplexity | answers |" in text.markdown(view)
+    assert next(csv.DictReader(io.StringIO(text.comma_separated(view))))["answers"] == "51.0"
+    assert "mean" not in text.comma_separated(view)
 
 
 def test_csv_has_what_the_table_has() -> None:

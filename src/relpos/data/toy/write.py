@@ -145,3 +145,4 @@ TASKS: dict[str, tuple[Task, Callable[[str, list[Item]], list[Row]]]] = {
     "RTE": (fair(order_tasks.rte), _two_sentences),
     "WNLI": (fair(order_tasks.wnli), _two_sentences),
 }
+FOLDERS = (*TASKS, "MNLI")

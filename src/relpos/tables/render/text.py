@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from relpos.tables.columns import mean_of
 from relpos.tables.render.cell import MISSING
 from relpos.tables.render.side_tables import SideTable
 from relpos.tables.render.view import View, mean_name
@@ -135,7 +136,8 @@ def comma_separated(view: View) -> str:
     lines = [(line.row, [cell.column for cell in line.cells]) for line in view.lines]
     columns = [column for _, of_row in lines for column in of_row]
     parts = [part for part, of in PARTS.items() if part in ALWAYS or any(of(column) is not None for column in columns)]
-    names = [*view.columns, mean_name(view.columns).lower().replace(" ", "_")] if view.columns else []
+    mean = [mean_name(view.columns).lower().replace(" ", "_")] if mean_of(view.columns) else []
+    names = [*view.columns, *mean]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     heads = [head for name in names for head in (name, *(f"{name}_{part}" for part in parts))]

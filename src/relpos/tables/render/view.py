@@ -82,7 +82,7 @@ class View:
 def view_of(table: Table) -> View:
     """Builds the view: columns, cells, the best of them, side tables."""
     rows, columns = table.rows, columns_of(table.rows)
-    heads = [*(NAMES.get(name, name) for name in columns), *([mean_name(columns)] if columns else [])]
+    heads = [*(NAMES.get(name, name) for name in columns), *([mean_name(columns)] if mean_of(columns) else [])]
     cells = [_cells(row, columns) for row in rows]
     best = [_leaders([column.mean for column in of_column]) for of_column in zip(*cells, strict=True)]
     least = _leaders([None if row.perplexity is None else -row.perplexity for row in rows])
@@ -125,7 +125,7 @@ def mean_name(columns: Iterable[str]) -> str:
 
 
 def _cells(row: Row, names: Sequence[str]) -> list[Column]:
-    return [*(row.columns.get(name, Column()) for name in names), *([row.mean] if names else [])]
+    return [*(row.columns.get(name, Column()) for name in names), *([row.mean] if mean_of(names) else [])]
 
 
 def _leaders(values: Sequence[float | None]) -> set[int]:

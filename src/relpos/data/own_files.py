@@ -1,0 +1,131 @@
+"""A folder with a task of the user's own: `train.*`, `dev.*` and perhaps `test.*`, as TSV, CSV or JSON lines.
+
+.tsv     a header line, fields between tabs, quotes mean nothing (as in GLUE's files)
+.csv     a header line, fields between commas, quotes honoured, so that a text may hold commas, quotes and line ends
+.jsonl   an object a line: {"premise": "…", "hypothesis": "…", "label": "…"}
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from relpos.data.filehash import Described, described
+from relpos.data.glue_tsv import Table, check_widths, read_table, read_text
+from relpos.data.tasks import Task
+from relpos.errors import RelposError, nearest
+
+SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class OwnFiles:
+    """The files in `folder`; `relpos.data.glue.read` reads their splits."""
+
+    folder: Path
+
+    def file(self, split: str) -> Path | None:
+        """The file of a split; None where there is none.
+
+        Raises:
+            RelposError: there are several, of different formats.
+        """
+        files = [path for suffix in READERS if (path := self.folder / f"{split}{suffix}").is_file()]
+        if len(files) > 1:
+            raise RelposError(f"{self.folder}: both {files[0].name} and {files[1].name}; which of them is the {split} file?")
+        return files[0] if files else None
+
+    def identity(self) -> list[Described]:
+        """Name, size and SHA-256 of the files that are read."""
+        return described([path for split in SPLITS if (path := self.file(split))], self.folder)
+
+    def has(self, task: Task, split: str) -> bool:
+        """Whether there is a file of this split."""
+        return self.file(split) is not None
+
+    def table(self, task: Task, split: str) -> Table:
+        """The columns of a split that the task reads: its texts and, but for the test file, its label.
+
+        Raises:
+            RelposError: names the file, and the line at fault.
+        """
+        path = self.file(split)
+        if path is None:
+            if not self.folder.is_dir():
+                raise RelposError(f"task.folder: there is no folder {self.folder}")
+            raise RelposError(f"task.folder: no {split}.tsv, {split}.csv or {split}.jsonl in {self.folder}")
+        columns = [*task.sentences, task.label] if split in task.labelled else [*task.sentences]
+        return READERS[path.suffix](path, columns)
+
+
+def _tsv(path: Path, columns: Sequence[str]) -> Table:
+    return _only(read_table(path), columns)
+
+
+def _csv(path: Path, columns: Sequence[str]) -> Table:
+    rows, places, line = [], [], 1
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    try:
+        for row in reader:
+            if row:  # an empty line is no row
+                rows.append(row)
+                places.append(line)
+            line = reader.line_num + 1  # a row may take several lines: the next one starts behind them
+    except csv.Error as error:
+        raise RelposError(f"{path} line {line}: not CSV: {error}") from None
+    if len(rows) < 2:
+        raise RelposError(f"{path}: a header and no rows")
+    check_widths(path, rows[1:], places[1:], len(rows[0]))
+    return _only(Table(str(path), tuple(rows[0]), rows[1:], places[1:]), columns)
+
+
+def _json_lines(path: Path, columns: Sequence[str]) -> Table:
+    rows, places = [], []
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            fields = json.loads(line)
+        except ValueError as error:
+            raise RelposError(f"{path} line {number}: not JSON: {error}") from None
+        if not isinstance(fields, dict):
+            raise RelposError(f'{path} line {number}: an object {{"column": …}} is expected')
+        rows.append([_field(f"{path} line {number}", fields, column) for column in columns])
+        places.append(number)
+    return Table(str(path), tuple(columns), rows, places)
+
+
+def _field(where: str, fields: dict[str, object], column: str) -> str:
+    """A text as it is, a number or a truth value as JSON spells it.
+
+    Raises:
+        RelposError: there is no such field, or it holds neither.
+    """
+    if column not in fields:
+        raise RelposError(f"{where}: no column {column!r}.{nearest(column, fields)}")
+    value = fields[column]
+    if value is None or isinstance(value, list | dict):
+        raise RelposError(f"{where}: column {column!r} holds {json.dumps(value)[:40]}, a text or a number is expected")
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _only(table: Table, columns: Sequence[str]) -> Table:
+    """These columns of a table with a header line; others, such as an id that is no number, are of no concern.
+
+    Raises:
+        RelposError: a column is missing or there twice.
+    """
+    for column in columns:
+        if column not in table.header:
+            raise RelposError(f"{table.source} line 1: no column {column!r}.{nearest(column, table.header)}")
+        if table.header.count(column) > 1:
+            raise RelposError(f"{table.source} line 1: two columns {column!r}")
+    rows = [list(row) for row in zip(*(table.column(column) for column in columns), strict=True)]
+    return Table(table.source, tuple(columns), rows, table.places)
+
+
+READERS: dict[str, Callable[[Path, Sequence[str]], Table]] = {".tsv": _tsv, ".csv": _csv, ".jsonl": _json_lines}

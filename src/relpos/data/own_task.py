@@ -1,0 +1,142 @@
+"""A task of the user's own: what the configuration says of it, and the `Task` that this and the files make."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from relpos.data.glue import read
+from relpos.data.own_files import OwnFiles
+from relpos.data.tasks import Task, epoch_steps
+from relpos.errors import RelposError
+from relpos.ranges import Count, NotNegative, Positive, check, rules
+
+METRICS = "relpos.train.metrics"
+DEFAULTS = {"classes": "accuracy", "number": "pearson_and_spearman"}
+MOST_CLASSES = 1_000
+"""More classes than this are taken for numbers or free text in the label column by mistake."""
+
+
+@dataclass(frozen=True)
+class OwnTask:
+    """One or two texts with a class or a number. The keys of conf/task/custom.yaml, which explains them, are the arguments here.
+
+    A relative `folder` is looked up below the folder that RELPOS_DATA names, where it is set.
+
+    Raises:
+        RelposError: an argument is missing, or not what its annotation allows.
+    """
+
+    folder: str | None = None
+    columns: str | Sequence[str] | None = None
+    label: str = "label"
+    kind: Literal["classes", "number"] = "classes"
+    labels: Sequence[str] | None = None
+    metric: str | None = None
+    name: str | None = None
+    intermediate: str | None = None
+    batch: Count = 32
+    epochs: Positive = 3
+    lr: NotNegative = 3e-4
+
+    def __post_init__(self) -> None:
+        for key, annotation in rules(OwnTask).items():
+            check(f"task.{key}", getattr(self, key), annotation)
+        if self.folder is None:
+            raise RelposError("task.folder must be given: the folder with train.tsv (.csv, .jsonl) and dev.tsv (.csv, .jsonl)")
+        if not 1 <= len(self.texts) <= 2:
+            raise RelposError("task.columns must be given: one or two columns with text, as in task.columns=[premise,hypothesis]")
+        if self.kind == "number" and self.labels is not None:
+            raise RelposError("task.labels: task.kind=number has no classes")
+        if self.labels is not None and len(set(map(str, self.labels))) < max(2, len(self.labels)):
+            raise RelposError("task.labels: two or more different classes are expected")
+
+    @property
+    def texts(self) -> list[str]:
+        """The columns with text."""
+        return [str(self.columns)] if isinstance(self.columns, str) else [str(column) for column in self.columns or ()]
+
+    @property
+    def files(self) -> OwnFiles:
+        """The folder with the task's files."""
+        assert self.folder is not None
+        return OwnFiles(Path(os.environ.get("RELPOS_DATA") or "").expanduser() / Path(self.folder).expanduser())
+
+    @property
+    def dotted_metric(self) -> str:
+        """The metric's module and name."""
+        name = self.metric or DEFAULTS[self.kind]
+        return name if "." in name else f"{METRICS}.{name}"
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the `Task` that the files make, as plain values. Reads the train and the dev file and checks every row.
+
+        Raises:
+            RelposError: something is wrong with a file; its name and line.
+        """
+        name = self.name or re.sub(r"[^\w.+-]+", "_", self.files.folder.resolve().name)
+        if not re.fullmatch(r"\w[\w.+-]*", name):
+            raise RelposError(f"task.name={name}: letters, digits and . _ + - are expected")
+        arguments = {
+            "name": name,
+            "folder": str(self.files.folder.resolve()),
+            "sentences": self.texts,
+            "label": self.label,
+            "labels": None if self.labels is None else [str(label) for label in self.labels],
+            "columns": [name],
+            "dev": {name: "dev"},
+            "test": {name: "test"},
+            "metric": self.dotted_metric,
+            "batch": self.batch,
+            "lr": self.lr,
+            "intermediate": self.intermediate,
+        }
+        files = self.files.identity()
+        labels, rows = _checked(json.dumps(arguments), self.kind, tuple(tuple(file) for file in files))
+        steps = max(1, round(self.epochs * epoch_steps(rows, self.batch)))
+        return {"_target_": "relpos.data.tasks.Task", **arguments, "labels": labels, "rows": rows, "steps": steps}
+
+
+@lru_cache(maxsize=16)
+def _checked(plain: str, kind: str, files: tuple[tuple[Any, ...], ...]) -> tuple[list[str] | None, int]:
+    """The classes and the number of training rows. Cached, because a table plans its tasks once for each of its rows.
+
+    Args:
+        plain: the arguments of the task as JSON, which can be the key of a cache.
+        kind: of the task.
+        files: the files' identity, so that files that have changed are read again.
+    """
+    arguments = json.loads(plain)
+    location = OwnFiles(Path(arguments["folder"]))
+    task = Task(**arguments, rows=1, steps=1)
+    if kind == "classes" and task.labels is None:
+        classes = _classes(location, task)
+        task = Task(**arguments | {"labels": classes}, rows=1, steps=1)
+    rows = len(read(location, task, "train"))
+    read(location, task, "dev")
+    return None if task.labels is None else list(task.labels), rows
+
+
+def _classes(location: OwnFiles, task: Task) -> list[str]:
+    """The classes in the training file, sorted; as numbers where all of them are whole numbers.
+
+    Raises:
+        RelposError: a row has no label, there is a single class, or there are so many that they cannot be meant as classes.
+    """
+    table = location.table(task, "train")
+    column = table.column(task.label)
+    if "" in column:
+        raise RelposError(f"{table.where(column.index(''))}: no label")
+    classes = set(column)
+    if len(classes) == 1:
+        raise RelposError(f"{table.source}: every row has the label {column[0]!r}; two or more classes are expected")
+    if len(classes) > MOST_CLASSES:
+        raise RelposError(f"{table.source}: {len(classes):,} different labels in column {task.label!r}: is it task.kind=number?")
+    whole = all(re.fullmatch(r"-?\d+", word) for word in classes)
+    return sorted(classes, key=lambda word: (int(word), word)) if whole else sorted(classes)

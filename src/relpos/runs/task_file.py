@@ -1,0 +1,66 @@
+"""`task=FILE.yaml`: a task of the user's own, described by a file anywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from relpos.data.own_task import OwnTask
+from relpos.errors import RelposError, nearest
+
+
+def is_file(name: str) -> bool:
+    """Whether the name of a task is the path of a YAML file."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def read_task_file(name: str) -> dict[str, Any]:
+    """The arguments of `OwnTask` in a YAML file; its folder and name are those of the file where it does not say others.
+
+    Raises:
+        RelposError: names the file and what is wrong.
+    """
+    path = Path(name).expanduser()
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RelposError(f"task={name}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        raise RelposError(f"{name}{f' line {mark.line + 1}' if mark else ''}: not YAML") from error
+    if not isinstance(content, dict):
+        raise RelposError(f"{name}: keys are expected (columns, label, …)")
+    known = [field.name for field in fields(OwnTask)]
+    for key in content:
+        if key not in known:
+            raise RelposError(f"{name}: unknown key {key!r}.{nearest(str(key), known)}")
+    folder = path.resolve().parent / Path(str(content.get("folder") or ".")).expanduser()
+    return {"name": path.stem} | content | {"folder": str(folder.resolve())}
+
+
+def with_task_file(words: Sequence[str]) -> list[str]:
+    """Overrides in which `task=FILE.yaml` is replaced by those that the file stands for, since Hydra knows options of conf only."""
+    result: list[str] = []
+    for word in words:
+        key, _, value = word.partition("=")
+        if key == "task" and is_file(value):
+            content = read_task_file(value.strip("'\""))
+            result += ["task=custom", *(f"task.{key}={_quoted(value)}" for key, value in content.items())]
+        else:
+            result.append(word)
+    return result
+
+
+def _quoted(value: Any) -> str:
+    """A value of a YAML file as Hydra's overrides spell it."""
+    if isinstance(value, list):
+        return f"[{','.join(map(_quoted, value))}]"
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    escaped = str(value).replace("'", "\\'")
+    return f"'{escaped}'"

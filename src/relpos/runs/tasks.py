@@ -1,0 +1,83 @@
+"""The task of a fine-tuning: one of conf/task, or one of the user's own files. Both end as the arguments of one `Task`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from relpos.data.own_files import OwnFiles
+from relpos.data.own_task import METRICS, OwnTask
+from relpos.errors import RelposError, nearest
+from relpos.runs.config import conf_dir, instantiate, options
+from relpos.runs.run import Run
+from relpos.runs.task_file import is_file, read_task_file
+
+OF_CLASSES = {"accuracy": None, "f1": 2, "accuracy_and_f1": 2, "matthews": 2}
+"""The metrics of relpos.train.metrics that compare classes → the number of classes they are made for; None: any."""
+OF_NUMBERS = ("pearson", "spearman", "pearson_and_spearman")
+
+
+def node_of(name: str) -> dict[str, Any]:
+    """The configuration of a task by its name in conf/task or by the path of a user's YAML file.
+
+    Raises:
+        RelposError: there is no such task or file, or a key of the file is unknown.
+    """
+    if is_file(name):
+        return node_of("custom") | read_task_file(name)
+    path = conf_dir() / "task" / f"{name}.yaml"
+    if not path.is_file():
+        raise RelposError(f"unknown task {name!r}.{nearest(name, options()['task'])}")
+    return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def resolved(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments of a run's `Task` as plain values, and what the identity of a fine-tuning says of it.
+
+    The two are the same for the tasks of conf/task. Of a task of the user's own the identity holds the hashes of the files instead
+    of their folder.
+
+    Raises:
+        RelposError: something is wrong with a task of the user's own or its files.
+    """
+    task = instantiate(node)
+    if not isinstance(task, OwnTask):
+        return node, {"task": node}
+    arguments = task.arguments()
+    names = {"mnli_m", "mnli_mm", *options()["task"]}
+    if arguments["name"] in names:
+        raise RelposError(f"task.name={arguments['name']}: a task of relpos has this name; choose another one")
+    _check_metric(arguments)
+    known = {key: value for key, value in arguments.items() if key != "folder"}
+    return arguments, {"task": known, "files": task.files.identity()}
+
+
+def own_files(run: Run) -> OwnFiles | None:
+    """The files of a fine-tuning on a task of the user's own; None for other runs."""
+    return OwnFiles(Path(run.config["task"]["folder"])) if "files" in run.meaning else None
+
+
+def _check_metric(arguments: dict[str, Any]) -> None:
+    """Refuses a metric that does not exist or that means nothing for so many classes.
+
+    Raises:
+        RelposError: names the metric.
+    """
+    module, _, name = arguments["metric"].rpartition(".")
+    try:
+        members = vars(import_module(module))
+    except ImportError as error:
+        raise RelposError(f"task.metric={arguments['metric']}: there is no module {module}") from error
+    known = [*OF_CLASSES, *OF_NUMBERS] if module == METRICS else list(members)
+    if name not in known or not callable(members.get(name)):
+        raise RelposError(f"task.metric={name}: no such metric in {module}.{nearest(name, known) if module == METRICS else ''}")
+    if module != METRICS:
+        return
+    labels = arguments["labels"]
+    if (name in OF_NUMBERS) != (labels is None):
+        raise RelposError(f"task.metric={name}: it does not compare {'numbers' if labels is None else 'classes'}")
+    if labels is not None and OF_CLASSES[name] not in (None, len(labels)):
+        raise RelposError(f"task.metric={name}: it is for two classes, this task has {len(labels)}")

@@ -1,0 +1,102 @@
+"""A task of the user's own: what its files make of it, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glue_tasks import write
+from relpos.data.own_task import OwnTask
+from relpos.errors import RelposError
+
+
+def made(folder: Path, train: list[str], dev: list[str] | None = None, **keys: Any) -> dict[str, Any]:
+    """The arguments of the task whose training rows have these labels."""
+    for split, words in (("train", train), ("dev", train if dev is None else dev)):
+        write(folder, f"{split}.tsv", "".join(f"{line}\n" for line in ["text\tlabel", *(f"some words\t{word}" for word in words)]))
+    return OwnTask(folder=str(folder), columns="text", **keys).arguments()
+
+
+def test_the_classes_are_those_of_the_training_file_sorted(tmp_path: Path) -> None:
+    assert made(tmp_path, ["b", "a", "c", "a"])["labels"] == ["a", "b", "c"]
+
+
+def test_classes_that_are_whole_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
+    assert made(tmp_path, ["10", "9", "-1"])["labels"] == ["-1", "9", "10"]
+
+
+def test_classes_can_be_said(tmp_path: Path) -> None:
+    assert made(tmp_path, ["b", "a"], labels=["c", "b", "a"])["labels"] == ["c", "b", "a"]
+
+
+def test_a_label_of_the_dev_file_that_is_never_trained_on_is_refused_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(RelposError, match=r"dev\.tsv line 3: label 'c' is outside the set\. Known: a, b\."):
+        made(tmp_path, ["a", "b"], dev=["a", "c"])
+
+
+def test_numbers_make_a_regression(tmp_path: Path) -> None:
+    arguments = made(tmp_path, ["0.5", "3"], kind="number")
+    assert arguments["labels"] is None
+    assert arguments["metric"] == "relpos.train.metrics.pearson_and_spearman"
+
+
+@pytest.mark.parametrize("word", ["", "high", "nan", "inf"])
+def test_a_label_that_is_no_number_is_refused_with_its_line(tmp_path: Path, word: str) -> None:
+    with pytest.raises(RelposError, match=rf"train\.tsv line 3: score '{word}' is not a number"):
+        made(tmp_path, ["1", word], kind="number")
+
+
+def test_epochs_become_steps_of_the_rows_there_are(tmp_path: Path) -> None:
+    arguments = made(tmp_path, ["a", "b"] * 5, batch=4, epochs=2)
+    assert (arguments["rows"], arguments["steps"]) == (10, 6)
+
+
+def test_the_folder_names_the_task_unless_a_name_is_given(tmp_path: Path) -> None:
+    assert made(tmp_path / "film reviews", ["a", "b"])["columns"] == ["film_reviews"]
+    assert made(tmp_path, ["a", "b"], name="films")["dev"] == {"films": "dev"}
+
+
+def test_a_relative_folder_lies_below_relpos_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_DATA", str(tmp_path))
+    assert OwnTask(folder="mine", columns="text").files.folder == tmp_path / "mine"
+
+
+def test_files_that_have_changed_are_read_again(tmp_path: Path) -> None:
+    assert made(tmp_path, ["a", "b"])["rows"] == 2
+    assert made(tmp_path, ["a", "b", "c"])["rows"] == 3
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["a", "", "b"], r"train\.tsv line 3: no label"),
+        (["a", "a"], r"train\.tsv: every row has the label 'a'"),
+        ([f"{n}.5" for n in range(1_001)], r"train\.tsv: 1,001 different labels .* task\.kind=number"),
+    ],
+)
+def test_labels_that_make_no_classes_are_refused(tmp_path: Path, labels: list[str], message: str) -> None:
+    with pytest.raises(RelposError, match=message):
+        made(tmp_path, labels)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({}, "task.folder must be given"),
+        ({"folder": "f"}, "task.columns must be given"),
+        ({"folder": "f", "columns": ["a", "b", "c"]}, "task.columns must be given"),
+        (
+            {"folder": "f", "columns": "a", "kind": "numbers"},
+            "task.kind=numbers: classes or number is expected. Did you mean 'number'?",
+        ),
+        ({"folder": "f", "columns": "a", "kind": "number", "labels": ["a", "b"]}, "task.labels: task.kind=number has no classes"),
+        ({"folder": "f", "columns": "a", "labels": ["a", "a"]}, "task.labels: two or more different classes"),
+        ({"folder": "f", "columns": "a", "epochs": 0}, "task.epochs=0: a number above 0"),
+    ],
+)
+def test_what_is_said_wrongly_is_named(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(RelposError) as caught:
+        OwnTask(**keys)
+    assert str(caught.value).startswith(message)

@@ -1,0 +1,165 @@
+"""Tasks of the user's own as runs: words, identities, refusals, and the example of the guide from its files to its answers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from relpos.cli import main
+from relpos.errors import RelposError
+from relpos.runs import Run, compose, plan
+from relpos.runs.run import read_record
+from relpos.runs.stages import refuse_absent
+from relpos.tables.columns import rows_of
+from relpos.tables.experiment import load
+from relpos.tables.plan import plan_table
+
+GUIDE = Path(__file__).parents[2] / "docs" / "commands.md"
+SMALL = ["size=tiny", "size.hidden=16", "size.embedding=16", "size.ffn=16", "steps=2", "batch=4"]
+PRETRAINING = ["pretrain.steps=2", "pretrain.batch=4", "pretrain.microbatch=4", "evaluations=1"]
+
+
+@pytest.fixture
+def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files of the guide's example in a folder `answers` of the working directory."""
+    monkeypatch.chdir(tmp_path)
+    section = GUIDE.read_text(encoding="utf-8").partition("## Your own task")[2].partition("\n## ")[0]
+    files = re.findall(r"`(answers/[\w.]+)`:\n\n```\w+\n(.*?)```", section, re.DOTALL)
+    assert [name for name, _ in files] == ["answers/train.csv", "answers/dev.csv", "answers/task.yaml"]
+    for name, text in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path / "answers"
+
+
+def finetune(*words: str) -> Run:
+    return plan(compose("finetune", words))
+
+
+def refusal(*words: str) -> str:
+    with pytest.raises(RelposError) as caught:
+        finetune(*words)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_the_example_of_the_guide_is_fine_tuned(toy_runs: Path, answers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (answers / "test.jsonl").write_text('{"question": "Who?", "answer": "Nobody."}\n', encoding="utf-8")
+    assert main(["finetune", "task=answers/task.yaml", *SMALL, *PRETRAINING]) == 0
+    folder = Path(capsys.readouterr().out.splitlines()[-1])
+    metrics = read_record(folder)["metrics"]
+    assert metrics["columns"].keys() == metrics["majority"].keys() == {"answers"}
+    assert metrics["examples"] == {"answers": 2}
+    assert re.fullmatch(r"index\tprediction\n0\t(yes|no)\n", (folder / "predictions" / "answers.tsv").read_text())
+
+
+def test_a_file_and_the_words_that_say_the_same_are_one_run(answers: Path) -> None:
+    words = ("task=custom", "task.folder=answers", "task.columns=[question,answer]", "task.epochs=5")
+    assert finetune("task=answers/task.yaml").identity == finetune(*words).identity
+
+
+def test_words_behind_the_file_win(answers: Path) -> None:
+    assert finetune("task=answers/task.yaml", "task.columns=question").config["task"]["sentences"] == ["question"]
+
+
+def test_files_that_change_make_another_run_and_moved_ones_do_not(answers: Path) -> None:
+    before = finetune("task=answers/task.yaml").identity
+    answers.rename(answers.with_name("elsewhere"))
+    assert finetune("task=elsewhere/task.yaml").identity == before
+    dev = answers.with_name("elsewhere") / "dev.csv"
+    dev.write_text(dev.read_text().replace("red", "blue") + "Who?,Me.,no\n")
+    assert finetune("task=elsewhere/task.yaml").identity != before
+
+
+def test_it_does_not_matter_where_other_tasks_come_from(answers: Path) -> None:
+    model = ("task=answers/task.yaml", "intermediate=none")
+    from_toy, from_hub = finetune(*model), finetune(*model, "data=hub")
+    assert from_toy.meaning == from_hub.meaning
+    assert list(from_toy.inputs) == ["start"]
+
+
+def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers: Path) -> None:
+    run = finetune("task=answers/task.yaml", "size=small")
+    assert (run.config["steps"], run.config["task"]["steps"], run.config["task"]["rows"]) == (None, 5, 4)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["task=custom"], "task.folder must be given"),
+        (["task=answers/tusk.yaml"], "task=answers/tusk.yaml: No such file or directory"),
+        (["task=answers/task.yaml", "task.columns=[question,reply]"], "line 1: no column 'reply'. Known: answer, label, question."),
+        (["task=answers/task.yaml", "task.label=lable"], "line 1: no column 'lable'. Did you mean 'label'?"),
+        (["task=answers/task.yaml", "task.kind=number"], "train.csv line 2: score 'yes' is not a number"),
+        (["task=answers/task.yaml", "task.colums=[question]"], "unknown key 'task.colums'. Did you mean 'task.columns'"),
+        (["task=answers/task.yaml", "task.epochs=none"], "task.epochs=none: a number above 0 is expected"),
+        (["task=answers/task.yaml", "task.name=cola"], "task.name=cola: a task of relpos has this name"),
+        (["task=answers/task.yaml", "task.metric=acuracy"], "no such metric in relpos.train.metrics. Did you mean 'accuracy'"),
+        (["task=answers/task.yaml", "task.metric=spearman"], "task.metric=spearman: it does not compare classes"),
+        (["task=answers/task.yaml", "task.labels=[yes,no,maybe]", "task.metric=f1"], "it is for two classes, this task has 3"),
+        (["task=answers/task.yaml", "task.metric=nowhere.f"], "there is no module nowhere"),
+    ],
+)
+def test_what_is_wrong_is_one_line(answers: Path, words: list[str], message: str) -> None:
+    assert message in refusal(*words)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("colums: [question]\n", "unknown key 'colums'. Did you mean 'columns'?"),
+        ("columns: [question\n", "line 2: not YAML"),
+        ("question\n", "keys are expected"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_one_line(answers: Path, text: str, message: str) -> None:
+    (answers / "task.yaml").write_text(text, encoding="utf-8")
+    assert refusal("task=answers/task.yaml").startswith("answers/task.yaml")
+    assert message in refusal("task=answers/task.yaml")
+
+
+def test_a_metric_of_the_users_own_is_found_by_its_module(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (answers.parent / "my_metric.py").write_text("def half(predictions, targets):\n    return 0.5\n")
+    monkeypatch.syspath_prepend(answers.parent)
+    assert finetune("task=answers/task.yaml", "task.metric=my_metric.half").config["task"]["metric"] == "my_metric.half"
+
+
+def test_a_table_has_a_column_for_it(answers: Path) -> None:
+    text = "question: is it learned?\nrows: {none: [position=none], fixed: [position=fixed]}\nseeds: 2\ntasks: [cola, answers/task.yaml]\n"
+    (answers.parent / "mine.yaml").write_text(text, encoding="utf-8")
+    planned = plan_table(load(str(answers.parent / "mine.yaml")))
+    assert [tuning.task for tuning in planned[0].tunings] == ["cola", "cola", "answers", "answers"]
+    assert planned[1].tunings[3].run.identity == finetune("task=answers/task.yaml", "position=fixed", "seed=1").identity
+    row = rows_of(planned)[0]
+    assert list(row.columns) == ["cola", "answers"]
+    assert row.mean.of == ["cola"]
+
+
+def test_two_tasks_of_one_name_in_a_table_are_refused(answers: Path) -> None:
+    (answers / "other.yaml").write_text("name: answers\ncolumns: answer\n", encoding="utf-8")
+    text = "question: is it learned?\nrows: {none: [position=none]}\ntasks: [answers/task.yaml, answers/other.yaml]\n"
+    (answers.parent / "mine.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(RelposError, match="two of them are called 'answers'"):
+        plan_table(load(str(answers.parent / "mine.yaml")))
+
+
+def test_paws_is_refused_where_the_toy_language_is_the_data() -> None:
+    with pytest.raises(RelposError, match="task=paws: the toy language has no such task"):
+        refuse_absent(finetune("task=paws"))
+
+
+def test_paws_on_the_hub_is_a_data_set_of_its_own() -> None:
+    data_set = {"id": "google-research-datasets/paws", "config": "labeled_final", "revision": None}
+    assert finetune("task=paws", "data=hub").meaning["glue"] == {"hub": data_set}
+    assert finetune("task=rte", "data=hub").meaning["glue"]["hub"]["id"] == "nyu-mll/glue"
+
+
+def test_paws_in_a_folder_is_known_by_its_files(tmp_path: Path) -> None:
+    for split in ("train", "dev"):
+        path = tmp_path / "glue" / "PAWS" / f"{split}.tsv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("id\tsentence1\tsentence2\tlabel\n1\ta b\tb a\t0\n")
+    run = finetune("task=paws", "data=files", f"data.root={tmp_path}")
+    assert [name for name, *_ in run.meaning["glue"]["files"]] == ["PAWS/dev.tsv", "PAWS/train.tsv"]
