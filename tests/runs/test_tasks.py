@@ -127,7 +127,8 @@ def test_a_metric_of_the_users_own_is_found_by_its_module(answers: Path, monkeyp
 
 
 def test_a_table_has_a_column_for_it(answers: Path) -> None:
-    text = "question: is it learned?\nrows: {none: [position=none], fixed: [position=fixed]}\nseeds: 2\ntasks: [cola, answers/task.yaml]\n"
+    rows = "rows: {none: [position=none], fixed: [position=fixed]}\n"
+    text = f"question: is it learned?\n{rows}seeds: 2\ntasks: [cola, answers/task.yaml]\n"
     (answers.parent / "mine.yaml").write_text(text, encoding="utf-8")
     planned = plan_table(load(str(answers.parent / "mine.yaml")))
     assert [tuning.task for tuning in planned[0].tunings] == ["cola", "cola", "answers", "answers"]
