@@ -20,7 +20,7 @@ from pathlib import Path
 
 from _report import machine, write_results
 
-WORDS = ["size=small", "position=composite", "data=files", "packing=document", "batch=64", "microbatch=16", "log_every=1"]
+WORDS = ["size=small", "position=composite", "data=files", "packing=document", "batch=64", "speed.microbatch=16", "log_every=1"]
 BAR = 1.5
 
 

@@ -25,8 +25,8 @@ from safetensors.torch import load_file
 
 COMMON = ["position=composite", "checkpoint_every=4", "log_every=4", "speed.threads=1", "size.dropout=0.1"]
 STAGES = {
-    "pretrain": [*COMMON, "steps=60", "batch=32", "microbatch=16"],
-    "finetune": [*COMMON, "steps=60", "pretrain.steps=60", "pretrain.batch=32", "pretrain.microbatch=16"],
+    "pretrain": [*COMMON, "steps=60", "batch=32", "speed.microbatch=16"],
+    "finetune": [*COMMON, "steps=60", "pretrain.steps=60", "pretrain.batch=32"],
 }
 
 

@@ -21,6 +21,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from _preset import SIZE, Preset, model, parameters, presets
 
 from relpos.analysis.properties import NAMES, properties
+from relpos.analysis.recording import record
+from relpos.model.kernels.eager import scores
 
 PAGE = Path(__file__).with_name("mechanisms.md")
 ROOT = PAGE.parents[1]
@@ -75,6 +77,9 @@ def generated() -> str:
             "## Their properties and their cost",
             shown(positions, found, costs),
             disagreements(positions, found),
+            "### Before the first step",
+            BEFORE,
+            at_the_start(positions),
             "## Convolutions",
             said(convs),
             shown(convs, found, costs, NAMES[:-1]),
@@ -120,6 +125,41 @@ def shown(rows: list[Preset], found: dict[Preset, dict[str, bool]], costs: dict[
     """Properties, time and memory."""
     head = [f"`{rows[0].group}=`", *names, "step, × none", "memory, × none"]
     return table(head, ([f"`{row.name}`", *marks(row, found[row], names), *cost(row, costs)] for row in rows))
+
+
+BEFORE = f"""Root mean squares before training, seed 0, of a first layer at `size={SIZE}`, 128 random tokens: of what is added to
+the embeddings (words alone: 0.02), of q·k as scaled, and of T. AdamW moves a number by about the sum of the learning rates, so that
+what starts far below its neighbours needs a long run, or `recipe.position_lr`, to matter."""
+
+
+def at_the_start(rows: list[Preset]) -> str:
+    """How large each scheme is beside the words and the content of the scores."""
+    return table(["`position=`", "embeddings", "q·k", "T"], ([f"`{row.name}`", *map(figure, sizes(row))] for row in rows))
+
+
+def figure(size: float | None) -> str:
+    return NOTHING if size is None else f"{float(f'{size:.2g}'):g}"
+
+
+@torch.no_grad()
+def sizes(preset: Preset) -> tuple[float | None, float | None, float | None]:
+    """Root mean squares: added to the embeddings, of q·k, of T; None where there is none of it."""
+    torch.manual_seed(0)
+    encoder = model(preset.group, preset.name, f"size={SIZE}", "size.layers=1", "vocabulary=1000").double().encoder
+    ids = torch.randint(5, 1000, (1, 128), generator=torch.Generator().manual_seed(0))
+    position, added = encoder.position, encoder.position.embed(128)
+    (call,) = record(encoder, ids)
+    content = None
+    if position.scale is not None and call.q is not None and call.k is not None:
+        q, k = call.turned(position, call.q, call.k) or (call.q, call.k)
+        content = rms(position.scale * q @ k.transpose(-1, -2))
+    filled = any(value is not None for name, value in vars(call.terms).items() if name not in ("outside", "value"))
+    like = torch.zeros(1, encoder.shape.heads, 128, encoder.shape.head_dim, dtype=torch.float64)
+    return None if added is None else rms(added), content, rms(scores(None, None, call.terms, like)) if filled else None
+
+
+def rms(x: torch.Tensor) -> float:
+    return float(x.double().square().mean().sqrt())
 
 
 def marks(preset: Preset, found: dict[str, bool], names: Sequence[str]) -> list[str]:

@@ -104,7 +104,7 @@ def test_help_lists_the_commands_in_columns(relpos: Relpos) -> None:
 def test_equal_runs_of_a_sweep_are_done_once_and_the_folder_is_the_last_line(
     relpos: Relpos, toy_runs: Path, tmp_path: Path
 ) -> None:
-    done = relpos("pretrain", "-m", "position=none", "kernels=1,3", "steps=2", "batch=4", "microbatch=4", cwd=tmp_path)
+    done = relpos("pretrain", "-m", "position=none", "kernels=1,3", "steps=2", "batch=4", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     folders = list((toy_runs / "pretrain").iterdir())
     assert len(folders) == 1
@@ -128,7 +128,7 @@ def test_an_option_file_of_ones_own(relpos: Relpos, tmp_path: Path) -> None:
 @pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
 def test_a_sweep_goes_through_the_launchers_of_hydra(launcher: str, toy_runs: Path, tmp_path: Path) -> None:
     pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher", reason="pip install 'relpos[launchers]'")
-    words = ["position=none,tisa", "steps=2", "batch=4", "microbatch=4", "speed.threads=1", f"hydra/launcher={launcher}"]
+    words = ["position=none,tisa", "steps=2", "batch=4", "speed.threads=1", f"hydra/launcher={launcher}"]
     done = process("pretrain", "-m", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     records = [json.loads(path.read_text(encoding="utf-8")) for path in (toy_runs / "pretrain").glob("*/record.json")]

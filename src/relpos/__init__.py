@@ -94,7 +94,7 @@ def load(path: str | Path) -> tuple[nn.Module, Tokenizer]:
     """Network and tokenizer of a finished run, or of a model folder.
 
     Example:
-        >>> words = ["size=tiny", "steps=2", "batch=4", "microbatch=4", "evaluations=1"]
+        >>> words = ["size=tiny", "steps=2", "batch=4", "evaluations=1"]
         >>> model, tokenizer = load(run(compose("pretrain", words)).path)
         >>> type(model).__name__
         'MaskedLM'

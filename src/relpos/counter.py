@@ -1,7 +1,7 @@
 """Random numbers without a state: an integer hash of a counter.
 
 What is drawn depends on the keys alone, not on the device, the number of processes or what was drawn before. Everything that must
-come out the same after an interruption or on another machine (order, masks, dropout) is drawn here.
+come out the same after an interruption or on another machine (initial weights, order, masks, dropout) is drawn here.
 
 The mixing function is the finaliser of splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators").
 All arithmetic is on int64, which wraps the same way everywhere.
@@ -63,3 +63,14 @@ def uniform(*keys: int | Tensor) -> Tensor:
     """(...) float32 in [0, 1), multiples of 2^-24."""
     bits = (counter_hash(*keys) >> 40).bitwise_and_((1 << 24) - 1)
     return bits.to(torch.float32) * 2.0**-24
+
+
+def normal(*keys: int | Tensor) -> Tensor:
+    """(...) float32 from N(0, 1): the inverse of its distribution function at the odd multiples of 2^-25.
+
+    There are 2^23 absolute values. In float64 none of them lies within 20 units in the last place of a point where rounding to
+    float32 turns, and implementations of `ndtri` differ by 5. So the rounded values are the same with every processor and library.
+    """
+    bits = counter_hash(*keys) >> 40
+    lower_half = (bits & ((1 << 23) - 1)).to(torch.float64).add_(0.5).mul_(2.0**-24)
+    return torch.special.ndtri(lower_half).to(torch.float32).copysign_(bits)

@@ -78,7 +78,7 @@ def test_another_number_of_steps_is_another_scale(rows: list[PlannedRow], tmp_pa
         finish_row(row)
     found = read(ROWS)
     assert sorted(scale.meaning["steps"] for scale in found) == [3, 3, 9]
-    assert [[scale.meaning["pairs"] for scale in group] for group in found.alike("pairs")] == [[None, 50]]
+    assert [{scale.meaning["pairs"] for scale in group} for group in found.alike("pairs")] == [{None, 50}]
 
 
 def test_one_protocol_of_fine_tuning_a_column(rows: list[PlannedRow], tmp_path: Path) -> None:

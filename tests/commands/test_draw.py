@@ -25,7 +25,7 @@ def test_the_overview_holds_every_scheme_that_adds_something() -> None:
 
 
 def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs: Path) -> None:
-    words = ["position=fixed", "steps=2", "batch=4", "microbatch=4", "evaluations=1", "data.pairs=64", "size.layers=1"]
+    words = ["position=fixed", "steps=2", "batch=4", "evaluations=1", "data.pairs=64", "size.layers=1"]
     run = relpos.run(relpos.compose("pretrain", words))
     path = draw(relpos.compose("draw", ["length=12", f"from={run.path}"]))
     assert Path(path).name == f"{run.path.name}-layer1.png"

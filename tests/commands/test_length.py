@@ -16,7 +16,7 @@ from relpos.errors import RelposError
 from relpos.train.heldout import loss_by_length
 from schemes import VOCABULARY, model_of
 
-TINY = ["steps=2", "batch=4", "microbatch=4", "evaluations=1", "data.pairs=64", "packing=document", "length=32"]
+TINY = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "packing=document", "length=32"]
 TINY += ["size.layers=1", "size.max_positions=32"]
 
 

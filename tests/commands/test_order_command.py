@@ -19,7 +19,6 @@ from relpos.runs.trained import trained
 TINY = [
     "steps=2",
     "batch=4",
-    "microbatch=4",
     "evaluations=1",
     "data.pairs=64",
     "length=32",

@@ -38,42 +38,54 @@ def test_a_batch_is_never_longer_than_the_full_length() -> None:
 @settings(deadline=None, max_examples=30)
 @given(count=st.integers(1, 300), batch=st.integers(1, 40), seed=st.integers(0, 5), epoch=st.integers(0, 3))
 def test_an_epoch_is_every_row_once(count: int, batch: int, seed: int, epoch: int) -> None:
-    batches = epoch_batches(random_lengths(count), seed, epoch, batch)
+    batches = epoch_batches(count, seed, epoch, batch)
     assert sorted(torch.cat(batches).tolist()) == list(range(count))
-    sizes = sorted(len(rows) for rows in batches)
-    assert len(batches) == -(-count // batch)
-    assert sizes[1:] == [batch] * (len(batches) - 1)
+    assert [len(rows) for rows in batches[:-1]] == [batch] * ((count - 1) // batch)
 
 
 def test_seeds_and_epochs_differ_and_repeat() -> None:
-    lengths = random_lengths(200)
-    draws = [torch.cat(epoch_batches(lengths, *key, 32)).tolist() for key in ((0, 0), (0, 1), (1, 0), (0, 0))]
+    draws = [torch.cat(epoch_batches(200, *key, 32)).tolist() for key in ((0, 0), (0, 1), (1, 0), (0, 0))]
     assert draws[0] == draws[3]
     assert draws[0] != draws[1] != draws[2] != draws[0]
 
 
 def test_order_does_not_depend_on_the_global_random_state() -> None:
-    lengths = random_lengths(50)
     torch.manual_seed(1)
-    one = torch.cat(epoch_batches(lengths, 3, 0, 8))
+    one = torch.cat(epoch_batches(50, 3, 0, 8))
     torch.manual_seed(2)
-    assert torch.equal(one, torch.cat(epoch_batches(lengths, 3, 0, 8)))
+    assert torch.equal(one, torch.cat(epoch_batches(50, 3, 0, 8)))
 
 
-def test_rows_of_a_batch_are_of_like_length() -> None:
-    lengths = random_lengths(2_000)
-    padded = sum(int(lengths[rows].max()) * len(rows) for rows in epoch_batches(lengths, 0, 0, 32))
-    assert padded < 1.12 * int(lengths.sum())
+def test_a_label_that_goes_with_the_length_is_spread_evenly_over_the_batches() -> None:
+    labels = (torch.arange(3_200) < 1_600).double()  # the long rows are of the one class, the short ones of the other
+    data = encoded(sorted(random_lengths(3_200).tolist(), reverse=True))
+    means = [torch.cat([labels[part["labels"]] for part in step.microbatches]).mean() for step in TuningSteps(data, 0, 32, 100, 16)]
+    expected = 0.25 / 32  # variance of the mean of 32 labels drawn at random
+    assert 0.6 * expected < float(torch.stack(means).var()) < 1.5 * expected
+
+
+def test_rows_of_a_forward_pass_are_of_like_length() -> None:
+    steps = list(TuningSteps(encoded(random_lengths(2_000).tolist()), 0, 32, 62, 16))
+    parts = [part for step in steps for part in step.microbatches]
+    padded, real = sum(part["input_ids"].numel() for part in parts), sum(int(part["attention_mask"].sum()) for part in parts)
+    assert padded < 1.3 * real  # in one pass a batch it would be twice as many
+
+
+def test_a_step_knows_its_rows_and_their_keys() -> None:
+    for step in TuningSteps(encoded(random_lengths(50).tolist()), seed=4, batch=7, steps=20, microbatch=2):
+        assert step.rows == sum(len(part["labels"]) for part in step.microbatches) == (1 if step.index % 8 == 7 else 7)
+        keys = {int(key) for part in step.microbatches for key in part["keys"]}
+        assert len(keys) == step.rows
 
 
 @pytest.mark.parametrize("start", [0, 1, 7, 8, 20])
 def test_steps_are_the_same_from_any_start(start: int) -> None:
     data = encoded(random_lengths(50).tolist())
-    whole = list(TuningSteps(data, seed=4, batch=7, steps=20))
-    rest = list(TuningSteps(data, seed=4, batch=7, steps=20, start=start))
-    assert [batch["step"] for batch in rest] == list(range(start, 20))
+    whole = list(TuningSteps(data, seed=4, batch=7, steps=20, microbatch=2))
+    rest = list(TuningSteps(data, seed=4, batch=7, steps=20, microbatch=2, start=start))
+    assert [step.index for step in rest] == list(range(start, 20))
     for one, other in zip(whole[start:], rest, strict=True):
-        assert torch.equal(torch.as_tensor(one["labels"]), torch.as_tensor(other["labels"]))
+        assert all(torch.equal(a["keys"], b["keys"]) for a, b in zip(one.microbatches, other.microbatches, strict=True))
 
 
 def test_evaluation_gives_back_the_order() -> None:

@@ -1,11 +1,11 @@
-"""A step is the same pairs whatever the number of processes."""
+"""A step is the same examples whatever the number of processes and the cut into micro-batches."""
 
 import numpy as np
 import pytest
 import torch
 
 from relpos.data.examples import Pairs
-from relpos.data.steps import Steps, heldout_batches, holder
+from relpos.data.steps import Step, Steps, heldout_batches
 from relpos.errors import RelposError
 
 VOCABULARY = 300
@@ -24,14 +24,32 @@ def steps(examples: Pairs, **changed: int) -> Steps:
     return Steps(examples, **{"seed": 1, "batch": 24, "microbatch": 5, "vocabulary": VOCABULARY, "stop": 9, **changed})
 
 
+Row = tuple[tuple[int, ...], ...]
+
+
+def rows(step: Step) -> dict[int, Row]:
+    """Key of each example → its real tokens with masks in, and its labels."""
+    found = {}
+    for part in step.microbatches:
+        assert part.keys is not None
+        for key, ids, labels, real in zip(part.keys.tolist(), part.input_ids, part.labels, part.attention_mask, strict=True):
+            assert key not in found
+            found[key] = tuple(ids[real].tolist()), tuple(labels[real].tolist())
+    return found
+
+
 @pytest.mark.parametrize("world", [1, 2, 4, 8])
-def test_processes_share_the_micro_batches_of_a_step(examples: Pairs, world: int) -> None:
-    alone = steps(examples).step(3)
-    shared = [steps(examples, rank=rank, world=world).step(3) for rank in range(world)]
-    parts = sorted((part for step in shared for part in step.microbatches), key=lambda part: part.index)
-    assert [part.index for part in parts] == [0, 1, 2, 3, 4]
-    assert all(torch.equal(a.input_ids, b.input_ids) for a, b in zip(alone.microbatches, parts, strict=True))
-    assert all(torch.equal(a.labels, b.labels) for a, b in zip(alone.microbatches, parts, strict=True))
+def test_processes_share_the_examples_of_a_step(examples: Pairs, world: int) -> None:
+    alone = rows(steps(examples).step(3))
+    shares = [rows(steps(examples, rank=rank, world=world).step(3)) for rank in range(world)]
+    assert len(alone) == 24
+    assert {key: row for share in shares for key, row in share.items()} == alone
+    assert {len(share) for share in shares} == {24 // world}
+
+
+@pytest.mark.parametrize("microbatch", [1, 2, 64])
+def test_examples_masks_and_keys_do_not_depend_on_the_micro_batch(examples: Pairs, microbatch: int) -> None:
+    assert rows(steps(examples, microbatch=microbatch).step(3)) == rows(steps(examples).step(3))
 
 
 @pytest.mark.parametrize("world", [2, 4])
@@ -47,16 +65,12 @@ def test_a_process_reads_its_share_alone(examples: Pairs, monkeypatch: pytest.Mo
     batch = type(examples).batch
     monkeypatch.setattr(type(examples), "batch", lambda self, pairs: (read.append(len(pairs)), batch(self, pairs))[1])
     steps(examples, rank=1, world=2).step(0)
-    assert read == [5, 5]  # micro-batches 1 and 2 of 5, 5, 5, 5, 4
-
-
-def test_nobody_gets_the_longer_micro_batch_every_time() -> None:
-    assert [holder(number, 3) for number in range(8)] == [0, 1, 2, 2, 1, 0, 0, 1]
+    assert sum(read) == 12
 
 
 def test_heldout_batches_are_dealt_out(examples: Pairs) -> None:
-    shares = [len(list(heldout_batches(examples, 10, VOCABULARY, rank, 3))) for rank in range(3)]
-    assert shares == [4, 4, 3]
+    shares = [sum(len(part.input_ids) for part in heldout_batches(examples, 10, VOCABULARY, rank, 3)) for rank in range(3)]
+    assert shares == [33, 34, 34]
 
 
 def test_counts_are_right(examples: Pairs) -> None:

@@ -394,3 +394,9 @@ def test_a_scheme_without_queries_is_refused_by_name() -> None:
         with pytest.raises(RelposError, match=rf"conv {name}\S* ?\S* works on {missing}, which position Blind does without"):
             build(SIZE, Blind, VOCABULARY, conv)
     assert build(SIZE, Blind, VOCABULARY, partial(ConvValue, k=2))(batch()[0]).isfinite().all()
+
+
+def test_the_original_convbert_has_no_bias_in_its_depthwise_convolution() -> None:
+    plain, without = (model_of("none", "convbert", conv_keys=keys) for keys in ({}, {"bias": False}))
+    assert count(plain)["total"] - count(without)["total"] == SHAPE.layers * SHAPE.hidden
+    assert not [name for name, _ in without.named_parameters() if name.endswith("depthwise.bias")]

@@ -6,30 +6,53 @@ import pytest
 import torch
 from torch import Tensor
 
-from relpos.model.dropout import Dropout, drop, keep_bits, keep_mask, rescale, seed_dropout, zero_dropped
+from relpos.model.dropout import Draw, Dropout, Examples, drop, keep_bits, keep_mask, rescale, seed_dropout, zero_dropped
 from relpos.model.heads import Classifier
 from schemes import batch, model_of
 
 CPU = torch.device("cpu")
 
 
+def keep(shape: tuple[int, ...], p: float = 0.5, key: int = 5, examples: list[int] | None = None) -> Tensor:
+    named = None if examples is None else Examples(torch.tensor(examples))
+    return keep_mask(shape, Draw(p, key, named), CPU)
+
+
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_the_rate_is_the_one_asked_for(p: float) -> None:
-    keep = keep_mask((1_000_003,), p, 5, CPU)
-    assert abs(float(keep.double().mean()) - (1 - p)) < 0.002
+    assert abs(float(keep((1_000, 9, 111), p).double().mean()) - (1 - p)) < 0.002
     assert rescale(p) == pytest.approx(1 / (1 - p), rel=1e-3)
 
 
-def test_each_lane_and_neighbour_is_independent() -> None:
-    keep = keep_mask((1 << 20,), 0.5, 9, CPU).double() - 0.5
-    for distance in (1, 2, 3, 4, 7, 4 * (1 << 16)):
-        assert abs(float((keep[:-distance] * keep[distance:]).mean())) < 0.001  # 0.25 for equal masks, sd 0.00025
-    for lane in range(4):
-        assert abs(float(keep[lane::4].mean())) < 0.003
+SHAPES = [(64, 128, 128), (16, 4, 128, 128)]
+LEAST = 0.005  # of a correlation of equal masks, which is 1; the standard deviation over a million elements is 0.001
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_neighbours_along_every_axis_are_independent(shape: tuple[int, ...]) -> None:
+    x = 2 * keep(shape).double() - 1
+    for axis, size in enumerate(shape):
+        for distance in (1, 2, 3, 4, 8, 32):
+            if distance < size:
+                near, far = x.narrow(axis, 0, size - distance), x.narrow(axis, distance, size - distance)
+                assert abs(float((near * far).mean())) < LEAST
+                assert abs(float((near * far)[..., 1:].mul((near * far)[..., :-1]).mean())) < LEAST  # and so are four at a time
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_places_are_independent(shape: tuple[int, ...]) -> None:
+    x, y = (2 * keep(shape, key=key).double() - 1 for key in (1, 2))
+    assert abs(float((x * y).mean())) < LEAST
+    assert abs(float((x * y)[:, 1:].mul((x * y)[:, :-1]).mean())) < LEAST
+
+
+def test_each_lane_has_the_rate() -> None:
+    x = keep((64, 128, 128), 0.1).double()
+    assert all(abs(float(x[..., lane::4].mean()) - 0.9) < 0.003 for lane in range(4))
 
 
 def test_masks_of_different_keys_are_unrelated() -> None:
-    masks = torch.stack([keep_mask((200_000,), 0.5, key, CPU).double() - 0.5 for key in (0, 1, 2, 3, 1 << 40)])
+    masks = torch.stack([keep((200, 1_000), key=key).flatten().double() - 0.5 for key in (0, 1, 2, 3, 1 << 40)])
     correlation = masks @ masks.T / 200_000 * 4
     assert float((correlation - torch.eye(5)).abs().max()) < 0.012
 
@@ -37,18 +60,31 @@ def test_masks_of_different_keys_are_unrelated() -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_every_number_format_has_the_same_mask(dtype: torch.dtype) -> None:
     x = torch.full((7, 11), -3.0, dtype=dtype)
-    expected = keep_mask(x.shape, 0.3, 4, CPU)
-    assert torch.equal(zero_dropped(x, keep_bits(x.shape, 0.3, 4, CPU)) != 0, expected)
+    expected = keep((7, 11), 0.3, 4)
+    assert torch.equal(zero_dropped(x, keep_bits(x.shape, Draw(0.3, 4), CPU)) != 0, expected)
     assert torch.equal(drop(x, 0.3, 4) != 0, expected)
 
 
 def test_gradient_is_the_mask() -> None:
-    x = torch.randn(5, 6, dtype=torch.float64, requires_grad=True)
+    x = torch.arange(30.0, dtype=torch.float64).view(5, 6).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: drop(x, 0.4, 8), x)
 
 
-def test_a_longer_mask_begins_with_the_shorter_one() -> None:
-    assert torch.equal(keep_mask((1000,), 0.2, 3, CPU), keep_mask((300_000,), 0.2, 3, CPU)[:1000])
+def test_padding_touches_nothing() -> None:
+    assert torch.equal(keep((2, 40, 6))[:, :9], keep((2, 9, 6)))
+    assert torch.equal(keep((2, 3, 40, 40))[..., :9, :9], keep((2, 3, 9, 9)))
+
+
+def test_an_example_keeps_its_mask_in_any_batch() -> None:
+    together = keep((3, 2, 9, 9), examples=[7, 11, 5])
+    assert torch.equal(together[[2, 0]], keep((2, 2, 9, 9), examples=[5, 7]))
+    assert not torch.equal(together[0], together[1])
+    assert torch.equal(keep((3, 9, 6), examples=[7, 11, 5])[1:2], keep((1, 9, 6), examples=[11]))
+    assert torch.equal(keep((3, 6), examples=[7, 11, 5])[1:2], keep((1, 6), examples=[11]))
+
+
+def test_without_names_the_rows_are_the_examples() -> None:
+    assert torch.equal(keep((3, 9, 6)), keep((3, 9, 6), examples=[0, 1, 2]))
 
 
 def loss(seed: int | None, kernel: str = "auto") -> Tensor:
@@ -84,9 +120,9 @@ def test_every_kernel_drops_the_same() -> None:
 def test_without_a_seed_torchs_generator_decides() -> None:
     place = Dropout(0.5)
     torch.manual_seed(0)
-    a, b = place(torch.ones(100)), place(torch.ones(100))
+    a, b = place(torch.ones(2, 50)), place(torch.ones(2, 50))
     torch.manual_seed(0)
-    assert torch.equal(a, place(torch.ones(100)))
+    assert torch.equal(a, place(torch.ones(2, 50)))
     assert not torch.equal(a, b)
 
 
@@ -105,4 +141,4 @@ def test_seeding_reaches_the_classifier() -> None:
 
 
 def test_evaluation_drops_nothing() -> None:
-    assert Dropout(0.5).eval()(torch.ones(50)).min() == 1
+    assert Dropout(0.5).eval()(torch.ones(2, 25)).min() == 1

@@ -152,3 +152,12 @@ def test_the_encoder_is_usable_without_hydra() -> None:
     position = lambda shape: Composite(shape, k=8, outside="zero")  # noqa: E731
     encoder = Encoder(position, vocabulary=50, layers=1, hidden=16, embedding=8, heads=2, ffn=32)
     assert encoder(torch.randint(50, (2, 30))).shape == (2, 30, 16)
+
+
+def test_hidden_states_are_the_embeddings_and_the_output_of_each_layer() -> None:
+    model = model_of("composite", layers=3).eval()
+    ids, mask = batch()
+    states = model.encoder(ids, mask, hidden_states=True)
+    assert len(states) == 4
+    assert torch.equal(states[-1], model.encoder(ids, mask))
+    torch.testing.assert_close(states[0], model.encoder.embedding(ids, None, None))

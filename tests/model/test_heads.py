@@ -87,3 +87,32 @@ def test_the_classifier_reads_the_first_token_through_a_fresh_pooler() -> None:
     torch.testing.assert_close(classifier(ids, mask), expected)
     assert isinstance(classifier.pooler, nn.Linear)
     assert classifier.classifier.bias.abs().max() == 0
+
+
+def test_evaluation_keeps_nothing_for_a_gradient() -> None:
+    x, words, bias = torch.randn(5, 3), torch.randn(7, 3, requires_grad=True), torch.zeros(7, requires_grad=True)
+    with torch.no_grad():
+        total, right = tied_cross_entropy(x, words, bias, torch.arange(5))
+    trained, hits = tied_cross_entropy(x, words, bias, torch.arange(5))
+    assert total.grad_fn is None
+    torch.testing.assert_close(total, trained.detach())
+    assert right == hits
+
+
+def test_a_tie_of_rounded_logits_is_one_prediction_in_evaluation() -> None:
+    words = torch.tensor([[1.0], [1.0 + 2**-12], [0.5]], requires_grad=True)  # the first two are one in bfloat16
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        right = [int(tied_cross_entropy(torch.ones(1, 1), words, torch.zeros(3), torch.tensor([wanted]))[1]) for wanted in (0, 1)]
+    assert sum(right) == 1
+
+
+def test_a_likely_target_has_a_gradient_in_bfloat16() -> None:
+    x = torch.tensor([[7.0]], requires_grad=True)
+    words = torch.tensor([[1.0], [0.0]])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        total, _ = tied_cross_entropy(x, words, torch.zeros(2), torch.tensor([0]))
+    p = torch.softmax(torch.tensor([7.0, 0.0]), 0)
+    assert p[0] > 0.999
+    total.backward()
+    assert x.grad is not None
+    assert x.grad.item() == pytest.approx(float(p[0]) - 1, rel=0.01)

@@ -18,7 +18,7 @@ from schemes import CONVS, POSITIONS
 from tests.packaging.links import ROOT
 
 PAGE = ROOT / "docs" / "mechanisms.md"
-SMALL = ["steps=2", "batch=4", "microbatch=4", "evaluations=1", "data.pairs=64", "size.layers=1"]
+SMALL = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "size.layers=1"]
 
 
 def module(name: str) -> ModuleType:

@@ -10,7 +10,7 @@ import relpos
 from relpos.commands.finetune import before
 from relpos.runs import plan
 
-TINY = ["position=none", "batch=4", "microbatch=4", "length=16", "size.layers=1", "speed.threads=1"]
+TINY = ["position=none", "batch=4", "length=16", "size.layers=1", "speed.threads=1"]
 
 
 def test_a_rehearsal_takes_ten_steps_apart_from_real_runs_and_anew_each_time(toy_runs: Path) -> None:

@@ -17,7 +17,7 @@ from relpos.runs import compose, plan, training
 from relpos.train.network import build_model
 from schemes import presets
 
-TINY = ["size.layers=1", "batch=4", "microbatch=4", "length=16", "speed.threads=1", "steps=1"]
+TINY = ["size.layers=1", "batch=4", "length=16", "speed.threads=1", "steps=1"]
 
 
 def trained_from(monkeypatch: pytest.MonkeyPatch, words: list[str], command: str) -> tuple[dict[str, torch.Tensor], str]:

@@ -18,7 +18,7 @@ from relpos.errors import RelposError
 from relpos.runs import Run, compose, execute, plan
 from relpos.train.pretrain import Pretraining
 
-WORDS = ["steps=12", "position=composite", "batch=8", "microbatch=4", "checkpoint_every=2", "log_every=1", "evaluations=2"]
+WORDS = ["steps=12", "position=composite", "batch=8", "speed.microbatch=1", "checkpoint_every=2", "log_every=1", "evaluations=2"]
 SLOW = """
 import sys, time
 from relpos.cli import main

@@ -51,3 +51,17 @@ def test_one_update_is_that_of_plain_adamw() -> None:
         model(torch.ones(1, 3)).sum().backward()
         optimizer.step()
     assert torch.allclose(ours.weight, plain.weight)
+
+
+def test_a_factor_raises_the_rate_of_scheme_and_convolution_alone() -> None:
+    words = ["size=tiny", "position=absolute_composite", "conv=depthwise"]
+    model = relpos.build(relpos.compose("params", words))
+    groups = Recipe(lr=1e-3, warmup=0, position_lr=10).optimizer(model).param_groups
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    rates = {names[id(parameter)]: group["lr"] for group in groups for parameter in group["params"]}
+    assert rates.keys() == set(names.values())
+    faster = {name for name, rate in rates.items() if rate == 1e-2}
+    assert faster == {name for name in rates if ".position." in name or ".conv." in name}
+    assert all(rates[name] == 1e-3 for name in rates.keys() - faster)
+    assert {group["weight_decay"] for group in groups if group["lr"] == 1e-2} == {0.01, 0.0}
+    assert groups[0]["lr"] == 1e-3  # the rate that is logged

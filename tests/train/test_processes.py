@@ -18,7 +18,8 @@ from safetensors.torch import load_file
 from relpos.errors import RelposError
 from relpos.runs import compose, execute, plan
 
-WORDS = ["batch=8", "microbatch=2", "position=composite", "recipe.warmup=5", "log_every=20", "evaluations=1", "data.pairs=500"]
+WORDS = ["batch=8", "speed.microbatch=1", "position=composite", "recipe.warmup=5", "log_every=20", "evaluations=1"]
+WORDS += ["data.pairs=500"]
 SIXTY = [*WORDS, "steps=60", "snapshots=[1]"]
 NO_DROPOUT = ["size.dropout=0", "size.attention_dropout=0"]
 

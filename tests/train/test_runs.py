@@ -2,30 +2,108 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import pytorch_lightning as pl
 import torch
+from pytorch_lightning.strategies import SingleDeviceStrategy
+from torch import Tensor
+from torch.nn import functional
 
 import relpos
+from relpos.data.steps import Step, Steps
 from relpos.data.store import Store
 from relpos.errors import RelposError
+from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs import Run, execute, plan
 from relpos.runs.cost import flops, forward
-from relpos.train.pretrain import PretrainingData
+from relpos.train import finetune, room
+from relpos.train.checkpoint import newest
+from relpos.train.optim import Recipe
+from relpos.train.pretrain import Pretraining, PretrainingData
 
 TINY = ["steps=3", "batch=8", "log_every=1", "evaluations=1", "data.pairs=64"]
 
 
-def test_an_update_does_not_depend_on_how_it_is_cut(toy_runs: Path) -> None:
-    losses = []
-    for cut in (8, 2):
-        run = relpos.run(relpos.compose("pretrain", [*TINY, f"microbatch={cut}", "size.dropout=0", "size.attention_dropout=0"]))
-        lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
-        losses.append([line["loss"] for line in lines if "loss" in line])
-    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+def gradient(model: MaskedLM, step: Step, least: int) -> Tensor:
+    """Of one update without clipping, every micro-batch padded to `least` tokens at least."""
+    module = Pretraining(model, Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision="fp32", log_every=10)
+    for part in step.microbatches:
+        assert part.keys is not None
+        width = max(0, least - part.input_ids.shape[1])
+        ids, labels = functional.pad(part.input_ids, (0, width)), functional.pad(part.labels, (0, width), value=-100)
+        with module.forward_scope(step.index, part.keys):
+            loss, _, _ = model.loss_sum(ids, labels, functional.pad(part.attention_mask, (0, width)))
+        (loss / step.chosen).backward()
+    found = torch.cat([torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in model.parameters()])
+    model.zero_grad()
+    return found
+
+
+@pytest.mark.parametrize("position", ["none", "absolute", "composite", "rope", "tupe", "shaw"])
+@pytest.mark.parametrize("conv", ["none", "convbert", "lightconv"])
+def test_an_update_does_not_depend_on_how_it_is_cut_or_padded(prepared: Path, position: str, conv: str) -> None:
+    """With dropout: an example has its own, in whatever forward pass it stands."""
+    if conv == "lightconv" and position not in ("none", "absolute"):
+        pytest.skip("it has no scores")
+    torch.manual_seed(0)
+    model = relpos.build(relpos.compose("params", ["size=tiny", f"position={position}", f"conv={conv}", "vocabulary=232"]))
+    model.double().train()
+    examples = Store(next((prepared / "store").iterdir())).examples("train", "pair", 128, 500)
+    cuts = {microbatch: Steps(examples, 0, 24, microbatch, 232).step(2) for microbatch in (1, 16, 64, 128)}
+    assert len(cuts[1].microbatches) > len(cuts[16].microbatches)
+    whole = gradient(model, cuts[64], 0)
+    assert float(whole.norm()) > 0.1
+    for microbatch, least in ((1, 0), (16, 0), (128, 0), (64, 128)):
+        assert float((gradient(model, cuts[microbatch], least) - whole).norm() / whole.norm()) < 1e-9
+
+
+def test_a_run_that_goes_on_keeps_its_micro_batch(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = plan(relpos.compose("pretrain", [*TINY, "checkpoint_every=1"]))
+
+    def interrupted(self: Pretraining, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pretraining, "on_validation_epoch_start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            execute(run)
+    monkeypatch.setattr(room, "CPU_TOKENS", 256)
+    execute(run)
+    assert [start["microbatch"] for start in run.record["starts"]] == [16, 16]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("pretrain", ["steps=30", "data.pairs=64"]), ("finetune", ["task=rte", "intermediate=none", "steps=30"])],
+)
+def test_a_run_that_diverges_fails_in_one_line_and_keeps_its_checkpoint(toy_runs: Path, command: str, words: list[str]) -> None:
+    if command == "finetune":
+        words = [*words, f"from={relpos.run(relpos.compose('pretrain', TINY)).path}"]
+    diverging = ["recipe.lr=1e30", "recipe.warmup=3", "batch=8", "checkpoint_every=1", "log_every=50"]
+    cfg = relpos.compose(command, [*words, *diverging])
+    run = plan(cfg)
+    with pytest.raises(RelposError, match=r"training diverged after \d+ steps: .* is (nan|inf); try a lower recipe.lr"):
+        execute(run)
+    assert run.state == "failed"
+    kept = newest(run.path / "checkpoint")
+    assert kept is not None
+    assert all(bool(value.isfinite().all()) for value in torch.load(kept, weights_only=True)["state_dict"].values())
+
+
+def test_a_task_is_scored_on_the_device_it_was_trained_on(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trainer's end moves the network to the CPU. Here a numbered CPU stands for a GPU."""
+    pretrained = relpos.run(relpos.compose("pretrain", TINY))
+    gpu, events = torch.device("cpu", 0), list[object]()
+    to, cpu, outputs = Classifier.to, pl.LightningModule.cpu, finetune.outputs
+    monkeypatch.setattr(SingleDeviceStrategy, "root_device", property(lambda self: gpu))
+    monkeypatch.setattr(Classifier, "to", lambda self, *args: (events.append(*args), to(self, *args))[1])
+    monkeypatch.setattr(pl.LightningModule, "cpu", lambda self: (events.append("cpu"), cpu(self))[1])
+    monkeypatch.setattr(finetune, "outputs", lambda *args: (events.append("scored"), outputs(*args))[1])
+    relpos.run(relpos.compose("finetune", ["task=rte", "intermediate=none", "steps=2", f"from={pretrained.path}"]))
+    assert events[:3] == ["cpu", gpu, "scored"]
 
 
 def test_rows_of_a_table_differ_in_nothing_but_the_position() -> None:
@@ -41,7 +119,8 @@ def test_two_stages_read_short_text_first_and_go_on_where_they_stopped(toy_runs:
     words = ["packing=document", "length=64", "batch=2", "steps=5", "first.share=0.6", "first.length=16", "first.batch=8"]
     run = plan(relpos.compose("pretrain", words))
     store = Store(execute(run.inputs["store"]).path)
-    dials = {key: run.config[key] for key in ("seed", "steps", "batch", "microbatch", "length", "packing", "pairs", "first")}
+    dials = {key: run.config[key] for key in ("seed", "steps", "batch", "length", "packing", "pairs", "first")}
+    dials["microbatch"] = 16
 
     def read(start: int) -> list[tuple[int, int, int]]:
         data = PretrainingData(store, **dials)

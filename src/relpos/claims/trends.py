@@ -61,7 +61,7 @@ def _same_text(scales: Scales, rows: Sequence[str]) -> list[list[Scale]]:
 
     They differ in nothing but the size and what a size needs: as much of the same text, of the same length.
     """
-    alike = scales.alike("size", "steps", "batch", "microbatch", "recipe")  # in the order of size and steps
+    alike = scales.alike("size", "steps", "batch", "recipe")  # in the order of size and steps
     groups = [{scale.magnitude: scale for scale in group if scale.has(*rows)} for group in alike]
     return [list(group.values()) for group in groups if len(group) > 1]
 

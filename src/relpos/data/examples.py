@@ -16,10 +16,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from relpos.data.passes import MULTIPLE
 from relpos.data.tokenizer import CLS, PAD, SEP
 
 Ints = npt.NDArray[np.int64]
-MULTIPLE = 8  # batches are padded to a multiple of this
 
 
 class Examples(ABC):

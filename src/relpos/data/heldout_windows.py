@@ -56,8 +56,8 @@ def heldout_windows(texts: list[MaskedText], length: int) -> Iterator[MicroBatch
     step = length - 2
     cuts = [(text, start) for text in texts for start in range(0, len(text.ids), step)]
     rows = max(1, AT_ONCE // length)
-    for number, at in enumerate(range(0, len(cuts), rows)):
-        yield _batch([(text.ids[s : s + step], text.labels[s : s + step]) for text, s in cuts[at : at + rows]], number)
+    for at in range(0, len(cuts), rows):
+        yield _batch([(text.ids[s : s + step], text.labels[s : s + step]) for text, s in cuts[at : at + rows]])
 
 
 def _masked(store: Store, document: int, start: int, count: int) -> MaskedText:
@@ -66,7 +66,7 @@ def _masked(store: Store, document: int, start: int, count: int) -> MaskedText:
     return MaskedText(masked[0], labels[0])
 
 
-def _batch(parts: list[tuple[Tensor, Tensor]], number: int) -> MicroBatch:
+def _batch(parts: list[tuple[Tensor, Tensor]]) -> MicroBatch:
     n = max(len(ids) for ids, _ in parts) + 2
     input_ids, labels = torch.full((len(parts), n), PAD), torch.full((len(parts), n), IGNORED)
     real = torch.zeros(len(parts), n, dtype=torch.bool)
@@ -74,4 +74,4 @@ def _batch(parts: list[tuple[Tensor, Tensor]], number: int) -> MicroBatch:
         end = len(ids) + 1
         input_ids[row, 0], input_ids[row, 1:end], input_ids[row, end] = CLS, ids, SEP
         labels[row, 1:end], real[row, : end + 1] = targets, True
-    return MicroBatch(input_ids, real, labels, number)
+    return MicroBatch(input_ids, real, labels)

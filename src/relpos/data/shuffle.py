@@ -31,13 +31,13 @@ def masked_batches(examples: Examples, vocabulary: int, tokens: int) -> Iterator
     indices = torch.arange(len(examples))
     lengths = examples.lengths(indices)
     by_length = torch.argsort(lengths, stable=True, descending=True)
-    start = number = 0
+    start = 0
     while start < len(by_length):
         part = by_length[start : start + max(1, tokens // int(lengths[by_length[start]]))]
         ids, sizes = examples.batch(part)
         masked, labels = mask(ids, sizes, part, HELDOUT_SEED, vocabulary)
-        yield MicroBatch(masked, torch.arange(ids.shape[1])[None, :] < sizes[:, None], labels, number), part
-        start, number = start + len(part), number + 1
+        yield MicroBatch(masked, torch.arange(ids.shape[1])[None, :] < sizes[:, None], labels), part
+        start += len(part)
 
 
 def permuted(batch: MicroBatch, numbers: Tensor, words: Words, window: int | None) -> MicroBatch:
@@ -88,5 +88,5 @@ def shuffled(texts: Tensor, words: Words) -> Tensor:
     """texts (b, n) of ids without special ones → the same with the words of each in random order."""
     edge = torch.ones(len(texts), 1, dtype=texts.dtype)
     ids = torch.cat((edge * CLS, texts, edge * SEP), 1)
-    batch = MicroBatch(ids, torch.ones_like(ids, dtype=torch.bool), torch.full_like(ids, IGNORED), 0)
+    batch = MicroBatch(ids, torch.ones_like(ids, dtype=torch.bool), torch.full_like(ids, IGNORED))
     return permuted(batch, torch.arange(len(ids)), words, None).input_ids[:, 1:-1]

@@ -1,9 +1,9 @@
-"""What a training step reads: the same `batch` pairs whatever the number of processes.
+"""What a training step reads: the same `batch` examples whatever the number of processes and the size of forward passes.
 
-Step s takes the pairs at places s·batch … (s+1)·batch - 1 of the endless order, sorts them by length and cuts them
-into fixed micro-batches, so that short pairs are not padded to the length of long ones. They are dealt out to the
-processes there and back again, so that nobody gets the longer one every time; each process reads its own alone.
-Order and masks are functions of (seed, step, pair): resuming at a step is `start=step`.
+Step s takes the examples at places s·batch … (s+1)·batch - 1 of the endless order. Sorted by length they are dealt out to the
+processes; each process reads its own alone and cuts them into micro-batches, so that short examples are not padded to the length of
+long ones. Order, masks and dropout are functions of (seed, step, example): resuming at a step is `start=step`, and neither the cut
+nor the padding changes a result by more than rounding.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from relpos.counter import counter_hash
 from relpos.data.examples import Examples
 from relpos.data.masking import IGNORED, mask
 from relpos.data.order import order
+from relpos.data.passes import passes, share
 from relpos.errors import RelposError
 
 HELDOUT_SEED = 20_210_801  # held-out text has the same masks in every run
@@ -26,13 +27,13 @@ HELDOUT_SEED = 20_210_801  # held-out text has the same masks in every run
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """input_ids (b, n) with masks in, attention_mask (b, n) bool, labels (b, n) with -100 = not predicted; its number
-    within the step (for a held-out batch: within the set)."""
+    """What one forward pass sees: input_ids (b, n) with masks in, attention_mask (b, n) bool, labels (b, n) with -100 = not
+    predicted; and where it is trained on, keys (b,), from which the dropout of each example is drawn."""
 
     input_ids: Tensor
     attention_mask: Tensor
     labels: Tensor
-    index: int
+    keys: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,14 @@ class Step:
 
 
 class Steps(IterableDataset[Step]):
-    """The steps from `start` up to but not including `stop`."""
+    """The steps from `start` up to but not including `stop`.
+
+    Args:
+        batch: examples of a step.
+        microbatch: examples of full length in a forward pass; of shorter ones there are more.
+        rank: number of this process.
+        world: processes that share the steps.
+    """
 
     def __init__(
         self,
@@ -62,20 +70,15 @@ class Steps(IterableDataset[Step]):
     ) -> None:
         if len(examples) == 0:
             raise RelposError("data: no training pairs: the corpus is too small")
-        self.examples, self.seed, self.batch, self.microbatch, self.vocabulary = (
-            examples,
-            seed,
-            batch,
-            microbatch,
-            vocabulary,
-        )
+        self.examples, self.seed, self.batch, self.vocabulary = examples, seed, batch, vocabulary
+        self.room = microbatch * examples.length
         self.start, self.stop, self.rank, self.world = start, stop, rank, world
 
     def __iter__(self) -> Iterator[Step]:
         return (self.step(index) for index in range(self.start, self.stop))
 
     def pairs(self, index: int) -> Tensor:
-        """The pairs of a step, in order: (batch,)."""
+        """The examples of a step, in order: (batch,)."""
         place = torch.arange(index * self.batch, (index + 1) * self.batch)
         count = len(self.examples)
         out = torch.empty_like(place)
@@ -88,33 +91,28 @@ class Steps(IterableDataset[Step]):
         """One step, or this process's share of it."""
         pairs = self.pairs(index)
         lengths = self.examples.lengths(pairs)
-        by_length = torch.argsort(lengths, stable=True, descending=True)
+        tokens = int(lengths.sum())
+        held = torch.argsort(lengths, stable=True, descending=True)[share(self.batch, self.rank, self.world)]
+        pairs, lengths = pairs[held], lengths[held]
         parts = [
-            _microbatch(self.examples, pairs[part], counter_hash(index, pairs[part]), self.seed, self.vocabulary, number)
-            for number, part in enumerate(torch.split(by_length, self.microbatch))
-            if holder(number, self.world) == self.rank
+            _microbatch(self.examples, pairs[part], counter_hash(index, pairs[part]), self.seed, self.vocabulary)
+            for part in passes(lengths, self.room)
         ]
         chosen = sum(int((part.labels != IGNORED).sum()) for part in parts)
-        return Step(index, parts, chosen, int(lengths.sum()))
+        return Step(index, parts, chosen, tokens)
 
 
-def holder(number: int, world: int) -> int:
-    """The process that takes micro-batch `number` of a step: 0, 1, 2, 2, 1, 0, 0, 1, … of three."""
-    place = number % (2 * world)
-    return place if place < world else 2 * world - 1 - place
-
-
-def heldout_batches(examples: Examples, batch: int, vocabulary: int, rank: int = 0, world: int = 1) -> Iterator[MicroBatch]:
-    """All held-out examples, by length, masked as in every other run; of several processes each takes every `world`-th batch."""
+def heldout_batches(examples: Examples, microbatch: int, vocabulary: int, rank: int = 0, world: int = 1) -> Iterator[MicroBatch]:
+    """All held-out examples, by length, masked as in every other run; of several processes each takes its share."""
     indices = torch.arange(len(examples))
-    by_length = torch.argsort(examples.lengths(indices), stable=True, descending=True)
-    for number, part in enumerate(torch.split(by_length, batch)):
-        if number % world == rank:
-            yield _microbatch(examples, part, part, HELDOUT_SEED, vocabulary, number)
+    held = torch.argsort(examples.lengths(indices), stable=True, descending=True)[share(len(examples), rank, world)]
+    for part in passes(examples.lengths(held), microbatch * examples.length):
+        yield _microbatch(examples, held[part], held[part], HELDOUT_SEED, vocabulary)
 
 
-def _microbatch(examples: Examples, pairs: Tensor, keys: Tensor, seed: int, vocabulary: int, number: int) -> MicroBatch:
+def _microbatch(examples: Examples, pairs: Tensor, keys: Tensor, seed: int, vocabulary: int) -> MicroBatch:
+    """Examples with masks in. A row's masks depend on the seed and its key."""
     ids, lengths = examples.batch(pairs)
     attention = torch.arange(ids.shape[1])[None, :] < lengths[:, None]
     masked, labels = mask(ids, lengths, keys, seed, vocabulary)
-    return MicroBatch(masked, attention, labels, number)
+    return MicroBatch(masked, attention, labels, keys)

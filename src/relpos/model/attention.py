@@ -9,7 +9,7 @@ from torch import cat, nn
 from relpos.counter import fold
 from relpos.model import kernels
 from relpos.model.conv import Conv
-from relpos.model.dropout import Dropout
+from relpos.model.dropout import Draw, Dropout
 from relpos.model.position.base import Scheme
 from relpos.model.shape import Heads, Hidden, Mask, Shape
 
@@ -34,23 +34,21 @@ class Attention(nn.Module):
 
     def forward(self, x: Hidden, mask: Mask | None, position: Scheme, layer: int, state: Any) -> Hidden:
         q, k, v = self.heads(x, mask)
-        rate, seed = self.dropout.draw(layer)
-        beside = rate, fold(seed, 1)
+        draw = self.dropout.draw(layer)
+        beside = draw._replace(key=fold(draw.key, 1))
         if self.scored == self.shape.heads:
-            y = self.attend(q, k, v, mask, position, layer, state, (rate, seed))
+            y = self.attend(q, k, v, mask, position, layer, state, draw)
         elif self.scored == 0:
             y = self.conv.heads(x, q, v, mask, beside)
         else:
             first, last = v.split([self.scored, self.shape.heads - self.scored], 1)
-            y = self.attend(q, k, first, mask, position, layer, state, (rate, seed))
+            y = self.attend(q, k, first, mask, position, layer, state, draw)
             y = cat((y, self.conv.heads(x, q, last, mask, beside)), 1)
         y = y.transpose(1, 2).flatten(2)
         after = self.conv.after(v.transpose(1, 2).flatten(2), mask)
         return self.output(y if after is None else y + after)
 
-    def attend(
-        self, q: Any, k: Any, v: Heads, mask: Mask | None, position: Scheme, layer: int, state: Any, dropout: tuple[float, int]
-    ) -> Heads:
+    def attend(self, q: Any, k: Any, v: Heads, mask: Mask | None, position: Scheme, layer: int, state: Any, dropout: Draw) -> Heads:
         """The heads that have scores: q, k, v (B, scored, n, head_dim) → the same shape."""
         terms = position.terms(layer, q, k, state)
         content: tuple[Heads | None, Heads | None, Heads] = (None, None, v)

@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from relpos.counter import fold
 from relpos.model import kernels
 from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder
 from relpos.model.heads import MaskedLM
+from relpos.model.initial import Distribution, describe, redraw
 from relpos.model.position.base import Position
 from relpos.model.shape import Shape
 
+WEIGHTS = Distribution(0.0, 0.02, gaussian=True)
+"""Of linear maps and embeddings."""
+
 
 def initialise(model: MaskedLM, seed: int) -> None:
-    """Weights of linear maps and embeddings N(0, 0.02), biases 0, layer norms (1, 0).
+    """Weights of linear maps and embeddings N(0, 0.02²), biases 0, layer norms (1, 0).
 
-    Bare parameters and convolutions keep what they drew when they were made, as in the authors' code, and a position scheme sees to
-    its own. The padding row is no exception. Each weight is drawn from the seed and its own name, so that two models that differ in
+    A position scheme, and a convolution for its bare parameters, say themselves what is drawn, as in the authors' code. The padding
+    row is no exception. Each value is a function of the seed, the parameter's name and its place, so that two models that differ in
     their scheme or convolution start from the same weights wherever both have them: the rows of a table are paired.
+
+    What a class from outside the package has drawn in another way is left as it is.
     """
     schemes = set(model.encoder.position.modules())
-    for name, part in model.named_modules():
+    for part in model.modules():
         if isinstance(part, nn.Linear | nn.Embedding) and part not in schemes:
-            generator = torch.Generator().manual_seed(fold(seed, zlib.crc32(name.encode())))
-            nn.init.normal_(part.weight, std=0.02, generator=generator)
+            describe(part.weight, WEIGHTS)
         if isinstance(part, nn.Linear) and part not in schemes and part.bias is not None:
             nn.init.zeros_(part.bias)
+    redraw(model.named_parameters(), seed)
 
 
 def build(

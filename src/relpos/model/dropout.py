@@ -1,17 +1,20 @@
 """Dropout whose masks are a pure function of a seed.
 
-A mask is drawn from an integer hash of (seed, place in the model, pass through the layer, element): the same bits on every
-device and in every kernel, whatever else has drawn random numbers. On a CPU it costs a tenth of `bernoulli_`: one 64-bit word
-decides four elements. Each has 15 bits, so a rate is a multiple of 1/32768 (0.1 becomes 0.100006; the rescaling is exact for it).
+A mask is an integer hash of (seed, place in the model, pass through the layer, example, head, token, channel or other token): the
+same bits on every device and in every kernel, whatever else has drawn random numbers. An example keeps its mask in any batch and
+with any padding, so that the way a step is cut into forward passes changes nothing.
+
+On a CPU it costs a tenth of `bernoulli_`: one 64-bit word decides four elements. Each has 15 bits, so a rate is a multiple of
+1/32768 (0.1 becomes 0.100006; the rescaling is exact for it).
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int16
+from jaxtyping import Bool, Float, Int16, Int64
 from torch import Tensor, nn
 
 from relpos.counter import counter_hash, fold
@@ -19,7 +22,6 @@ from relpos.counter import counter_hash, fold
 _LEVELS = 1 << 15
 _LANES = 0x0001_0001_0001_0001
 _FACTOR = -0x61C8_8646_80B5_83EB  # odd, 2^64 / golden ratio: multiplying by it spreads every bit upwards
-_BLOCK = 1 << 16  # words; half a megabyte stays in the cache
 _INTEGER = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes of a floating-point number
 
 
@@ -33,37 +35,84 @@ def rescale(p: float) -> float:
     return _LEVELS / (_LEVELS - threshold(p))
 
 
+class Examples:
+    """Which example stands in each row of a batch.
+
+    Args:
+        keys: (B,) int64; what an example drops depends on its key and not on its row.
+    """
+
+    def __init__(self, keys: Int64[Tensor, "batch"]) -> None:
+        self.keys = keys
+        self._tokens: dict[int, Tensor] = {}
+
+    def tokens(self, n: int) -> Int64[Tensor, "batch n"]:
+        """(B, n) a well-mixed word for each of the first n tokens of each example; computed once for all places of a model."""
+        if n not in self._tokens:
+            self._tokens[n] = counter_hash(self.keys[:, None], torch.arange(n, device=self.keys.device))
+        return self._tokens[n]
+
+
 @lru_cache(maxsize=4)
-def _words(device: torch.device) -> Tensor:
-    """(block,) well-mixed words; a block of a mask is these, met by a key of its own and stirred once more."""
-    return counter_hash(0, torch.arange(_BLOCK, device=device))
+def _rows_as_examples(batch: int, device: torch.device) -> Examples:
+    return Examples(torch.arange(batch, device=device))
 
 
-def dropped(shape: torch.Size | tuple[int, ...], p: float, key: int, device: torch.device) -> Int16[Tensor, "..."]:
-    """int16 of this shape, negative where the element is dropped; element e is 16-bit lane e mod 4 of word e div 4."""
-    size = torch.Size(shape).numel()
-    count = (size + 3) // 4
-    blocks = (count + _BLOCK - 1) // _BLOCK
-    keys = counter_hash(key, torch.arange(blocks, device=device))
-    words = (_words(device)[:count] ^ keys[:, None]).mul_(_FACTOR)
-    words.bitwise_xor_((words >> 32).bitwise_and_(0xFFFF_FFFF))
+class Draw(NamedTuple):
+    """What decides one use of dropout. Without `examples` the rows of the batch count as examples 0, 1, …"""
+
+    rate: float
+    key: int
+    examples: Examples | None = None
+
+
+@lru_cache(maxsize=16)
+def _words(count: int, device: torch.device) -> Tensor:
+    """(count,) well-mixed words, one for each place along an axis."""
+    return counter_hash(0, torch.arange(count, device=device))
+
+
+def _stir_(words: Tensor) -> Tensor:
+    words.mul_(_FACTOR)
+    return words.bitwise_xor_((words >> 32).bitwise_and_(0xFFFF_FFFF))
+
+
+def _rows(shape: torch.Size, draw: Draw, device: torch.device) -> Tensor:
+    """(B, …, tokens) a word for each row of the mask; of (B, C) for each example."""
+    examples = draw.examples or _rows_as_examples(shape[0], device)
+    words = examples.tokens(shape[-2] if len(shape) > 2 else 1)
+    if len(shape) == 2:
+        words = words[:, 0]
+    if len(shape) == 4:
+        words = words[:, None] ^ _words(shape[1], device)[:, None]
+    return _stir_(words ^ draw.key)
+
+
+def dropped(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device) -> Int16[Tensor, "..."]:
+    """int16 of this shape, negative where the element is dropped.
+
+    Args:
+        shape: (B, C), (B, tokens, C) or (B, heads, tokens, C). Element c of a row is 16-bit lane c mod 4 of its word c div 4.
+    """
+    shape = torch.Size(shape)
+    words = _stir_(_rows(shape, draw, device)[..., None] ^ _words((shape[-1] + 3) // 4, device))
     # In each lane, 2^15 + threshold - 1 - x has its sign bit set just where x < threshold, and borrows nothing from the next.
-    words.bitwise_and_(0x7FFF * _LANES).neg_().add_(_signed((_LEVELS + threshold(p) - 1) * _LANES))
-    return words.view(-1).view(torch.int16)[:size].view(shape)
+    words.bitwise_and_(0x7FFF * _LANES).neg_().add_(_signed((_LEVELS + threshold(draw.rate) - 1) * _LANES))
+    return words.view(torch.int16)[..., : shape[-1]]
 
 
 def _signed(word: int) -> int:
     return word - (1 << 64) if word >> 63 else word
 
 
-def keep_mask(shape: torch.Size | tuple[int, ...], p: float, key: int, device: torch.device) -> Bool[Tensor, "..."]:
+def keep_mask(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device) -> Bool[Tensor, "..."]:
     """Bool tensor of this shape, true where the element is kept."""
-    return dropped(shape, p, key, device) >= 0
+    return dropped(shape, draw, device) >= 0
 
 
-def keep_bits(shape: torch.Size | tuple[int, ...], p: float, key: int, device: torch.device) -> Int16[Tensor, "..."]:
+def keep_bits(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device) -> Int16[Tensor, "..."]:
     """int16 of this shape: all bits set where the element is kept, none where it is dropped."""
-    return dropped(shape, p, key, device).bitwise_right_shift_(15).bitwise_not_()
+    return dropped(shape, draw, device).bitwise_right_shift_(15).bitwise_not_()
 
 
 def zero_dropped(x: Float[Tensor, "*shape"], bits: Int16[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -75,21 +124,21 @@ class _Drop(torch.autograd.Function):
     """x · mask · rescale."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, p: float, key: int) -> Tensor:
-        bits = keep_bits(x.shape, p, key, x.device)
+    def forward(ctx: Any, x: Tensor, draw: Draw) -> Tensor:
+        bits = keep_bits(x.shape, draw, x.device)
         ctx.save_for_backward(bits)
-        ctx.rescale = rescale(p)
+        ctx.rescale = rescale(draw.rate)
         return zero_dropped(x, bits).mul_(ctx.rescale)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (bits,) = ctx.saved_tensors
-        return zero_dropped(grad, bits).mul_(ctx.rescale), None, None
+        return zero_dropped(grad, bits).mul_(ctx.rescale), None
 
 
-def drop(x: Float[Tensor, "*shape"], p: float, key: int) -> Float[Tensor, "*shape"]:
-    """Inverted dropout of x with the mask of this key."""
-    return _Drop.apply(x, p, key) if p > 0 else x
+def drop(x: Float[Tensor, "*shape"], rate: float, key: int, examples: Examples | None = None) -> Float[Tensor, "*shape"]:
+    """Inverted dropout of x, of one of the shapes of `dropped`, with the mask of a Draw."""
+    return _Drop.apply(x, Draw(rate, key, examples)) if rate > 0 else x
 
 
 class Dropout(nn.Module):
@@ -103,14 +152,15 @@ class Dropout(nn.Module):
         self.p = p
         self.seed: int | None = None
         self.place = 0
+        self.examples: Examples | None = None
 
-    def draw(self, number: int = 0) -> tuple[float, int]:
-        """(rate, key of the mask) for the pass `number` through this place; rate 0 outside training."""
+    def draw(self, number: int = 0) -> Draw:
+        """What decides the pass `number` through this place; rate 0 outside training."""
         if not self.training or self.p == 0:
-            return 0.0, 0
+            return Draw(0.0, 0)
         if self.seed is None:
-            return self.p, int(torch.randint(1 << 62, ()))
-        return self.p, fold(self.seed, self.place, number)
+            return Draw(self.p, int(torch.randint(1 << 62, ())))
+        return Draw(self.p, fold(self.seed, self.place, number), self.examples)
 
     def forward(self, x: Float[Tensor, "*shape"], number: int = 0) -> Float[Tensor, "*shape"]:
         return drop(x, *self.draw(number))
@@ -119,8 +169,14 @@ class Dropout(nn.Module):
         return f"p={self.p}"
 
 
-def seed_dropout(module: nn.Module, seed: int | None) -> None:
-    """Makes every later forward of `module` a pure function of (weights, batch, seed); None leaves masks to torch's generator."""
+def seed_dropout(module: nn.Module, seed: int | None, examples: Tensor | None = None) -> None:
+    """Makes every later forward pass of `module` a pure function of (weights, batch, seed, examples).
+
+    Args:
+        seed: None leaves the masks to torch's generator.
+        examples: (B,) int64 a key for each row of the coming batch; None: the rows count as examples 0, 1, …
+    """
+    named = None if examples is None else Examples(examples)
     places = [part for part in module.modules() if isinstance(part, Dropout)]
     for number, place in enumerate(places):
-        place.seed, place.place = seed, number
+        place.seed, place.place, place.examples = seed, number, named

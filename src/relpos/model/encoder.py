@@ -125,17 +125,25 @@ class Encoder(nn.Module):
         attention_mask: Shaped[Tensor, "batch n"] | None = None,
         token_types: Ids | None = None,
         at: Int[Tensor, "batch"] | None = None,
-    ) -> Float[Tensor, "batch kept hidden"]:
-        """attention_mask (B, n) is 1 at real tokens; None: all are real. token_types None: all of type 0.
+        hidden_states: bool = False,
+    ) -> Float[Tensor, "batch kept hidden"] | list[Float[Tensor, "batch _ hidden"]]:
+        """The output of the last layer.
 
-        at (B,): only the output at this token of each row, (B, 1, hidden), which spares the last layer most of its work.
+        Args:
+            attention_mask: 1 at real tokens; None: all are real.
+            token_types: None: all of type 0.
+            at: only the output at this token of each row, (B, 1, hidden), which spares the last layer most of its work.
+            hidden_states: return a list instead: the embeddings, then the output of each layer (layers + 1 tensors).
         """
         n = input_ids.shape[1]
         self.position.check_length(n)
         mask = None if attention_mask is None else attention_mask.to(torch.bool)
         x = self.embedding(input_ids, token_types, self.position.embed(n))
         state = self.position.prepare(n)
+        states = [x]
         for number in range(self.shape.layers):
             last = number == self.shape.layers - 1
             x = self.layers[number % len(self.layers)](x, mask, self.position, number, state, at if last else None)
-        return x
+            if hidden_states:
+                states.append(x)
+        return states if hidden_states else x

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from relpos.model.dropout import Dropout
 from relpos.model.encoder import ACTIVATIONS, Encoder
+from relpos.model.initial import normal_
 from relpos.model.loss import tied_cross_entropy
 from relpos.model.shape import Ids
 
@@ -81,7 +82,7 @@ class Classifier(nn.Module):
         self.dropout = Dropout(dropout)
         self.classifier = nn.Linear(encoder.shape.hidden, labels)
         for part in (self.pooler, self.classifier):
-            nn.init.normal_(part.weight, std=0.02)
+            normal_(part.weight, 0.02)
             nn.init.zeros_(part.bias)
 
     def forward(

@@ -20,24 +20,20 @@ class _TiedCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, words: Tensor, bias: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         dtype = compute_dtype(x)
         x, table, shift = x.to(dtype), words.to(dtype), bias.to(dtype)
-        needed = any(ctx.needs_input_grad)
-        grad = x.new_empty(len(x), len(table)) if needed else None
+        grad = x.new_empty(len(x), len(table))
         total = x.new_zeros((), dtype=torch.promote_types(dtype, torch.float32))
         right = torch.zeros((), dtype=torch.int64, device=x.device)
         for start in range(0, len(x), _ROWS):
             rows = slice(start, start + _ROWS)
-            logits = torch.addmm(shift, x[rows], table.t()).to(total.dtype)
-            top, chosen = logits.amax(1), logits.gather(1, target[rows, None]).squeeze(1)
-            # argmax is slow; a tie that only number formats make counts as right while training
-            right += (chosen == top).sum() if needed else (logits.argmax(1) == target[rows]).sum()
+            logits, correct = _logits(x[rows], table, shift, target[rows])
+            top, chosen = logits.amax(1), logits.gather(1, correct).squeeze(1)
+            right += (chosen == top).sum()  # argmax is slow; in a training log a tie of rounded logits may count as a hit
             p = torch.softmax(logits, 1)
             total += (top - p.amax(1).log() - chosen).sum()  # log Σ exp = top − log p(top)
-            if grad is not None:
-                grad[rows] = p
-        if grad is not None:
-            grad[torch.arange(len(x), device=x.device), target] -= 1
-            ctx.save_for_backward(x, table, grad)
-            ctx.types = words.dtype, bias.dtype
+            # Subtracted in float32: bfloat16 has no number between 0.996 and 1, so that p − 1 of a likely target would be 0.
+            grad[rows] = p.scatter_add_(1, correct, p.new_full(correct.shape, -1))
+        ctx.save_for_backward(x, table, grad)
+        ctx.types = words.dtype, bias.dtype
         ctx.mark_non_differentiable(right)
         return total, right
 
@@ -54,6 +50,25 @@ class _TiedCrossEntropy(torch.autograd.Function):
         )
 
 
+def _logits(x: Tensor, table: Tensor, shift: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits (rows, V) in float32 or float64, and the targets as a column (rows, 1)."""
+    logits = torch.addmm(shift, x, table.t())
+    return logits.to(torch.promote_types(logits.dtype, torch.float32)), target[:, None]
+
+
+def _evaluated(x: Tensor, words: Tensor, bias: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The same two figures without anything kept for a gradient; of equal logits the first is what is predicted."""
+    dtype = compute_dtype(x)
+    x, table, shift = x.to(dtype), words.to(dtype), bias.to(dtype)
+    total = x.new_zeros((), dtype=torch.promote_types(dtype, torch.float32))
+    right = torch.zeros((), dtype=torch.int64, device=x.device)
+    for rows, wanted in zip(x.split(_ROWS), target.split(_ROWS), strict=True):
+        logits, correct = _logits(rows, table, shift, wanted)
+        right += (logits.argmax(1) == wanted).sum()
+        total += (logits.logsumexp(1) - logits.gather(1, correct).squeeze(1)).sum()
+    return total, right
+
+
 def tied_cross_entropy(
     x: Float[Tensor, "tokens embedding"],
     words: Float[Tensor, "vocabulary embedding"],
@@ -61,5 +76,7 @@ def tied_cross_entropy(
     target: Int[Tensor, "tokens"],
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
     """x (N, E), words (V, E), bias (V,), target (N,) → (Σ −log softmax(x wordsᵀ + bias)[target], number predicted right)."""
-    total, right = _TiedCrossEntropy.apply(x, words, bias, target)
+    # Asked here: inside `forward` gradients are always off, and `needs_input_grad` is true under `no_grad` as well.
+    wanted = torch.is_grad_enabled() and any(part.requires_grad for part in (x, words, bias))
+    total, right = _TiedCrossEntropy.apply(x, words, bias, target) if wanted else _evaluated(x, words, bias, target)
     return total, right

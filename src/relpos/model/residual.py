@@ -8,16 +8,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relpos.model.dropout import keep_bits, rescale, zero_dropped
+from relpos.model.dropout import Draw, keep_bits, rescale, zero_dropped
 
 
 class _AddNorm(torch.autograd.Function):
     """Keeps the sum and two bytes an element for the mask. The normalisation is in float32 inside, whatever the number format."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, p: float, key: int) -> Tensor:
-        bits = keep_bits(y.shape, p, key, y.device) if p > 0 else None
-        ctx.rescale = rescale(p) if p > 0 else 1.0
+    def forward(ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw) -> Tensor:
+        bits = keep_bits(y.shape, draw, y.device) if draw.rate > 0 else None
+        ctx.rescale = rescale(draw.rate) if draw.rate > 0 else 1.0
         total = x.add(y if bits is None else zero_dropped(y, bits), alpha=ctx.rescale)
         out, mean, rstd = torch.native_layer_norm(total, weight.shape, weight, bias, eps)
         ctx.save_for_backward(total, mean, rstd, weight, bias, bits)
@@ -30,11 +30,11 @@ class _AddNorm(torch.autograd.Function):
             grad.contiguous(), total, weight.shape, mean, rstd, weight, bias, [True, True, True]
         )
         grad_y = grad_x if bits is None else zero_dropped(grad_x, bits).mul_(ctx.rescale)
-        return grad_x, grad_y, grad_weight, grad_bias, None, None, None
+        return grad_x, grad_y, grad_weight, grad_bias, None, None
 
 
 def add_norm(
-    x: Float[Tensor, "*batch hidden"], y: Float[Tensor, "*batch hidden"], norm: nn.LayerNorm, dropout: tuple[float, int]
+    x: Float[Tensor, "*batch hidden"], y: Float[Tensor, "*batch hidden"], norm: nn.LayerNorm, dropout: Draw | tuple[float, int]
 ) -> Float[Tensor, "*batch hidden"]:
-    """LN(x + drop(y)); x and y (..., hidden), dropout = (rate, key)."""
-    return _AddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, *dropout)
+    """LN(x + drop(y))."""
+    return _AddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, Draw(*dropout))

@@ -109,7 +109,10 @@ class one_line:
 
 
 def _unknown_key(key: str, known: set[str]) -> RelposError:
-    """Only the keys of the top level are listed where none is close."""
+    """Only the keys of the top level are listed where none is close. A key that stands elsewhere is named first."""
+    elsewhere = sorted(path for path in known if "." in path and path.rpartition(".")[2] == key.rpartition(".")[2])
+    if elsewhere:
+        return RelposError(f"unknown key {key!r}. Did you mean {' or '.join(map(repr, elsewhere[:3]))}?")
     tail = nearest(key, known)
     return RelposError(
         f"unknown key {key!r}.{tail if 'Did you mean' in tail else nearest(key, {k for k in known if '.' not in k})}"

@@ -64,7 +64,7 @@ def pretrain_run(cfg: DictConfig) -> Run:
     """Store → pre-training."""
     plain = _plain(debug.shortened(cfg))
     store = store_run(cfg)
-    keys = (*DIALS, "microbatch", "packing")
+    keys = (*DIALS, "packing")
     meaning = {key: plain[key] for key in keys} | _architecture(plain) | {"recipe": _recipe(plain["recipe"])}
     meaning["pairs"] = plain["data"].get("pairs")
     if plain["first"][
@@ -146,8 +146,11 @@ def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
-    """The recipe without `steps`, `batch` and `microbatch`, of which the dials at the top level count."""
-    return {key: value for key, value in recipe.items() if key not in ("steps", "batch", "microbatch")}
+    """The recipe without `steps` and `batch`, of which the dials at the top level count, and without a `position_lr` of 1."""
+    recipe = {key: value for key, value in recipe.items() if key not in ("steps", "batch")}
+    if recipe.get("position_lr") == 1:
+        del recipe["position_lr"]
+    return recipe
 
 
 def _machine(plain: dict[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,6 @@ class RecipeDials(TypedDict):
     steps: Count | None
     epochs: Positive | None
     batch: Count
-    microbatch: Count
 
 
 Size = Annotated[dict[str, Any], Arguments("relpos.model.encoder.Encoder")]
@@ -59,6 +58,7 @@ class Speed(TypedDict):
     kernel: Kernel
     devices: Count
     nodes: Count
+    microbatch: Literal["auto"] | Count
     threads: Count | None
     profiler: Literal["simple", "advanced", "pytorch"] | None
     detect_anomaly: bool
@@ -99,7 +99,6 @@ class Training(Network):
 
 class Pretrain(Training):
     steps: Count
-    microbatch: Count
     packing: Packing
     first: First
 
@@ -110,7 +109,6 @@ class StartingPoint(TypedDict):
     recipe: RecipeKeys
     steps: Count
     batch: Count
-    microbatch: Count
     seed: Natural
     precision: Precision
     packing: Packing

@@ -22,6 +22,7 @@ from relpos.data.tasks import Task, authors_steps, epoch_steps
 from relpos.data.tokenizer import FILE, Tokenizer
 from relpos.errors import RelposError
 from relpos.model.build import count
+from relpos.model.encoder import Encoder
 from relpos.runs.config import instantiate
 from relpos.runs.networks import of_finetuning, of_pretraining
 from relpos.runs.plan import task_files
@@ -34,6 +35,7 @@ from relpos.train.module import Training, set_threads
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining, PretrainingData
 from relpos.train.progress import Bar
+from relpos.train.room import fitting_microbatch
 from relpos.train.weights import read_model_config, save_model
 
 for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
@@ -49,9 +51,12 @@ def pretrain(run: Run) -> dict[str, Any]:
     group = present()
     dials = {key: config[key] for key in ("steps", "seed", "precision", "log_every")}
     module = Pretraining(model, Recipe(**config["recipe"]), **dials, group=group)
-    keys = ("seed", "steps", "batch", "microbatch", "length", "packing", "pairs")
-    data = PretrainingData(store, **{key: config[key] for key in keys}, first=config.get("first"), group=group)
-    trainer = _fit(run, module, data, config["evaluations"])
+    keys = ("seed", "steps", "batch", "length", "packing", "pairs")
+    microbatch = _microbatch(run, model.encoder, group)
+    data = PretrainingData(
+        store, **{key: config[key] for key in keys}, microbatch=microbatch, first=config.get("first"), group=group
+    )
+    trainer = _fit(run, module, data, config["evaluations"], microbatch)
     if not hasattr(module, "result") or trainer.global_step % _interval(config["steps"], config["evaluations"]):
         with stopping():
             trainer.validate(module, data, verbose=False)
@@ -86,7 +91,10 @@ def finetune(run: Run) -> dict[str, Any]:
     recipe = dict(config["recipe"])
     steps = tuning_steps(config["steps"], recipe.pop("epochs", None), task, len(encoded), config["batch"])
     module = Finetuning(task, model, Recipe(**recipe), steps, *_of(config, "seed", "precision", "log_every"))
-    trainer = _fit(run, module, FinetuningData(encoded, seed=config["seed"], batch=config["batch"], steps=steps), 0)
+    microbatch = _microbatch(run, model.encoder, module.group)
+    data = FinetuningData(encoded, seed=config["seed"], batch=config["batch"], steps=steps, microbatch=microbatch)
+    trainer = _fit(run, module, data, 0, microbatch)
+    model.to(trainer.strategy.root_device)  # the trainer has moved it to the CPU
     result = columns(model, task, location, tokenizer, config["length"], config["precision"], run.path / "predictions")
     for logger in trainer.loggers:
         logger.log_metrics(result["columns"], step=steps)
@@ -102,10 +110,10 @@ def tuning_steps(steps: int | None, epochs: float | None, task: Task, rows: int,
     return max(1, round(epochs * epoch_steps(rows, batch))) if epochs else authors_steps(task, rows, batch)
 
 
-def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: int) -> pl.Trainer:
+def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: int, microbatch: int) -> pl.Trainer:
     """Trains from the newest checkpoint, or from the start, to the last step. Of several processes the first one writes."""
     config, folder, group = run.config, run.path / "checkpoint", module.group
-    threads = set_threads(config["speed"]["threads"] or _threads_before(run, group.world))
+    threads = set_threads(config["speed"]["threads"] or _before(run, "threads", group.world))
     checkpoint = newest(folder)
     step = _check(checkpoint, module) if checkpoint else 0
     if group.sums([step])[0] != step * group.world:
@@ -113,7 +121,7 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
     callbacks: list[pl.Callback] = [Checkpointing(folder, config["checkpoint_every"], group)]
     loggers: list[Any] = []
     if group.first:
-        run.note_start(from_step=step, threads=threads, processes=group.world)
+        run.note_start(from_step=step, threads=threads, processes=group.world, microbatch=microbatch)
         callbacks += [Snapshots(run.path / "snapshots", config["snapshots"]), Bar(run.name, module.steps)]
         loggers = [JsonLines(run.path / "metrics.jsonl", step), *_more_loggers(run)]
     trainer = pl.Trainer(
@@ -149,10 +157,18 @@ def _profiler(name: str | None, folder: Path) -> Profiler | None:
     return kinds[name](dirpath=folder, filename=name) if name else None
 
 
-def _threads_before(run: Run, processes: int) -> int | None:
-    """CPU threads of the first start with as many processes: results depend on the threads in the last bits."""
-    starts = [start for start in run.record.get("starts", []) if "threads" in start]  # others never got as far as training
-    return next((start["threads"] for start in starts if start.get("processes", 1) == processes), None)
+def _before(run: Run, what: str, processes: int) -> int | None:
+    """The `threads` or `microbatch` of the first start with as many processes: results depend on them in the last bits."""
+    starts = [start for start in run.record.get("starts", []) if what in start]  # others never got as far as training
+    return next((start[what] for start in starts if start.get("processes", 1) == processes), None)
+
+
+def _microbatch(run: Run, encoder: Encoder, group: Group) -> int:
+    """Examples of full length in a forward pass: what the user says; else what the record says; else what suits the machine."""
+    asked, accelerator = run.config["speed"]["microbatch"], run.config["speed"]["accelerator"]
+    if asked != "auto":
+        return int(asked)
+    return _before(run, "microbatch", group.world) or fitting_microbatch(encoder, run.config["length"], accelerator)
 
 
 def _device(accelerator: str, group: Group) -> Any:

@@ -10,12 +10,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from relpos.data.passes import passes
 from relpos.data.store import Store
 from relpos.data.toy.chance import Chance
 from relpos.data.toy.corpus import pair
 from relpos.runs.cost import flops, flops_per_token, steps_of
 from relpos.runs.networks import of_run
 from relpos.runs.run import Run
+from relpos.train.room import fitting_microbatch
 
 SMALL = 2e10
 """Operations of a step, up to which it is tried; about a second of one core."""
@@ -35,7 +37,7 @@ class Trials:
 
     def of(self, run: Run) -> float | None:
         """The rate of a run, counted as `relpos.runs.cost` does; None where a step of it is not small."""
-        keys = ("batch", "microbatch", "length", "precision", "data")
+        keys = ("batch", "length", "precision", "data")
         origin = _origin(run)
         words = [run.stage, origin.meaning.get("size"), origin.identity if origin.stage == "given" else None]
         key = json.dumps([*words, {name: run.config.get(name) for name in keys}], sort_keys=True)
@@ -59,7 +61,10 @@ def seconds_of_a_step(run: Run) -> float | None:
     model = of_run(run, vocabulary).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     pieces = model.encoder.embedding.words.num_embeddings
-    parts = chosen.split(run.config.get("microbatch") or run.config["batch"])
+    speed, length = run.config["speed"], run.config["length"]
+    asked = speed["microbatch"]
+    microbatch = fitting_microbatch(model.encoder, length, speed["accelerator"]) if asked == "auto" else asked
+    parts = [chosen[part] for part in passes(chosen, microbatch * length)]
     batches = [tuple(x.to(device) for x in _batch(part, pieces, generator)) for part in parts]
     clock = time.perf_counter if device.type == "cuda" else time.process_time  # what else the machine does is not counted
     threads = torch.get_num_threads()

@@ -106,15 +106,17 @@ class Checkpointing(pl.Callback):
         for number in STOPS:
             signal.signal(number, self._ask)
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
         """A checkpoint where one is due."""
         step = trainer.global_step
         asked = self.group.sums([self.asked == number for number in STOPS])
         stop = next((number for number, count in zip(STOPS, asked, strict=True) if count), None)
-        if (stop is not None or (step % self.every == 0 and step < int(trainer.max_steps))) and self.group.first:
-            if not self.folder.parent.is_dir():  # writing would make it again, and training go on for nothing
+        if stop is not None or (step % self.every == 0 and step < int(trainer.max_steps)):
+            if self.group.first and not self.folder.parent.is_dir():  # writing would make it again, and training go on for nothing
                 raise RelposError(f"the run's folder {self.folder.parent} is gone")
-            trainer.save_checkpoint(self.folder / "last.ckpt")
+            module.check_finite()  # weights that are no numbers must not take the place of the last good checkpoint
+            if self.group.first:
+                trainer.save_checkpoint(self.folder / "last.ckpt")
         if stop is not None:
             raise Interrupted(stop)
 

@@ -12,17 +12,19 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torchmetrics import MeanSquaredError
 
-from relpos.data.collate import TuningSteps, evaluation_batches
+from relpos.data.collate import TuningStep, TuningSteps, evaluation_batches
 from relpos.data.glue import Location, has_split, read
 from relpos.data.glue_encoding import Encoded, encode
 from relpos.data.tasks import Task
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier
+from relpos.model.initial import redraw
 from relpos.model.precision import autocast
 from relpos.train.metrics import decide, majority, progress_metric, score
 from relpos.train.module import Training
 from relpos.train.predictions import write_answers, write_predictions
+from relpos.train.pretrain import move
 
 EVALUATION_BATCH = 64
 
@@ -36,19 +38,21 @@ class Finetuning(Training):
         super().__init__(*args)
         self.progress = progress_metric(task)
 
-    def training_step(self, batch: dict[str, Any], _: int) -> None:
-        """One update."""
-        labels = batch["labels"]
-        self.model.encoder.position.begin_step(int(batch["step"]))
-        with self.forward_scope(int(batch["step"])):
-            outputs = self.model(batch["input_ids"], batch["attention_mask"], batch["token_types"])
-        if labels.is_floating_point():
-            loss = nn.functional.mse_loss(outputs.squeeze(-1).float(), labels)
-        else:
-            loss = nn.functional.cross_entropy(outputs.float(), labels)
-        self.manual_backward(loss)
-        self.add(loss=loss, examples=len(labels))
-        self.progress.update(outputs.detach().squeeze(-1) if labels.is_floating_point() else outputs.detach(), labels)
+    def training_step(self, step: TuningStep, _: int) -> None:
+        """Sums the gradients of the micro-batches and updates once."""
+        self.model.encoder.position.begin_step(step.index)
+        for batch in step.microbatches:
+            labels = batch["labels"]
+            with self.forward_scope(step.index, batch["keys"]):
+                outputs = self.model(batch["input_ids"], batch["attention_mask"], batch["token_types"])
+            if labels.is_floating_point():
+                loss = nn.functional.mse_loss(outputs.squeeze(-1).float(), labels, reduction="sum") / step.rows
+            else:
+                loss = nn.functional.cross_entropy(outputs.float(), labels, reduction="sum") / step.rows
+            self.manual_backward(loss)
+            self.add(loss=loss)
+            self.progress.update(outputs.detach().squeeze(-1) if labels.is_floating_point() else outputs.detach(), labels)
+        self.add(examples=step.rows)
         self.update()
         self.log_step()
 
@@ -61,11 +65,15 @@ class Finetuning(Training):
 
 
 class FinetuningData(pl.LightningDataModule):
-    """The training rows of a task, in batches of like length."""
+    """The training rows of a task, in batches drawn at random.
 
-    def __init__(self, encoded: Encoded, *, seed: int, batch: int, steps: int) -> None:
+    Args:
+        microbatch: rows of full length in a forward pass.
+    """
+
+    def __init__(self, encoded: Encoded, *, seed: int, batch: int, steps: int, microbatch: int) -> None:
         super().__init__()
-        self.batches = TuningSteps(encoded, seed, batch, steps)
+        self.batches = TuningSteps(encoded, seed, batch, steps, microbatch)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Called after a checkpoint is restored: the trainer knows the step to go on from."""
@@ -73,13 +81,19 @@ class FinetuningData(pl.LightningDataModule):
         self.batches.start = self.trainer.global_step
         return DataLoader(self.batches, batch_size=None)
 
+    def transfer_batch_to_device(self, batch: Any, device: Any, index: int) -> Any:
+        """Dataclasses of tensors move as a whole."""
+        return move(batch, device)
+
 
 def classifier_on(model: nn.Module, outputs: int, dropout: float) -> Classifier:
     """A new classifier on a pre-trained or fine-tuned encoder, drawn from torch's present seed.
 
     From an intermediate task the pooler is kept and the output layer is new, as the authors do.
     """
+    seed = int(torch.randint(1 << 62, (), device="cpu"))
     new = Classifier(model.encoder, outputs, dropout)  # type: ignore[arg-type]
+    redraw(((name, parameter) for name, parameter in new.named_parameters() if not name.startswith("encoder.")), seed)
     if isinstance(model, Classifier):
         new.pooler.load_state_dict(model.pooler.state_dict())
     return new

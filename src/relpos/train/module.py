@@ -1,11 +1,12 @@
 """What pre-training and fine-tuning share: the update, and how a step is logged.
 
-A step is a fixed set of micro-batches. Dropout is seeded from (seed, step, micro-batch), so an update is a pure function of
-weights, optimiser state and step: nothing has to be remembered of random generators.
+Dropout is drawn from (seed, step, example), so an update is a pure function of weights, optimiser state and step: nothing has to be
+remembered of random generators, and how a step is cut into forward passes changes its result by rounding alone.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from relpos.counter import counter_hash
+from relpos.counter import fold
+from relpos.errors import RelposError
 from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
 from relpos.train.group import ALONE, Group
@@ -50,21 +52,41 @@ class Training(pl.LightningModule):
         optimizer = self.recipe.optimizer(self.model)
         return {"optimizer": optimizer, "lr_scheduler": self.recipe.schedule(optimizer, self.steps)}
 
-    def forward_scope(self, step: int, microbatch: int = 0) -> Any:
-        """Seeds dropout for one micro-batch and gives the context of its forward pass."""
-        seed_dropout(self.model, int(counter_hash(self.seed, step, microbatch)))
+    def forward_scope(self, step: int, examples: Tensor) -> Any:
+        """Seeds dropout for the examples (b,) of one forward pass and gives the context of that pass."""
+        seed_dropout(self.model, fold(self.seed, step), examples)
         return autocast(self.precision, self.device)
 
     def update(self) -> None:
-        """Sums the gradients over the processes, clips them, updates the weights, advances the schedule."""
+        """Sums the gradients over the processes, clips them, updates the weights, advances the schedule.
+
+        Raises:
+            RelposError: the gradient's norm is not finite; the weights are those of the step before.
+        """
         optimizer: Any = self.optimizers()
         scheduler: Any = self.lr_schedulers()
         self.group.sum_gradients(self.model)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
+        self.add(gradient_norm=norm, steps=1)
+        if norm.device.type == "cpu":  # elsewhere reading it would wait for the device: `check_finite` is left to log lines
+            self.check_finite()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         scheduler.step()
-        self.add(gradient_norm=norm, steps=1)
+
+    def check_finite(self) -> None:
+        """Looks at the gradients since the last log line; called before anything is logged or a checkpoint is written.
+
+        All processes see the same norms, so that they stop together.
+
+        Raises:
+            RelposError: training has diverged.
+        """
+        norms = float(self.sums.get("gradient_norm", 0.0))
+        if not math.isfinite(norms):
+            raise RelposError(
+                f"training diverged after {self.global_step} steps: the norm of the gradient is {norms}; try a lower recipe.lr"
+            )
 
     def add(self, **sums: Tensor | float) -> None:
         """Sums quantities until the next log line; nothing is read back from the device before."""
@@ -76,7 +98,10 @@ class Training(pl.LightningModule):
         step = self.global_step
         if step % self.log_every and step != self.steps:
             return
+        self.check_finite()
         sums = self.summed({name: float(value) for name, value in self.sums.items()})
+        if not math.isfinite(sums.get("loss", 0.0)):
+            raise RelposError(f"training diverged after {step} steps: the loss is {sums['loss']}; try a lower recipe.lr")
         seconds = time.perf_counter() - self.clock
         optimizer: Any = self.optimizers()
         self.shown = self.averages(sums, seconds) | {

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from relpos.model.conv import Conv
+from relpos.model.position import Scheme
 from relpos.ranges import NotNegative, Positive, Rate
 
 
@@ -18,6 +20,9 @@ class Recipe:
         lr: the highest learning rate.
         warmup: steps of linear warm-up, as a count (1 or more) or as a share of the steps.
         clip: the largest norm of the gradient of all parameters together.
+        position_lr: multiplies the learning rate of the parameters of position scheme and convolution. AdamW moves a weight by
+            about the sum of the learning rates, whatever the gradient, and biases of scores have farther to go than weights of
+            matrices: in a short run they cannot get there at the rate of all others. 1 in the papers.
     """
 
     lr: NotNegative
@@ -26,6 +31,7 @@ class Recipe:
     betas: tuple[Rate, Rate] = (0.9, 0.999)
     eps: NotNegative = 1e-6
     clip: Positive = 1.0
+    position_lr: Positive = 1.0
 
     def warmup_steps(self, steps: int) -> int:
         """Steps of warm-up in a run of `steps`."""
@@ -38,10 +44,19 @@ class Recipe:
         """
         exempt = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
         exempt |= {id(p) for name, p in model.named_parameters() if name.endswith("bias")}
+        own = {id(p) for m in model.modules() if isinstance(m, Scheme | Conv) for p in m.parameters()}
+        if self.position_lr == 1:
+            own = set()
         groups = [
-            {"params": [p for p in model.parameters() if id(p) not in exempt], "weight_decay": self.weight_decay},
-            {"params": [p for p in model.parameters() if id(p) in exempt], "weight_decay": 0.0},
+            {
+                "params": [p for p in model.parameters() if (id(p) in exempt, id(p) in own) == (without_decay, faster)],
+                "weight_decay": 0.0 if without_decay else self.weight_decay,
+                "lr": self.lr * (self.position_lr if faster else 1),
+            }
+            for faster in (False, True)
+            for without_decay in (False, True)
         ]
+        groups = [group for group in groups if group["params"]]
         beta1, beta2 = self.betas
         return torch.optim.AdamW(groups, lr=self.lr, betas=(beta1, beta2), eps=self.eps, fused=True)
 

@@ -12,6 +12,7 @@ from torch.utils.data import ChainDataset, DataLoader, IterableDataset
 
 from relpos.data.steps import MicroBatch, Step, Steps, heldout_batches
 from relpos.data.store import Store
+from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
 from relpos.train.group import ALONE, Group
@@ -19,6 +20,10 @@ from relpos.train.module import Training
 
 HELDOUT_EXAMPLES = 2000
 """Held-out examples that are scored; every run scores the same ones under the same masks."""
+
+
+MOST_LOSS = 700.0
+"""The exponential of a larger loss, its perplexity, is beyond the numbers of float64."""
 
 
 class Pretraining(Training):
@@ -31,7 +36,8 @@ class Pretraining(Training):
         self.model.encoder.position.begin_step(step.index)
         chosen = max(1.0, self.group.sums([step.chosen])[0])
         for microbatch in step.microbatches:
-            with self.forward_scope(step.index, microbatch.index):
+            assert microbatch.keys is not None
+            with self.forward_scope(step.index, microbatch.keys):
                 loss, _, correct = self.model.loss_sum(microbatch.input_ids, microbatch.labels, microbatch.attention_mask)
             self.manual_backward(loss / chosen)
             self.add(loss=loss, correct=correct)
@@ -63,8 +69,16 @@ class Pretraining(Training):
         self.heldout = [total + part for total, part in zip(self.heldout, parts, strict=True)]
 
     def on_validation_epoch_end(self) -> None:
-        """Writes one line; keeps the figures as `self.result`."""
+        """Writes one line; keeps the figures as `self.result`.
+
+        Raises:
+            RelposError: the loss or the perplexity is not a finite number: training has diverged.
+        """
         loss, chosen, correct = self.group.sums([float(total) for total in self.heldout])
+        if not loss / chosen < MOST_LOSS:
+            raise RelposError(
+                f"training diverged after {self.global_step} steps: the held-out loss is {loss / chosen:.4g}; try a lower recipe.lr"
+            )
         self.result = {
             "heldout_loss": loss / chosen,
             "heldout_perplexity": math.exp(loss / chosen),
@@ -79,10 +93,11 @@ class PretrainingData(pl.LightningDataModule):
 
     Args:
         store: tokens on disk.
+        microbatch: examples of full length in a forward pass.
         pairs: at most so many training examples; None: all.
         first: two-stage training: this `share` of the steps reads `batch` examples of at most `length` tokens, the others what
             stands outside; None: all do that.
-        group: the processes among which micro-batches and held-out batches are dealt out.
+        group: the processes among which the examples of a step and the held-out ones are dealt out.
     """
 
     def __init__(
@@ -109,7 +124,7 @@ class PretrainingData(pl.LightningDataModule):
             turn = round(first["share"] * steps)
             self.stages.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=turn, **place))
         self.heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES)
-        self.microbatch = microbatch
+        self.microbatch = max(16, microbatch)  # of the held-out examples, which need less memory
 
     def train_dataloader(self) -> DataLoader[Step]:
         """Called after a checkpoint is restored: the trainer knows the step to go on from."""
@@ -134,7 +149,7 @@ class _Heldout(IterableDataset[MicroBatch]):
 
     def __iter__(self) -> Iterator[MicroBatch]:
         steps = self.data.steps
-        return heldout_batches(self.data.heldout, max(16, self.data.microbatch), steps.vocabulary, steps.rank, steps.world)
+        return heldout_batches(self.data.heldout, self.data.microbatch, steps.vocabulary, steps.rank, steps.world)
 
 
 def move(value: Any, device: Any) -> Any:

@@ -39,6 +39,7 @@ def test_the_sign_of_a_sharpness_says_nothing() -> None:
 
 def test_sampled_at_whole_numbers_it_is_a_wide_fixed_kernel() -> None:
     n = 7
+    torch.manual_seed(0)
     scheme, fixed = Tisa(SHAPE).double(), Fixed(SHAPE, k=n - 1).double()
     a, b, c = (x.detach() for x in (scheme.amplitude, scheme.sharpness, scheme.centre))
     with torch.no_grad():
@@ -49,13 +50,16 @@ def test_sampled_at_whole_numbers_it_is_a_wide_fixed_kernel() -> None:
 
 
 def test_layers_and_heads_have_kernels_of_their_own() -> None:
+    torch.manual_seed(0)
     offsets = torch.stack(Tisa(SHAPE).prepare(5)).flatten(0, 1)
     assert len({tuple(row.tolist()) for row in offsets}) == SHAPE.layers * SHAPE.heads
 
 
 def test_a_longer_sequence_continues_the_same_function() -> None:
+    torch.manual_seed(0)
     scheme = Tisa(SHAPE)
-    assert torch.equal(scheme.prepare(40)[1][:, 20:-20], scheme.prepare(20)[1])
+    # Not the same bits: a processor computes exp by other instructions at the end of a row than inside it.
+    torch.testing.assert_close(scheme.prepare(40)[1][:, 20:-20], scheme.prepare(20)[1])
 
 
 def test_without_kernels_nothing_is_added() -> None:

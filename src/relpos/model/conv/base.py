@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
+from relpos.model.dropout import Draw
 from relpos.model.position.base import Scheme
 from relpos.model.shape import Heads, Hidden, Mask, Shape
 
@@ -44,11 +45,11 @@ class Conv(nn.Module):
         q: Float[Tensor, "batch scored_heads n head_dim"] | None,
         v: Heads,
         mask: Mask | None,
-        dropout: tuple[float, int],
+        dropout: Draw | tuple[float, int],
     ) -> Heads:
         """What the heads without scores give, heads − scored_heads of them, from their values v.
 
-        x is the layer's input, q the queries of the heads with scores as projected, or None; dropout = (rate, key).
+        x is the layer's input, q the queries of the heads with scores as projected, or None.
         """
         raise NotImplementedError
 

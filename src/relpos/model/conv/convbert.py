@@ -13,7 +13,7 @@ from relpos.errors import RelposError
 from relpos.model.conv.base import Conv
 from relpos.model.conv.separable import SeparableConv
 from relpos.model.conv.window import check_width, hide, weighted
-from relpos.model.dropout import drop
+from relpos.model.dropout import Draw, drop
 from relpos.model.kernels.eager import MASKED
 from relpos.model.shape import Heads, Hidden, Mask, Shape
 from relpos.ranges import Count, checked
@@ -37,7 +37,9 @@ class ConvBert(Conv):
     `edges=zero`, as in the paper: the softmax over all entries of r comes first, at the token that owns it; what is read at padding
     or outside the sequence then counts as 0.
 
-    Parameters: L·(d·(width+1) + d/2·(d+1) + H/2·width·(d/2+1))
+    `bias=false` leaves the bias out of the depthwise convolution, as in the original code; Chang et al. have it.
+
+    Parameters: L·(d·(width+bias) + d/2·(d+1) + H/2·width·(d/2+1))
 
     Differs from the paper: attention dropout acts on w, the depthwise convolution has a bias and the values of all heads come from
     one map, all three as in the code of Chang et al.; the last one is the same function.
@@ -53,7 +55,9 @@ class ConvBert(Conv):
     reads = frozenset("q")
 
     @checked
-    def __init__(self, shape: Shape, width: Count = 9, kernel_from: Owner = "query", edges: Edges = "renormalise") -> None:
+    def __init__(
+        self, shape: Shape, width: Count = 9, kernel_from: Owner = "query", edges: Edges = "renormalise", bias: bool = True
+    ) -> None:
         super().__init__(shape)
         if shape.heads % 2:
             raise RelposError(f"conv ConvBert halves the heads, and heads={shape.heads} is odd")
@@ -61,14 +65,14 @@ class ConvBert(Conv):
         self.edges = edges
         self.width = check_width(width)
         half = shape.heads // 2 * shape.head_dim
-        self.key = SeparableConv(shape.hidden, half, width)
+        self.key = SeparableConv(shape.hidden, half, width, bias=bias)
         self.kernel = nn.Linear(half, shape.heads // 2 * width)
 
     @property
     def scored_heads(self) -> int:
         return self.shape.heads // 2
 
-    def heads(self, x: Hidden, q: Heads | None, v: Heads, mask: Mask | None, dropout: tuple[float, int]) -> Heads:
+    def heads(self, x: Hidden, q: Heads | None, v: Heads, mask: Mask | None, dropout: Draw | tuple[float, int]) -> Heads:
         assert q is not None
         logits = self.kernel(self.key(hide(x, mask)) * q.transpose(1, 2).flatten(2))  # (B, n, heads/2 · width)
         logits = logits.unflatten(2, (-1, self.width)).transpose(1, 2)  # (B, heads/2, n, width)
@@ -94,4 +98,5 @@ class ConvBert(Conv):
 
     def count(self, shape: Shape) -> int:
         half = shape.heads // 2 * shape.head_dim
-        return SeparableConv.count(shape.hidden, half, self.width) + shape.heads // 2 * self.width * (half + 1)
+        bias = self.key.depthwise.bias is not None
+        return SeparableConv.count(shape.hidden, half, self.width, bias) + shape.heads // 2 * self.width * (half + 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -9,7 +11,8 @@ from torch.nn import functional
 
 from relpos.model.conv.base import Conv
 from relpos.model.conv.window import depthwise, hide, weighted
-from relpos.model.dropout import drop
+from relpos.model.dropout import Draw, drop
+from relpos.model.initial import uniform_
 from relpos.model.shape import Heads, Hidden, Mask, Shape
 from relpos.ranges import Natural, checked
 
@@ -59,11 +62,11 @@ class LightConv(GatedConv):
     @checked
     def __init__(self, shape: Shape, k: Natural) -> None:
         super().__init__(shape, k)
-        self.weight = nn.Parameter(torch.empty(shape.heads, 1, self.width))
-        nn.init.xavier_uniform_(self.weight)
+        bound = math.sqrt(6 / ((shape.heads + 1) * self.width))
+        self.weight = uniform_(nn.Parameter(torch.empty(shape.heads, 1, self.width)), -bound, bound)
 
-    def heads(self, x: Hidden, q: Heads | None, v: Heads, mask: Mask | None, dropout: tuple[float, int]) -> Heads:
-        weights = drop(torch.softmax(self.weight[:, 0], -1), *dropout)
+    def heads(self, x: Hidden, q: Heads | None, v: Heads, mask: Mask | None, dropout: Draw | tuple[float, int]) -> Heads:
+        weights = drop(torch.softmax(self.weight[:, 0], -1), *dropout[:2])  # one mask for all examples of a step
         y = depthwise(v.transpose(1, 2).flatten(2), weights.repeat_interleave(self.shape.head_dim, 0))
         return y.unflatten(2, (self.shape.heads, -1)).transpose(1, 2)
 
@@ -90,7 +93,7 @@ class DynamicConv(GatedConv):
         super().__init__(shape, k)
         self.kernel = nn.Linear(shape.heads * shape.head_dim, shape.heads * self.width, bias=False)
 
-    def heads(self, x: Hidden, q: Heads | None, v: Heads, mask: Mask | None, dropout: tuple[float, int]) -> Heads:
+    def heads(self, x: Hidden, q: Heads | None, v: Heads, mask: Mask | None, dropout: Draw | tuple[float, int]) -> Heads:
         logits = self.kernel(v.transpose(1, 2).flatten(2)).unflatten(2, (self.shape.heads, -1)).transpose(1, 2)
         weights = torch.softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
         return weighted(drop(weights, *dropout), v)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.model.conv.base import Conv
+from relpos.model.dropout import Draw
 from relpos.model.shape import Heads, Hidden, Mask, Shape
 
 
@@ -54,7 +55,7 @@ class Merge(Conv):
         q: Float[Tensor, "batch scored_heads n head_dim"] | None,
         v: Heads,
         mask: Mask | None,
-        dropout: tuple[float, int],
+        dropout: Draw | tuple[float, int],
     ) -> Heads:
         owner = min(self._parts(), key=lambda part: part.scored_heads)
         return owner.heads(x, q, v, mask, dropout)

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.model.conv.window import Channels, depthwise, depthwise_each
+from relpos.model.initial import uniform_
 
 
 class DepthwiseConv(nn.Module):
@@ -16,19 +17,19 @@ class DepthwiseConv(nn.Module):
 
     def __init__(self, channels: int, width: int, bias: bool = True) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(channels, width).uniform_(-(width**-0.5), width**-0.5))
-        self.bias = nn.Parameter(torch.empty(channels).uniform_(-(width**-0.5), width**-0.5)) if bias else None
+        self.weight = uniform_(nn.Parameter(torch.empty(channels, width)), -(width**-0.5), width**-0.5)
+        self.bias = uniform_(nn.Parameter(torch.empty(channels)), -(width**-0.5), width**-0.5) if bias else None
 
     def forward(self, x: Channels) -> Channels:
         return depthwise(x, self.weight, self.bias)
 
 
 class SeparableConv(nn.Module):
-    """A depthwise convolution, an activation if asked for, a linear map; biases in both."""
+    """A depthwise convolution, an activation if asked for, a linear map. `bias` is that of the first."""
 
-    def __init__(self, channels: int, out: int, width: int, activation: nn.Module | None = None) -> None:
+    def __init__(self, channels: int, out: int, width: int, activation: nn.Module | None = None, bias: bool = True) -> None:
         super().__init__()
-        self.depthwise = DepthwiseConv(channels, width)
+        self.depthwise = DepthwiseConv(channels, width, bias)
         self.activation = activation or nn.Identity()
         self.pointwise = nn.Linear(channels, out)
 
@@ -47,5 +48,5 @@ class SeparableConv(nn.Module):
         return [part.finish(y) for part, y in zip(convolutions, middle, strict=True)]
 
     @staticmethod
-    def count(channels: int, out: int, width: int) -> int:
-        return channels * (width + 1) + out * (channels + 1)
+    def count(channels: int, out: int, width: int, bias: bool = True) -> int:
+        return channels * (width + bias) + out * (channels + 1)

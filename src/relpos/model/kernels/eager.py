@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from relpos.model.dropout import drop
+from relpos.model.dropout import Draw, drop
 from relpos.model.position.base import Terms
 from relpos.model.shape import Heads, Mask
 
@@ -43,7 +43,9 @@ def probabilities(s: Scores, mask: Mask | None) -> Scores:
     return torch.softmax(s if mask is None else s.masked_fill(~mask[:, None, None, :], MASKED), -1)
 
 
-def attention(q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: tuple[float, int]) -> Heads:
+def attention(
+    q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int]
+) -> Heads:
     """y; q scaled.
 
     Example:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relpos.model.dropout import dropped, rescale
+from relpos.model.dropout import Draw, dropped, rescale
 from relpos.model.kernels.band import Kernels, Matrices, add_band_, beyond, diagonal_sums, read_band, toeplitz
 from relpos.model.kernels.eager import MASKED
 from relpos.model.position.base import Terms
@@ -68,9 +68,10 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, offset: Tensor | None, query: Tensor | None, key: Tensor | None,
-        dense: Tensor | None, mask: Tensor | None, outside: str, p: float, seed: int,
+        dense: Tensor | None, mask: Tensor | None, outside: str, draw: Draw,
     ) -> Tensor:  # fmt: skip
         batch, heads, n, width = q.shape
+        p = draw.rate
         q, k, v = (x.reshape(batch * heads, n, width) for x in (q, k, v))
         s = torch.bmm(q, k.transpose(1, 2))  # (B·H, n, n)
         by_head = s.view(batch, heads, n, n)
@@ -86,7 +87,7 @@ class _Attention(torch.autograd.Function):
             by_head.add_(s.new_zeros(mask.shape).masked_fill_(~mask, MASKED)[:, None, None, :])
         signed = torch.softmax(s, -1)
         if p > 0:
-            signed.copysign_(dropped((batch, heads, n, n), p, seed, s.device).view_as(s).view(torch.bfloat16))
+            signed.copysign_(dropped((batch, heads, n, n), draw, s.device).view_as(s).view(torch.bfloat16))
         kept = signed.relu() if p > 0 else signed
         ctx.save_for_backward(q, k, v, signed)
         ctx.shape, ctx.outside, ctx.p = (batch, heads, n, width), outside, p
@@ -107,7 +108,7 @@ class _Attention(torch.autograd.Function):
             signed = signed.abs()
         s = torch._softmax_backward_data(grad_p, signed, -1, signed.dtype)
         grads = torch.bmm(s, k), torch.bmm(s.transpose(1, 2), q), grad_v
-        return *(x.view(ctx.shape) for x in grads), *_term_grads(s, ctx), None, None, None, None
+        return *(x.view(ctx.shape) for x in grads), *_term_grads(s, ctx), None, None, None
 
 
 def _term_grads(s: Tensor, ctx: Any) -> list[Tensor | None]:
@@ -127,7 +128,9 @@ def _term_grads(s: Tensor, ctx: Any) -> list[Tensor | None]:
     return grads
 
 
-def attention(q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: tuple[float, int]) -> Heads:
+def attention(
+    q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int]
+) -> Heads:
     """y; q scaled.
 
     Example:
@@ -142,4 +145,4 @@ def attention(q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Ma
     q = v.new_zeros(v.shape) if q is None else q
     k = q if k is None else k
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
-    return _Attention.apply(q, k, v, terms.offset, terms.query, terms.key, terms.dense, mask, terms.outside, *dropout)
+    return _Attention.apply(q, k, v, terms.offset, terms.query, terms.key, terms.dense, mask, terms.outside, Draw(*dropout))

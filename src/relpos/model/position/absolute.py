@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relpos.model.initial import normal_
 from relpos.model.position.base import Scheme
 from relpos.model.shape import Shape
 
@@ -29,7 +30,7 @@ class Absolute(Scheme):
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
         self.max_length = shape.max_positions
-        self.table = nn.Parameter(torch.empty(shape.max_positions, shape.embedding).normal_(std=0.02))
+        self.table = normal_(nn.Parameter(torch.empty(shape.max_positions, shape.embedding)), 0.02)
 
     def embed(self, n: int) -> Float[Tensor, "{n} embedding"]:
         return self.table[:n]

@@ -24,16 +24,14 @@ class Alibi(Scheme):
         [-0.125, -0.0625, -0.0, -0.0625, -0.125]
     """
 
-    slopes: Float[Tensor, "heads"]
-
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
-        self.register_buffer("slopes", torch.tensor(slopes(shape.heads), dtype=torch.float64), persistent=False)
+        self.keep_exact("slopes", torch.tensor(slopes(shape.heads), dtype=torch.float64))  # (H,)
 
     def prepare(self, n: int) -> Float[Tensor, "heads 2*{n}-1"]:
         """β (H, 2n−1)."""
-        distance = torch.arange(1 - n, n, device=self.slopes.device).abs()
-        return -self.slopes[:, None] * distance
+        slopes = self.exact("slopes")
+        return -slopes[:, None] * torch.arange(1 - n, n, device=slopes.device).abs()
 
     def terms(self, layer: int, q: Heads, k: Heads, state: Float[Tensor, "heads offsets"]) -> Terms:
         return Terms(offset=state.to(torch.promote_types(q.dtype, torch.float32)))

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
+from relpos.model.initial import uniform_
 from relpos.model.shape import Heads, Shape
 
 Outside = Literal["clamp", "zero"]
@@ -92,6 +93,17 @@ class Scheme(nn.Module):
         """Factor of q·k; None for attention without q·k."""
         return float(self.shape.head_dim) ** -0.5
 
+    def keep_exact(self, name: str, values: Tensor) -> None:
+        """Keeps numbers that are not trained: in float64, on the module's device, outside its state.
+
+        They are stored as integers, which `model.bfloat16()` leaves as they are: angles lose their meaning in eight bits.
+        """
+        self.register_buffer(f"{name}_bits", values.to(torch.float64).view(torch.int64), persistent=False)
+
+    def exact(self, name: str) -> Tensor:
+        """The float64 numbers of `keep_exact`."""
+        return self.get_buffer(f"{name}_bits").view(torch.float64)
+
     def begin_step(self, step: int) -> None:
         """Called by training before the first forward pass of each update; `step` counts from 0. What it keeps must be buffers."""
 
@@ -145,4 +157,4 @@ def kernel_table(shape: Shape, k: int) -> nn.Parameter:
     That is the authors' init: a Kaiming-uniform call that takes the width for the fan-in, the table being stored this way round.
     """
     width = 2 * k + 1
-    return nn.Parameter(torch.empty(shape.layers, shape.head_dim, width).uniform_(-(width**-0.5), width**-0.5))
+    return uniform_(nn.Parameter(torch.empty(shape.layers, shape.head_dim, width)), -(width**-0.5), width**-0.5)

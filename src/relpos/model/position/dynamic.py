@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relpos.model.initial import uniform_
 from relpos.model.position.base import Outside, Scheme, Terms, kernel_table
 from relpos.model.shape import Heads, Shape
 from relpos.ranges import Natural, checked
@@ -57,7 +58,7 @@ class Dynamic(Scheme):
 def value_table(shape: Shape, k: int) -> nn.Parameter:
     """(layers, 2k+1, head_dim), uniform in ±√(6 / (2k+1 + head_dim))."""
     bound = math.sqrt(6 / (2 * k + 1 + shape.head_dim))
-    return nn.Parameter(torch.empty(shape.layers, 2 * k + 1, shape.head_dim).uniform_(-bound, bound))
+    return uniform_(nn.Parameter(torch.empty(shape.layers, 2 * k + 1, shape.head_dim)), -bound, bound)
 
 
 def kernels(x: Heads, table: Float[Tensor, "head_dim width"], scaled: bool) -> Float[Tensor, "batch heads n width"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -9,9 +10,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from relpos.model.initial import normal_, uniform_
 from relpos.model.position.sinusoidal import Sinusoidal
 from relpos.model.shape import Heads, Shape
-from relpos.ranges import Count, checked
+from relpos.ranges import Count, Positive, checked
 
 INTERVAL = 0.01  # time from one position to the next
 STEPS = 5  # of the solver, from one position to the next
@@ -19,7 +21,7 @@ STEPS = 5  # of the solver, from one position to the next
 
 class Floater(Sinusoidal):
     """q_i + p^q(0.01 i), k_i + p^k(0.01 i), v_i + p^v(0.01 i) in every layer, with dp/dt = g(t, p) (section 3); the embeddings
-    are sinusoidal as well.
+    are sinusoidal as well, of root mean square `rms`.
 
     One g = W_2 [relu(W_1 [p; t] + b_1); t] + b_2 serves all layers and q, k and v (Xavier normal, biases 0); a start p(0) of width
     heads · head_dim belongs to one layer and one of q, k, v (Xavier uniform). All are solved together by torchdiffeq's `rk4`, five
@@ -50,14 +52,15 @@ class Floater(Sinusoidal):
     cache: Float[Tensor, "layers 3 heads max_positions head_dim"] | None
 
     @checked
-    def __init__(self, shape: Shape, refresh: Count = 400) -> None:
-        super().__init__(shape)
+    def __init__(self, shape: Shape, refresh: Count = 400, rms: Positive = 0.02) -> None:
+        super().__init__(shape, rms)
         width = shape.heads * shape.head_dim
         self.refresh, self.solving = refresh, True
-        self.start = nn.Parameter(nn.init.xavier_uniform_(torch.empty(3, shape.layers, width)))
+        bound = math.sqrt(6 / ((3 + shape.layers) * width))
+        self.start = uniform_(nn.Parameter(torch.empty(3, shape.layers, width)), -bound, bound)
         self.first, self.second = (nn.Linear(width + 1, width) for _ in range(2))
         for part in (self.first, self.second):
-            nn.init.xavier_normal_(part.weight)
+            normal_(part.weight, math.sqrt(2 / (2 * width + 1)))
             nn.init.zeros_(part.bias)
         sizes = (shape.layers, 3, shape.heads, shape.max_positions, shape.head_dim)
         self.register_buffer("cache", torch.zeros(sizes) if refresh > 1 else None)
@@ -93,22 +96,22 @@ class Floater(Sinusoidal):
         from torchdiffeq import odeint
 
         start = self.start.flatten(0, 1)
+        start = start.to(torch.promote_types(start.dtype, torch.float32))
         with torch.autocast(start.device.type, enabled=False):
             times = INTERVAL * torch.arange(n, device=start.device, dtype=start.dtype)
             within = INTERVAL / STEPS * torch.arange(STEPS, device=start.device, dtype=start.dtype)
             grid = torch.cat(((times[:-1, None] + within).flatten(), times[-1:]))
-            vectors = odeint(self._dynamics(), start, times, method="rk4", options={"grid_constructor": lambda *_: grid})
+            vectors = odeint(self._dynamics(start.dtype), start, times, method="rk4", options={"grid_constructor": lambda *_: grid})
         layers, heads = self.shape.layers, self.shape.heads
         return vectors.view(n, 3, layers, heads, -1).permute(2, 1, 3, 0, 4)
 
-    def _dynamics(self) -> Callable[[Tensor, Tensor], Tensor]:
+    def _dynamics(self, dtype: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:
         """g(t, p); the weight of t is cut off the matrices once, so that a call need not put t beside each p."""
-        (w1, t1), (w2, t2) = ((x.weight[:, :-1], x.weight[:, -1]) for x in (self.first, self.second))
+        (w1, t1), (w2, t2) = ((x.weight[:, :-1].to(dtype), x.weight[:, -1].to(dtype)) for x in (self.first, self.second))
+        b1, b2 = self.first.bias.to(dtype), self.second.bias.to(dtype)
 
         def g(t: Tensor, p: Tensor) -> Tensor:
-            return functional.linear(
-                functional.relu(functional.linear(p, w1, self.first.bias + t * t1)), w2, self.second.bias + t * t2
-            )
+            return functional.linear(functional.relu(functional.linear(p, w1, b1 + t * t1)), w2, b2 + t * t2)
 
         return g
 

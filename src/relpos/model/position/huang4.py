@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relpos.model.initial import normal_
 from relpos.model.position.base import Scheme, Terms
 from relpos.model.shape import Heads, Shape
 
@@ -34,7 +35,8 @@ class Huang4(Scheme):
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
         self.max_length = shape.max_positions
-        self.table = nn.Parameter(torch.empty(shape.layers, 2 * shape.max_positions - 1, shape.head_dim).normal_(std=0.02))
+        sizes = (shape.layers, 2 * shape.max_positions - 1, shape.head_dim)
+        self.table = normal_(nn.Parameter(torch.empty(sizes)), 0.02)
 
     def prepare(self, n: int) -> State:
         """The table of each layer over offsets 1−n..n−1, scaled; and the same from right to left, as the key sees it."""

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relpos.model.initial import uniform_
 from relpos.model.position.base import Scheme, Terms
 from relpos.model.shape import Heads, Shape
 
@@ -35,8 +36,8 @@ class Kerple(Scheme):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
-        self.p = nn.Parameter(torch.empty(shape.heads).uniform_(0, 2))
-        self.a = nn.Parameter(torch.empty(shape.heads).uniform_(0, 1))
+        self.p = uniform_(nn.Parameter(torch.empty(shape.heads)), 0, 2)
+        self.a = uniform_(nn.Parameter(torch.empty(shape.heads)), 0, 1)
 
     def begin_step(self, step: int) -> None:
         """Stored values within their bounds, where a clamp still passes gradients."""
@@ -46,8 +47,10 @@ class Kerple(Scheme):
 
     def prepare(self, n: int) -> Float[Tensor, "heads 2*{n}-1"]:
         """β (H, 2n−1)."""
-        distance = torch.arange(1 - n, n, device=self.a.device, dtype=self.a.dtype).abs()
-        return self.bias(distance, self.p.clamp(LEAST, self.most)[:, None], self.a.clamp(LEAST)[:, None])
+        dtype = torch.promote_types(self.a.dtype, torch.float32)
+        distance = torch.arange(1 - n, n, device=self.a.device, dtype=dtype).abs()
+        p, a = self.p.to(dtype).clamp(LEAST, self.most), self.a.to(dtype).clamp(LEAST)
+        return self.bias(distance, p[:, None], a[:, None])
 
     def bias(
         self, distance: Float[Tensor, "offsets"], p: Float[Tensor, "heads 1"], a: Float[Tensor, "heads 1"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Complex, Float
+from jaxtyping import Complex
 from torch import Tensor
 
 from relpos.errors import RelposError
@@ -34,19 +34,18 @@ class Rope(Scheme):
                 [-0.4161,  0.9093]])
     """
 
-    wave: Float[Tensor, "pairs"]  # the angle from one position to the next
-
     @checked
     def __init__(self, shape: Shape, base: Positive = 10000.0) -> None:
         super().__init__(shape)
         if shape.head_dim % 2:
             raise RelposError(f"Rope turns pairs of channels: head_dim = hidden / heads must be even, not {shape.head_dim}")
         steps = float(base) ** (-torch.arange(0, shape.head_dim, 2, dtype=torch.float64) / shape.head_dim)
-        self.register_buffer("wave", steps, persistent=False)
+        self.keep_exact("wave", steps)  # (head_dim / 2,) the angle from one position to the next
 
     def prepare(self, n: int) -> Complex[Tensor, "{n} pairs"]:
         """The turn of each position and pair of channels."""
-        angle = torch.arange(n, device=self.wave.device, dtype=self.wave.dtype)[:, None] * self.wave
+        wave = self.exact("wave")
+        angle = torch.arange(n, device=wave.device, dtype=wave.dtype)[:, None] * wave
         return torch.polar(torch.ones_like(angle), angle)
 
     def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: Complex[Tensor, "n pairs"]) -> tuple[Heads, Heads, Heads]:

@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
+from math import sqrt
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from relpos.model.position.base import Scheme
 from relpos.model.shape import Shape
+from relpos.ranges import Positive, checked
 
 
 class Sinusoidal(Scheme):
-    """P[p, 2m] = sin(p / 10000^(2m/E)), P[p, 2m+1] = cos(p / 10000^(2m/E)), added to the embeddings of width E. No parameters.
+    """P[p, 2m] = c sin(p / 10000^(2m/E)), P[p, 2m+1] = c cos(p / 10000^(2m/E)), added to the embeddings of width E, c = √2 · `rms`.
+
+    `rms` is the root mean square of the waves. Its default is that of initial words and of the rows of a learned table.
+    No parameters.
 
     Parameters: 0
 
-    Differs from the paper: the embeddings are not multiplied by √E, because a layer norm follows.
+    Differs from the paper: there c is 1, and the words are about 1. Here words start at 0.02, and waves of 0.71 would bury them,
+    since a layer norm follows.
+
+    Raises:
+        RelposError: `rms` is not a number above 0.
 
     Example:
-        >>> Sinusoidal(Shape.example()).embed(2)[:, :2]  # sin 0, cos 0; sin 1, cos 1
+        >>> Sinusoidal(Shape.example(), rms=0.5**0.5).embed(2)[:, :2]  # c = 1: sin 0, cos 0; sin 1, cos 1
         tensor([[0.0000, 1.0000],
                 [0.8415, 0.5403]], dtype=torch.float64)
     """
 
-    wave: Float[Tensor, "embedding"]  # the angular step of each channel; for a cosine the phase is π/2 ahead
-    phase: Float[Tensor, "embedding"]
-
-    def __init__(self, shape: Shape) -> None:
+    @checked
+    def __init__(self, shape: Shape, rms: Positive = 0.02) -> None:
         super().__init__(shape)
+        self.amplitude = sqrt(2) * rms
         channel = torch.arange(shape.embedding, dtype=torch.float64)
-        self.register_buffer("wave", 10000.0 ** (-2 * (channel // 2) / shape.embedding), persistent=False)
-        self.register_buffer("phase", (channel % 2) * (torch.pi / 2), persistent=False)
+        self.keep_exact("wave", 10000.0 ** (-2 * (channel // 2) / shape.embedding))  # (E,) the angle from one position to the next
+        self.keep_exact("phase", (channel % 2) * (torch.pi / 2))  # (E,) a cosine is a quarter of a turn ahead
 
     def embed(self, n: int) -> Float[Tensor, "{n} embedding"]:
-        position = torch.arange(n, device=self.wave.device, dtype=self.wave.dtype)
-        return torch.sin(position[:, None] * self.wave + self.phase)
+        wave = self.exact("wave")
+        position = torch.arange(n, device=wave.device, dtype=wave.dtype)
+        return self.amplitude * torch.sin(position[:, None] * wave + self.exact("phase"))

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relpos.model.initial import normal_
 from relpos.model.position.base import Scheme, Terms
 from relpos.model.shape import Heads, Shape
 
@@ -29,7 +30,8 @@ class Swin(Scheme):
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
         self.max_length = shape.max_positions
-        self.beta = nn.Parameter(torch.empty(shape.layers, shape.heads, 2 * shape.max_positions - 1).normal_(std=0.02))
+        sizes = (shape.layers, shape.heads, 2 * shape.max_positions - 1)
+        self.beta = normal_(nn.Parameter(torch.empty(sizes)), 0.02)
 
     def prepare(self, n: int) -> tuple[Float[Tensor, "heads 2*{n}-1"], ...]:
         """β (H, 2n−1) of each layer."""

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from relpos.model.initial import uniform_
 from relpos.model.position.base import Scheme
 from relpos.model.shape import Heads, Shape
 
@@ -48,4 +49,4 @@ class Synthesizer(Scheme):
 def glorot(*shape: int, fans: int) -> nn.Parameter:
     """Uniform in ±√(6 / (fan in + fan out)); `fans` is their sum."""
     bound = math.sqrt(6 / fans)
-    return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
+    return uniform_(nn.Parameter(torch.empty(shape)), -bound, bound)

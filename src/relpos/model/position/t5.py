@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
+from relpos.model.initial import uniform_
 from relpos.model.position.base import Scheme, Terms
 from relpos.model.shape import Heads, Shape
 from relpos.ranges import Count, checked
@@ -49,7 +50,7 @@ class T5(Scheme):
         self.buckets = buckets
         self.register_buffer("edges", torch.tensor(bucket_edges(buckets, max_distance)), persistent=False)
         bound = math.sqrt(6 / (buckets + shape.heads))
-        self.table = nn.Parameter(torch.empty(shape.heads, buckets).uniform_(-bound, bound))
+        self.table = uniform_(nn.Parameter(torch.empty(shape.heads, buckets)), -bound, bound)
 
     def prepare(self, n: int) -> Float[Tensor, "heads 2*{n}-1"]:
         """β (H, 2n−1)."""

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relpos.model.initial import normal_
 from relpos.model.position.base import Scheme, Terms
 from relpos.model.shape import Heads, Shape
 from relpos.ranges import Natural, checked
@@ -40,13 +41,14 @@ class Tisa(Scheme):
         super().__init__(shape)
         self.kernels = kernels
         sizes = (shape.layers, shape.heads, kernels)
-        self.amplitude = nn.Parameter(torch.empty(sizes).normal_(0.1, 0.01))  # a
-        self.sharpness = nn.Parameter(torch.empty(sizes).normal_(0.1, 0.01))  # b
-        self.centre = nn.Parameter(torch.empty(sizes).normal_(0.0, 5.0))  # c
+        self.amplitude = normal_(nn.Parameter(torch.empty(sizes)), 0.01, mean=0.1)  # a
+        self.sharpness = normal_(nn.Parameter(torch.empty(sizes)), 0.01, mean=0.1)  # b
+        self.centre = normal_(nn.Parameter(torch.empty(sizes)), 5.0)  # c
 
     def prepare(self, n: int) -> tuple[Float[Tensor, "heads 2*{n}-1"], ...]:
         """β (H, 2n−1) of each pass."""
-        a, b, c = (x[..., None] for x in (self.amplitude, self.sharpness, self.centre))  # (L, H, S, 1)
+        dtype = torch.promote_types(self.centre.dtype, torch.float32)
+        a, b, c = (x[..., None].to(dtype) for x in (self.amplitude, self.sharpness, self.centre))  # (L, H, S, 1)
         o = torch.arange(1 - n, n, device=c.device, dtype=c.dtype)
         return (a * torch.exp(-b.abs() * (c - o) ** 2)).sum(2).unbind(0)
 

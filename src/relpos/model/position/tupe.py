@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relpos.model.initial import normal_
 from relpos.model.position.base import Scheme, Terms
 from relpos.model.position.t5 import bucket, bucket_edges
 from relpos.model.shape import Heads, Shape
@@ -43,14 +44,14 @@ class Tupe(Scheme):
     def __init__(self, shape: Shape, relative: bool = False) -> None:
         super().__init__(shape)
         self.max_length, self.relative = shape.max_positions, relative
-        self.table = nn.Parameter(torch.empty(shape.max_positions + 1, shape.hidden).normal_(std=0.02))
+        self.table = normal_(nn.Parameter(torch.empty(shape.max_positions + 1, shape.hidden)), 0.02)
         self.norm = nn.LayerNorm(shape.hidden, eps=NORM_EPS)
         self.query, self.key = (nn.Linear(shape.hidden, shape.heads * shape.head_dim) for _ in range(2))
         for part in (self.query, self.key):
-            nn.init.normal_(part.weight, std=0.02)
+            normal_(part.weight, 0.02)
             nn.init.zeros_(part.bias)
         if relative:
-            self.buckets = nn.Parameter(torch.empty(BUCKETS + 1, shape.heads).normal_(std=0.02))
+            self.buckets = normal_(nn.Parameter(torch.empty(BUCKETS + 1, shape.heads)), 0.02)
 
     @property
     def scale(self) -> float:

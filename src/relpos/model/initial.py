@@ -1,0 +1,73 @@
+"""Initial values of parameters: drawn from the counter hash of (seed, name, element), the same bits on every processor.
+
+A scheme or convolution says what its parameters are drawn from, by `normal_` and `uniform_`. What they hold at first follows from
+torch's generator, as in any module; once the whole network stands, `redraw` draws them anew from a seed and their names. So two
+networks that both have a parameter start from the same values of it, whatever else they have.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from relpos.counter import fold, normal, uniform
+
+_BLOCK = 1 << 14  # elements at a time: what lies between stays in the cache
+
+Filled = TypeVar("Filled", bound=Tensor)
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """shift + factor · x, with x from N(0, 1) or uniform in [0, 1)."""
+
+    shift: float
+    factor: float
+    gaussian: bool
+
+    def fill(self, parameter: Tensor, key: int) -> None:
+        """Writes the values of this key into the parameter. A parameter on the meta device has none and is passed over."""
+        if parameter.is_meta:
+            return
+        draw = normal if self.gaussian else uniform
+        values = torch.empty(parameter.numel(), dtype=torch.float32)
+        for start in range(0, len(values), _BLOCK):
+            block = values[start : start + _BLOCK]
+            # Each operation is rounded by itself, the same everywhere; one that multiplies and adds at once might not be.
+            block.copy_(draw(key, torch.arange(start, start + len(block))).mul_(self.factor).add_(self.shift))
+        with torch.no_grad():
+            parameter.copy_(values.view(parameter.shape))
+
+
+def normal_(parameter: Filled, std: float, mean: float = 0.0) -> Filled:
+    """The parameter itself, drawn from N(mean, std²)."""
+    return _drawn(parameter, Distribution(mean, std, gaussian=True))
+
+
+def uniform_(parameter: Filled, low: float, high: float) -> Filled:
+    """The parameter itself, drawn evenly from low to high."""
+    return _drawn(parameter, Distribution(low, high - low, gaussian=False))
+
+
+def describe(parameter: Filled, distribution: Distribution) -> Filled:
+    """The parameter itself; `redraw` will draw it from the distribution."""
+    parameter.initial = distribution  # type: ignore[attr-defined]
+    return parameter
+
+
+def _drawn(parameter: Filled, distribution: Distribution) -> Filled:
+    distribution.fill(parameter, int(torch.randint(1 << 62, (), device="cpu")))
+    return describe(parameter, distribution)
+
+
+def redraw(parameters: Iterable[tuple[str, nn.Parameter]], seed: int) -> None:
+    """Draws anew, from the seed and the names given, every parameter that has a distribution. The others stay as they are."""
+    for name, parameter in parameters:
+        distribution = getattr(parameter, "initial", None)
+        if distribution is not None:
+            distribution.fill(parameter, fold(seed, zlib.crc32(name.encode())))

@@ -1,0 +1,35 @@
+"""How examples are spread over forward passes."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relpos.data.passes import passes, share
+
+
+@settings(deadline=None, max_examples=100)
+@given(lengths=st.lists(st.integers(1, 128), min_size=1, max_size=80), room=st.sampled_from([1, 128, 2048]))
+def test_every_example_goes_through_once_and_no_pass_is_too_full(lengths: list[int], room: int) -> None:
+    parts = [part.tolist() for part in passes(torch.tensor(lengths), room)]
+    assert sorted(row for part in parts for row in part) == list(range(len(lengths)))
+    assert all(len(part) == 1 or len(part) * max(lengths[row] for row in part) <= room for part in parts)
+
+
+def test_short_examples_are_not_padded_to_the_length_of_long_ones() -> None:
+    parts = passes(torch.tensor([16] * 20 + [128] * 2), 2048)
+    assert [len(part) for part in parts] == [2, 20]
+
+
+def test_a_little_padding_costs_less_than_a_pass() -> None:
+    assert len(passes(torch.tensor([16] * 8 + [24] * 8), 2048)) == 1
+
+
+def test_the_longest_go_first() -> None:
+    lengths = torch.tensor([5, 90, 40, 128, 7])
+    assert torch.cat(passes(lengths, 128)).tolist() == [3, 1, 2, 4, 0]
+
+
+def test_nobody_gets_the_longest_every_time() -> None:
+    assert [share(8, rank, 3).tolist() for rank in range(3)] == [[0, 5, 6], [1, 4, 7], [2, 3]]
