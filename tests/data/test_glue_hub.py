@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,8 @@ def put(folder: Path, config: str, splits: dict[str, Columns], names: Sequence[s
     lines = []
     for split, columns in splits.items():
         label = datasets.ClassLabel(names=list(names)) if names else datasets.Value("float32")
-        kinds = {key: datasets.Value("string") for key in columns} | {"label": label, "idx": datasets.Value("int32")}
+        known = {"label": label, "idx": datasets.Value("int32"), "id": datasets.Value("int32")}
+        kinds = {key: known.get(key, datasets.Value("string")) for key in columns}
         table = datasets.Dataset.from_dict(columns, features=datasets.Features(kinds))
         path = folder / config / f"{split}-00000-of-00001.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,6 +65,18 @@ def test_scores_read_as_in_the_files(tmp_path: Path) -> None:
     columns: Columns = {"sentence1": ["a"], "sentence2": ["b"], "label": [3.8], "idx": [0]}
     put(tmp_path / "hub", "stsb", {"train": columns}, None)
     assert read(HubGlue(str(tmp_path / "hub")), task("stsb"), "train").labels == [3.8]
+
+
+def test_paws_is_a_data_set_of_its_own_with_the_rows_of_its_files(tmp_path: Path) -> None:
+    columns: Columns = {"id": [1, 2], "sentence1": ["a b", "c"], "sentence2": ["b a", "c"], "label": [0, 1]}
+    put(tmp_path / "hub", "labeled_final", {"train": columns, "validation": columns, "test": columns}, ["0", "1"])
+    for split in ("train", "dev", "test"):
+        write(tmp_path, f"PAWS/{split}.tsv", "id\tsentence1\tsentence2\tlabel\n1\ta b\tb a\t0\n2\tc\tc\t1\n")
+    data_set = {"id": str(tmp_path / "hub"), "config": "labeled_final", "revision": None}
+    paws = replace(task("paws"), hub=data_set)
+    for split in ("train", "dev", "test"):
+        assert has_split(HubGlue(), paws, split)
+        assert read(HubGlue(), paws, split) == read(tmp_path, paws, split)
 
 
 def test_a_data_set_that_is_not_there_is_one_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""GLUE as `nyu-mll/glue` lays it out, from the hub or from a local folder of the same layout.
+"""GLUE as `nyu-mll/glue` lays it out, and tasks with data sets of their own, from the hub or a local folder of the same layout.
 
 `datasets` is imported on use (1 s). Labels and scores are turned back into the words of the TSV files, so that
 everything after this is one path.
@@ -49,8 +49,8 @@ class HubGlue:
         labels = rows["label"] if "label" in rows.column_names else []
         if any(label != -1 for label in labels):  # hidden test labels read -1
             fields[task.label] = [_word(task, label) for label in labels]
-        if "idx" in rows.column_names:
-            fields["index"] = [str(number) for number in rows["idx"]]
+        if number := next((name for name in ("idx", "id") if name in rows.column_names), None):
+            fields["index"] = [str(index) for index in rows[number]]
         table = [list(row) for row in zip(*fields.values(), strict=True)]
         if not table:
             raise RelposError(f"{source}: no rows")
