@@ -18,7 +18,7 @@ from relpos.tables.plan import plan_table
 
 GUIDE = Path(__file__).parents[2] / "docs" / "commands.md"
 SMALL = ["size=tiny", "size.hidden=16", "size.embedding=16", "size.ffn=16", "steps=2", "batch=4"]
-PRETRAINING = ["pretrain.steps=2", "pretrain.batch=4", "pretrain.microbatch=4", "evaluations=1"]
+PRETRAINING = ["pretrain.steps=2", "pretrain.batch=4", "evaluations=1"]
 
 
 @pytest.fixture
