@@ -15,7 +15,7 @@ from relpos.train.network import build_model
 
 SIZE = {"layers": 2, "hidden": 64, "ffn": 256, "max_positions": 16}
 TINY = ["size=tiny", "size.layers=2", "size.hidden=16", "size.embedding=8", "size.heads=4", "size.ffn=16", "vocabulary=40"]
-WOULD_HOLD = "by fine-tuning seeds of one pre-training each it would hold; needs two or more"
+ONE_PRETRAINING = "says nothing about other pre-trainings"
 JITTER = [-0.4, 0.1, 0.3, -0.2, 0.2]
 
 

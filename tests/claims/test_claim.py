@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from claims.made_up import glue, scale, scales
+from claims.made_up import JITTER, at_chance, glue, scale, scales
 from relpos.claims import claim as files
 from relpos.claims.network import nodes
-from relpos.commands.claims import claims, evaluate
+from relpos.claims.scales import Scale
+from relpos.commands.claims import claims, page
 from relpos.errors import RelposError
 from relpos.runs import compose
 from relpos.tables.columns import GLUE
@@ -20,10 +21,9 @@ IDS = [*(f"C{n:02}" for n in range(1, 26)), *(f"W{n:02}" for n in range(1, 23)),
 
 
 def test_all_49_are_there() -> None:
-    assert [claim.id for claim in files.load("all")] == IDS
-    assert [claim.id[0] for paper in ("chang2021", "wennberg2021", "across") for claim in files.load(paper)] == [
-        one[0] for one in IDS
-    ]
+    assert [claim.id for claim in files.load("all") if not claim.measure] == IDS
+    by_paper = [claim.id for paper in ("chang2021", "wennberg2021", "across") for claim in files.load(paper) if not claim.measure]
+    assert by_paper == IDS
 
 
 @pytest.mark.parametrize("name", IDS)
@@ -52,16 +52,74 @@ def test_a_small_clear_gain(name: str, row: str, expected: str) -> None:
     assert found.verdict == expected
 
 
-def test_the_verdict_is_that_of_the_largest_scale_that_was_tested() -> None:
+def verdicts(name: str, *made: Scale) -> tuple[list[str], str]:
+    """Of a claim on a page of its own: that of each scale, and the headline."""
+    (claim,) = page([of_id(name)], scales(*made), files.rows(), {})["claims"]
+    return [finding["verdict"] for finding in claim["findings"]], claim["verdict"]
+
+
+def test_the_headline_is_the_verdict_of_the_largest_scale_that_decides() -> None:
     steps = {"absolute_tisa_s1": glue(61.0), "absolute_tisa_s3": glue(63.0), "absolute_tisa": glue(65.0)}
-    there = scales(
-        scale(steps | {"absolute": glue(60.0, -1)}), scale({"absolute_tisa": glue(61.0), "absolute": glue(60.0)}, size=4)
-    )
-    found = evaluate(of_id("W11"), there, files.rows(), [])
-    assert [one["verdict"] for one in found["findings"]] == ["fails", "not run"]
-    assert found["verdict"] == "fails"
-    assert evaluate(of_id("W14"), there, files.rows(), [])["verdict"] == "not run"
-    assert evaluate(of_id("W11"), scales(), files.rows(), [])["verdict"] == "not run"
+    small = scale(steps | {"absolute": glue(60.0, -1)})
+    large = scale({"absolute_tisa": glue(61.0), "absolute": glue(60.0)}, size=4)
+    assert verdicts("W11", small, large) == (["fails", "not run"], "fails")
+    assert verdicts("W11") == ([], "not run")
+    assert verdicts("W14") == (["not run"], "not run")
+    clear = {"dynamic": glue(64.0), "fixed": glue(60.0, -1)}
+    unclear = {"dynamic": glue(60.1), "fixed": glue(60.0, -1)}
+    assert verdicts("C03", scale(clear), scale(unclear, size=4)) == (["holds", "undecided"], "holds")
+
+
+def test_a_scale_at_which_nothing_can_be_said_is_not_run_there() -> None:
+    at_constant = at_chance(scale({"dynamic": glue(64.0), "fixed": glue(60.0, -1)}), *GLUE)
+    assert verdicts("C03", at_constant) == (["not run"], "not run")
+
+
+def test_a_bound_in_nine_columns_is_not_applied_to_fewer() -> None:
+    rows = {"composite_key": glue(60.25), "composite": glue(60.0)}
+    fewer = {row: {name: values for name, values in columns.items() if name != "rte"} for row, columns in rows.items()}
+    assert verdicts("C05", scale(rows)) == (["holds"], "holds")
+    assert verdicts("C05", scale(fewer)) == (["not run"], "not run")
+    assert verdicts("C05", at_chance(scale(rows), "rte")) == (["not run"], "not run")
+
+
+def test_claims_that_compare_rows_have_twins_and_claims_over_columns_have_none() -> None:
+    twins = {claim.id.partition("/")[0] for claim in files.load("all") if claim.measure}
+    compared = {claim.id for claim in files.load("all") if not claim.measure and hasattr(claim.tester, "twin")}
+    assert twins == compared - {"C06", "C14", "W13", "W16"}
+    assert {claim.twins[claim.measure] for claim in files.load("all") if claim.measure == "loss"} == {0.02}
+    assert {claim.twins[claim.measure] for claim in files.load("all") if claim.measure == "order"} == {0.05}
+
+
+@pytest.mark.parametrize(
+    ("name", "gain", "expected"),
+    [("C03/loss", 0.1, "holds"), ("C03/loss", 0.005, "fails"), ("C03/order", 0.1, "holds"), ("C03/order", 0.04, "fails")],
+)
+def test_a_twin_compares_the_rows_in_nats(name: str, gain: float, expected: str) -> None:
+    measure = name.partition("/")[2]
+    values = {"dynamic": [gain + jitter / 1000 for jitter in JITTER], "fixed": [jitter / 1000 for jitter in JITTER[::-1]]}
+    made = scale({row: {measure: of_row} for row, of_row in values.items()})
+    assert verdicts(name, made) == ([expected], expected)
+    assert verdicts("C03", made) == ([], "not run")
+
+
+def test_a_twin_without_results_is_not_run() -> None:
+    assert verdicts("C04/order", scale({"composite": glue(64.0), "fixed": glue(60.0), "dynamic": glue(60.0)})) == ([], "not run")
+
+
+def test_an_undecided_claim_says_what_it_would_take() -> None:
+    made = scale({"dynamic": glue(60.2), "fixed": glue(60.0, -1)})
+    made.folders, made.seconds = {row: {seed: Path() for seed in range(5)} for row in ("dynamic", "fixed")}, 36_000.0
+    (claim,) = page([of_id("C03")], scales(made), files.rows(), {})["claims"]
+    (finding,) = claim["findings"]
+    seeds, hours = (float(word) for word in finding["takes"].split() if word.replace(".", "").isdigit())
+    assert hours == seeds  # an hour each
+    assert 10 < seeds < 100
+
+
+def test_the_page_says_how_many_tests_it_made() -> None:
+    made = scale({"dynamic": glue(64.0), "fixed": glue(60.0, -1)})
+    assert page([of_id(name) for name in ("C03", "C11")], scales(made), files.rows(), {})["tests"] == 1
 
 
 def test_rows_are_words_that_compose() -> None:
@@ -84,8 +142,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "composite: position=composite" in said
     assert "no finished runs of these rows at any scale" in said
     assert "3 claims: 2 holds, 1 not run" in said
-    written = json.loads(path.read_text(encoding="utf-8"))["claims"]
-    assert [one["verdict"] for one in written] == ["not run", "holds", "holds"]
+    assert "0 tests were made" in said
+    written = {claim["id"]: claim["verdict"] for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]}
+    assert written == dict.fromkeys(["C01", "C01/loss", "C01/order"], "not run") | {"C11": "holds", "C22": "holds"}
     assert path.is_relative_to(tmp_path)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from claims.made_up import WOULD_HOLD, scale, scales
+from claims.made_up import scale, scales
 from relpos.claims.finding import Finding
 from relpos.claims.reductions import ErrorReduction
 from relpos.claims.scales import Scale, Scores, Seed
@@ -59,7 +59,7 @@ def test_fine_tunings_of_one_pre_training_alone_decide_nothing(tmp_path: Path) -
     made = answered(tmp_path, {"base": dict.fromkeys(seeds, 0.3), "s5": dict.fromkeys(seeds, 0.1)})
     said = found(ErrorReduction(["s5"], "base"), made)
     assert said.verdict == "undecided"
-    assert said.figures.endswith(f"over 4 fine-tuning seeds; {WOULD_HOLD}")
+    assert said.takes == "two pre-training seeds or more of each row"
 
 
 def test_only_the_columns_of_the_claim(tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from claims.made_up import WOULD_HOLD
+from claims.made_up import ONE_PRETRAINING
 from relpos.claims.comparisons import Higher
 from relpos.claims.scales import read
+from relpos.files import write_json
 from relpos.runs.run import Run
 from relpos.tables.experiment import load
 from relpos.tables.plan import PlannedRow, plan_table
@@ -52,9 +55,10 @@ def test_runs_are_found_by_what_they_are(rows: list[PlannedRow]) -> None:
     assert found.columns("none", "fixed") == ["cola", "rte"]
     assert found.label.startswith("2×16, 3 steps of 8, files (")
     (finding,) = Higher([["fixed", "none"]]).findings(read(ROWS))
-    figures, _, capped = finding.figures.partition("; ")
-    assert figures == "fixed − none +10.0 [+10.0, +10.0] over 3 fine-tuning seeds in the mean of cola, rte"
-    assert (finding.verdict, capped) == ("undecided", WOULD_HOLD)
+    assert finding.verdict == "undecided"
+    assert finding.figures.startswith("fixed − none +10.0 (these two models: [+10.0, +10.0] over 3 fine-tunings")
+    assert ONE_PRETRAINING in finding.figures
+    assert found.scores["fixed"]["loss"].values == {(0, 0): -3.0}
 
 
 def test_what_is_not_finished_or_of_older_code_is_left_out(rows: list[PlannedRow]) -> None:
@@ -96,10 +100,29 @@ def test_a_damaged_record_is_named_and_left_out(rows: list[PlannedRow], capsys: 
     none, fixed = rows
     (none.pretrainings[0].path / "record.json").write_text('{"state": "fini', encoding="utf-8")
     fixed.tunings[0].run.update(metrics=None)
+    fixed.tunings[1].run.update(meaning={"seed": 1})
     (found,) = read(ROWS)
     assert list(found.folders) == ["fixed"]
     assert (0, 0) not in found.scores["fixed"]["cola"].values
     said = capsys.readouterr().err.splitlines()
-    assert [line.partition(":")[2].split(" /")[0] for line in said] == [" damaged record"] * 2
+    assert [line.partition(":")[2].split(" /")[0] for line in said] == [" damaged record"] * 3
     assert str(none.pretrainings[0].path) in said[0]
-    assert said[1].endswith("no metrics: delete the folder to start anew")
+    assert {line.rpartition("json: ")[2] for line in said[1:]} == {
+        "no metrics.columns: delete the folder to start anew",
+        "no meaning.task.metric: delete the folder to start anew",
+    }
+
+
+def test_shuffle_gaps_that_were_kept_beside_the_runs_are_read(rows: list[PlannedRow], capsys: pytest.CaptureFixture[str]) -> None:
+    for row in rows:
+        finish_row(row)
+    folder = rows[1].pretrainings[0].path / "order"
+    meaning = {"measure": "shuffle", "version": 1, "examples": 100}
+    for weights, gap in (("model", 0.75), ("50", 0.25)):
+        name = hashlib.sha256(json.dumps([meaning, weights], sort_keys=True).encode()).hexdigest()[:8]
+        write_json(folder / f"shuffle-{name}.json", {"meaning": meaning, "results": {"shuffle_gap": {"2": 0.1, "all": gap}}})
+    (folder / "shuffle-damaged.json").write_text("{", encoding="utf-8")
+    (found,) = read(ROWS)
+    assert found.scores["fixed"]["order"].values == {(0, 0): 0.75}  # at the end, not at the snapshot
+    assert "order" not in found.scores["none"]
+    assert "damaged results" in capsys.readouterr().err

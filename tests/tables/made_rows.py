@@ -25,5 +25,11 @@ def row(name: str, values: list[float], words: list[str]) -> Row:
     return Row(name, words, columns={"rte": column(values)}, mean=replace(column(values), of=["rte"]))
 
 
+def of_pretrainings(name: str, values: list[float], words: list[str]) -> Row:
+    """A row whose scores are those of as many pre-trainings."""
+    scores = replace(column(values), seeds=[f"{place}/0" for place in range(len(values))])
+    return Row(name, words, columns={"rte": scores}, mean=replace(scores, of=["rte"]))
+
+
 def experiment(**changes: Any) -> Experiment:
     return Experiment(**{"name": "t", "folder": Path(), "question": "?", "rows": {}, "tasks": ["rte"]} | changes)

@@ -9,13 +9,14 @@ import pytest
 from scipy import stats
 
 from relpos.tables.statistics import (
+    benjamini_hochberg,
     detectable_by_examples,
     detectable_by_seeds,
     holm,
-    independent,
     interval,
     multi_bootstrap,
     paired,
+    standard_error,
     welch,
 )
 
@@ -49,13 +50,13 @@ def test_no_interval_for_one_value_and_a_point_for_equal_ones() -> None:
 
 
 def test_welch_by_hand() -> None:
-    found = welch(VALUES, 31.0, 0.5, 10)
+    other = [31.0, 30.0, 33.0]
+    found = welch(VALUES, other)
     assert found is not None
-    own, theirs = np.var(VALUES, ddof=1) / 10, 0.25
-    freedom = (own + theirs) ** 2 / (own**2 / 9 + theirs**2 / 9)
-    t = (np.mean(VALUES) - 31.0) / sqrt(own + theirs)
-    assert found.value == pytest.approx(np.mean(VALUES) - 31.0)
-    assert found.p == pytest.approx(2 * stats.t.sf(abs(t), freedom))
+    own, theirs = np.var(VALUES, ddof=1) / 10, np.var(other, ddof=1) / 3
+    freedom = (own + theirs) ** 2 / (own**2 / 9 + theirs**2 / 2)
+    assert found.value == pytest.approx(np.mean(VALUES) - np.mean(other))
+    assert found.p == pytest.approx(stats.ttest_ind(VALUES, other, equal_var=False).pvalue)
     assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, freedom) * sqrt(own + theirs))
     assert found.high90 - found.value == pytest.approx(stats.t.ppf(0.95, freedom) * sqrt(own + theirs))
 
@@ -69,7 +70,7 @@ def test_paired_by_hand() -> None:
     assert found.value == pytest.approx(1.45)
     assert found.low == pytest.approx(1.45 - stats.t.ppf(0.975, 9) * error)
     assert found.p == pytest.approx(2 * stats.t.sf(1.45 / error, 9))
-    unpaired = independent(VALUES, other)
+    unpaired = welch(VALUES, other)
     assert unpaired is not None
     assert unpaired.p > found.p  # what the seeds share is gone
 
@@ -86,6 +87,20 @@ def test_pairs_without_spread() -> None:
 def test_holm_by_hand() -> None:
     assert holm([0.01, 0.04, 0.03]) == [pytest.approx(0.03), pytest.approx(0.06), pytest.approx(0.06)]
     assert holm([]) == []
+
+
+def test_benjamini_and_hochberg_by_hand() -> None:
+    assert benjamini_hochberg([0.01, 0.04, 0.03]) == [pytest.approx(0.03), pytest.approx(0.04), pytest.approx(0.04)]
+    assert benjamini_hochberg([]) == []
+
+
+def test_a_correlation_has_the_error_of_a_correlation() -> None:
+    chance = np.random.default_rng(0)
+    x, noise = chance.normal(size=(2, 500, 1500))
+    y = 0.8 * x + 0.6 * noise
+    found = [100 * np.corrcoef(first, second)[0, 1] for first, second in zip(x, y, strict=True)]
+    assert standard_error(80.0, 1500, "pearson_and_spearman") == pytest.approx(np.std(found), rel=0.1)
+    assert standard_error(0.0, 400, "pearson_and_spearman") == 5.0
 
 
 def test_a_detectable_difference_is_detected_with_power_0_8() -> None:

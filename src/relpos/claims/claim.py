@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -16,6 +16,9 @@ from relpos.runs.config import instantiate, shipped
 
 ROWS = "rows"
 """The file that says which words make a row; the other files are papers."""
+KEYS = ("says", "source", "printed", "test", "twins")
+MEASURES = {"loss": "held-out loss", "order": "shuffle gap over all words"}
+"""What twins compare rows in."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +26,13 @@ class Claim:
     """A claim.
 
     Args:
-        id: C01 … of Chang et al. 2021, W01 … of Wennberg & Henter 2021, X01 … across them.
+        id: C01 … of Chang et al. 2021, W01 … of Wennberg & Henter 2021, X01 … across them; C01/loss and C01/order are twins.
         says: the claim, in our words.
         source: table, figure or section.
         printed: the paper's figures; test sets unless they say dev.
         test: the class that tests it (`_target_`) and its arguments.
+        twins: measure → bound in nats, of a claim that compares rows: the same rows are compared in this measure, too.
+        measure: of a twin, `loss` (held-out loss) or `order` (shuffle gap over all words); None: the claim itself.
     """
 
     id: str
@@ -35,19 +40,34 @@ class Claim:
     source: str
     printed: str
     test: Mapping[str, Any]
+    twins: Mapping[str, float] = field(default_factory=dict)
+    measure: str | None = None
 
     @cached_property
     def tester(self) -> Test:
         """The test.
 
         Raises:
-            RelposError: there is no such class, or not with these arguments.
+            RelposError: there is no such class, or not with these arguments; or a twin of a test that has none.
         """
         try:
-            found: Test = instantiate(dict(self.test))
+            test: Test = instantiate(dict(self.test))
         except Exception as error:
             raise RelposError(f"claim {self.id}: test: {str(error).splitlines()[0]}") from error
-        return found
+        if self.measure is None:
+            return test
+        twin = getattr(test, "twin", None)
+        if twin is None:
+            raise RelposError(f"claim {self.id}: twins: {type(test).__name__} does not compare rows")
+        return cast(Test, twin(self.measure, self.twins[self.measure]))
+
+    def with_twins(self) -> list[Claim]:
+        """The claim, then its twins."""
+        return [self, *(self._twin(measure) for measure in self.twins)]
+
+    def _twin(self, measure: str) -> Claim:
+        says = f"{MEASURES[measure]} of these rows: {self.says}"
+        return replace(self, id=f"{self.id}/{measure}", says=says, printed="", measure=measure)
 
 
 def papers() -> list[str]:
@@ -56,23 +76,26 @@ def papers() -> list[str]:
 
 
 def load(paper: str) -> list[Claim]:
-    """The claims of a paper, or of `all`.
+    """The claims of a paper, or of `all`, each followed by its twins.
 
     Raises:
         RelposError: there is no such paper, or a key is wrong.
     """
     if paper == "all":
-        return sorted((claim for one in papers() for claim in load(one)), key=lambda claim: claim.id)
+        return sorted((claim for name in papers() for claim in load(name)), key=lambda claim: claim.id)
     if paper not in papers():
         raise RelposError(f"paper={paper}: unknown.{nearest(paper, [*papers(), 'all'])}")
-    known = {key.name for key in fields(Claim)} - {"id"}
-    found = []
+    claims: list[Claim] = []
     for name, content in _read(_folder() / f"{paper}.yaml").items():
         for key in content:
-            if key not in known:
-                raise RelposError(f"claim {name}: unknown key {key!r}.{nearest(str(key), known)}")
-        found.append(Claim(str(name), **{key: content.get(key, "") for key in known}))
-    return found
+            if key not in KEYS:
+                raise RelposError(f"claim {name}: unknown key {key!r}.{nearest(str(key), KEYS)}")
+        for measure in content.get("twins", {}):
+            if measure not in MEASURES:
+                raise RelposError(f"claim {name}: twins: unknown measure {measure!r}.{nearest(str(measure), MEASURES)}")
+        texts = {key: str(content.get(key, "")) for key in ("says", "source", "printed")}
+        claims += Claim(str(name), **texts, test=content["test"], twins=content.get("twins", {})).with_twins()
+    return claims
 
 
 def rows() -> dict[str, list[str]]:
@@ -84,11 +107,11 @@ def tables_of() -> dict[str, list[str]]:
     """Claim → the experiment files that are about it."""
     from relpos.tables.experiment import load as load_experiment
 
-    found: dict[str, list[str]] = {}
+    tables: dict[str, list[str]] = {}
     for path in sorted(shipped("experiments").glob("[!_]*.yaml")):
         for claim in load_experiment(path.stem).claims:
-            found.setdefault(claim, []).append(path.stem)
-    return found
+            tables.setdefault(claim, []).append(path.stem)
+    return tables
 
 
 def _folder() -> Path:

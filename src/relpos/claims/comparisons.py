@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Finding, decided
-from relpos.claims.gains import MEAN, Gain, among, gain
+from relpos.claims.effort import to_decide
+from relpos.claims.finding import FAILS, NOT_RUN, UNDECIDED, Evidence, Finding, all_of, joined
+from relpos.claims.gains import MEAN, Gain, gain
 from relpos.claims.scales import Scale, Scales
-from relpos.tables.statistics import ALPHA, holm
+from relpos.tables.columns import GLUE
+from relpos.tables.statistics import ALPHA, Difference
 
 Pair = Sequence[str]
 
@@ -19,7 +21,7 @@ class Comparison:
 
     Args:
         pairs: what is compared.
-        column: a column of GLUE, or `glue`: the mean of the nine, or of those that both rows have.
+        column: a column of GLUE, or `glue`: the mean of the nine, or of those that both rows have; in twins `loss` or `order`.
         columns: for the mean, these alone, where the claim is about fewer; None: all of GLUE's.
         apart: columns whose figures are shown beside, without a say in the verdict.
         beside: more pairs whose figures are shown.
@@ -43,26 +45,54 @@ class Comparison:
         """Each once."""
         return tuple(dict.fromkeys(row for pair in self.pairs for row in pair))
 
+    @property
+    def has_bound(self) -> bool:
+        """Whether the rule has a bound in points, which is meant for the mean of all columns and for nothing else."""
+        return False
+
     def findings(self, scales: Scales) -> list[Finding]:
         """Of every scale that has some of the rows with a score."""
-        return [self.at(scale) for scale in scales if any(scale.has(*pair) for pair in self.pairs)]
+        return [self.at(scale) for scale in scales if any(self._gain(scale, pair) for pair in self.pairs)]
 
     def at(self, scale: Scale) -> Finding:
         """The verdict at one scale."""
-        gains = [gain(scale, pair[0], pair[1], self.column, self.columns) for pair in self.pairs]
-        there = [one for one in gains if one is not None]
-        verdicts = [(verdict, one.by_pretrainings) for verdict, one in zip(self.judge(there), there, strict=True)]
-        verdicts += [(NOT_RUN, True)] * (len(gains) - len(there))
-        missing = [row for row in self.rows if not scale.columns(row)]
-        figures = [one.said for one in there]
-        figures += [found.said for name in self.apart for pair in self.pairs if (found := gain(scale, pair[0], pair[1], name))]
-        figures += [found.said for pair in self.beside if (found := gain(scale, pair[0], pair[1], self.column, self.columns))]
+        gains = [self._gain(scale, pair) for pair in self.pairs]
+        known = [each for each in gains if each is not None]
+        missing = [row for row in self.rows if not scale.scores.get(row)]
+        figures = [each.said for each in known]
+        figures += [each.said for name in self.apart for pair in self.pairs if (each := gain(scale, pair[0], pair[1], name))]
+        figures += [each.said for pair in self.beside if (each := self._gain(scale, pair))]
         figures += [f"no scores of {', '.join(missing)}"] if missing else []
-        return decided(verdicts, [*figures, self.note], scale.label)
+        too_few = self._too_few(known)
+        parts = [self.judge(each.tested) for each in known if each.tested and not too_few]
+        evidence = all_of(parts) if parts else None
+        if evidence and evidence.verdict == FAILS:
+            return Finding(FAILS, joined([*figures, self.note]), scale.label, evidence.p)
+        if too_few or any(each is None or not each.columns for each in gains):
+            return Finding(NOT_RUN, joined([*figures, too_few, self.note]), scale.label)
+        if evidence is None or len(parts) < len(gains):
+            takes = "two pre-training seeds or more of some row of this scale"
+            return Finding(UNDECIDED, joined([*figures, self.note]), scale.label, takes=takes)
+        takes = to_decide(scale, [each.tested for each in known if each.tested]) if evidence.verdict == UNDECIDED else ""
+        return Finding(evidence.verdict, joined([*figures, self.note]), scale.label, evidence.p, takes)
 
-    def judge(self, gains: Sequence[Gain]) -> list[str]:
-        """A verdict for each pair."""
+    def judge(self, tested: Difference) -> Evidence:
+        """The evidence of one pair."""
         raise NotImplementedError
+
+    def twin(self, measure: str, bound: float) -> Comparison:
+        """The same rows in held-out loss or shuffle gap; differences below `bound` nats count as none."""
+        return Higher(self.pairs, measure, beside=self.beside, note=self.note, bound=bound)
+
+    def _gain(self, scale: Scale, pair: Pair) -> Gain | None:
+        return gain(scale, pair[0], pair[1], self.column, self.columns)
+
+    def _too_few(self, gains: Sequence[Gain]) -> str:
+        """Why the bound cannot be applied; empty where it can."""
+        wanted = list(self.columns or GLUE)
+        if not self.has_bound or self.column != MEAN or all(len(each.columns) == len(wanted) for each in gains):
+            return ""
+        return f"the bound is one of the mean of {len(wanted)} columns, and not all of them tell these rows apart here"
 
 
 @dataclass(frozen=True)
@@ -70,25 +100,20 @@ class Higher(Comparison):
     """Every first row is above its second one.
 
     Holds: the 95 % interval of each difference lies above zero (all must, so that no correction is due). Fails: one lies below,
-    by a two-sided test at 0.05 with Holm's correction.
+    by a two-sided test at 0.05 with Holm's correction. With a `bound`, smaller differences count as none: to hold, each has to be
+    that large, too; and it fails where one is clearly smaller.
     """
+
+    bound: float = 0.0
 
     @property
     def says(self) -> str:
-        return f"each difference above zero: {_said(self.pairs)}"
+        large = f" and {self.bound} or more" if self.bound else ""
+        return f"each difference above zero{large}: {_said(self.pairs)}"
 
-    def judge(self, gains: Sequence[Gain]) -> list[str]:
-        known = [one.found for one in gains if one.found is not None]
-        adjusted = dict(zip(map(id, known), holm([found.p for found in known]), strict=True))
-        verdicts = []
-        for one in gains:
-            if one.found is None:
-                verdicts.append(UNDECIDED)
-            elif one.found.low > 0:
-                verdicts.append(HOLDS)
-            else:
-                verdicts.append(FAILS if one.value < 0 and adjusted[id(one.found)] < ALPHA else UNDECIDED)
-        return verdicts
+    def judge(self, tested: Difference) -> Evidence:
+        holds = tested.p if tested.value > 0 and tested.value >= self.bound else 1.0
+        return Evidence(holds, tested.p_against(self.bound) if tested.value < self.bound else 1.0)
 
 
 @dataclass(frozen=True)
@@ -96,7 +121,8 @@ class NotHigher(Comparison):
     """No first row is above its second one by as much as `bound`.
 
     Holds: the upper end of the 95 % interval lies below the bound. Fails: the interval lies above zero and reaches the bound; with
-    `any_gain` it fails wherever the interval lies above zero, however small the gain.
+    `any_gain` it fails wherever the interval lies above zero, however small the gain. A bound in points of GLUE is not applied to
+    fewer columns.
     """
 
     bound: float = 0.5
@@ -107,8 +133,16 @@ class NotHigher(Comparison):
         clear = ", nor a clear one above zero" if self.any_gain else ""
         return f"no gain of {self.bound} or more{clear}: {_said(self.pairs)}"
 
-    def judge(self, gains: Sequence[Gain]) -> list[str]:
-        return [FAILS if self.any_gain and one.found and one.found.low > 0 else _below(one, self.bound) for one in gains]
+    @property
+    def has_bound(self) -> bool:
+        return True
+
+    def judge(self, tested: Difference) -> Evidence:
+        return _not_higher(tested, self.bound, self.any_gain)
+
+    def twin(self, measure: str, bound: float) -> Comparison:
+        """The same rows in held-out loss or shuffle gap."""
+        return NotHigher(self.pairs, measure, beside=self.beside, note=self.note, bound=bound)
 
 
 @dataclass(frozen=True)
@@ -121,20 +155,24 @@ class NotLower(Comparison):
     def says(self) -> str:
         return f"no loss of {self.bound} or more: {_said(self.pairs)}"
 
-    def judge(self, gains: Sequence[Gain]) -> list[str]:
-        return [_above(one, -self.bound) for one in gains]
+    @property
+    def has_bound(self) -> bool:
+        return True
+
+    def judge(self, tested: Difference) -> Evidence:
+        return _not_higher(replace(tested, value=-tested.value), self.bound)
+
+    def twin(self, measure: str, bound: float) -> Comparison:
+        """The same rows in held-out loss or shuffle gap."""
+        return NotLower(self.pairs, measure, beside=self.beside, note=self.note, bound=bound)
 
 
-def _below(one: Gain, bound: float) -> str:
-    if one.found is None:
-        return UNDECIDED
-    return HOLDS if one.found.high < bound else FAILS if one.found.low > 0 else UNDECIDED
-
-
-def _above(one: Gain, bound: float) -> str:
-    if one.found is None:
-        return UNDECIDED
-    return HOLDS if one.found.low > bound else FAILS if one.found.high < 0 else UNDECIDED
+def _not_higher(tested: Difference, bound: float, any_gain: bool = False) -> Evidence:
+    gains = tested.value > 0 and tested.p < ALPHA
+    below = tested.p_against(bound) if tested.value < bound else 1.0
+    if gains and (any_gain or below >= ALPHA):
+        return Evidence(1.0, tested.p)
+    return Evidence(below, 1.0)
 
 
 @dataclass(frozen=True)
@@ -152,51 +190,16 @@ class About(Comparison):
     def says(self) -> str:
         return f"a gain of {self.value} ± {self.bound}: {_said(self.pairs)}"
 
-    def judge(self, gains: Sequence[Gain]) -> list[str]:
-        low, high = self.value - self.bound, self.value + self.bound
-        verdicts = []
-        for one in gains:
-            found = one.found
-            if found is None:
-                verdicts.append(UNDECIDED)
-            elif found.high < max(low, 0.0) or found.low > high:
-                verdicts.append(FAILS)
-            else:
-                verdicts.append(HOLDS if found.low > 0 and low < found.low90 and found.high90 < high else UNDECIDED)
-        return verdicts
-
-
-@dataclass(frozen=True)
-class Signs(Comparison):
-    """Of one pair, column by column: the first row is above the second in `at_least` columns of those that `of` counts.
-
-    Where only some columns were run, the same share of them is asked for. Holds: so many 95 % intervals lie above zero. Fails: so
-    many lie below that the number cannot be reached.
-    """
-
-    at_least: int = 1
-    of: int = 9
-
     @property
-    def says(self) -> str:
-        return f"above in {self.at_least} of {self.of} columns: {_said(self.pairs)}"
+    def has_bound(self) -> bool:
+        return True
 
-    def at(self, scale: Scale) -> Finding:
-        first, second = self.pairs[0]
-        columns = among(scale.telling(first, second), self.columns)
-        gains = {column: found for column in columns if (found := gain(scale, first, second, column))}
-        needed = -(-self.at_least * len(gains) // self.of)
-        up = sum(one.found is not None and one.found.low > 0 for one in gains.values())
-        down = sum(one.found is not None and one.found.high < 0 for one in gains.values())
-        single = sum(one.value > 0 for one in gains.values())
-        verdict = HOLDS if 0 < needed <= up else FAILS if len(gains) - down < needed else UNDECIDED
-        figures = [f"{first} − {second} above zero in {single} of {len(gains)} columns ({up} clearly above, {down} clearly below)"]
-        figures += [found.said for name in (MEAN,) if (found := gain(scale, first, second, name, self.columns))]
-        by_pretrainings = all(one.by_pretrainings for one in gains.values() if one.found)
-        return decided([(verdict, by_pretrainings)], [*figures, self.note], scale.label)
-
-    def judge(self, gains: Sequence[Gain]) -> list[str]:
-        raise AssertionError("decided over the columns together")
+    def judge(self, tested: Difference) -> Evidence:
+        low, high = self.value - self.bound, self.value + self.bound
+        if not max(low, 0.0) < tested.value < high:
+            nearest = max(low, 0.0) if tested.value <= max(low, 0.0) else high
+            return Evidence(1.0, tested.p_against(nearest))
+        return Evidence(max(tested.p, tested.p_against(low) / 2, tested.p_against(high) / 2), 1.0)
 
 
 def _said(pairs: Iterable[Pair]) -> str:

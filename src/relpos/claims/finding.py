@@ -1,32 +1,39 @@
-"""What a test of a claim found: a verdict, its figures, and at which scale."""
+"""What a test of a claim found: a verdict, its figures and its p-value, and at which scale."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from relpos.tables.statistics import ALPHA, benjamini_hochberg, holm
 from relpos.tables.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED
 
 if TYPE_CHECKING:
     from relpos.claims.scales import Scales
 
-__all__ = ["FAILS", "HOLDS", "NOT_RUN", "UNDECIDED", "Finding", "Test", "Waits", "all_of", "decided"]
+__all__ = ["FAILS", "HOLDS", "NOT_RUN", "UNDECIDED", "Evidence", "Finding", "Test", "Waits", "adjusted", "all_of", "headline"]
 
 EXACT = "at any size"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Args:
-    verdict: holds, fails, undecided or not run.
-    figures: the numbers that say so, or what is missing.
-    scale: size, steps and data of the runs.
+    """The verdict of one test at one scale.
+
+    Args:
+        verdict: holds, fails, undecided or not run.
+        figures: the numbers that say so, or what is missing.
+        scale: size, steps and data of the runs.
+        p: two-sided p-value of what it says; None where nothing was tested: exact computations, counts, missing runs.
+        takes: of an undecided claim, what it would take to decide it.
     """
 
     verdict: str
     figures: str
     scale: str = EXACT
+    p: float | None = None
+    takes: str = ""
 
 
 class Test(Protocol):
@@ -44,31 +51,70 @@ class Test(Protocol):
         """One for each scale with runs of these rows; none where there are none."""
 
 
-def decided(verdicts: Iterable[tuple[str, bool]], figures: Iterable[str], scale: str) -> Finding:
-    """What these verdicts say together, each with whether its units are pre-trainings.
+@dataclass(frozen=True)
+class Evidence:
+    """Two p-values, each 1 where the numbers point the other way: that of the claim's opposite, and that of the claim itself.
 
-    Claims are about schemes, and two pre-trainings of one scheme differ by more than fine-tunings of one pre-training do: a
-    difference over fine-tuning seeds of one pre-training each is that of two models and says nothing about their schemes. Such a
-    holds or fails counts as undecided, and the figures say what it would be.
+    >>> Evidence(holds=0.01, fails=1.0).verdict
+    'holds'
+
+    Args:
+        holds: small where the opposite is unlikely.
+        fails: small where the claim is unlikely.
     """
-    found = list(verdicts)
-    would = all_of(verdict for verdict, _ in found)
-    verdict = all_of(verdict if verdict == NOT_RUN or by_pretrainings else UNDECIDED for verdict, by_pretrainings in found)
-    said = list(filter(None, figures))
-    if verdict != would:
-        said.append(f"by fine-tuning seeds of one pre-training each it would {_WOULD[would]}; needs two or more")
-    return Finding(verdict, "; ".join(said), scale)
+
+    holds: float
+    fails: float
+
+    @property
+    def verdict(self) -> str:
+        return HOLDS if self.holds < ALPHA else FAILS if self.fails < ALPHA else UNDECIDED
+
+    @property
+    def p(self) -> float:
+        return min(self.holds, self.fails, 1.0)
 
 
-_WOULD = {HOLDS: "hold", FAILS: "fail"}
+def all_of(parts: Sequence[Evidence]) -> Evidence:
+    """The evidence for a claim that says several things.
+
+    It holds where each of them does, so that the weakest counts and no correction is due; it fails with one of them, by Holm's
+    correction.
+
+    >>> all_of([Evidence(0.01, 1.0), Evidence(0.03, 1.0)]).holds, all_of([Evidence(1.0, 0.04), Evidence(1.0, 0.9)]).fails
+    (0.03, 0.08)
+    """
+    return Evidence(max(part.holds for part in parts), min(holm([part.fails for part in parts])))
 
 
-def all_of(verdicts: Iterable[str]) -> str:
-    """A claim that says several things fails with one of them and holds with all."""
-    found = list(verdicts)
-    if FAILS in found:
-        return FAILS
-    return next((word for word in (NOT_RUN, UNDECIDED) if word in found), HOLDS if found else NOT_RUN)
+def headline(findings: Sequence[Finding]) -> str:
+    """The verdict of the largest scale that decides; without one, undecided where something was tested, else not run.
+
+    Args:
+        findings: of one claim, the largest scale last.
+    """
+    verdicts = [finding.verdict for finding in findings]
+    decisive = [verdict for verdict in verdicts if verdict in (HOLDS, FAILS)]
+    return decisive[-1] if decisive else UNDECIDED if UNDECIDED in verdicts else NOT_RUN
+
+
+def adjusted(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings of a page, by Benjamini and Hochberg's method: what is not found at 5 % among so many tests is undecided."""
+    p_values = [finding.p for finding in findings if finding.p is not None]
+    corrected = iter(benjamini_hochberg(p_values))
+    return [_among(finding, next(corrected), len(p_values)) if finding.p is not None else finding for finding in findings]
+
+
+def _among(finding: Finding, p: float, tests: int) -> Finding:
+    if finding.verdict not in (HOLDS, FAILS) or p < ALPHA:
+        return finding
+    note = f"p {finding.p:.2g} alone, {p:.2g} among the {tests} tests of this page, by which it {finding.verdict} no longer"
+    return replace(finding, verdict=UNDECIDED, figures="; ".join(filter(None, [finding.figures, note])))
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Figures and notes in one line, without the empty ones."""
+    return "; ".join(filter(None, parts))
 
 
 @dataclass(frozen=True)

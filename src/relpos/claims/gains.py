@@ -1,18 +1,19 @@
-"""The difference between two rows of one scale, over their seeds."""
+"""The difference between two rows of one scale, over their pre-trainings."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from relpos.claims.scales import Scale, Seed
+from relpos.claims.scales import LOSS, ORDER, Scale, Seed
 from relpos.tables.columns import GLUE, means_by
-from relpos.tables.statistics import Difference, independent, paired
+from relpos.tables.pooled import difference
+from relpos.tables.statistics import Difference, paired
 
 MEAN = "glue"
-Unit = int | Seed
 T = TypeVar("T")
+WHERE = {LOSS: " nats of held-out loss less", ORDER: " nats of shuffle gap more"}
 
 
 @dataclass(frozen=True)
@@ -20,17 +21,17 @@ class Gain:
     """`first` − `second` in one column, or in the mean of the columns that both have.
 
     Args:
-        value: difference of the means, × 100.
-        found: with interval; None where a row has one unit only.
-        pairs: the difference of each unit that both have: see `units`.
-        by_pretrainings: whether the units are pre-trainings, two or more of each row.
-        said: `composite − absolute +3.2 [+1.0, +5.4], 10 seeds`.
+        value: difference of the means, × 100; of `loss` and `order`, nats.
+        tested: the difference between pre-trainings; None where nothing says how much these differ.
+        pairs: pre-training seed → difference, of those that both have.
+        columns: what it is the mean of; empty where both rows are at the constant answer, so that nothing can be said.
+        said: `composite − absolute +3.2 [+1.0, +5.4] over 10 pre-training seeds, 18 degrees of freedom`.
     """
 
     value: float
-    found: Difference | None
-    pairs: dict[Unit, float]
-    by_pretrainings: bool
+    tested: Difference | None
+    pairs: dict[int, float]
+    columns: tuple[str, ...]
     said: str
 
 
@@ -40,36 +41,35 @@ def gain(
     """None where one of the rows has nothing in this column.
 
     Args:
-        scale: whose rows.
+        scale: whose rows; all of them say how much pre-trainings differ, see `relpos.tables.pooled`.
         first: row that is expected to be better.
         second: the other one.
-        column: of GLUE, or `glue`: the mean of the nine, or of those that both rows have. Columns in which neither is better than
-            the constant answer are left out; where none is left there is no difference to speak of.
+        column: of GLUE, `loss` or `order`, or `glue`: the mean of the nine, or of those that both rows have. Columns in which
+            neither is better than the constant answer are left out; where none is left, nothing can be said.
         only: for the mean, these columns alone.
         as_given: none of these is left out.
     """
-    there = among(scale.columns(first, second), only if column == MEAN else [column])
-    if not there:
+    shared = among(scale.columns(first, second), only) if column == MEAN else scale.shared([column], first, second)
+    if not shared:
         return None
-    columns = there if as_given else among(there, scale.telling(first, second))
+    columns = shared if as_given else scale.telling(shared, first, second)
     if not columns:
-        return Gain(0.0, None, {}, False, f"{first} and {second}: at the constant answer in {', '.join(there)}")
-    singles = tuple(values(scale, row, columns) for row in (first, second))
+        return Gain(0.0, None, {}, (), f"{first} and {second}: at the constant answer in {', '.join(shared)}")
+    singles = [values(scale, row, columns) for row in (first, second)]
     if not all(singles):
         return None
-    own, other = units(*singles)
-    shared = among(own, other)
-    if len(shared) >= 2:
-        found = paired([own[unit] for unit in shared], [other[unit] for unit in shared])
+    rows = units(scale, columns)
+    constant = [row for row in rows if not scale.telling(columns, row)]
+    tested = difference(rows, first, second, constant)
+    ours, theirs = rows[first], rows[second]
+    value = tested.value if tested else _mean(ours) - _mean(theirs)
+    digits = 3 if columns[0] in WHERE else 1
+    if tested:
+        spread = f"{_interval(tested, digits)} over {tested.n} pre-training seeds, {tested.freedom:.3g} degrees of freedom"
     else:
-        found = independent(list(own.values()), list(other.values()))
-    value = found.value if found else _mean((own or singles[0]).values()) - _mean((other or singles[1]).values())
-    by_pretrainings = any(isinstance(unit, int) for unit in own)
-    kind = "pre-training" if by_pretrainings else "fine-tuning"
-    few = "one run each" if len(own) == len(other) == 1 else "too few seeds in common"
-    spread = f"[{found.low:+.1f}, {found.high:+.1f}] over {found.n} {kind} seeds" if found else f"({few})"
-    said = f"{first} − {second} {value:+.1f} {spread}{_where(columns)}"
-    return Gain(value, found, {unit: own[unit] - other[unit] for unit in shared}, by_pretrainings, said)
+        spread = _of_models(singles[0], singles[1], digits)
+    pairs = {seed: ours[seed] - theirs[seed] for seed in among(ours, theirs)}
+    return Gain(value, tested, pairs, tuple(columns), f"{first} − {second} {value:+.{digits}f} {spread}{_where(columns)}")
 
 
 def gains_alike(
@@ -80,9 +80,10 @@ def gains_alike(
     These are the columns that all rows have and in which some row of some scale is better than the constant answer: another scale
     where none is has no gain there, which counts.
     """
-    common = [name for name in GLUE if all(name in scale.columns(first, second) for scale, first, second in pairs)]
-    common = among(common, only if column == MEAN else [column])
-    telling = [name for name in common if any(name in scale.telling(first, second) for scale, first, second in pairs)]
+    names = list(GLUE) if column == MEAN else [column]
+    common = [name for name in names if all(scale.shared([name], first, second) for scale, first, second in pairs)]
+    common = among(common, only if column == MEAN else None)
+    telling = [name for name in common if any(scale.telling([name], first, second) for scale, first, second in pairs)]
     return [gain(*pair, column, telling or common, as_given=bool(telling)) for pair in pairs]
 
 
@@ -93,33 +94,42 @@ def among(names: Iterable[T], only: Container[T] | None) -> list[T]:
 
 def values(scale: Scale, row: str, columns: Sequence[str]) -> dict[Seed, float]:
     """Fine-tuning → mean of the columns, where every column is there."""
-    scores = [scale.scores[row][column].values for column in columns]
-    return {seed: _mean([one[seed] for one in scores]) for seed in scores[0] if all(seed in other for other in scores)}
+    by_column = [scale.scores[row][column].values for column in columns]
+    seeds = [seed for seed in by_column[0] if all(seed in scores for scores in by_column)]
+    return {seed: sum(scores[seed] for scores in by_column) / len(by_column) for seed in seeds}
 
 
-def units(own: Mapping[Seed, float], other: Mapping[Seed, float]) -> tuple[dict[Unit, float], dict[Unit, float]]:
-    """What is compared of two rows, the same of both: pre-trainings where both have several, else fine-tunings.
-
-    Where one alone has several, the fine-tunings of the pre-training seeds that both have.
-    """
-    several = [len({seed for seed, _ in some}) > 1 for some in (own, other)]
-    if any(several) and not all(several):
-        shared = {seed for seed, _ in own} & {seed for seed, _ in other}
-        own, other = ({seed: value for seed, value in some.items() if seed[0] in shared} for some in (own, other))
-    return pretraining_means(own), pretraining_means(other)
+def units(scale: Scale, columns: Sequence[str]) -> dict[str, dict[int, float]]:
+    """Row → pre-training seed → mean over its fine-tunings, of all rows that have these columns."""
+    rows = [row for row in scale.scores if scale.shared(columns, row) == list(columns)]
+    return {row: pretraining_means(values(scale, row, columns)) for row in rows}
 
 
-def pretraining_means(single: Mapping[Seed, float]) -> dict[Unit, float]:
-    """Of several pre-trainings the mean over the fine-tunings of each, which are not independent of each other; else as given."""
-    found: dict[Unit, float] = means_by([seed for seed, _ in single], list(single.values()))
-    return dict(single) if len(found) < 2 else found
+def pretraining_means(single: Mapping[Seed, float]) -> dict[int, float]:
+    """Of each pre-training the mean over its fine-tunings, which are not independent of each other."""
+    return means_by([seed for seed, _ in single], list(single.values()))
+
+
+def _of_models(ours: Mapping[Seed, float], theirs: Mapping[Seed, float], digits: int) -> str:
+    """What is known without a spread between pre-trainings: how much these two models differ."""
+    shared = among(ours, theirs)
+    tested = paired([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
+    if tested is None:
+        return "(one run each)" if len(ours) == len(theirs) == 1 else "(no pre-training seeds to compare)"
+    return f"(these two models: {_interval(tested, digits)} over {tested.n} fine-tunings; says nothing about other pre-trainings)"
+
+
+def _interval(tested: Difference, digits: int) -> str:
+    return f"[{tested.low:+.{digits}f}, {tested.high:+.{digits}f}]"
 
 
 def _where(columns: Sequence[str]) -> str:
     if len(columns) == len(GLUE):
         return ""
+    if columns[0] in WHERE:
+        return WHERE[columns[0]]
     return f" in {columns[0]}" if len(columns) == 1 else f" in the mean of {', '.join(columns)}"
 
 
-def _mean(some: Collection[float]) -> float:
-    return sum(some) / len(some)
+def _mean(by_seed: Mapping[int, float]) -> float:
+    return sum(by_seed.values()) / len(by_seed)

@@ -8,10 +8,11 @@ left out, and counted.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,29 @@ from relpos.runs.run import identity_of, read_record, runs_root
 from relpos.tables.columns import GLUE
 from relpos.tables.statistics import standard_error
 
-OWN = ("seed", "position", "conv", "sources")
-"""What distinguishes the runs of one scale."""
-NEEDED = {"identity": str, "meaning": dict, "inputs": dict, "metrics": dict}
-"""What the record of a finished run has to have here."""
+DISTINGUISHING = ("seed", "position", "conv", "sources")
+"""Keys of a pre-training's meaning that distinguish the runs of one scale."""
+LOSS, ORDER = "loss", "order"
+"""Columns beside GLUE's that every pre-training may have, in nats, higher being better: minus the held-out loss, and the shuffle
+gap over all words, as `relpos order` has kept it."""
+NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "pretrain": {
+        **dict.fromkeys(("stage", "identity"), str),
+        **dict.fromkeys(("meaning.size.layers", "meaning.size.hidden", "meaning.size.ffn"), int),
+        **dict.fromkeys(("meaning.steps", "meaning.batch", "meaning.length", "meaning.seed"), int),
+        **dict.fromkeys(("meaning.position", "meaning.conv"), (dict, type(None))),
+        "inputs.store": str,
+        "metrics.heldout_loss": (int, float),
+    },
+    "finetune": {
+        **dict.fromkeys(("stage", "identity"), str),
+        "meaning.seed": int,
+        "meaning.task.metric": str,
+        "inputs.start": str,
+        "metrics.columns": dict,
+    },
+}
+"""What the record of a finished run has to have here, by stage."""
 MANY = 200
 """Records from which on a progress bar is shown."""
 Plain = dict[str, Any]
@@ -36,7 +56,15 @@ Seed = tuple[int, int]
 
 @dataclass
 class Scores:
-    """A column of a row: seeds → score × 100, seeds → file of answers where kept; metric, size and majority of the dev set."""
+    """A column of a row.
+
+    Args:
+        values: seeds → score × 100, or nats.
+        metric: dotted name of the function that scores the dev set.
+        answers: seeds → file of the answers on the dev set, where they were kept.
+        majority: score of the constant answer.
+        examples: size of the dev set.
+    """
 
     values: dict[Seed, float] = field(default_factory=dict)
     metric: str = ""
@@ -55,12 +83,21 @@ class Scores:
 
 @dataclass
 class Scale:
-    """The runs of one scale: `folders` are pre-trainings, row → seed → folder; `scores` row → column → `Scores`."""
+    """The runs of one scale.
+
+    Args:
+        meaning: what its pre-trainings have in common.
+        store: the folder's name of the text that they read.
+        folders: row → seed → pre-training.
+        scores: row → column → scores.
+        seconds: that all of its runs took, fine-tunings included.
+    """
 
     meaning: Plain
     store: str
     folders: dict[str, dict[int, Path]] = field(default_factory=dict)
     scores: dict[str, dict[str, Scores]] = field(default_factory=dict)
+    seconds: float = 0.0
 
     @property
     def label(self) -> str:
@@ -78,16 +115,21 @@ class Scale:
         size = self.meaning["size"]
         return int(size["layers"] * size["hidden"] * (4 * size["hidden"] + 2 * size["ffn"]))
 
+    def shared(self, columns: Sequence[str], *rows: str) -> list[str]:
+        """Those of `columns` that all of these rows have."""
+        return [column for column in columns if all(column in self.scores.get(row, {}) for row in rows)]
+
     def columns(self, *rows: str) -> list[str]:
         """GLUE's columns that all of these rows have."""
-        return [column for column in GLUE if all(column in self.scores.get(row, {}) for row in rows)]
+        return self.shared(GLUE, *rows)
 
-    def telling(self, *rows: str) -> list[str]:
+    def telling(self, columns: Sequence[str], *rows: str) -> list[str]:
         """Those of `columns` in which some of the rows is better than the constant answer: the others say nothing."""
-        return [column for column in self.columns(*rows) if any(self.scores[row][column].is_above_constant for row in rows)]
+        shared = self.shared(columns, *rows)
+        return [column for column in shared if any(self.scores[row][column].is_above_constant for row in rows)]
 
     def has(self, *rows: str) -> bool:
-        """Whether all of these rows have a score."""
+        """Whether all of these rows have a score in some column of GLUE."""
         return bool(self.columns(*rows))
 
 
@@ -95,16 +137,16 @@ class Scale:
 class Scales:
     """The scales there are, and how many runs of older code were left out."""
 
-    found: list[Scale]
+    known: list[Scale]
     older: int = 0
 
     def __iter__(self) -> Iterator[Scale]:
-        return iter(self.found)
+        return iter(self.known)
 
     def alike(self, *but: str) -> list[list[Scale]]:
         """Groups of scales that differ only in these keys of their meaning (`size`, `pairs`, …); each of two or more."""
         groups: dict[str, list[Scale]] = {}
-        for scale in self.found:
+        for scale in self.known:
             rest = {key: value for key, value in scale.meaning.items() if key not in but}
             groups.setdefault(json.dumps([rest, scale.store], sort_keys=True), []).append(scale)
         return [group for group in groups.values() if len(group) > 1]
@@ -131,33 +173,42 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
         row = names.get(_key(meaning))
         if row is None:
             continue
-        shared = {key: value for key, value in meaning.items() if key not in OWN}
+        common = {key: value for key, value in meaning.items() if key not in DISTINGUISHING}
         store = Path(record["inputs"]["store"]).name
-        scale = scales.setdefault(json.dumps([shared, store], sort_keys=True), Scale(shared, store))
-        scale.folders.setdefault(row, {})[meaning["seed"]] = folder
-        places[folder.name] = (scale, row, meaning["seed"])
+        scale = scales.setdefault(json.dumps([common, store], sort_keys=True), Scale(common, store))
+        seed = meaning["seed"]
+        scale.folders.setdefault(row, {})[seed] = folder
+        scale.seconds += record.get("seconds", 0.0)
+        losses = scale.scores.setdefault(row, {}).setdefault(LOSS, Scores())
+        losses.values[seed, 0] = -float(record["metrics"]["heldout_loss"])
+        places[folder.name] = (scale, row, seed)
     _read_scores(root, places)
+    for scale in scales.values():
+        _read_order(scale)
     return Scales(sorted(scales.values(), key=lambda scale: (scale.magnitude, scale.meaning["steps"])), older)
 
 
 def _read_scores(root: Path, places: Mapping[str, tuple[Scale, str, int]]) -> None:
     """Of each column, the fine-tunings of one protocol (all but the seed): that which has most runs in the scale."""
     tunings = {folder.name: record for folder, record in _finished(root, "finetune").items() if _is_current(record)}
-    found: list[tuple[Scale, str, Seed, str, str]] = []
+    candidates: list[tuple[Scale, str, Seed, str, str]] = []
     protocols: dict[tuple[int, str], Counter[str]] = {}
     for folder, record in tunings.items():
         chain = [record]
-        while (start := Path(chain[-1]["inputs"].get("start", "")).name) in tunings and len(chain) < 5:
+        while (start := Path(chain[-1]["inputs"]["start"]).name) in tunings and len(chain) < 5:
             chain.append(tunings[start])
         if start not in places:
             continue
         scale, row, pretrain_seed = places[start]
-        protocol = json.dumps([{k: v for k, v in one["meaning"].items() if k != "seed"} for one in chain], sort_keys=True)
-        found.append((scale, row, (pretrain_seed, record["meaning"]["seed"]), protocol, folder))
+        protocol = json.dumps(
+            [{key: value for key, value in run["meaning"].items() if key != "seed"} for run in chain], sort_keys=True
+        )
+        candidates.append((scale, row, (pretrain_seed, record["meaning"]["seed"]), protocol, folder))
+        scale.seconds += record.get("seconds", 0.0)
         for column in record["metrics"]["columns"]:
             protocols.setdefault((id(scale), column), Counter())[protocol] += 1
     chosen = {place: counts.most_common(1)[0][0] for place, counts in protocols.items()}
-    for scale, row, seed, protocol, folder in found:
+    for scale, row, seed, protocol, folder in candidates:
         record = tunings[folder]
         metrics = record["metrics"]
         for column, value in metrics["columns"].items():
@@ -170,6 +221,33 @@ def _read_scores(root: Path, places: Mapping[str, tuple[Scale, str, int]]) -> No
             scores.metric = record["meaning"]["task"]["metric"]
             scores.majority = metrics.get("majority", {}).get(column)
             scores.examples = metrics.get("examples", {}).get(column)
+
+
+def _read_order(scale: Scale) -> None:
+    """The shuffle gaps that `relpos order` kept beside the pre-trainings, all of the number of examples that most of them have."""
+    gaps: dict[str, dict[tuple[str, int], float]] = {}
+    for row, folders in scale.folders.items():
+        for seed, folder in folders.items():
+            for meaning, gap in _kept_gaps(folder).items():
+                gaps.setdefault(meaning, {})[row, seed] = gap
+    for (row, seed), gap in max(gaps.values(), key=len, default={}).items():
+        scale.scores[row].setdefault(ORDER, Scores()).values[seed, 0] = gap
+
+
+def _kept_gaps(folder: Path) -> dict[str, float]:
+    """What was measured, as JSON → nats, of the end of a pre-training; the files' names tell it from its snapshots."""
+    gaps = {}
+    for path in sorted((folder / "order").glob("shuffle-*.json")):
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            meaning, gap = content["meaning"], float(content["results"]["shuffle_gap"]["all"])
+        except (ValueError, KeyError, TypeError):
+            print(f"relpos: damaged results {path}: delete the file to measure anew", file=sys.stderr)
+            continue
+        of_end = json.dumps([meaning, "model"], sort_keys=True)
+        if path.stem.endswith(hashlib.sha256(of_end.encode()).hexdigest()[:8]):
+            gaps[json.dumps(meaning, sort_keys=True)] = gap
+    return gaps
 
 
 def _key(node: Mapping[str, object]) -> str:
@@ -193,11 +271,21 @@ def _finished(root: Path, stage: str) -> dict[Path, Plain]:
             continue
         if record.get("state") != "finished":
             continue
-        if lacking := [key for key in NEEDED if not isinstance(record.get(key), NEEDED[key])]:
+        if lacking := [key for key, kind in NEEDED[stage].items() if not isinstance(_value(record, key), kind)]:
             print(f"relpos: damaged record {path}: no {lacking[0]}: delete the folder to start anew", file=sys.stderr)
             continue
         finished[path.parent] = record
     return finished
+
+
+def _value(record: Plain, key: str) -> object:
+    """The value of a dotted key; a type that no key asks for where there is none."""
+    value: object = record
+    for part in key.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return ...
+        value = value[part]
+    return value
 
 
 def _is_current(record: Plain) -> bool:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from relpos.claims.finding import FAILS, HOLDS, UNDECIDED, Finding
 from relpos.claims.scales import Scale, Scales
@@ -16,8 +17,9 @@ from relpos.runs.run import read_record
 class StepTime:
     """A step of `row` takes at most `times` as long as one of each row of `against`, on the same hardware with the same threads.
 
-    Of each run the median over its log lines but the first. Holds: so for every ratio. Fails: `row` is slower against all. Runs
-    that shared a machine with others have wide spreads: benchmarks/ measures this better.
+    Of each run the median over its log lines but the first; where several machines ran both rows, the median of their ratios. The
+    figures name the machines. Holds: so for every ratio. Fails: `row` is slower against all. Runs that shared a machine with others
+    have wide spreads: benchmarks/ measures this better.
     """
 
     row: str
@@ -33,31 +35,43 @@ class StepTime:
         return self.row, *self.against
 
     def findings(self, scales: Scales) -> list[Finding]:
-        return [found for scale in scales if self.row in scale.folders and (found := self.at(scale))]
+        """Of every scale at which one machine has run `row` and another row."""
+        return [finding for scale in scales if self.row in scale.folders and (finding := self.at(scale))]
 
     def at(self, scale: Scale) -> Finding | None:
         """None where nothing was run under like conditions."""
-        own = _step_times(scale, self.row)
-        ratios = {}
+        times = _step_times(scale, self.row)
+        ratios: dict[str, float] = {}
+        machines: set[str] = set()
         for other in self.against:
-            for machine, seconds in _step_times(scale, other).items():
-                if machine in own:
-                    ratios[other] = own[machine] / seconds
+            both = {machine: times[machine] / seconds for machine, seconds in _step_times(scale, other).items() if machine in times}
+            if both:
+                ratios[other] = median(both.values())
+                machines |= set(both)
         if not ratios:
             return None
         slow = [name for name, ratio in ratios.items() if ratio > self.times]
         verdict = HOLDS if not slow else FAILS if len(slow) == len(ratios) else UNDECIDED
         said = ", ".join(f"{ratio:.2f} times {name}" for name, ratio in ratios.items())
-        return Finding(verdict, f"{self.row} takes {said}", scale.label)
+        takes = "benchmarks/step.py on a machine that does nothing else" if verdict == UNDECIDED else ""
+        return Finding(verdict, f"{self.row} takes {said}, on {' and '.join(sorted(machines))}", scale.label, takes=takes)
 
 
 def _step_times(scale: Scale, row: str) -> dict[str, float]:
-    """Machine and threads → median seconds of a step, over the runs of a row."""
-    found: dict[str, list[float]] = {}
+    """Machine and threads, in words → median seconds of a step, over the runs of a row."""
+    times: dict[str, list[float]] = {}
     for folder in scale.folders.get(row, {}).values():
         record = read_record(folder)
-        machine = json.dumps([record.get("hardware"), record["starts"][-1].get("threads")], sort_keys=True)
+        starts = record.get("starts") or [{}]
+        machine = _machine(record.get("hardware"), starts[-1].get("threads"))
         text = (folder / "metrics.jsonl").read_text(encoding="utf-8") if (folder / "metrics.jsonl").exists() else ""
-        rates = [one["steps_per_second"] for one in map(json.loads, text.splitlines()) if one.get("steps_per_second")]
-        found.setdefault(machine, []).extend(1 / rate for rate in rates[1:])
-    return {machine: median(seconds) for machine, seconds in found.items() if seconds}
+        lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("}\n")]
+        rates = [line["steps_per_second"] for line in lines if line.get("steps_per_second")]
+        times.setdefault(machine, []).extend(1 / rate for rate in rates[1:])
+    return {machine: median(seconds) for machine, seconds in times.items() if seconds}
+
+
+def _machine(hardware: dict[str, Any] | None, threads: int | None) -> str:
+    known = hardware or {}
+    parts = [*known.get("gpus", []), known.get("processor"), f"{known.get('cores', '?')} cores"]
+    return ", ".join([*filter(None, parts), f"{threads or '?'} threads"])

@@ -2,109 +2,155 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import log2
 
+import numpy as np
+
 from relpos.claims.comparisons import Higher
-from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Finding, decided
-from relpos.claims.gains import MEAN, gains_alike
+from relpos.claims.finding import NOT_RUN, UNDECIDED, Evidence, Finding, joined
+from relpos.claims.gains import MEAN, Gain, gains_alike, units
 from relpos.claims.scales import Scale, Scales
-from relpos.tables.statistics import ALPHA, independent
+from relpos.tables.columns import GLUE
+from relpos.tables.statistics import Difference, combined, paired
+
+MORE_SEEDS = "two pre-training seeds or more of both rows at each scale"
 
 
 @dataclass(frozen=True)
-class Shrinks:
-    """The gain of `first` over `second` is smaller at the larger of two sizes, on the same text and in the same columns.
+class OfScales:
+    """The gain of `first` over `second` in one column, in several scales.
 
-    Holds: the 95 % interval of gain(smallest) − gain(largest) lies above zero. Fails: below. Steps and batch belong to the size.
+    Args:
+        first: a row.
+        second: a row.
+        column: a column of GLUE, or `glue`; in twins `loss` or `order`.
+        bound: smaller changes count as none.
     """
 
     first: str
     second: str
     column: str = MEAN
-
-    @property
-    def says(self) -> str:
-        return f"{self.first} − {self.second} is smaller at the larger size"
+    bound: float = 0.0
 
     @property
     def rows(self) -> tuple[str, ...]:
+        """The two."""
         return self.first, self.second
 
+    def twin(self, measure: str, bound: float) -> OfScales:
+        """The same of held-out loss or shuffle gap."""
+        return replace(self, column=measure, bound=bound)
+
+    def _gains(self, group: Sequence[Scale]) -> list[Gain | None]:
+        return gains_alike([(scale, self.first, self.second) for scale in group], self.column)
+
+    def _finding(self, change: Difference | None, said: Sequence[str], label: str, gains: Sequence[Gain]) -> Finding:
+        """Of how much the gain shrinks or falls; holds where that is above zero and no less than the bound."""
+        if any(not each.columns for each in gains):
+            return Finding(NOT_RUN, joined(said), label)
+        if change is None:
+            return Finding(UNDECIDED, joined(said), label, takes=MORE_SEEDS)
+        holds = change.p if change.value > 0 and change.value >= self.bound else 1.0
+        evidence = Evidence(holds, change.p_against(self.bound) if change.value < self.bound else 1.0)
+        digits = 1 if self.column in (MEAN, *GLUE) else 3
+        figures = f"by {change.value:+.{digits}f} [{change.low:+.{digits}f}, {change.high:+.{digits}f}]"
+        return Finding(evidence.verdict, joined([*said, figures]), label, evidence.p)
+
+
+@dataclass(frozen=True)
+class Shrinks(OfScales):
+    """The gain of `first` over `second` is smaller at the larger of two sizes, after the same training and in the same columns.
+
+    Holds: the 95 % interval of gain(smallest) − gain(largest) lies above zero. Fails: below. Scales of one group differ in size and
+    recipe alone: as many steps on as many examples of the same text. A larger model that was also trained longer would not tell
+    size from training.
+    """
+
+    @property
+    def says(self) -> str:
+        return f"{self.first} − {self.second} is smaller at the larger size, after equal training"
+
     def findings(self, scales: Scales) -> list[Finding]:
-        found = []
-        for group in _same_text(scales, self.rows):
-            gains = gains_alike([(scale, self.first, self.second) for scale in group], self.column)
-            small, large = gains[0], gains[-1]
-            if small is None or large is None:
+        """Of every group of scales of several sizes."""
+        findings = []
+        for group in _sizes(scales.alike("size", "recipe"), self.rows, self.column):
+            ends = [group[0], group[-1]]
+            gains = [each for each in self._gains(ends) if each]
+            if len(gains) < 2:
                 continue
-            test = independent(list(small.pairs.values()), list(large.pairs.values()))
-            said = [f"{group[0].label}: {small.said}", f"{group[-1].label}: {large.said}"]
-            verdict = UNDECIDED if test is None else HOLDS if test.low > 0 else FAILS if test.high < 0 else UNDECIDED
-            said += [f"shrinks by {test.value:+.1f} [{test.low:+.1f}, {test.high:+.1f}]"] if test else []
-            verdicts = [(verdict, small.by_pretrainings and large.by_pretrainings)]
-            found.append(decided(verdicts, said, f"{group[0].label} and {group[-1].label}"))
-        return found
+            tested = [each.tested for each in gains]
+            change = combined([(1.0, tested[0]), (-1.0, tested[1])]) if tested[0] and tested[1] else None
+            said = [f"{scale.label}: {each.said}" for scale, each in zip(ends, gains, strict=True)] + ["shrinks"] * bool(change)
+            findings.append(self._finding(change, said, " and ".join(scale.label for scale in ends), gains))
+        return findings
 
 
 @dataclass(frozen=True)
 class HigherAtLargest(Higher):
-    """`Higher`, at the larger of two or more sizes on the same text."""
+    """`Higher`, at the larger of two or more sizes on the same text, each after as much training as it needs."""
 
     def findings(self, scales: Scales) -> list[Finding]:
-        return [self.at(group[-1]) for group in _same_text(scales, self.rows[:2])]
+        alike = scales.alike("size", "steps", "batch", "recipe")
+        return [self.at(group[-1]) for group in _sizes(alike, self.rows[:2], self.column)]
+
+    def twin(self, measure: str, bound: float) -> Higher:
+        """The same of held-out loss or shuffle gap."""
+        return HigherAtLargest(self.pairs, measure, beside=self.beside, note=self.note, bound=bound)
 
 
-def _same_text(scales: Scales, rows: Sequence[str]) -> list[list[Scale]]:
-    """Groups of scales with these rows, of different sizes, the smallest first; of one size, that with most steps.
-
-    They differ in nothing but the size and what a size needs: as much of the same text, of the same length.
-    """
-    alike = scales.alike("size", "steps", "batch", "recipe")  # in the order of size and steps
-    groups = [{scale.magnitude: scale for scale in group if scale.has(*rows)} for group in alike]
+def _sizes(alike: Sequence[Sequence[Scale]], rows: Sequence[str], column: str) -> list[list[Scale]]:
+    """Of each group the scales with these rows, of different sizes, the smallest first; of one size, that with most steps."""
+    names = list(GLUE) if column == MEAN else [column]
+    groups = [{scale.magnitude: scale for scale in group if scale.shared(names, *rows)} for group in alike]
     return [list(group.values()) for group in groups if len(group) > 1]
 
 
 @dataclass(frozen=True)
-class Falls:
+class Falls(OfScales):
     """The gain of `first` over `second` falls with the number of training pairs, all else being equal.
 
-    A straight line through the gains of all seeds over log2(pairs), in scales that differ in `pairs` alone and in the same columns:
-    holds where the 95 % interval of its slope lies below zero, fails where it lies above.
+    A straight line through the gains over log2(pairs), in scales that differ in `pairs` alone and in the same columns: what it
+    falls by from the fewest pairs to the most. Holds where the 95 % interval lies above zero, fails where it lies below.
     """
-
-    first: str
-    second: str
-    column: str = MEAN
 
     @property
     def says(self) -> str:
         return f"{self.first} − {self.second} falls with the number of training pairs"
 
-    @property
-    def rows(self) -> tuple[str, ...]:
-        return self.first, self.second
-
     def findings(self, scales: Scales) -> list[Finding]:
-        groups = [
-            [scale for scale in group if scale.has(*self.rows) and scale.meaning.get("pairs")] for group in scales.alike("pairs")
-        ]
-        found = []
-        for group in groups:
-            gains = gains_alike([(scale, self.first, self.second) for scale in group], self.column)
-            known = {scale.meaning["pairs"]: one for scale, one in zip(group, gains, strict=True) if one is not None}
-            points = [(log2(pairs), value) for pairs, one in known.items() for value in one.pairs.values()]
-            if len({x for x, _ in points}) > 1:
-                label = f"{group[0].label} to {group[-1].meaning['pairs']:,}"
-                verdict, slope = _slope(points, lambda low, high: HOLDS if high < 0 else FAILS if low > 0 else UNDECIDED)
-                found.append(decided([(verdict, all(one.by_pretrainings for one in known.values()))], [slope], label))
-        return found
+        """Of every group of scales with several numbers of pairs."""
+        names = list(GLUE) if self.column == MEAN else [self.column]
+        findings = []
+        for group in scales.alike("pairs"):
+            limited = [scale for scale in group if scale.shared(names, *self.rows) and scale.meaning.get("pairs")]
+            by_pairs = {scale.meaning["pairs"]: each for scale, each in zip(limited, self._gains(limited), strict=True) if each}
+            if len(by_pairs) < 2:
+                continue
+            doublings = [log2(pairs) for pairs in by_pairs]
+            tested = [each.tested for each in by_pairs.values()]
+            weights = _slope_weights(doublings) * (min(doublings) - max(doublings))
+            known = [(float(weight), each) for weight, each in zip(weights, tested, strict=True) if each]
+            change = combined(known) if len(known) == len(tested) else None
+            said = [f"{pairs:,} pairs: {each.said}" for pairs, each in by_pairs.items()] + ["falls"] * bool(change)
+            label = f"{limited[0].label} to {limited[-1].meaning['pairs']:,}"
+            findings.append(self._finding(change, said, label, list(by_pairs.values())))
+        return findings
+
+
+def _slope_weights(places: Sequence[float]) -> np.ndarray:
+    """What each value counts in the slope of a straight line through values at these places."""
+    centred = np.asarray(places) - np.mean(places)
+    return np.asarray(centred / (centred**2).sum())
 
 
 @dataclass(frozen=True)
 class Steady:
     """The gains of `rows` over `base` do not depend on S: a line through them changes by less than `bound` from first to last.
+
+    The slope of each pre-training seed is taken by itself, since rows of one seed share it. Holds: the 95 % interval of the mean
+    change lies inside ±bound. Fails: it lies above or below zero. A bound in points is not applied to fewer columns.
 
     Args:
         steps: S → row.
@@ -128,41 +174,39 @@ class Steady:
     def rows(self) -> tuple[str, ...]:
         return self.base, *self.steps.values()
 
+    def twin(self, measure: str, bound: float) -> Steady:
+        """The same of held-out loss or shuffle gap."""
+        return replace(self, column=measure, columns=None, bound=bound)
+
     def findings(self, scales: Scales) -> list[Finding]:
-        found = []
-        for scale in scales:
-            there = {size: row for size, row in self.steps.items() if scale.has(row, self.base)}
-            gains = gains_alike([(scale, row, self.base) for row in there.values()], self.column, self.columns)
-            known = {size: one for size, one in zip(there, gains, strict=True) if one is not None}
-            if not known:
-                continue
-            points = [(float(size), value) for size, one in known.items() for value in one.pairs.values()]
-            said = "; ".join(one.said for one in known.values())
-            if len(known) < len(self.steps):
-                found.append(Finding(NOT_RUN, f"{said}; not every S was run", scale.label))
-                continue
-            verdict, slope = _slope(points, self._judge)
-            by_pretrainings = all(one.by_pretrainings for one in known.values())
-            found.append(decided([(verdict, by_pretrainings)], [said, slope, self.note], scale.label))
-        return found
+        """Of every scale that has the base and some S."""
+        names = list(GLUE) if self.column == MEAN else [self.column]
+        having = [scale for scale in scales if any(scale.shared(names, row, self.base) for row in self.steps.values())]
+        return [self.at(scale) for scale in having]
 
-    def _judge(self, low: float, high: float) -> str:
-        """Of the ends of the slope's interval; the line is as long as the range of S."""
-        reach = max(self.steps) - min(self.steps)
-        low, high = low * reach, high * reach
-        if -self.bound < low and high < self.bound:
-            return HOLDS
-        return FAILS if low > 0 or high < 0 else UNDECIDED
-
-
-def _slope(points: Sequence[tuple[float, float]], judge: Callable[[float, float], str]) -> tuple[str, str]:
-    """The verdict on the 95 % interval of a line's slope, and the slope in words."""
-    from scipy.stats import linregress, t
-
-    x, y = zip(*points, strict=True)
-    if len(points) < 3 or len(set(x)) < 2:
-        return UNDECIDED, "too few runs for a line"
-    line = linregress(x, y)
-    half = float(t.ppf(1 - ALPHA / 2, len(points) - 2)) * line.stderr
-    low, high = line.slope - half, line.slope + half
-    return judge(low, high), f"slope {line.slope:+.2f} [{low:+.2f}, {high:+.2f}] over {len(points)} runs"
+    def at(self, scale: Scale) -> Finding:
+        """The verdict at one scale."""
+        gains = gains_alike([(scale, row, self.base) for row in self.steps.values()], self.column, self.columns)
+        known = [each for each in gains if each]
+        said = [each.said for each in known]
+        if len(known) < len(self.steps):
+            return Finding(NOT_RUN, joined([*said, "not every S was run in the same columns", self.note]), scale.label)
+        columns = known[0].columns
+        wanted = len(self.columns or GLUE) if self.column == MEAN else 1
+        if len(columns) < wanted:
+            few = f"the bound is one of the mean of {wanted} columns, and not all of them tell these rows apart here"
+            return Finding(NOT_RUN, joined([*said, few, self.note]), scale.label)
+        by_row = units(scale, columns)
+        seeds = set.intersection(*(set(by_row[row]) for row in self.steps.values()))
+        weights = _slope_weights(list(self.steps)) * (max(self.steps) - min(self.steps))
+        changes = [
+            sum(weight * by_row[row][seed] for weight, row in zip(weights, self.steps.values(), strict=True))
+            for seed in sorted(seeds)
+        ]
+        tested = paired(changes, [0.0] * len(changes))
+        if tested is None:
+            return Finding(UNDECIDED, joined([*said, self.note]), scale.label, takes="two pre-training seeds or more of every S")
+        inside = max(tested.p_against(self.bound), tested.p_against(-self.bound)) if abs(tested.value) < self.bound else 1.0
+        evidence = Evidence(inside, tested.p if inside >= 0.05 else 1.0)
+        figures = f"changes by {tested.value:+.2f} [{tested.low:+.2f}, {tested.high:+.2f}] over {tested.n} pre-training seeds"
+        return Finding(evidence.verdict, joined([*said, figures, self.note]), scale.label, evidence.p)

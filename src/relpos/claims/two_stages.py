@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relpos.claims.finding import FAILS, HOLDS, UNDECIDED, Finding
+from relpos.claims.effort import to_decide
+from relpos.claims.finding import UNDECIDED, Evidence, Finding
 from relpos.claims.scales import Scale, Scales
 from relpos.runs.run import read_record
-from relpos.tables.statistics import Difference, independent, paired
+from relpos.tables.statistics import Difference, paired, welch
 
 
 @dataclass(frozen=True)
@@ -32,35 +33,44 @@ class TwoStages:
         return self.row, *self.others
 
     def findings(self, scales: Scales) -> list[Finding]:
-        found = []
+        """Of every pair of scales, of one stage and of two, that have `row`."""
+        findings = []
         for group in scales.alike("first"):
             whole = next((scale for scale in group if "first" not in scale.meaning), None)
-            for two in group:
-                if whole is not None and two is not whole and self.row in whole.folders and self.row in two.folders:
-                    found.append(self.at(whole, two))
-        return found
+            staged = [scale for scale in group if "first" in scale.meaning and self.row in scale.folders]
+            if whole is not None and self.row in whole.folders:
+                findings += [self.at(whole, scale) for scale in staged]
+        return findings
 
-    def at(self, whole: Scale, two: Scale) -> Finding:
+    def at(self, whole: Scale, staged: Scale) -> Finding:
         """Of one pair of scales that have `row`."""
-        lost = {row: _lost(whole, two, row) for row in self.rows if row in whole.folders and row in two.folders}
-        said = ", ".join(f"{row} {found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]" for row, found in lost.items() if found)
-        alone = ", ".join(
-            f"{row} {_mean(_losses(two, row)) - _mean(_losses(whole, row)):+.3f} (too few seeds)"
-            for row, found in lost.items()
-            if not found
-        )
-        own, first = lost[self.row], two.meaning["first"]
-        verdict = UNDECIDED if own is None else HOLDS if own.high < self.bound else FAILS if own.low > self.bound else UNDECIDED
+        having = [row for row in self.rows if row in whole.folders and row in staged.folders]
+        lost = {row: _lost(whole, staged, row) for row in having}
+        said = [f"{row} {tested.value:+.3f} [{tested.low:+.3f}, {tested.high:+.3f}]" for row, tested in lost.items() if tested]
+        said += [
+            f"{row} {_mean(_losses(staged, row)) - _mean(_losses(whole, row)):+.3f} (too few seeds)"
+            for row, tested in lost.items()
+            if not tested
+        ]
+        figures = f"two stages − one: {', '.join(said)}"
+        first = staged.meaning["first"]
         label = f"{whole.label}; the first {first['share']:.0%} of the steps {first['batch']} at {first['length']}"
-        return Finding(verdict, "two stages − one: " + "; ".join(filter(None, [said, alone])), label)
+        tested = lost[self.row]
+        if tested is None:
+            return Finding(UNDECIDED, figures, label, takes=f"two pre-training seeds or more of {self.row}")
+        p = tested.p_against(self.bound)
+        below = tested.value < self.bound
+        evidence = Evidence(p if below else 1.0, 1.0 if below else p)
+        takes = to_decide(staged, [tested], self.bound) if evidence.verdict == UNDECIDED else ""
+        return Finding(evidence.verdict, figures, label, evidence.p, takes)
 
 
-def _lost(whole: Scale, two: Scale, row: str) -> Difference | None:
-    own, other = _losses(two, row), _losses(whole, row)
-    shared = [seed for seed in own if seed in other]
+def _lost(whole: Scale, staged: Scale, row: str) -> Difference | None:
+    in_two, in_one = _losses(staged, row), _losses(whole, row)
+    shared = [seed for seed in in_two if seed in in_one]
     if len(shared) >= 2:
-        return paired([own[seed] for seed in shared], [other[seed] for seed in shared])
-    return independent(list(own.values()), list(other.values()))
+        return paired([in_two[seed] for seed in shared], [in_one[seed] for seed in shared])
+    return welch(list(in_two.values()), list(in_one.values()))
 
 
 def _losses(scale: Scale, row: str) -> dict[int, float]:

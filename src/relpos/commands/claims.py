@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from relpos.errors import RelposError, nearest
@@ -34,57 +35,84 @@ def claims(cfg: DictConfig) -> str:
 
     wanted = chosen(claim_files.load(str(cfg.paper)), names(cfg.ids))
     rows = claim_files.rows()
-    there = scales.read(rows)
-    tables = claim_files.tables_of()
-    found = []
-    for claim in wanted:  # each is printed as soon as it is decided: those about weights load many models
-        found.append(evaluate(claim, there, rows, tables.get(claim.id, [])))
-        _show(found[-1])
-    _sum_up(found, there)
-    path = runs_root() / "claims" / f"{'-'.join(claim.id for claim in wanted) if cfg.ids is not None else cfg.paper}.json"
-    write_json(path, {"paper": str(cfg.paper), "claims": found})
+    runs = scales.read(rows)
+    content = page(wanted, runs, rows, claim_files.tables_of())
+    for claim in content["claims"]:
+        _show(claim)
+    _sum_up(content)
+    name = "-".join(names(cfg.ids) or [str(cfg.paper)]).replace("/", "_")
+    path = runs_root() / "claims" / f"{name}.json"
+    write_json(path, {"paper": str(cfg.paper)} | content)
     return str(path)
 
 
-def chosen(wanted: list[Claim], ids: list[str] | None) -> list[Claim]:
-    """The claims of these ids; None: all.
+def chosen(known: list[Claim], ids: list[str] | None) -> list[Claim]:
+    """The claims of these ids, a claim with its twins; None: all.
 
     Raises:
         RelposError: there is no such claim.
     """
-    known = [claim.id for claim in wanted]
+    of_ids = [claim.id for claim in known]
     for name in ids or ():
-        if name not in known:
-            raise RelposError(f"ids: unknown claim {name!r}.{nearest(str(name), known)}")
-    return [claim for claim in wanted if ids is None or claim.id in ids]
+        if name not in of_ids:
+            raise RelposError(f"ids: unknown claim {name!r}.{nearest(str(name), of_ids)}")
+    return [claim for claim in known if ids is None or claim.id in ids or claim.id.partition("/")[0] in ids]
 
 
-def evaluate(claim: Claim, there: Scales, rows: dict[str, list[str]], tables: list[str]) -> dict[str, Any]:
-    """Plain values: `id`, `says`, `source`, `printed`, `test`, `rows` (with their words), `tables`, `findings`, and `verdict`: that
-    of the largest scale at which it was tested, not run where there is none.
+def page(claims: list[Claim], runs: Scales, rows: dict[str, list[str]], tables: dict[str, list[str]]) -> dict[str, Any]:
+    """Plain values: `claims`, `tests` (how many were made), `older` (runs of older code that were left out).
+
+    Of each claim `id`, `says`, `source`, `printed`, `test`, `rows` (with their words), `tables`, `findings` of each scale,
+    corrected for the number of tests of the page, and `verdict`: that of the largest scale that decides.
+
+    Args:
+        claims: those of the page.
+        runs: what they are tested with.
+        rows: row → the words that make it.
+        tables: claim → the experiment files that are about it.
 
     Raises:
-        RelposError: the test names a row that `rows.yaml` does not have.
+        RelposError: a test names a row that `rows.yaml` does not have.
     """
-    test = claim.tester
-    for row in test.rows:
-        if row not in rows:
-            raise RelposError(f"claim {claim.id}: unknown row {row!r}.{nearest(row, rows)}")
-    findings: list[Finding] = test.findings(there)
+    from rich.console import Console
+    from rich.progress import track
+
+    from relpos.claims.finding import adjusted, headline
+
+    console = Console(stderr=True)
+    hidden = not (console.is_terminal and runs.known)
+    bar = track(claims, "testing claims", console=console, transient=True, disable=hidden)  # models of many runs are loaded
+    found = [_tested(claim, runs, rows) for claim in bar]
+    flat = iter(adjusted([finding for findings in found for finding in findings]))
+    corrected = [[next(flat) for _ in findings] for findings in found]
     return {
-        "id": claim.id,
-        "says": claim.says,
-        "source": claim.source,
-        "printed": claim.printed,
-        "test": test.says,
-        "rows": {row: rows[row] for row in test.rows},
-        "tables": tables,
-        "findings": [{"verdict": one.verdict, "figures": one.figures, "scale": one.scale} for one in findings],
-        "verdict": next((one.verdict for one in reversed(findings) if one.verdict != NOT_RUN), NOT_RUN),
+        "claims": [
+            {
+                "id": claim.id,
+                "says": claim.says,
+                "source": claim.source,
+                "printed": claim.printed,
+                "test": claim.tester.says,
+                "rows": {row: rows[row] for row in claim.tester.rows},
+                "tables": tables.get(claim.id, []),
+                "findings": [asdict(finding) for finding in findings],
+                "verdict": headline(findings),
+            }
+            for claim, findings in zip(claims, corrected, strict=True)
+        ],
+        "tests": sum(finding.p is not None for findings in found for finding in findings),
+        "older": runs.older,
     }
 
 
-def _show(found: dict[str, Any]) -> None:
+def _tested(claim: Claim, runs: Scales, rows: dict[str, list[str]]) -> list[Finding]:
+    for row in claim.tester.rows:
+        if row not in rows:
+            raise RelposError(f"claim {claim.id}: unknown row {row!r}.{nearest(row, rows)}")
+    return claim.tester.findings(runs)
+
+
+def _show(claim: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.text import Text
 
@@ -93,26 +121,36 @@ def _show(found: dict[str, Any]) -> None:
     def line(*parts: tuple[str, str]) -> None:
         console.print(Text.assemble(*parts), soft_wrap=True)
 
-    line((f"{found['id']}  ", "bold"), (found["verdict"], f"bold {COLOURS[found['verdict']]}"), (f"  {found['says']}", ""))
-    source = f"{found['source']}; printed: {found['printed']}" if found["printed"] else found["source"]
+    line((f"{claim['id']}  ", "bold"), (claim["verdict"], f"bold {COLOURS[claim['verdict']]}"), (f"  {claim['says']}", ""))
+    if "/" in claim["id"] and not claim["findings"]:
+        return
+    source = f"{claim['source']}; printed: {claim['printed']}" if claim["printed"] else claim["source"]
     line((f"     {source}", "dim"))
-    line(("     test  ", "dim"), (found["test"], ""))
-    if found["rows"]:
-        tables = f"  (tables {', '.join(found['tables'])})" if found["tables"] else ""
+    line(("     test  ", "dim"), (claim["test"], ""))
+    if claim["rows"]:
+        tables = f"  (tables {', '.join(claim['tables'])})" if claim["tables"] else ""
         line(
             ("     runs  ", "dim"),
-            ("; ".join(f"{row}: {' '.join(words)}" for row, words in found["rows"].items()), ""),
+            ("; ".join(f"{row}: {' '.join(words)}" for row, words in claim["rows"].items()), ""),
             (tables, "dim"),
         )
-    for one in found["findings"]:
-        line((f"     {one['verdict']:<9} ", COLOURS[one["verdict"]]), (f"{one['scale']}: {one['figures']}", ""))
-    if not found["findings"]:
+    for finding in claim["findings"]:
+        figures = f"{finding['scale']}: {finding['figures']}"
+        line((f"     {finding['verdict']:<9} ", COLOURS[finding["verdict"]]), (figures, ""))
+        if finding["takes"]:
+            line((f"               to decide it: {finding['takes']}", "dim"))
+    if not claim["findings"]:
         line((f"     {NOT_RUN:<9} ", "dim"), ("no finished runs of these rows at any scale", ""))
 
 
-def _sum_up(found: list[dict[str, Any]], there: Scales) -> None:
+def _sum_up(content: dict[str, Any]) -> None:
     from collections import Counter
 
-    counts = Counter(one["verdict"] for one in found)
-    older = f"; {there.older} runs of older code were left out" if there.older else ""
-    print(f"{len(found)} claims: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}{older}")
+    for kind, is_twin in (("claims", False), ("twins (loss, order)", True)):
+        counts = Counter(claim["verdict"] for claim in content["claims"] if ("/" in claim["id"]) == is_twin)
+        if counts:
+            print(f"{counts.total()} {kind}: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}")
+    tests = content["tests"]
+    print(f"{tests} tests were made; by Benjamini and Hochberg's method at most 5 % of what holds or fails is expected to be false")
+    if content["older"]:
+        print(f"{content['older']} runs of older code were left out")

@@ -1,6 +1,7 @@
 """What the numbers of a table are compared with: the paper's, and the baseline row's; and how small a difference would show.
 
-The results are the fields of `relpos.tables.row.Column` from `statistic` on.
+The results are the fields of `relpos.tables.row.Column` from `statistic` on. Rows that share a baseline are of one scale: how much
+pre-trainings differ is estimated from all of them, see `relpos.tables.pooled`.
 """
 
 from __future__ import annotations
@@ -9,24 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import hypot
 
-import numpy as np
-
-from relpos.tables.columns import GLUE, mean_of, means_by
+from relpos.tables import pooled
+from relpos.tables.columns import GLUE, mean_of
 from relpos.tables.experiment import Experiment
+from relpos.tables.pooled import Spread
 from relpos.tables.row import Column, Detectable, Row
-from relpos.tables.statistics import (
-    Difference,
-    detectable_by_examples,
-    detectable_by_seeds,
-    holm,
-    independent,
-    paired,
-    standard_error,
-)
-from relpos.tables.verdict import Printed, difference, verdict
+from relpos.tables.statistics import Difference, detectable_by_examples, detectable_by_seeds, holm, paired, standard_error
+from relpos.tables.verdict import Printed, difference, unit, verdict
 
 PrintedRow = Mapping[str, float]
 """Column → the paper's number; `COLUMN_sem` is its standard error."""
+MEAN = "glue"
+ONLY = -1
+"""Stands for the seed of a row's only pre-training, which `Column.seeds` does not name."""
 
 
 def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mapping[str, PrintedRow]) -> list[Row]:
@@ -37,79 +33,139 @@ def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mappi
         experiment: says the statistic, the printed split and the baseline rows.
         printed: of each row.
     """
-    return _with_baselines([_with_printed(row, experiment, printed.get(row.name, {})) for row in rows], experiment)
-
-
-def _with_printed(row: Row, experiment: Experiment, printed: PrintedRow) -> Row:
-    not_planned = [name for name in mean_of(printed) if name not in row.columns] if experiment.needs else []
-    columns = {
-        name: _compared(column, name, experiment, printed, _examples_error(column))
-        for name, column in (row.columns | {name: Column() for name in not_planned}).items()
+    planned = [_with_planned(row, experiment, printed.get(row.name, {})) for row in rows]
+    words: dict[str, Sequence[str]] = {name: experiment.rows.get(name, ()) for name in experiment.baseline}
+    words |= {row.name: row.words for row in planned if row.name in words}
+    baselines = [baseline_of(row, words) for row in planned]
+    groups: dict[str, list[Row]] = {}
+    for row, baseline in zip(planned, baselines, strict=True):
+        groups.setdefault(baseline or (row.name if row.name in words else ""), []).append(row)
+    compared = {
+        row.name: _with_printed(row, group, experiment, printed.get(row.name, {})) for group in groups.values() for row in group
     }
-    parts = [columns[name] for name in row.mean.of]
-    errors = [error for part in parts if (error := _examples_error(part)) is not None]
-    error = hypot(*errors) / len(parts) if parts and len(errors) == len(parts) else None
-    is_comparable = len(parts) in (0, len(GLUE))  # a mean of fewer columns is not what the paper prints
-    mean = _compared(row.mean, "glue", experiment, printed if is_comparable else {}, error, parts)
+    return _with_baselines([compared[row.name] for row in planned], baselines, groups)
+
+
+def _with_planned(row: Row, experiment: Experiment, printed: PrintedRow) -> Row:
+    """The row with an empty column for each printed one, where the table needs something that does not exist yet."""
+    missing = [name for name in mean_of(printed) if name not in row.columns] if experiment.needs else []
+    return replace(row, columns=row.columns | {name: Column() for name in missing})
+
+
+def _with_printed(row: Row, group: Sequence[Row], experiment: Experiment, printed: PrintedRow) -> Row:
+    columns = {name: _compared(row, name, group, experiment, printed) for name in row.columns}
+    is_comparable = len(row.mean.of) in (0, len(GLUE))  # a mean of fewer columns is not what the paper prints
+    mean = _compared(row, MEAN, group, experiment, printed if is_comparable else {})
     return replace(row, columns=columns, mean=mean, printed_parameters=printed.get("params_millions"))
 
 
-def _examples_error(column: Column) -> float | None:
-    """Standard error that its dev examples alone give a column; None where it was not run."""
-    if column.mean is None or not column.examples:
-        return None
-    return standard_error(column.mean, column.examples, column.metric or "")
-
-
-def _compared(
-    column: Column, name: str, experiment: Experiment, printed: PrintedRow, error: float | None, parts: Sequence[Column] = ()
-) -> Column:
-    """A column, or the mean of several `parts`, compared with the printed number; `error` is that of its dev examples."""
-    units = list(independent_values(column).values())
-    by_seeds = detectable_by_seeds(float(np.std(units, ddof=1)), len(units)) if len(units) > 1 else None
-    by_examples = detectable_by_examples(error, column.examples) if error is not None and column.examples else None
-    value, sem = printed.get(name), printed.get(f"{name}_sem")
+def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment, printed: PrintedRow) -> Column:
+    """A column of a row, or the mean of its columns, compared with the printed number."""
+    column = _column(row, name)
+    paper = Printed(
+        printed.get(name, 0.0),
+        printed.get(f"{name}_sem"),
+        experiment.printed_runs,
+        experiment.statistic,
+        experiment.split == "test",
+    )
+    units = {of_group.name: _units(of_group, name, paper) for of_group in group if name == MEAN or name in of_group.columns}
+    spread = pooled.spread(units, row.name, _constant(group, name))
+    count = len(units[row.name])
+    by_seeds = detectable_by_seeds(spread.variance**0.5, count) if spread else None
+    error = _examples_error(row, name)
+    by_examples = detectable_by_examples(error, column.examples or 1) if error is not None else None
     column = replace(
         column,
         statistic=experiment.statistic,
-        printed=value,
-        printed_sem=sem,
+        printed=printed.get(name),
+        printed_sem=paper.sem,
         difference=None,
         difference_interval=None,
         bound=None,
         verdict=None,
         detectable=Detectable(by_seeds, by_examples),
     )
-    if value is None:
+    if column.printed is None:
         return column
-    paper = Printed(value, sem, experiment.printed_runs, experiment.statistic, experiment.split == "test")
+    return _judged(column, units[row.name], paper, spread)
+
+
+def _judged(column: Column, units: pooled.Units, paper: Printed, spread: Spread | None) -> Column:
+    if paper.test and column.test is None:  # ours is a dev score: what can be compared is the difference to the baseline
+        return column if column.values else replace(column, verdict=verdict(0, None, 0.0))
     server = column.test if paper.test else None
-    samples = [units] if experiment.statistic == "mean" else [part.values for part in (parts or [column])]
-    tested = difference(samples, paper, error or 0.0, server)
+    tested = difference(units, paper, spread, server)
     ours = server if server is not None else {"mean": column.mean, "best": column.best, "median": column.median}[paper.statistic]
+    bound = paper.bound(spread)
     return replace(
         column,
-        difference=ours - value if ours is not None else None,
+        difference=ours - paper.value if ours is not None else None,
         difference_interval=(tested.low, tested.high) if tested else None,
-        bound=paper.bound,
-        verdict=verdict(len(units), tested, paper.bound),
+        bound=bound,
+        verdict=verdict(len(column.values), tested, bound),
     )
 
 
-def _with_baselines(rows: Sequence[Row], experiment: Experiment) -> list[Row]:
-    words: dict[str, Sequence[str]] = {name: experiment.rows.get(name, ()) for name in experiment.baseline}
-    words |= {row.name: row.words for row in rows if row.name in words}
+def _column(row: Row, name: str) -> Column:
+    return row.mean if name == MEAN else row.columns[name]
+
+
+def _units(row: Row, name: str, paper: Printed) -> dict[int, float]:
+    """Pre-training seed → what it gives to compare with a printed number."""
+    column = _column(row, name)
+    parts = [row.columns[part] for part in column.of] if name == MEAN and paper.statistic != "mean" and column.of else [column]
+    by_part = [by_pretraining(part) for part in parts]
+    shared = [seed for seed in by_part[0] if all(seed in scores for scores in by_part)]
+    units = {seed: unit([scores[seed] for scores in by_part], paper.statistic, paper.runs) for seed in shared}
+    return {seed: value for seed, value in units.items() if value is not None}
+
+
+def _constant(group: Sequence[Row], name: str) -> list[str]:
+    """The rows that are not above the constant answer by two standard errors of the dev examples; for a mean, in any column."""
+
+    def is_constant(column: Column) -> bool:
+        if column.mean is None or column.majority is None or not column.examples:
+            return False
+        return column.mean <= column.majority + 2 * standard_error(column.majority, column.examples, column.metric or "")
+
+    having = [row for row in group if name == MEAN or name in row.columns]
+    parts = {row.name: [row.columns[part] for part in row.mean.of] if name == MEAN else [row.columns[name]] for row in having}
+    return [row for row, columns in parts.items() if columns and all(map(is_constant, columns))]
+
+
+def _examples_error(row: Row, name: str) -> float | None:
+    """Standard error that the dev examples alone give a column, or the mean of several; None where one was not run."""
+    columns = [row.columns[part] for part in row.mean.of] if name == MEAN else [row.columns[name]]
+    errors = [
+        standard_error(column.mean, column.examples, column.metric or "")
+        for column in columns
+        if column.mean is not None and column.examples
+    ]
+    return hypot(*errors) / len(errors) if errors and len(errors) == len(columns) else None
+
+
+def _with_baselines(rows: Sequence[Row], baselines: Sequence[str | None], groups: Mapping[str, Sequence[Row]]) -> list[Row]:
     by_name = {row.name: row for row in rows}
-    pairs = [(row, by_name.get(baseline_of(row, words) or "")) for row in rows]
-    means = _against_baseline([(row.mean, base.mean if base else None) for row, base in pairs])
-    compared: list[dict[str, Column]] = [{} for _ in rows]
-    for name in dict.fromkeys(name for row in rows for name in row.columns):
-        places = [place for place, row in enumerate(rows) if name in row.columns]
-        chosen = [(pairs[place][0].columns[name], pairs[place][1]) for place in places]
-        columns = _against_baseline([(column, base.columns.get(name) if base else None) for column, base in chosen])
-        for place, column in zip(places, columns, strict=True):
-            compared[place][name] = column
-    return [replace(row, columns=columns, mean=mean) for row, columns, mean in zip(rows, compared, means, strict=True)]
+    compared: dict[str, dict[str, Column]] = {row.name: {} for row in rows}
+    for name in dict.fromkeys([MEAN, *(name for row in rows for name in row.columns)]):
+        places = [(row, by_name.get(baseline or "")) for row, baseline in zip(rows, baselines, strict=True)]
+        places = [(row, base) for row, base in places if name == MEAN or name in row.columns]
+        tests = [_between(row, base, name, groups) if base is not None else None for row, base in places]
+        adjusted = iter(holm([test.p for test in tests if test is not None]))
+        for (row, base), test in zip(places, tests, strict=True):
+            column = _column(base, name) if base is not None and (name == MEAN or name in base.columns) else None
+            compared[row.name][name] = _with_delta(_column(row, name), column, test, next(adjusted) if test else None)
+    return [replace(row, mean=compared[row.name].pop(MEAN), columns=compared[row.name]) for row in rows]
+
+
+def _between(row: Row, base: Row, name: str, groups: Mapping[str, Sequence[Row]]) -> Difference | None:
+    """The difference of two rows, over pre-trainings."""
+    group = [of_group for of_group in groups[base.name] if name == MEAN or name in of_group.columns]
+    units = {of_group.name: _means(_column(of_group, name)) for of_group in group}
+    if row.name not in units or base.name not in units:
+        return None
+    return pooled.difference(units, row.name, base.name, _constant(group, name))
 
 
 def baseline_of(row: Row, baselines: Mapping[str, Sequence[str]]) -> str | None:
@@ -127,29 +183,22 @@ def baseline_of(row: Row, baselines: Mapping[str, Sequence[str]]) -> str | None:
     return max(baselines, key=lambda name: len(set(baselines[name]) & set(row.words)), default=None)
 
 
-def _against_baseline(pairs: Sequence[tuple[Column, Column | None]]) -> list[Column]:
-    """One column of every row, each compared with that of its baseline row; p-values are adjusted over the rows."""
-    tests = [between(column, base) if base is not None else None for column, base in pairs]
-    adjusted = iter(holm([test.p for test in tests if test is not None]))
-    return [
-        _with_delta(column, base, test, next(adjusted) if test is not None else None)
-        for (column, base), test in zip(pairs, tests, strict=True)
-    ]
-
-
 def _with_delta(column: Column, base: Column | None, test: Difference | None, adjusted: float | None) -> Column:
     means = (column.mean, base.mean) if base is not None else (None, None)
     printed = (column.printed, base.printed) if base is not None else (None, None)
-    delta = test.value if test is not None else _minus(*means)
+    of_models = between_models(column, base) if base is not None and test is None else None
+    known = test or of_models
+    delta = known.value if known is not None else _minus(*means)
     rest = 100 - base.mean if base is not None and base.mean is not None else 0.0
     return replace(
         column,
         delta=delta,
         delta_percent=100 * delta / rest if delta is not None and rest > 0 else None,
-        delta_interval=(test.low, test.high) if test is not None else None,
+        delta_interval=(known.low, known.high) if known is not None else None,
         delta_p=test.p if test is not None else None,
         delta_p_holm=adjusted,
-        delta_n=test.n if test is not None else None,
+        delta_p_models=of_models.p if of_models is not None else None,
+        delta_n=known.n if known is not None else None,
         delta_printed=_minus(*printed),
     )
 
@@ -158,27 +207,33 @@ def _minus(first: float | None, second: float | None) -> float | None:
     return None if first is None or second is None else first - second
 
 
-def between(column: Column, base: Column) -> Difference | None:
-    """The difference of two columns' means, paired over the seeds that both have; with fewer than two in common, Welch's.
+def between_models(column: Column, base: Column) -> Difference | None:
+    """The difference of two models, one pre-training each, paired over their fine-tuning seeds.
 
-    Fine-tunings of one pre-training are not independent of each other: where there are several pre-trainings, their means count.
+    It says nothing about other pre-trainings of these two rows. None for rows of several pre-trainings.
 
     >>> first, second = Column(values=[71.0, 73.0], seeds=[0, 1]), Column(values=[70.0, 71.0], seeds=[0, 1])
-    >>> between(first, second).value
+    >>> between_models(first, second).value
     1.5
     """
-    ours, theirs = independent_values(column), independent_values(base)
+    ours, theirs = (dict(zip(each.seeds, each.values, strict=True)) for each in (column, base))
+    if max(len(by_pretraining(column)), len(by_pretraining(base))) > 1:
+        return None
     shared = [seed for seed in ours if seed in theirs]
-    if len(shared) >= 2:
-        return paired([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
-    return independent(list(ours.values()), list(theirs.values()))
+    return paired([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
 
 
-def independent_values(column: Column) -> dict[int | str, float]:
-    """Seed → value: of fine-tunings where there is one pre-training; of several, pre-training → mean over its fine-tunings.
+def by_pretraining(column: Column) -> dict[int, list[float]]:
+    """Pre-training seed → scores of its fine-tunings; the only pre-training of a row counts as seed `ONLY`.
 
-    >>> independent_values(Column(values=[70.0, 72.0, 80.0], seeds=["0/1", "0/2", "1/1"]))
-    {'0': 71.0, '1': 80.0}
+    >>> by_pretraining(Column(values=[70.0, 72.0, 80.0], seeds=["0/1", "0/2", "1/1"]))
+    {0: [70.0, 72.0], 1: [80.0]}
     """
-    groups = [seed.partition("/")[0] if isinstance(seed, str) else seed for seed in column.seeds]
-    return means_by(groups, column.values)
+    scores: dict[int, list[float]] = {}
+    for seed, value in zip(column.seeds, column.values, strict=True):
+        scores.setdefault(int(seed.partition("/")[0]) if isinstance(seed, str) else ONLY, []).append(value)
+    return scores
+
+
+def _means(column: Column) -> dict[int, float]:
+    return {seed: sum(values) / len(values) for seed, values in by_pretraining(column).items()}

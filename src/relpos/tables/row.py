@@ -47,15 +47,20 @@ class Column:
         test: what the GLUE server answered.
         statistic: which of mean, best and median is compared with the printed number.
         printed: the paper's number; `printed_sem` its standard error.
-        difference: ours − printed. Ours is the statistic, or `test` where the paper's number was measured on the test set.
-        difference_interval: its 95 % interval; of a best, less what the number of runs makes of it. None for a single run.
+        difference: ours − printed. Ours is the statistic, or `test` where the paper's number was measured on the test set: None
+            until the server has scored ours.
+        difference_interval: its 95 % interval; of a best, less what the number of runs makes of it. None where nothing says how
+            much pre-trainings differ.
         bound: see `relpos.tables.verdict`, as for `verdict`; None where nothing is printed.
         detectable: how small a difference would have been found.
         delta: mean − the baseline row's mean; None for the baseline itself.
         delta_percent: 100·delta/(100 − baseline's mean), the share of the errors that is gone.
-        delta_interval: 95 % interval of delta, paired by seed where seeds are shared.
-        delta_p: two-sided p-value; `delta_p_holm` is adjusted for the rows of the column.
-        delta_n: pairs, or runs where there are no pairs.
+        delta_interval: 95 % interval of delta, over pre-trainings where their spread is known, else over fine-tunings.
+        delta_p: two-sided p-value of no difference between the two rows, over pre-trainings; `delta_p_holm` is adjusted for the
+            rows of the column. None where no row says how much pre-trainings differ.
+        delta_p_models: then, that of no difference between these two models, over fine-tunings: it says nothing about other
+            pre-trainings of the two rows.
+        delta_n: pre-trainings, or fine-tunings, that delta rests on.
         delta_printed: the same difference between the printed numbers.
     """
 
@@ -87,6 +92,7 @@ class Column:
     delta_interval: Interval | None = None
     delta_p: float | None = None
     delta_p_holm: float | None = None
+    delta_p_models: float | None = None
     delta_n: int | None = None
     delta_printed: float | None = None
 

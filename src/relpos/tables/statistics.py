@@ -17,6 +17,8 @@ ALPHA = 0.05
 POWER = 0.8
 RESAMPLES = 9_999
 SEED = 0
+POINT = 1e-12
+"""Standard errors below this count as none."""
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 """(low, high)"""
@@ -26,30 +28,76 @@ Statistic = Callable[..., object]
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference of means, `first − second`, with its confidence interval and two-sided p-value.
+    """A difference of means, `first − second`, and how well it is known.
 
-    `low` and `high` bound the 95 % interval, `low90` and `high90` the 90 % interval: where the latter lies inside ±δ, equivalence
-    within ±δ is shown at α = 0.05 (two one-sided tests). `n` counts pairs, or the values of `first`.
+    >>> difference = Difference(1.0, error=0.5, freedom=1e9, n=10)
+    >>> round(difference.low, 2), round(difference.p, 3), round(difference.p_against(1.0), 3)
+    (0.02, 0.046, 1.0)
+
+    Args:
+        value: the difference.
+        error: its standard error; below 1e-12 the interval is a point.
+        freedom: degrees of freedom of the t-distribution.
+        n: pairs, or values of `first`.
     """
 
     value: float
-    low: float
-    high: float
-    low90: float
-    high90: float
-    p: float
+    error: float
+    freedom: float
     n: int
+
+    @property
+    def low(self) -> float:
+        """Lower end of the 95 % interval; `high` is the upper end."""
+        return self.value - self._half_width(ALPHA)
+
+    @property
+    def high(self) -> float:
+        return self.value + self._half_width(ALPHA)
+
+    @property
+    def low90(self) -> float:
+        """Lower end of the 90 % interval: where it lies inside ±δ, equivalence within ±δ is shown (two one-sided tests at 0.05)."""
+        return self.value - self._half_width(2 * ALPHA)
+
+    @property
+    def high90(self) -> float:
+        return self.value + self._half_width(2 * ALPHA)
+
+    @property
+    def p(self) -> float:
+        """Two-sided p-value of no difference."""
+        return self.p_against(0.0)
+
+    def p_against(self, value: float) -> float:
+        """Two-sided p-value of a true difference of `value`."""
+        from scipy.special import stdtr
+
+        distance = abs(self.value - value)
+        if self.error < POINT:
+            return float(distance < POINT)
+        return float(2 * stdtr(self.freedom, -distance / self.error))
+
+    def _half_width(self, alpha: float) -> float:
+        from scipy.special import stdtrit
+
+        return 0.0 if self.error < POINT else float(stdtrit(self.freedom, 1 - alpha / 2)) * self.error
 
 
 def standard_error(score: float, examples: int, metric: str) -> float:
     """Of a score × 100 on a set of so many examples: what a model scores differs by as much from set to set.
 
     Binomial, 100·√(p(1−p)/n), for accuracies; p is smoothed by Laplace's rule, (pn + 1)/(n + 2), because all of n examples right
-    is not certainty. 100/√n, the error of no correlation, for every other metric.
+    is not certainty. 100·(1 − r²)/√n for a correlation r of numbers (Pearson, Spearman). 100/√n, the error of no correlation, for
+    every other metric.
 
     >>> round(standard_error(50.0, 400, "accuracy"), 1), standard_error(12.0, 400, "matthews")
     (2.5, 5.0)
+    >>> round(standard_error(80.0, 1500, "pearson_and_spearman"), 2)
+    0.93
     """
+    if "pearson" in metric:
+        return 100 * (1 - (score / 100) ** 2) / sqrt(examples)
     if "accuracy" not in metric:
         return 100 / sqrt(examples)
     share = (score / 100 * examples + 1) / (examples + 2)
@@ -118,73 +166,53 @@ def multi_bootstrap(scores: ArrayLike, resamples: int = 1_000, metric: Callable[
     return float(low), float(high)
 
 
-def welch(values: Sequence[float], mean: float, sem: float, n: int) -> Difference | None:
-    """Our values against a printed mean and standard error over n runs: Welch's test, difference = ours − printed.
-
-    None for fewer than two values, and where neither side has any spread.
-
-    >>> difference = welch([71.0, 72.0, 73.0], mean=70.0, sem=0.5, n=10)
-    >>> difference.value, difference.low < 2.0 < difference.high
-    (2.0, True)
-    """
-    from scipy.stats import ttest_ind_from_stats
-
-    count = len(values)
-    if count < 2:
-        return None
-    own_mean, spread = float(np.mean(values)), float(np.std(values, ddof=1))
-    if spread == 0 and sem == 0:
-        return None
-    printed_spread = sem * n**0.5
-    test = ttest_ind_from_stats(own_mean, spread, count, mean, printed_spread, n, equal_var=False)
-    own_square, printed_square = spread**2 / count, sem**2
-    freedom = (own_square + printed_square) ** 2 / (own_square**2 / (count - 1) + printed_square**2 / max(1, n - 1))
-    return with_intervals(own_mean - mean, (own_square + printed_square) ** 0.5, freedom, float(test.pvalue), count)
-
-
 def paired(first: Sequence[float], second: Sequence[float]) -> Difference | None:
-    """Two rows over the same seeds: Student's paired test of `first − second`.
+    """Two rows over the same seeds: Student's paired test of `first − second`; None for fewer than two pairs.
 
-    None for fewer than two pairs. Differences that are all equal have no spread: their interval is a point, p is 0, or 1 at zero.
-
-    >>> paired([71.0, 72.0, 73.0], [70.0, 71.0, 72.0])
-    Difference(value=1.0, low=1.0, high=1.0, low90=1.0, high90=1.0, p=0.0, n=3)
+    >>> paired([71.0, 72.0, 74.0], [70.0, 71.0, 72.0]).value
+    1.3333333333333333
     """
-    from scipy.stats import ttest_rel
-
     differences = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     n = len(differences)
     if n < 2:
         return None
-    value, error = float(differences.mean()), float(differences.std(ddof=1) / n**0.5)
-    if error < 1e-12:
-        return Difference(value, value, value, value, value, float(abs(value) < 1e-12), n)
-    return with_intervals(value, error, n - 1, float(ttest_rel(first, second).pvalue), n)
+    return Difference(float(differences.mean()), float(differences.std(ddof=1) / n**0.5), n - 1, n)
 
 
-def independent(first: Sequence[float], second: Sequence[float]) -> Difference | None:
-    """Two rows over different seeds: Welch's test of `first − second`; None where a row has fewer than two values.
+def welch(first: Sequence[float], second: Sequence[float]) -> Difference | None:
+    """Two rows over different seeds: Welch's test of `first − second`.
 
-    >>> independent([71.0, 73.0], [70.0]) is None
+    None where a row has fewer than two values, and where neither has any spread.
+
+    >>> welch([71.0, 73.0], [70.0]) is None
     True
-    >>> independent([71.0, 73.0], [70.0, 72.0]).value
+    >>> welch([71.0, 73.0], [70.0, 72.0]).value
     1.0
     """
-    if len(second) < 2:
+    if min(len(first), len(second)) < 2:
         return None
-    return welch(first, float(np.mean(second)), float(np.std(second, ddof=1) / len(second) ** 0.5), len(second))
+    squares = [float(np.var(values, ddof=1)) / len(values) for values in (first, second)]
+    if max(squares) < POINT**2:
+        return None
+    doubt = sum(square**2 / (len(values) - 1) for square, values in zip(squares, (first, second), strict=True))
+    value = float(np.mean(first) - np.mean(second))
+    return Difference(value, sum(squares) ** 0.5, sum(squares) ** 2 / doubt, len(first))
 
 
-def with_intervals(value: float, error: float, freedom: float, p: float, n: int) -> Difference:
-    """A difference with this standard error, by the t-distribution with so many degrees of freedom.
+def combined(terms: Sequence[tuple[float, Difference]]) -> Difference:
+    """Σ weight · difference of independent differences; degrees of freedom by Welch and Satterthwaite.
 
-    >>> round(with_intervals(1.0, error=0.5, freedom=1e9, p=0.05, n=10).low, 3)  # 1 − 1.96 · 0.5
-    0.02
+    >>> combined([(1.0, Difference(3.0, 0.3, 10.0, 5)), (-1.0, Difference(1.0, 0.4, 10.0, 5))]).error
+    0.5
+
+    Args:
+        terms: weight and difference.
     """
-    from scipy.stats import t
-
-    wide, narrow = (float(t.ppf(1 - alpha / 2, freedom)) * error for alpha in (ALPHA, 2 * ALPHA))
-    return Difference(value, value - wide, value + wide, value - narrow, value + narrow, p, n)
+    squares = [(weight * term.error) ** 2 for weight, term in terms]
+    doubt = sum(square**2 / term.freedom for square, (_, term) in zip(squares, terms, strict=True))
+    freedom = sum(squares) ** 2 / doubt if doubt else min(term.freedom for _, term in terms)
+    value = sum(weight * term.value for weight, term in terms)
+    return Difference(value, sum(squares) ** 0.5, freedom, min(term.n for _, term in terms))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -196,6 +224,17 @@ def holm(p_values: Sequence[float]) -> list[float]:
     from statsmodels.stats.multitest import multipletests
 
     return [float(p) for p in multipletests(p_values, alpha=ALPHA, method="holm")[1]] if p_values else []
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+    """p-values of one page, adjusted by Benjamini and Hochberg's method: at 0.05, one in twenty of what is found is false.
+
+    >>> [round(p, 3) for p in benjamini_hochberg([0.01, 0.04, 0.03])]
+    [0.03, 0.04, 0.04]
+    """
+    from statsmodels.stats.multitest import multipletests
+
+    return [float(p) for p in multipletests(p_values, alpha=ALPHA, method="fdr_bh")[1]] if p_values else []
 
 
 def detectable_by_seeds(spread: float, n: int, other: int | None = None) -> float | None:

@@ -5,35 +5,36 @@
                  one-sided tests at 0.05)
     above        the 95 % interval of the difference lies above zero
     below        … below zero
-    undecided    none of these is shown; always so for a single run, whose spread is unknown
+    undecided    none of these is shown; always so where no row says how much pre-trainings differ
+    (none)       printed on the test set, and the server has not scored ours: a dev score is another number. What can be compared is
+                 the difference to the baseline row, ours beside the printed one
 
 The first that applies is the verdict: a difference that is significant but too small to matter is a reproduction.
 
-The bound follows from the paper's own precision: the smallest difference that two runs of its experiment, with its standard
-error, would show with probability 0.8 — (1.96 + 0.84)·√2·sem, at least half a point — and one point where it prints no spread. A
-standard error that is printed as 0.0 counts as 0.05, the largest that rounds to it.
+The bound follows from the precision of the experiment: the smallest difference that two runs of it, pre-training included, would
+show with probability 0.8 — (1.96 + 0.84)·√2·error, at least half a point, or one point where the paper prints no spread. The error
+is the printed one or the spread between our pre-trainings, whichever is larger. A standard error that is printed as 0.0 counts as
+0.05, the largest that rounds to it.
 
-The difference and its interval:
-
-    mean, printed with error  Welch's test over our seeds
-    anything else             the statistic of our runs − printed, corrected for the number of runs: the best of three is expected
-                              to be lower than the best of ten. Runs are assumed to be normal with the spread of ours, the paper's
-                              too, as many as it says; t-distribution
-    GLUE as best or median    the mean of the columns' statistics, as a submission is made of the best run of each task
-    printed on the test set   as above, and the sampling errors of two sets of examples of the dev set's size are added, for ours
-                              is measured on the dev set. Where the server has scored ours, its score takes the place of ours
-                              (one submission, as the paper's is); the spread over seeds is still that of our dev scores
+Ours is the mean over pre-trainings of what the paper prints of its one: the mean, best or median over fine-tunings. The best of
+three is expected to be lower than the best of ten, and is corrected for that; fine-tunings of one pre-training count as normal.
+A printed standard error is one over fine-tunings; the paper's number is that of one pre-training, and another would have given
+another number. So its error is that between pre-trainings, as the rows of ours that have several show it (`pooled.spread`), or the
+printed one where that is larger: with rows of one pre-training each, half of all faithful reproductions would be called different.
+Where the server has scored ours, its score takes the place of ours: one submission, as the paper's is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import exp, lgamma, sqrt
 
 import numpy as np
 
-from relpos.tables.statistics import SEED, Difference, Statistic, welch, with_intervals
+from relpos.tables.pooled import Spread
+from relpos.tables.statistics import SEED, Difference, Statistic
 
 REPRODUCED, ABOVE, BELOW, UNDECIDED, NOT_RUN = "reproduced", "above", "below", "undecided", "not run"
 HOLDS, FAILS = "holds", "fails"
@@ -52,7 +53,7 @@ DRAWS = 100_000
 class Printed:
     """What a paper prints in a cell.
 
-    >>> Printed(84.9, sem=0.0).bound, Printed(75.2).bound
+    >>> Printed(84.9, sem=0.0).bound(None), Printed(75.2).bound(None)
     (0.5, 1.0)
 
     Args:
@@ -69,75 +70,81 @@ class Printed:
     statistic: str = "mean"
     test: bool = False
 
-    @property
-    def bound(self) -> float:
-        """Differences within ±bound count as none."""
-        if self.sem is None:
-            return BOUND_WITHOUT_SPREAD
-        return max(LEAST_BOUND, (WIDE + POWER) * 2**0.5 * max(self.sem, LEAST_SEM))
+    def error(self, spread: Spread | None) -> float:
+        """Standard error of the number, that of its one pre-training included as far as ours show it."""
+        printed = max(self.sem, LEAST_SEM) if self.sem is not None else 0.0
+        return max(printed, spread.variance**0.5 if spread else 0.0)
+
+    def bound(self, spread: Spread | None) -> float:
+        """Differences within ±bound count as none; `spread` is that between our pre-trainings."""
+        least = BOUND_WITHOUT_SPREAD if self.sem is None else LEAST_BOUND
+        return max(least, (WIDE + POWER) * 2**0.5 * self.error(spread))
+
+
+def unit(columns: Sequence[Sequence[float]], statistic: str, printed_runs: int) -> float | None:
+    """What a pre-training gives to compare with a printed number: a statistic over its fine-tunings, in the mean of the columns.
+
+    None for a best that cannot be corrected for the number of runs, because there are fewer than two.
+
+    >>> unit([[70.0, 72.0]], "mean", printed_runs=10), unit([[70.0]], "best", printed_runs=10)
+    (71.0, None)
+
+    Args:
+        columns: of each column, the scores of the fine-tunings.
+        statistic: mean, best or median.
+        printed_runs: how many runs the printed number sums up.
+    """
+    values = [float(np.asarray(STATISTICS[statistic](scores))) for scores in columns]
+    if statistic == "best":
+        if min(map(len, columns)) < 2:
+            return None
+        values = [
+            value + _deviation(scores) * (_expected(statistic, printed_runs) - _expected(statistic, len(scores)))
+            for value, scores in zip(values, columns, strict=True)
+        ]
+    return float(np.mean(values))
 
 
 def difference(
-    columns: Sequence[Sequence[float]], printed: Printed, examples_error: float = 0.0, server: float | None = None
+    units: Mapping[int, float], printed: Printed, spread: Spread | None, server: float | None = None
 ) -> Difference | None:
-    """Ours − printed; None where a column has fewer than two runs, or two that are equal, so that its spread is unknown.
+    """Ours − printed; None without pre-trainings, and where nothing says how much these differ.
 
-    Args:
-        columns: the scores of our runs, × 100; several where the printed number is the mean over columns of a best or a median.
-        printed: the paper's number.
-        examples_error: standard error of a score on that many dev examples.
-        server: what the GLUE server answered, to compare with a number printed on the test set.
-
-    >>> difference([[71.0, 72.0, 73.0]], Printed(70.0, sem=0.5)).value
+    >>> difference({0: 71.0, 1: 72.0, 2: 73.0}, Printed(70.0, sem=0.5), Spread(1.0, freedom=2.0)).value
     2.0
-    """
-    if not columns or any(len(values) < 2 or (len(values) == 2 and values[0] == values[1]) for values in columns):
-        return None
-    if printed.sem is not None and printed.statistic == "mean" and not printed.test:
-        (values,) = columns
-        return welch(values, printed.value, max(printed.sem, LEAST_SEM), printed.runs)
-    spreads = [float(np.std(values, ddof=1)) / len(columns) for values in columns]
-    of_ours = [_of_normals(printed.statistic, len(values)) for values in columns]
-    printed_mean, printed_deviation = _of_normals(printed.statistic, printed.runs)
-    by_number = sum(spread * (mean - printed_mean) for spread, (mean, _) in zip(spreads, of_ours, strict=True))
-    ours = float(np.mean([STATISTICS[printed.statistic](values) for values in columns])) if server is None else server
-    theirs = printed_deviation**2 if printed.sem is None else 0.0
-    parts = [spread**2 * (deviation**2 + theirs) for spread, (_, deviation) in zip(spreads, of_ours, strict=True)]
-    known = max(printed.sem, LEAST_SEM) ** 2 if printed.sem is not None else 0.0
-    known += 2 * examples_error**2 if printed.test and server is None else 0.0
-    return _by_t(ours - printed.value - by_number, parts, known, [len(values) for values in columns])
-
-
-def _by_t(value: float, parts: Sequence[float], known: float, counts: Sequence[int]) -> Difference:
-    """A difference with its interval by the t-distribution, its degrees of freedom by Welch and Satterthwaite.
 
     Args:
-        value: the difference.
-        parts: squared errors that were estimated, each from so many runs as `counts` says.
-        known: squared errors that were not estimated from our runs.
+        units: pre-training seed → what it gives, see `unit`.
+        printed: the paper's number.
+        spread: between pre-trainings.
+        server: what the GLUE server answered, to compare with a number printed on the test set: that of one pre-training.
     """
-    from scipy.stats import t
+    if not units or spread is None:
+        return None
+    ours = float(np.mean(list(units.values()))) if server is None else server
+    of_ours = spread.variance / (len(units) if server is None else 1)
+    return Difference(ours - printed.value, (of_ours + printed.error(spread) ** 2) ** 0.5, spread.freedom, len(units))
 
-    error = (sum(parts) + known) ** 0.5
-    doubt = sum(part**2 / (n - 1) for part, n in zip(parts, counts, strict=True))
-    freedom = error**4 / doubt if doubt else np.inf
-    p = float(2 * t.sf(abs(value) / error, freedom)) if error else float(value == 0)
-    return with_intervals(value, error, freedom, p, min(counts))
+
+def _deviation(values: Sequence[float]) -> float:
+    """Standard deviation of a normal distribution, without the bias that s has in small samples (division by c₄)."""
+    n = len(values)
+    return float(np.std(values, ddof=1)) / (sqrt(2 / (n - 1)) * exp(lgamma(n / 2) - lgamma((n - 1) / 2)))
 
 
 @cache
-def _of_normals(statistic: str, n: int) -> tuple[float, float]:
-    """Mean and standard deviation of a statistic of n independent standard normal numbers."""
+def _expected(statistic: str, n: int) -> float:
+    """Mean of a statistic of n independent standard normal numbers."""
     drawn = np.asarray(STATISTICS[statistic](np.random.default_rng(SEED).standard_normal((DRAWS, n)), axis=1))
-    return float(drawn.mean()) if statistic == "best" else 0.0, float(drawn.std())
+    return float(drawn.mean())
 
 
 def verdict(count: int, tested: Difference | None, bound: float) -> str:
-    """The verdict on a cell with so many finished runs.
+    """The verdict on a cell with so many finished pre-trainings.
 
     >>> verdict(0, None, 0.5), verdict(1, None, 0.5)
     ('not run', 'undecided')
-    >>> verdict(3, Difference(2.0, low=1.0, high=3.0, low90=1.2, high90=2.8, p=0.01, n=3), 0.5)
+    >>> verdict(3, Difference(2.0, error=0.5, freedom=10.0, n=3), 0.5)
     'above'
     """
     if not count:

@@ -11,11 +11,11 @@ from relpos.tables.render.html import write_html
 from relpos.tables.render.latex import latex
 from relpos.tables.render.view import view_of
 from relpos.tables.table import Table
-from tables.made_rows import around, experiment, row
+from tables.made_rows import around, experiment, of_pretrainings, row
 
 
 def test_delta_is_shown_with_its_star() -> None:
-    rows = [row("base", around(60.0), []), row("better", around(64.0), [])]
+    rows = [of_pretrainings("base", around(60.0), []), of_pretrainings("better", around(64.0), [])]
     view = view_of(Table("t", "?", with_comparisons(rows, experiment(baseline=["base"]), {})))
     assert "| better | +4.0 (+10.0 %) * |" in text.markdown(view)
     assert r"better & +4.0 (+10.0 \%) * &" in latex(view)

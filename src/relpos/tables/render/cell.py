@@ -51,13 +51,16 @@ class Cell:
 
     @property
     def delta(self) -> str:
-        """`+2.1 (+3.4 %) *`: ours minus the baseline row's, the share of the errors, a star where Holm's p is below 0.05."""
+        """`+2.1 (+3.4 %) * printed +4.1`: ours minus the baseline row's, the share of the errors, a star where Holm's p is below
+        0.05, and the same difference of the printed numbers.
+        """
         column = self.column
         if column.delta is None:
             return MISSING
         share = f" ({signed(column.delta_percent)} %)" if column.delta_percent is not None else ""
         star = " *" if column.delta_p_holm is not None and column.delta_p_holm < 0.05 else ""
-        return f"{signed(column.delta)}{share}{star}"
+        printed = f" printed {signed(column.delta_printed)}" if column.delta_printed is not None else ""
+        return f"{signed(column.delta)}{share}{star}{printed}"
 
 
 def number(value: float | None) -> str:

@@ -1,0 +1,136 @@
+"""Differences between rows, with an error that is estimated from all rows of a scale together.
+
+A unit is a pre-training: the mean over its fine-tunings, which are not independent of each other. Three pre-trainings of a row say
+little about its error; fifteen rows of three say much. All rows are assumed to have the same error, and rows that share seeds to
+share what a seed does to every row (initial weights, order of the text):
+
+    score of row r, seed s  =  row r + seed s + error                fitted by least squares (statsmodels)
+
+With fifteen rows and three seeds the error has 28 degrees of freedom (t = 2.05) instead of the 2 of one pair (t = 4.30). A row of
+one pre-training adds nothing to the error, and borrows it from the others. Where the assumption does not hold, each pair is tested
+by itself, by Welch's test: where Brown and Forsythe's test rejects equal spreads at 0.05, and for a row that sits at the constant
+answer, which has no spread of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from relpos.tables.statistics import ALPHA, POINT, Difference, welch
+
+Units = Mapping[int, float]
+"""Pre-training seed → score × 100."""
+Cells = tuple[tuple[int, int, float], ...]
+"""Place of the row, seed, score."""
+FEWEST = 3
+"""Units of a row from which on its spread is compared with that of the others."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Variance of a pre-training about the mean of its row, and the degrees of freedom of that estimate."""
+
+    variance: float
+    freedom: float
+
+
+def difference(rows: Mapping[str, Units], first: str, second: str, constant: Collection[str] = ()) -> Difference | None:
+    """`first − second`; None where nothing says how much pre-trainings of these rows differ.
+
+    >>> tested = difference({"a": {0: 71.0, 1: 72.5}, "b": {0: 70.0, 1: 71.0}, "c": {0: 65.0, 1: 66.1}}, "a", "b")
+    >>> round(tested.value, 6), tested.freedom
+    (1.25, 2.0)
+
+    Args:
+        rows: of one scale, all in the same columns.
+        first: a row.
+        second: a row.
+        constant: rows that sit at the constant answer.
+    """
+    ours, theirs = rows[first], rows[second]
+    shared = [seed for seed in ours if seed in theirs]
+    pool = {row: units for row, units in rows.items() if units and row not in constant}
+    if first not in pool or second not in pool:
+        return welch(list(ours.values()), list(theirs.values()))
+    is_crossed = len(shared) >= 2 or set(ours) == set(theirs)
+    fit = _fit(_cells(pool), is_crossed)
+    if fit.df_resid < 1:
+        return None
+    if _spreads_differ(_cells(pool), is_crossed):
+        return welch(list(ours.values()), list(theirs.values()))
+    names = list(pool)
+    contrast = np.zeros(len(fit.params))
+    contrast[names.index(first)], contrast[names.index(second)] = 1.0, -1.0
+    test = fit.t_test(contrast)
+    error = float(np.squeeze(test.sd))
+    n = len(shared) if is_crossed else len(ours)
+    return Difference(float(np.squeeze(test.effect)), error if error >= POINT else 0.0, float(fit.df_resid), n)
+
+
+def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) -> Spread | None:
+    """How much a pre-training of `row` differs from another one, seeds included; None where no row has several.
+
+    The sum of two components, seeds and errors, each estimated from all rows; degrees of freedom by Satterthwaite's formula.
+
+    >>> spread({"a": {0: 71.0, 1: 73.0}}, "a")
+    Spread(variance=2.0, freedom=1.0)
+    """
+    pool = {name: units for name, units in rows.items() if units and name not in constant}
+    if row not in pool:
+        return None
+    cells = _cells(pool)
+    fit = _fit(cells, is_crossed=False)
+    if fit.df_resid < 1:
+        return None
+    if _spreads_differ(cells, is_crossed=False):
+        values = list(pool[row].values())
+        return Spread(float(np.var(values, ddof=1)), len(values) - 1.0) if len(values) > 1 else None
+    crossed = _fit(cells, is_crossed=True)
+    by_seeds = fit.df_resid - crossed.df_resid
+    if by_seeds < 1 or crossed.df_resid < 1:
+        return Spread(float(fit.ssr / fit.df_resid), float(fit.df_resid))
+    several = [units for units in pool.values() if len(units) > 1]
+    share = len({seed for units in several for seed in units}) / sum(map(len, several))  # one over the rows that have a seed
+    parts = share * (fit.ssr - crossed.ssr) / by_seeds, (1 - share) * crossed.ssr / crossed.df_resid
+    if sum(parts) < POINT**2:
+        return Spread(0.0, float(fit.df_resid))
+    doubt = parts[0] ** 2 / by_seeds + parts[1] ** 2 / crossed.df_resid
+    return Spread(float(sum(parts)), float(sum(parts) ** 2 / doubt))
+
+
+def _cells(pool: Mapping[str, Units]) -> Cells:
+    return tuple((place, seed, score) for place, units in enumerate(pool.values()) for seed, score in units.items())
+
+
+@lru_cache(maxsize=256)
+def _fit(cells: Cells, is_crossed: bool) -> Any:
+    """Least squares with an effect a row, and with one a seed but the first; kept, since every pair of a scale asks for it."""
+    from statsmodels.regression.linear_model import OLS
+
+    rows = 1 + max(place for place, *_ in cells)
+    seeds = sorted({seed for _, seed, _ in cells})[1:] if is_crossed else []
+    design = np.zeros((len(cells), rows + len(seeds)))
+    for line, (place, seed, _) in enumerate(cells):
+        design[line, place] = 1.0
+        if seed in seeds:
+            design[line, rows + seeds.index(seed)] = 1.0
+    return OLS(np.asarray([score for *_, score in cells]), design).fit()
+
+
+@lru_cache(maxsize=256)
+def _spreads_differ(cells: Cells, is_crossed: bool) -> bool:
+    """Brown and Forsythe's test of the residuals, over the rows that have enough units."""
+    from scipy.stats import levene
+
+    residuals: dict[int, list[float]] = {}
+    for (place, *_), residual in zip(cells, _fit(cells, is_crossed).resid, strict=True):
+        residuals.setdefault(place, []).append(float(residual))
+    groups = [group for group in residuals.values() if len(group) >= FEWEST]
+    if len(groups) < 2 or max(abs(residual) for group in groups for residual in group) < POINT:
+        return False
+    return bool(levene(*groups, center="median").pvalue < ALPHA)
