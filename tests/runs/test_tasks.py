@@ -60,6 +60,10 @@ def test_a_file_and_the_words_that_say_the_same_are_one_run(answers: Path) -> No
     assert finetune("task=answers/task.yaml").identity == finetune(*words).identity
 
 
+def test_a_name_that_is_a_number_is_a_name(answers: Path) -> None:
+    assert finetune("task=answers/task.yaml", "task.name=2024").config["task"]["columns"] == ["2024"]
+
+
 def test_words_behind_the_file_win(answers: Path) -> None:
     assert finetune("task=answers/task.yaml", "task.columns=question").config["task"]["sentences"] == ["question"]
 
@@ -99,7 +103,7 @@ def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers: Path) -> None:
         (["task=answers/task.yaml", "task.metric=acuracy"], "no such metric in relpos.train.metrics. Did you mean 'accuracy'"),
         (["task=answers/task.yaml", "task.metric=spearman"], "task.metric=spearman: it does not compare classes"),
         (["task=answers/task.yaml", "task.labels=[yes,no,maybe]", "task.metric=f1"], "it is for two classes, this task has 3"),
-        (["task=answers/task.yaml", "task.metric=nowhere.f"], "there is no module nowhere"),
+        (["task=answers/task.yaml", "task.metric=nowhere.f"], "cannot import nowhere (No module named 'nowhere')"),
     ],
 )
 def test_what_is_wrong_is_one_line(answers: Path, words: list[str], message: str) -> None:
@@ -112,6 +116,7 @@ def test_what_is_wrong_is_one_line(answers: Path, words: list[str], message: str
         ("colums: [question]\n", "unknown key 'colums'. Did you mean 'columns'?"),
         ("columns: [question\n", "line 2: not YAML"),
         ("question\n", "keys are expected"),
+        ("columns: question\nlabels: [no, yes]\n", "labels: YAML reads yes, no, true and false as truth values"),
     ],
 )
 def test_what_is_wrong_in_the_file_is_one_line(answers: Path, text: str, message: str) -> None:
@@ -120,10 +125,15 @@ def test_what_is_wrong_in_the_file_is_one_line(answers: Path, text: str, message
     assert message in refusal("task=answers/task.yaml")
 
 
-def test_a_metric_of_the_users_own_is_found_by_its_module(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (answers.parent / "my_metric.py").write_text("def half(predictions, targets):\n    return 0.5\n")
+def test_a_metric_of_the_users_own_is_known_by_its_source(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = answers.parent / "my_metric.py"
+    module.write_text("def half(predictions, targets):\n    return 0.5\n")
     monkeypatch.syspath_prepend(answers.parent)
-    assert finetune("task=answers/task.yaml", "task.metric=my_metric.half").config["task"]["metric"] == "my_metric.half"
+    words = ("task=answers/task.yaml", "task.metric=my_metric.half")
+    before = finetune(*words)
+    assert before.config["task"]["metric"] == "my_metric.half"
+    module.write_text("def half(predictions, targets):\n    return 0.25 + 0.25\n")
+    assert finetune(*words).identity != before.identity
 
 
 def test_a_table_has_a_column_for_it(answers: Path) -> None:

@@ -66,12 +66,12 @@ class OwnTask:
     def files(self) -> OwnFiles:
         """The folder with the task's files."""
         assert self.folder is not None
-        return OwnFiles(Path(os.environ.get("RELPOS_DATA") or "").expanduser() / Path(self.folder).expanduser())
+        return OwnFiles(Path(os.environ.get("RELPOS_DATA") or "").expanduser() / Path(str(self.folder)).expanduser())
 
     @property
     def dotted_metric(self) -> str:
         """The metric's module and name."""
-        name = self.metric or DEFAULTS[self.kind]
+        name = str(self.metric or DEFAULTS[self.kind])
         return name if "." in name else f"{METRICS}.{name}"
 
     def arguments(self) -> dict[str, Any]:
@@ -80,14 +80,14 @@ class OwnTask:
         Raises:
             RelposError: something is wrong with a file; its name and line.
         """
-        name = self.name or re.sub(r"[^\w.+-]+", "_", self.files.folder.resolve().name)
+        name = str(self.name or "") or re.sub(r"[^\w.+-]+", "_", self.files.folder.resolve().name)
         if not re.fullmatch(r"\w[\w.+-]*", name):
             raise RelposError(f"task.name={name}: letters, digits and . _ + - are expected")
         arguments = {
             "name": name,
             "folder": str(self.files.folder.resolve()),
             "sentences": self.texts,
-            "label": self.label,
+            "label": str(self.label),
             "labels": None if self.labels is None else [str(label) for label in self.labels],
             "columns": [name],
             "dev": {name: "dev"},

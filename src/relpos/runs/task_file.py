@@ -39,6 +39,9 @@ def read_task_file(name: str) -> dict[str, Any]:
     for key in content:
         if key not in known:
             raise RelposError(f"{name}: unknown key {key!r}.{nearest(str(key), known)}")
+    labels = content.get("labels")
+    if isinstance(labels, list) and any(isinstance(label, bool) for label in labels):
+        raise RelposError(f'{name}: labels: YAML reads yes, no, true and false as truth values; put them in quotes, ["no", "yes"]')
     folder = path.resolve().parent / Path(str(content.get("folder") or ".")).expanduser()
     return {"name": path.stem} | content | {"folder": str(folder.resolve())}
 
@@ -48,8 +51,8 @@ def with_task_file(words: Sequence[str]) -> list[str]:
     result: list[str] = []
     for word in words:
         key, _, value = word.partition("=")
-        if key == "task" and is_file(value):
-            content = read_task_file(value.strip("'\""))
+        if key == "task" and is_file(name := value.strip("'\"")):
+            content = read_task_file(name)
             result += ["task=custom", *(f"task.{key}={_quoted(value)}" for key, value in content.items())]
         else:
             result.append(word)

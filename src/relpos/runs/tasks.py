@@ -11,6 +11,7 @@ import yaml
 from relpos.data.own_files import OwnFiles
 from relpos.data.own_task import METRICS, OwnTask
 from relpos.errors import RelposError, nearest
+from relpos.files import sha256
 from relpos.runs.config import conf_dir, instantiate, options
 from relpos.runs.run import Run
 from relpos.runs.task_file import is_file, read_task_file
@@ -50,9 +51,8 @@ def resolved(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     names = {"mnli_m", "mnli_mm", *options()["task"]}
     if arguments["name"] in names:
         raise RelposError(f"task.name={arguments['name']}: a task of relpos has this name; choose another one")
-    _check_metric(arguments)
     known = {key: value for key, value in arguments.items() if key != "folder"}
-    return arguments, {"task": known, "files": task.files.identity()}
+    return arguments, {"task": known, "files": task.files.identity()} | _metric_source(arguments)
 
 
 def own_files(run: Run) -> OwnFiles | None:
@@ -60,24 +60,26 @@ def own_files(run: Run) -> OwnFiles | None:
     return OwnFiles(Path(run.config["task"]["folder"])) if "files" in run.meaning else None
 
 
-def _check_metric(arguments: dict[str, Any]) -> None:
-    """Refuses a metric that does not exist or that means nothing for so many classes.
+def _metric_source(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The hash of the module of a metric from outside the package, for the identity; empty for those of relpos.train.metrics.
 
     Raises:
-        RelposError: names the metric.
+        RelposError: there is no such metric, or it means nothing for such labels; named.
     """
     module, _, name = arguments["metric"].rpartition(".")
     try:
         members = vars(import_module(module))
-    except ImportError as error:
-        raise RelposError(f"task.metric={arguments['metric']}: there is no module {module}") from error
+    except Exception as error:  # an error in the user's own module, of any kind
+        raise RelposError(f"task.metric={arguments['metric']}: cannot import {module} ({str(error).splitlines()[0]})") from error
     known = [*OF_CLASSES, *OF_NUMBERS] if module == METRICS else list(members)
     if name not in known or not callable(members.get(name)):
         raise RelposError(f"task.metric={name}: no such metric in {module}.{nearest(name, known) if module == METRICS else ''}")
     if module != METRICS:
-        return
+        file = members.get("__file__")
+        return {"sources": {module: sha256(Path(file))}} if file else {}
     labels = arguments["labels"]
     if (name in OF_NUMBERS) != (labels is None):
         raise RelposError(f"task.metric={name}: it does not compare {'numbers' if labels is None else 'classes'}")
     if labels is not None and OF_CLASSES[name] not in (None, len(labels)):
         raise RelposError(f"task.metric={name}: it is for two classes, this task has {len(labels)}")
+    return {}
