@@ -18,7 +18,7 @@ from relpos.files import write_json
 from relpos.runs.run import runs_root
 from relpos.tables.render.side_tables import NAMES
 from relpos.tables.render.text import markdown
-from relpos.tables.render.view import view_of
+from relpos.tables.render.view import ORDER_COLUMNS, view_of
 from relpos.tables.table import Table, written
 
 if TYPE_CHECKING:
@@ -86,7 +86,9 @@ def specification(table: Table, project: str, entity: str | None) -> dict[str, A
     sections = {
         "Curves by row": [step | {"title": title, "y": metrics} for title, metrics in curves.items()],
         "Columns by row: mean and standard error": [
-            bars | {"title": NAMES.get(name, name), "metrics": [name]} for name in ("perplexity", *view.columns)
+            bars | {"title": NAMES.get(name, name), "metrics": [name]}
+            for name in ("perplexity", *view.columns)
+            if name not in ORDER_COLUMNS  # no run logs these
         ],
         "Kernels": [{"panel": "MediaBrowser", "title": "kernels", "media_keys": ["kernels"]}],
         "The table": [{"panel": "MarkdownPanel", "markdown": markdown(view)}],

@@ -7,20 +7,18 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig
 
 from relpos.analysis.order_figure import draw_curves, draw_gaps
 from relpos.commands.length import labels
-from relpos.data.pairs import AutoPairs, PairSource
+from relpos.data.pairs import PairSource
 from relpos.errors import RelposError
 from relpos.files import replacing, write_json
 from relpos.runs.config import instantiate
 from relpos.runs.run import runs_root
 from relpos.runs.trained import Trained, trained
-from relpos.tables.order import MEASURES, Dials, Results, measured
-from relpos.train.module import set_threads
+from relpos.tables.order import MEASURES, Dials, Results, measured, suited
 
 
 def order(cfg: DictConfig) -> str:
@@ -37,15 +35,16 @@ def order(cfg: DictConfig) -> str:
         raise RelposError(f"measure=[]: at least one is needed of {', '.join(MEASURES)}")
     dials = Dials(measures, cfg.examples, cfg.form)
     subjects = [trained(folder, store) for folder in folders]
-    sources = [_source(cfg, subject) if "pairs" in (measures or MEASURES) else None for subject in subjects]
-    set_threads(cfg.threads)
-    device = _device(cfg.accelerator)
+    pairs = instantiate(cfg.pairs)
+    sources = [suited(pairs, subject) if "pairs" in (measures or MEASURES) else None for subject in subjects]
     rows = []
     for subject, source, name in zip(subjects, sources, _names(subjects), strict=True):
-        results: Results = {"name": name, "folder": subject.name} | measured(subject, dials, source, device)
+        results: Results = {"name": name, "folder": subject.name} | measured(subject, dials, source, cfg.accelerator, cfg.threads)
         if cfg.curves:
             shares = subject.snapshots()
-            results["snapshots"] = {str(share): measured(then, dials, source, device) for share, then in shares.items()}
+            results["snapshots"] = {
+                str(share): measured(then, dials, source, cfg.accelerator, cfg.threads) for share, then in shares.items()
+            }
         rows.append(results)
         print(f"{name}: {said(results)}", file=sys.stderr)
     place = runs_root() / "order" / _folder(subjects, sources, dials, bool(cfg.curves))
@@ -78,32 +77,9 @@ def said(results: Results) -> str:
     return ", ".join(parts) or "measured"
 
 
-def _source(cfg: DictConfig, subject: Trained) -> PairSource | None:
-    """The pairs that are named, or those that suit the network."""
-    source: PairSource | AutoPairs = instantiate(cfg.pairs)
-    toy = subject.store is not None and _is_toy(subject.store)
-    return source.suited(toy) if isinstance(source, AutoPairs) else source
-
-
-def _is_toy(store: Path) -> bool:
-    path = store / "config.yaml"
-    if not path.is_file():
-        return False
-    data: Any = OmegaConf.to_container(OmegaConf.load(path)).get("data", {})  # type: ignore[union-attr]
-    return str(data.get("_target_", "")).endswith(".Toy")
-
-
 def _names(subjects: list[Trained]) -> list[str]:
     short = labels([subject.run or subject.folder for subject in subjects])
     return short if len(set(short)) == len(short) else [subject.name for subject in subjects]
-
-
-def _device(accelerator: str) -> str:
-    import torch
-
-    if accelerator == "gpu" and not torch.cuda.is_available():
-        raise RelposError("accelerator=gpu: there is no GPU here")
-    return "cpu" if accelerator == "cpu" or not torch.cuda.is_available() else "cuda"
 
 
 def _folder(subjects: list[Trained], sources: list[PairSource | None], dials: Dials, snapshots: bool) -> str:

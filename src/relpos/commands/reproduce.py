@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from relpos.launch.engine import Engine
     from relpos.runs.run import Run
     from relpos.tables.experiment import Experiment
+    from relpos.tables.order_columns import Instrument
     from relpos.tables.plan import PlannedRow
 
 
@@ -47,8 +48,9 @@ def gathered(words: Sequence[str]) -> list[str]:
 
 def _refuse_slip(key: str) -> None:
     from relpos.runs.config import keys_of
+    from relpos.tables.experiment import STAGES
 
-    if "Did you mean" in (hint := nearest(key, OWN)) and key not in keys_of("pretrain") | keys_of("finetune"):
+    if "Did you mean" in (hint := nearest(key, OWN)) and key not in {*STAGES, *keys_of("pretrain"), *keys_of("finetune")}:
         raise RelposError(f"unknown key {key!r}.{hint}")
 
 
@@ -65,21 +67,23 @@ def reproduce(cfg: DictConfig) -> str:
     from relpos.launch import engine
     from relpos.runs.config import names
     from relpos.runs.run import runs_root
-    from relpos.tables import dry_run, experiment, plan
+    from relpos.tables import dry_run, experiment, order_columns, plan
 
     given = experiment.load(str(cfg.table))
     if given.parameters:
         from relpos.commands.params import show as show_parameters
 
         return show_parameters(given.parameters)
-    rows = plan.plan_table(given, names(cfg.rows), names(cfg.words) or [])
+    words = names(cfg.words) or []
+    rows = plan.plan_table(given, names(cfg.rows), words)
+    instrument = order_columns.instrument(given, words)
     runs = plan.of_stages(plan.runs_of(rows), names(cfg.stages))
     folder: Path = runs_root() / "tables" / given.name
     if cfg.dry_run:
         print(dry_run.describe(given.name, rows, runs))
         return str(folder)
     failed = engine.run_all(runs, folder, engine_of(cfg, given), cfg.retries)
-    show(given, rows, folder)
+    show(given, rows, folder, instrument)
     if failed:
         for run in failed:
             tell(run)
@@ -111,16 +115,21 @@ def tell(run: Run) -> None:
         print(f"    {line}", file=sys.stderr)
 
 
-def show(given: Experiment, plan: list[PlannedRow], folder: Path) -> None:
-    """Writes the table from what the runs' folders say, and prints it; nothing where the runs only sleep."""
-    from relpos.tables import checks, columns, comparison, heldout_lengths, scores
+def show(given: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None) -> None:
+    """Writes the table from what the runs' folders say, and prints it; nothing where the runs only sleep.
+
+    Args:
+        instrument: measures the columns about order; None: there are none.
+    """
+    from relpos.tables import checks, columns, comparison, heldout_lengths, order_columns, scores
     from relpos.tables.render import curves, text, write
     from relpos.tables.render.view import view_of
     from relpos.tables.table import Table
 
     if not any(row.pretrainings or row.needs for row in plan):
         return
-    rows = scores.with_scores(columns.rows_of(plan), folder)
+    rows = order_columns.with_order(columns.rows_of(plan), plan, instrument)
+    rows = scores.with_scores(rows, folder)
     rows = comparison.with_comparisons(rows, given, columns.printed_numbers(given))
     rows = heldout_lengths.with_heldout_lengths(rows, plan, given.lengths)
     outcomes = checks.evaluate(given.checks, rows)

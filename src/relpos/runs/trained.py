@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
 from relpos.errors import RelposError
-from relpos.model.heads import MaskedLM
 from relpos.runs.run import read_record
-from relpos.train.weights import load_model, load_weights, read_model_config
+
+if TYPE_CHECKING:
+    from relpos.model.heads import MaskedLM
 
 WEIGHTS = "model.safetensors"
 
@@ -45,6 +46,9 @@ class Trained:
         Raises:
             RelposError: it is a classifier, or the weights are those of another network.
         """
+        from relpos.model.heads import MaskedLM
+        from relpos.train.weights import load_model, load_weights, read_model_config
+
         if "outputs" in read_model_config(self.folder):
             raise RelposError(f"from={self.folder}: a fine-tuned classifier predicts no words; name its pre-training")
         model = load_model(self.folder)

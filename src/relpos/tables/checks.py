@@ -7,7 +7,8 @@
     near: best                           no more than 3 standard errors of the difference below the best row
 
 The standard error is that of a score on so many dev examples, see `relpos.tables.statistics.standard_error`. Chance is the score of
-the best constant answer, 0 for correlations.
+the best constant answer, 0 for correlations, 50 for minimal pairs. A shuffle gap is in nats: its bound is a number, and it has no
+standard error here.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from math import hypot
 
 from relpos.errors import RelposError, nearest
-from relpos.tables.row import Column, Row
+from relpos.tables.row import ORDER, Column, Row
 from relpos.tables.statistics import standard_error
 from relpos.tables.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED
 
@@ -88,6 +89,9 @@ def _parsed(check: object, place: str, rows: Sequence[str]) -> Check:
     bounds = [(key, check[key]) for key in ("at_most", "at_least", "near") if key in check]
     if len(bounds) != 1 or not _is_bound(*bounds[0]):
         raise RelposError(f"{place}: one of at_most: chance or a number, at_least: a number, near: best is needed")
+    word = check[bounds[0][0]]
+    if isinstance(word, str) and (gaps := [name for name in check["columns"] if name in ORDER["shuffle"]]):
+        raise RelposError(f"{place}: {bounds[0][0]}: {word}: {gaps[0]} is in nats; its bound is a number")
     return Check(**check)
 
 
@@ -121,6 +125,8 @@ def _outcome(check: Check, rows: Sequence[Row]) -> Outcome:
 def _cell(check: Check, column: Column, all_rows: Sequence[Column]) -> tuple[str, str]:
     """The verdict on one cell, and its figures; `all_rows` is the same column of every row."""
     value, chance, examples = column.mean, column.majority, column.examples
+    if not column.is_score:
+        return _in_nats(check, value)
     if value is None or chance is None or examples is None:
         return NOT_RUN, NOT_RUN
     metric = column.metric or ""
@@ -135,3 +141,15 @@ def _cell(check: Check, column: Column, all_rows: Sequence[Column]) -> tuple[str
     best = max(other.mean for other in all_rows if other.mean is not None)
     margin = WIDTH * hypot(*(standard_error(score, examples, metric) for score in (value, best)))
     return HOLDS if best - value <= margin else FAILS, f"{value:.1f}, best {best:.1f} (margin {margin:.1f})"
+
+
+def _in_nats(check: Check, value: float | None) -> tuple[str, str]:
+    """The verdict on a cell in nats: its bound is a number, and there is no binomial error that would leave it undecided."""
+    if value is None:
+        return NOT_RUN, NOT_RUN
+    if check.at_least is not None:
+        return (
+            (HOLDS, f"{value:z.3f} ≥ {check.at_least}") if value >= check.at_least else (FAILS, f"{value:z.3f} < {check.at_least}")
+        )
+    bound = float(check.at_most or 0)
+    return (HOLDS, f"{value:z.3f} ≤ {bound}") if value <= bound else (FAILS, f"{value:z.3f} > {bound}")

@@ -193,7 +193,7 @@ def _with_delta(column: Column, base: Column | None, test: Difference | None, ad
     return replace(
         column,
         delta=delta,
-        delta_percent=100 * delta / rest if delta is not None and rest > 0 else None,
+        delta_percent=100 * delta / rest if delta is not None and rest > 0 and column.is_score else None,
         delta_interval=(known.low, known.high) if known is not None else None,
         delta_p=test.p if test is not None else None,
         delta_p_holm=adjusted,

@@ -14,15 +14,16 @@ from relpos.ranges import Count, Length, Natural, check, rules
 from relpos.runs.config import options, shipped
 from relpos.runs.task_file import is_file
 from relpos.tables.checks import Check, parse
+from relpos.tables.row import ORDER
 
-STAGES = ("pretrain", "finetune", "noop")
+STAGES = ("pretrain", "finetune", "noop", "order")
 
 
 @dataclass(frozen=True)
 class Experiment:
     """What an experiment file says; the keys of the file are the fields here, and their annotations say what a key may hold.
 
-    Words are Hydra overrides, as typed on the command line. `pretrain.X=…` and `finetune.X=…` reach one stage only.
+    Words are Hydra overrides, as typed on the command line. `pretrain.X=…`, `finetune.X=…` and `order.X=…` reach one stage only.
     A file with words for the stage `noop` has runs that sleep instead, one a row and seed: for tests of launchers.
 
     Args:
@@ -33,7 +34,7 @@ class Experiment:
         tasks: tasks of conf/task and YAML files of the user's own (paths from the folder of the experiment file), each fine-tuned
             with every seed; an empty list: pre-training is all.
         base: words of all rows, for both stages.
-        stages: `pretrain` and `finetune` → words of that stage alone.
+        stages: `pretrain`, `finetune` and `order` → words of that stage alone.
         seeds: of fine-tuning; in the file, a number n is short for 0, …, n − 1.
         pretrain_seeds: of pre-training; null: the one that the words give.
         workers: processes at a time; null: one a core.
@@ -45,6 +46,7 @@ class Experiment:
         split: where the paper measured it, dev or test.
         baseline: the rows that the others are compared with, each row with the one that shares most words with it.
         lengths: of sequences at which the held-out loss of every row is measured; needs `packing=document`.
+        order: measures of `relpos order` that become columns, `shuffle` and `pairs`; its words stand under the stage `order`.
         needs: a word that the rows need and relpos does not have yet; until then they are planned without runs.
         parameters: the table is nothing but parameter counts: those of this paper, see `relpos.commands.params`.
         claims: ids of the claims that the table is about.
@@ -68,6 +70,7 @@ class Experiment:
     split: Literal["dev", "test"] = "dev"
     baseline: list[str] = field(default_factory=list)
     lengths: list[Length] = field(default_factory=list)
+    order: list[Literal["shuffle", "pairs"]] = field(default_factory=list)
     needs: str | None = None
     parameters: str | None = None
     claims: list[str] = field(default_factory=list)
@@ -178,6 +181,7 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
     _check_seeds(values)
     for name in values.get("stages", ()):
         _known("stages: unknown stage", name, STAGES)
+    _check_order(values)
     values["tasks"] = [_task(name, Path(path).parent) for name in values["tasks"]]
     for name in values.get("baseline", ()):
         _known("baseline: unknown row", name, values["rows"])
@@ -190,6 +194,19 @@ def _task(name: str, folder: Path) -> str:
         return str(folder / Path(name).expanduser())
     _known("tasks: unknown task", name, set(options()["task"]) - {"custom"})
     return name
+
+
+def _check_order(values: dict[str, Any]) -> None:
+    """Refuses words and checks about order that is not measured: they would be noticed only when everything is trained."""
+    measures = values.get("order", [])
+    if values.get("stages", {}).get("order") and not measures:
+        raise RelposError("stages.order: nothing is measured without the key order, as in order: [shuffle, pairs]")
+    for check_of_order in values["checks"]:
+        for measure, names in ORDER.items():
+            if measure not in measures and (named := [name for name in check_of_order.columns if name in names]):
+                raise RelposError(
+                    f"check {check_of_order.says!r}: {named[0]} is measured with order: [{', '.join([*measures, measure])}]"
+                )
 
 
 def _known(what: str, name: str, known: Collection[str]) -> None:

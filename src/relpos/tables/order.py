@@ -9,23 +9,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+from omegaconf import OmegaConf
 
-from relpos.analysis.attention_mass import attention_mass
-from relpos.analysis.minimal_pairs import minimal_pairs
-from relpos.analysis.order_probes import order_probes
-from relpos.analysis.shuffle_gap import shuffle_gap
-from relpos.data.pairs import PairSource
-from relpos.data.shuffle import WINDOWS, shuffled, windows_of_text
-from relpos.data.store import Store
+from relpos.data.pairs import AutoPairs, PairSource
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError
 from relpos.files import write_json
-from relpos.model.heads import MaskedLM
 from relpos.runs.trained import Trained
+
+if TYPE_CHECKING:  # torch is loaded where something is measured, not where kept figures are read
+    import torch
+
+    from relpos.data.store import Store
+    from relpos.model.heads import MaskedLM
 
 VERSION = 1
 """Raised when a change of code alters these figures: kept ones are then measured again."""
@@ -55,23 +54,35 @@ class Dials:
     form: str = "within_word"
 
 
-def measured(subject: Trained, dials: Dials, source: PairSource | None, device: str = "cpu") -> Results:
+def measured(
+    subject: Trained, dials: Dials, source: PairSource | None, accelerator: str = "cpu", threads: int | None = None
+) -> Results:
     """The figures of a network, each read from its run's folder where it was measured before.
+
+    Args:
+        subject: the network.
+        dials: what is measured.
+        source: of the pairs; None where there are none.
+        accelerator: auto, cpu or gpu.
+        threads: CPU threads; None: as many as torch takes.
 
     Returns:
         For the measures asked for: `shuffle_gap` {"2": nats, …, "all": nats}, `shuffle_gap_intervals`, `heldout_loss`; `pairs`
         {"same_words", "others", "paradigms"}; `probes`; `attention`. See `docs/commands.md`.
 
     Raises:
-        RelposError: there is no held-out text for a measure that needs some, or no pairs.
+        RelposError: there is no held-out text for a measure that needs some, or no pairs, or no GPU.
     """
     found: Results = {}
     loaded: list[tuple[MaskedLM, Tokenizer, Words]] = []
 
     def network() -> tuple[MaskedLM, Tokenizer, Words]:
         if not loaded:
+            from relpos.train.module import set_threads
+
+            set_threads(threads)
             tokenizer = Tokenizer.load(subject.folder)
-            loaded.append((subject.load().to(device), tokenizer, Words(tokenizer)))
+            loaded.append((subject.load().to(_device(accelerator)), tokenizer, Words(tokenizer)))
         return loaded[0]
 
     for measure in dials.measures or MEASURES:
@@ -95,6 +106,33 @@ def measured(subject: Trained, dials: Dials, source: PairSource | None, device: 
     return found
 
 
+def suited(source: PairSource | AutoPairs, subject: Trained) -> PairSource | None:
+    """The pairs that are named; of `pairs=auto` those that suit the network, None where there are none."""
+    return source.suited(_is_toy(subject.store)) if isinstance(source, AutoPairs) else source
+
+
+def _is_toy(store: Path | None) -> bool:
+    if store is None or not (store / "config.yaml").is_file():
+        return False
+    data: Any = OmegaConf.to_container(OmegaConf.load(store / "config.yaml")).get("data", {})  # type: ignore[union-attr]
+    return str(data.get("_target_", "")).endswith(".Toy")
+
+
+def _device(accelerator: str) -> str:
+    """`cpu` or `cuda`, for auto, cpu or gpu.
+
+    Raises:
+        RelposError: there is no GPU here.
+    """
+    if accelerator == "cpu":
+        return "cpu"
+    import torch
+
+    if accelerator == "gpu" and not torch.cuda.is_available():
+        raise RelposError("accelerator=gpu: there is no GPU here")
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def _meaning(measure: str, dials: Dials, source: PairSource | None) -> dict[str, Any]:
     """All that the figures of a measure depend on, beside the network."""
     if measure == "shuffle":
@@ -112,6 +150,9 @@ def _place(subject: Trained, meaning: dict[str, Any]) -> Path | None:
 
 
 def _shuffle(subject: Trained, dials: Dials, _: Any, model: MaskedLM, tokenizer: Tokenizer, words: Words) -> Results:
+    from relpos.analysis.shuffle_gap import shuffle_gap
+    from relpos.data.shuffle import WINDOWS
+
     examples = _store(subject, tokenizer).examples("heldout", subject.packing, subject.length, dials.examples)
     with bar(f"{subject.name}: shuffled text", len(examples) * (1 + len(WINDOWS))) as advance:
         gap = shuffle_gap(model, examples, words, advance)
@@ -121,6 +162,8 @@ def _shuffle(subject: Trained, dials: Dials, _: Any, model: MaskedLM, tokenizer:
 def _pairs(
     subject: Trained, dials: Dials, source: PairSource | None, model: MaskedLM, tokenizer: Tokenizer, words: Words
 ) -> Results:
+    from relpos.analysis.minimal_pairs import minimal_pairs
+
     pairs = _given(source).pairs()
     with bar(f"{subject.name}: minimal pairs", 2 * len(pairs)) as advance:
         scores = minimal_pairs(model, tokenizer, pairs, dials.form, words, advance)
@@ -128,10 +171,15 @@ def _pairs(
 
 
 def _probes(subject: Trained, _dials: Dials, _: Any, model: MaskedLM, tokenizer: Tokenizer, words: Words) -> Results:
+    from relpos.analysis.order_probes import order_probes
+    from relpos.data.shuffle import shuffled
+
     return {"probes": order_probes(model, shuffled(_texts(subject, tokenizer, model), words))}
 
 
 def _attention(subject: Trained, _dials: Dials, _: Any, model: MaskedLM, tokenizer: Tokenizer, words: Words) -> Results:
+    from relpos.analysis.attention_mass import attention_mass
+
     return {"attention": attention_mass(model, _texts(subject, tokenizer, model))}
 
 
@@ -139,6 +187,8 @@ _MEASURE: dict[str, Callable[..., Results]] = {"shuffle": _shuffle, "pairs": _pa
 
 
 def _texts(subject: Trained, tokenizer: Tokenizer, model: MaskedLM) -> torch.Tensor:
+    from relpos.data.shuffle import windows_of_text
+
     window = min(WINDOW, (model.encoder.position.max_length or WINDOW + 2) - 2)
     texts = windows_of_text(_store(subject, tokenizer).examples("heldout", "document", window + 2), TEXTS)
     if len(texts) < 6:
@@ -151,6 +201,8 @@ def _texts(subject: Trained, tokenizer: Tokenizer, model: MaskedLM) -> torch.Ten
 def _store(subject: Trained, tokenizer: Tokenizer) -> Store:
     if subject.store is None:
         raise NothingToMeasure(f"from={subject.folder}: held-out text is not known for a model folder; name it: store=FOLDER")
+    from relpos.data.store import Store
+
     store = Store(subject.store)
     if store.vocabulary != tokenizer.size:
         raise RelposError(

@@ -1,7 +1,8 @@
 """One row of a table: what is known of it, as `table.json` keeps it and every renderer shows it.
 
-Everything is frozen. Each step from runs to table returns new rows: `columns` reads the records, `scores` adds what the GLUE server
-answered, `comparison` the printed numbers and the baseline, `heldout_lengths` the losses at other lengths.
+Everything is frozen. Each step from runs to table returns new rows: `columns` reads the records, `order_columns` adds what the
+networks know of order, `scores` what the GLUE server answered, `comparison` the printed numbers and the baseline, `heldout_lengths`
+the losses at other lengths.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from relpos.tables.statistics import Interval
 
 Seed = int | str
-"""Of a fine-tuning. With several pre-trainings it is `1/42`: fine-tuning 42 of pre-training 1."""
+"""Of a fine-tuning. With several pre-trainings it is `1/42`: fine-tuning 42 of pre-training 1; `1` without fine-tuning."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,17 @@ class Detectable:
     examples: float | None = None
 
 
+ORDER = {"shuffle": ("shuffle_gap",), "pairs": ("same_word_pairs", "other_pairs")}
+"""The columns that `order: […]` in an experiment file adds, by measure; they are in no mean."""
+NATS = "nats"
+"""Metric of a column that is no score: it has more decimals, and no best."""
+
+
 @dataclass(frozen=True)
 class Column:
-    """The scores of one row in one column, × 100. What is unknown is None, never zero.
+    """The scores of one row in one column, × 100, or nats. What is unknown is None, never zero.
+
+    A column about order has one value a pre-training, see `relpos.tables.order_columns`; the others have one a fine-tuning.
 
     Args:
         values: of the finished runs; `seeds` are theirs, in the same order.
@@ -41,9 +50,9 @@ class Column:
         n_failed: runs that failed.
         n_missing: runs that are planned and not finished.
         n_collapsed: runs no better than the constant answer.
-        majority: score of the constant answer on the dev set.
-        examples: size of the dev set.
-        metric: accuracy, matthews, …
+        majority: score of the constant answer on the dev set; of minimal pairs, of a guess.
+        examples: size of the dev set, or how many pairs.
+        metric: accuracy, matthews, …, or nats.
         test: what the GLUE server answered.
         statistic: which of mean, best and median is compared with the printed number.
         printed: the paper's number; `printed_sem` its standard error.
@@ -95,6 +104,16 @@ class Column:
     delta_p_models: float | None = None
     delta_n: int | None = None
     delta_printed: float | None = None
+
+    @property
+    def is_score(self) -> bool:
+        """Whether it is a score × 100, of which more is better."""
+        return self.metric != NATS
+
+    @property
+    def decimals(self) -> int:
+        """With which its numbers are shown."""
+        return 1 if self.is_score else 3
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,13 @@ class Cell:
         column = self.column
         if column.mean is None:
             return self.counts or MISSING
-        spread = f" ± {column.sem:.1f} ({number(column.best)})" if column.sem is not None else ""
-        return f"{column.mean:.1f}{spread}{', ' + self.counts if self.counts else ''}"
+        best = f" ({self.number(column.best)})" if column.best is not None else ""
+        spread = f" ± {self.number(column.sem)}{best}" if column.sem is not None else ""
+        return f"{self.number(column.mean)}{spread}{', ' + self.counts if self.counts else ''}"
+
+    def number(self, value: float | None) -> str:
+        """A number of this column, with its decimals."""
+        return number(value, self.column.decimals)
 
     @property
     def counts(self) -> str:
@@ -60,25 +65,25 @@ class Cell:
         share = f" ({signed(column.delta_percent)} %)" if column.delta_percent is not None else ""
         star = " *" if column.delta_p_holm is not None and column.delta_p_holm < 0.05 else ""
         printed = f" printed {signed(column.delta_printed)}" if column.delta_printed is not None else ""
-        return f"{signed(column.delta)}{share}{star}{printed}"
+        return f"{signed(column.delta, column.decimals)}{share}{star}{printed}"
 
 
-def number(value: float | None) -> str:
-    """One decimal, or the sign of what is missing.
+def number(value: float | None, decimals: int = 1) -> str:
+    """With so many decimals, or the sign of what is missing; no sign before a zero.
 
-    >>> number(31.25), number(None)
-    ('31.2', '—')
+    >>> number(31.25), number(-1e-8, 3), number(None)
+    ('31.2', '0.000', '—')
     """
-    return MISSING if value is None else f"{value:.1f}"
+    return MISSING if value is None else f"{value:z.{decimals}f}"
 
 
-def signed(value: float | None) -> str:
-    """One decimal after + or −; no sign before a zero.
+def signed(value: float | None, decimals: int = 1) -> str:
+    """With so many decimals after + or −; no sign before a zero.
 
     >>> signed(1.04), signed(-0.26), signed(-0.04)
     ('+1.0', '−0.3', '0.0')
     """
     if value is None:
         return MISSING
-    text = f"{abs(value):.1f}"
-    return text if text == "0.0" else f"{'+' if value > 0 else MINUS}{text}"
+    text = f"{abs(value):.{decimals}f}"
+    return text if not float(text) else f"{'+' if value > 0 else MINUS}{text}"

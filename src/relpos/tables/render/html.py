@@ -115,7 +115,7 @@ def _panels(view: View) -> list[tuple[str, str]]:
         columns = [cell.column for cell in cells]
         if any(column.mean is not None or column.printed is not None for column in columns):
             panels.append((head, figure.intervals(head, names, columns)))
-    return sorted(panels, key=lambda panel: panel[0] != view.heads[-1])
+    return sorted(panels, key=lambda panel: panel[0] != view.mean)
 
 
 def _curves(view: View) -> str | None:

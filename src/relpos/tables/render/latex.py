@@ -72,7 +72,7 @@ def _latex_line(line: Line) -> LatexLine:
 
 def _cell(cell: Cell) -> str:
     column = cell.column
-    text = _value(column.mean, column.sem)
+    text = _value(column.mean, column.sem, column.decimals)
     marks = ",".join(f"{count}{letter}" for count, letter in ((column.n_failed, "f"), (column.n_collapsed, "c")) if count)
     return f"{text}\\rlap{{$^{{{marks}}}$}}" if marks else text
 
@@ -86,6 +86,7 @@ def _printed(cell: Cell) -> str:
     return f"{_value(column.printed, column.printed_sem)}{difference}"
 
 
-def _value(value: float | None, sem: float | None) -> str:
-    text = escape(number(value)).replace("-", "$-$") if value is not None and value < 0 else escape(number(value))
-    return text if sem is None else f"{text}{{\\scriptsize\\,$\\pm$\\,{sem:.1f}}}"
+def _value(value: float | None, sem: float | None, decimals: int = 1) -> str:
+    text = escape(number(value, decimals))
+    text = text.replace("-", "$-$") if value is not None and value < 0 else text
+    return text if sem is None else f"{text}{{\\scriptsize\\,$\\pm$\\,{number(sem, decimals)}}}"

@@ -11,6 +11,7 @@ from relpos.tables.row import Row
 
 NAMES = {"cola": "CoLA", "mnli_m": "MNLI-m", "mnli_mm": "MNLI-mm", "mrpc": "MRPC", "qnli": "QNLI", "qqp": "QQP"}
 NAMES |= {"rte": "RTE", "sst2": "SST-2", "stsb": "STS-B", "wnli": "WNLI", "ax": "AX"}
+NAMES |= {"shuffle_gap": "shuffle gap", "same_word_pairs": "same-word pairs", "other_pairs": "other pairs"}
 PRINTED = "printed (ours − printed) verdict"
 SERVER = "GLUE server (test)"
 DELTA = "Δ (Δ%: share of the errors; * p < 0.05, Holm) to the baseline row"

@@ -12,10 +12,9 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from relpos.tables.columns import mean_of
 from relpos.tables.render.cell import MISSING
 from relpos.tables.render.side_tables import SideTable
-from relpos.tables.render.view import View, mean_name
+from relpos.tables.render.view import View
 from relpos.tables.row import Column
 
 NOTE = (
@@ -41,7 +40,7 @@ def terminal(view: View, console: Console | None = None) -> None:
     console.print(Text(view.table.question, style="italic"), soft_wrap=True)
     _print(texts, console)
     if view.columns:
-        console.print(NOTE, style="dim", soft_wrap=True)
+        console.print(" ".join(filter(None, (NOTE, view.note))), style="dim", soft_wrap=True)
     for side_table in _side_tables(view):
         head, *lines = side_table.texts
         coloured = [[Text(text, style=_colour(text)) for text in line] for line in lines]
@@ -83,7 +82,7 @@ def markdown(view: View) -> str:
     for line in view.lines:
         texts = zip(map(escape, line.texts), line.is_best, strict=True)
         lines.append(_line([f"**{text}**" if is_best else text for text, is_best in texts]))
-    lines += ["", NOTE, ""] if view.columns else [""]
+    lines += ["", " ".join(filter(None, (NOTE, view.note))), ""] if view.columns else [""]
     for side_table in [*_side_tables(view), *([view.by_step] if view.by_step is not None else [])]:
         head, *texts_of_rows = side_table.texts
         lines += [*_head(head), *(_line([escape(text) for text in texts]) for texts in texts_of_rows), ""]
@@ -136,8 +135,7 @@ def comma_separated(view: View) -> str:
     lines = [(line.row, [cell.column for cell in line.cells]) for line in view.lines]
     columns = [column for _, of_row in lines for column in of_row]
     parts = [part for part, of in PARTS.items() if part in ALWAYS or any(of(column) is not None for column in columns)]
-    mean = [mean_name(view.columns).lower().replace(" ", "_")] if mean_of(view.columns) else []
-    names = [*view.columns, *mean]
+    names = [*view.columns, *([view.mean.lower().replace(" ", "_")] if view.mean else [])]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     heads = [head for name in names for head in (name, *(f"{name}_{part}" for part in parts))]

@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from relpos.tables.columns import GLUE, mean_of
 from relpos.tables.render.cell import MISSING, Cell
 from relpos.tables.render.side_tables import NAMES, SideTable, deltas, losses_by_length, losses_by_step, printed, server
-from relpos.tables.row import Column, Row
+from relpos.tables.row import ORDER, Column, Row
 from relpos.tables.table import Table
+
+ORDER_COLUMNS = tuple(name for names in ORDER.values() for name in names)
+ORDER_NOTE = (
+    "Shuffle gap: nats that the held-out loss rises when the words of each sentence are put in random order (0 = order is not "
+    "noticed). Pairs: per cent of minimal pairs whose good sentence is found the more likely one (50 = a guess); same-word pairs "
+    "hold the same words in two orders."
+)
 
 
 @dataclass(frozen=True)
@@ -18,7 +25,7 @@ class Line:
 
     Args:
         row: whose.
-        cells: of the view's columns, then, where there are any, of their mean.
+        cells: of the view's columns, then, where there is one, of their mean.
         is_least: whether its perplexity is the lowest.
     """
 
@@ -48,8 +55,9 @@ class View:
 
     Args:
         table: that is shown.
-        columns: names of its columns: GLUE's in their order, then others.
-        heads: of the columns, then, where there are any, of their mean.
+        columns: names of its columns: those about order, GLUE's in their order, then others.
+        mean: head of the mean over GLUE's columns; None where there is none.
+        heads: of the columns, then, where there is one, of their mean.
         lines: one a row.
         printed: the paper's numbers, where there are any; likewise the other side tables.
         server: what the GLUE server answered.
@@ -60,6 +68,7 @@ class View:
 
     table: Table
     columns: list[str]
+    mean: str | None
     heads: list[str]
     lines: list[Line]
     printed: SideTable | None
@@ -67,6 +76,11 @@ class View:
     deltas: SideTable | None
     by_length: SideTable | None
     by_step: SideTable | None
+
+    @property
+    def note(self) -> str | None:
+        """What the columns about order are; None where there are none."""
+        return ORDER_NOTE if set(self.columns) & set(ORDER_COLUMNS) else None
 
     @property
     def all_heads(self) -> list[str]:
@@ -82,9 +96,10 @@ class View:
 def view_of(table: Table) -> View:
     """Builds the view: columns, cells, the best of them, side tables."""
     rows, columns = table.rows, columns_of(table.rows)
-    heads = [*(NAMES.get(name, name) for name in columns), *([mean_name(columns)] if mean_of(columns) else [])]
-    cells = [_cells(row, columns) for row in rows]
-    best = [_leaders([column.mean for column in of_column]) for of_column in zip(*cells, strict=True)]
+    mean = mean_name(columns) if mean_of(columns) else None
+    heads = [*(NAMES.get(name, name) for name in columns), *([mean] if mean else [])]
+    cells = [[*(row.columns.get(name, Column()) for name in columns), *([row.mean] if mean else [])] for row in rows]
+    best = [_leaders([column.mean if column.is_score else None for column in of_column]) for of_column in zip(*cells, strict=True)]
     least = _leaders([None if row.perplexity is None else -row.perplexity for row in rows])
     lines = [
         Line(row, [Cell(column, place in of_column) for column, of_column in zip(line, best, strict=True)], place in least)
@@ -94,6 +109,7 @@ def view_of(table: Table) -> View:
     return View(
         table=table,
         columns=columns,
+        mean=mean,
         heads=heads,
         lines=lines,
         printed=printed(heads, named),
@@ -105,13 +121,14 @@ def view_of(table: Table) -> View:
 
 
 def columns_of(rows: Iterable[Row]) -> list[str]:
-    """The columns of a table: GLUE's in their order, then others.
+    """The columns of a table: those about order, GLUE's in their order, then others.
 
     >>> columns_of([Row("a", columns={"wnli": Column(), "rte": Column(), "cola": Column()})])
     ['cola', 'rte', 'wnli']
     """
     names = dict.fromkeys(name for row in rows for name in row.columns)
-    return sorted(names, key=lambda name: GLUE.index(name) if name in GLUE else len(GLUE))
+    in_order = [*ORDER_COLUMNS, *GLUE]
+    return sorted(names, key=lambda name: in_order.index(name) if name in in_order else len(in_order))
 
 
 def mean_name(columns: Iterable[str]) -> str:
@@ -122,10 +139,6 @@ def mean_name(columns: Iterable[str]) -> str:
     """
     count = len(mean_of(columns))
     return "GLUE" if count == len(GLUE) else f"mean of {count}"
-
-
-def _cells(row: Row, names: Sequence[str]) -> list[Column]:
-    return [*(row.columns.get(name, Column()) for name in names), *([row.mean] if mean_of(names) else [])]
 
 
 def _leaders(values: Sequence[float | None]) -> set[int]:

@@ -1,0 +1,181 @@
+"""Columns about order: `order: [shuffle, pairs]` in an experiment file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from relpos.cli import main
+from relpos.errors import RelposError
+from relpos.runs.run import runs_root
+from relpos.tables import order
+from relpos.tables.columns import rows_of
+from relpos.tables.comparison import with_comparisons
+from relpos.tables.experiment import load
+from relpos.tables.order_columns import instrument, with_order
+from relpos.tables.plan import plan_table
+from relpos.tables.row import Column, Row
+from relpos.tables.table import Table, read
+from tables.made_rows import experiment
+
+TINY = [
+    "steps=2",
+    "batch=4",
+    "evaluations=1",
+    "data.pairs=64",
+    "length=32",
+    "size.layers=1",
+    "size.max_positions=32",
+]
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    """An experiment of two networks, each trained for two steps with two seeds."""
+    content: dict[str, Any] = {
+        "question": "does it know?",
+        "rows": {"none": ["position=none"], "absolute": ["position=absolute"]},
+        "stages": {"pretrain": TINY, "order": ["examples=20", "pairs.limit=4"]},
+        "tasks": [],
+        "order": ["shuffle", "pairs"],
+        "pretrain_seeds": [0, 1],
+        "checks": [
+            {"says": "no gap", "rows": ["none"], "columns": ["shuffle_gap"], "at_most": 0.001},
+            {"says": "a tie", "rows": ["none"], "columns": ["same_word_pairs"], "at_most": 50},
+        ],
+    }
+    path = folder / "ordered.yaml"
+    path.write_text(yaml.safe_dump(content | changes, sort_keys=False), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runs folder after the table was made."""
+    root = tmp_path_factory.mktemp("ordered")
+    for stage in ("toy", "tokenizer", "store"):
+        (root / stage).symlink_to(prepared / stage)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RELPOS_RUNS", str(root))
+        assert main(["reproduce", f"table={write(root)}", "engine=debug"]) == 0
+    return root
+
+
+@pytest.fixture
+def table(made: Path) -> Table:
+    return read(made / "tables" / "ordered" / "table.json")
+
+
+def test_a_network_without_positions_shows_that_it_knows_no_order(table: Table) -> None:
+    columns = table.row("none").columns
+    assert list(columns) == ["shuffle_gap", "same_word_pairs", "other_pairs"]
+    assert columns["shuffle_gap"].mean == pytest.approx(0, abs=1e-5)
+    assert (columns["same_word_pairs"].mean, columns["same_word_pairs"].sem) == (50.0, 0.0)
+    assert [check.verdict for check in table.checks] == ["holds", "holds"]
+
+
+def test_every_pre_training_gives_one_value(table: Table) -> None:
+    for column in table.row("absolute").columns.values():
+        assert (column.seeds, len(column.values), column.n_missing) == (["0", "1"], 2, 0)
+        assert column.sem is not None
+        assert column.interval is not None
+
+
+def test_the_interval_over_few_pre_trainings_is_that_of_the_t_distribution(table: Table) -> None:
+    column = table.row("absolute").columns["other_pairs"]
+    assert column.mean is not None
+    assert column.sem is not None
+    assert column.interval == pytest.approx((column.mean - 12.706 * column.sem, column.mean + 12.706 * column.sem), rel=1e-3)
+
+
+def test_the_columns_about_order_have_no_mean(made: Path) -> None:
+    head = (made / "tables" / "ordered" / "table.md").read_text(encoding="utf-8").splitlines()[4]
+    assert head == "| row | parameters | perplexity | shuffle gap | same-word pairs | other pairs |"
+    assert "mean of" not in (made / "tables" / "ordered" / "table.html").read_text(encoding="utf-8")
+
+
+def test_nothing_is_measured_twice(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(made))
+    monkeypatch.setattr(order, "_MEASURE", {})  # measuring would be a KeyError
+    before = (made / "tables" / "ordered" / "table.json").read_bytes()
+    assert main(["reproduce", f"table={made / 'ordered.yaml'}"]) == 0
+    assert (made / "tables" / "ordered" / "table.json").read_bytes() == before
+
+
+def test_a_word_of_the_command_line_reaches_the_measurement(tmp_path: Path) -> None:
+    chosen = instrument(load(str(write(tmp_path))), ["order.examples=7", "order.pairs.limit=3", "pretrain.steps=9"])
+    assert chosen is not None
+    assert (chosen.dials.examples, getattr(chosen.pairs, "limit", None)) == (7, 3)
+
+
+def test_pre_trainings_that_are_not_finished_are_missing(tmp_path: Path) -> None:
+    given = load(str(write(tmp_path)))
+    plan = plan_table(given)
+    row = with_order(rows_of(plan), plan, instrument(given))[0]
+    assert [(column.mean, column.n_missing) for column in row.columns.values()] == [(None, 2)] * 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"order": ["shufle"]}, "order="),
+        ({"order": []}, "stages.order: nothing is measured without the key order"),
+        ({"order": ["shuffle"]}, r"check 'a tie': same_word_pairs is measured with order: \[shuffle, pairs\]"),
+        (
+            {"checks": [{"says": "x", "rows": ["none"], "columns": ["shuffle_gap"], "near": "best"}]},
+            "check 1: near: best: shuffle_gap is in nats; its bound is a number",
+        ),
+    ],
+)
+def test_what_would_be_noticed_only_at_the_end_is_refused_at_the_beginning(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RelposError, match=message):
+        load(str(write(tmp_path, **changes)))
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("order.measure=shuffle", "order.measure=shuffle: not a dial of a table"),
+        ("order.examples=0", "examples=0: a whole number of 1 or more is expected"),
+        ("order.pairs=zoro", "unknown pairs 'zoro'. Did you mean 'zorro'"),
+    ],
+)
+def test_a_wrong_word_is_one_line_before_any_run(word: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(RelposError, match=message):
+        instrument(load(str(write(tmp_path))), [word])
+
+
+def test_pairs_that_cannot_be_read_are_refused_before_any_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "odd.txt").write_text("a b .\nb a .\nc d .\n", encoding="utf-8")
+    words = [f"order.pairs.path={tmp_path / 'odd.txt'}", "order.pairs=files"]
+    assert main(["reproduce", f"table={write(tmp_path)}", *words]) == 1
+    assert "odd.txt, line 3: an odd number of lines" in capsys.readouterr().err
+    assert not (runs_root() / "pretrain").exists()
+
+
+def test_a_gap_is_shown_with_three_decimals_and_has_no_best(table: Table, tmp_path: Path) -> None:
+    from relpos.tables.render.latex import latex
+    from relpos.tables.render.view import view_of
+
+    gaps = {"none": -1e-8, "absolute": 0.6}
+    rows = [Row(name, columns={"shuffle_gap": Column([gap], [0], gap, metric="nats")}) for name, gap in gaps.items()]
+    view = view_of(Table("t", "?", with_comparisons(rows, experiment(baseline=["none"]), {})))
+    assert [(line.cells[0].text, line.cells[0].is_best) for line in view.lines] == [("0.000", False), ("0.600", False)]
+    assert view.deltas is not None
+    assert view.deltas.lines[1] == ("absolute", ["+0.600"])
+    assert "0.600" in latex(view)
+
+
+def test_the_figures_are_those_of_the_order_command(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(made))
+    run = next(path for path in (made / "pretrain").iterdir() if path.name.startswith("none"))
+    kept = {path.name for path in (run / "order").iterdir()}
+    assert main(["order", f"from={run}", "measure=[shuffle,pairs]", "examples=20", "pairs.limit=4"]) == 0
+    assert {path.name for path in (run / "order").iterdir()} == kept
+    [written] = (made / "order").glob("*/order.json")
+    assert set(json.loads(written.read_text(encoding="utf-8"))["shuffle_gap"]) == {"2", "3", "4", "8", "all"}
