@@ -221,9 +221,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
     """
-    from statsmodels.stats.multitest import multipletests
-
-    return [float(p) for p in multipletests(p_values, alpha=ALPHA, method="holm")[1]] if p_values else []
+    order = np.argsort(p_values)  # statsmodels' multipletests collects garbage at every call, which takes 50 ms
+    steps = np.maximum.accumulate(np.asarray(p_values)[order] * (len(order) - np.arange(len(order))))
+    adjusted = np.empty(len(order))
+    adjusted[order] = np.minimum(steps, 1.0)
+    return [float(p) for p in adjusted]
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
@@ -232,9 +234,9 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     >>> [round(p, 3) for p in benjamini_hochberg([0.01, 0.04, 0.03])]
     [0.03, 0.04, 0.04]
     """
-    from statsmodels.stats.multitest import multipletests
+    from scipy.stats import false_discovery_control
 
-    return [float(p) for p in multipletests(p_values, alpha=ALPHA, method="fdr_bh")[1]] if p_values else []
+    return [float(p) for p in false_discovery_control(p_values)] if p_values else []
 
 
 def detectable_by_seeds(spread: float, n: int, other: int | None = None) -> float | None:
