@@ -162,7 +162,7 @@ def test_with_a_key_it_is_uploaded(folder: Path, monkeypatch: pytest.MonkeyPatch
     ([], "table=NAME or spec=FILE must be given"),
     (["table=smal"], "Did you mean 'small'?"),
     (["spec=/nowhere.json"], "/nowhere.json: No such file"),
-    (["table=small", "mode=maybe"], "mode=maybe: not one of auto, online, offline"),
+    (["table=small", "mode=maybe"], "mode=maybe: auto, online or offline is expected"),
 ])  # fmt: skip
 def test_a_wrong_word_is_one_line(words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dashboard", *words]) == 1
