@@ -164,8 +164,7 @@ def embedded(scheme: Any, n: int, width: int) -> Tensor | None:
     if type(scheme).__name__ == "Absolute":
         return torch.stack([scheme.table[position] for position in range(n)])
     if type(scheme).__name__ in ("Sinusoidal", "Floater"):
-        rms = math.sqrt(0.5)  # of waves between −1 and 1
-        rows = [[0.02 / rms * sinusoid(p, c, width) for c in range(width)] for p in range(n)]
+        rows = [[sinusoid(p, c, width) / math.sqrt(width) for c in range(width)] for p in range(n)]
         return torch.tensor(rows, dtype=torch.float64)
     return None
 

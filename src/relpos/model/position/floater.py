@@ -21,7 +21,7 @@ STEPS = 5  # of the solver, from one position to the next
 
 class Floater(Sinusoidal):
     """q_i + p^q(0.01 i), k_i + p^k(0.01 i), v_i + p^v(0.01 i) in every layer, with dp/dt = g(t, p) (section 3); the embeddings
-    are sinusoidal as well, of root mean square `rms`.
+    are sinusoidal as well, of root mean square `rms` (None: as `Sinusoidal` has it).
 
     One g = W_2 [relu(W_1 [p; t] + b_1); t] + b_2 serves all layers and q, k and v (Xavier normal, biases 0); a start p(0) of width
     heads · head_dim belongs to one layer and one of q, k, v (Xavier uniform). All are solved together by torchdiffeq's `rk4`, five
@@ -52,7 +52,7 @@ class Floater(Sinusoidal):
     cache: Float[Tensor, "layers 3 heads max_positions head_dim"] | None
 
     @checked
-    def __init__(self, shape: Shape, refresh: Count = 400, rms: Positive = 0.02) -> None:
+    def __init__(self, shape: Shape, refresh: Count = 400, rms: Positive | None = None) -> None:
         super().__init__(shape, rms)
         width = shape.heads * shape.head_dim
         self.refresh, self.solving = refresh, True
