@@ -36,7 +36,7 @@ def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs: Path) -> None:
     [
         (["position=none"], "NoPosition adds nothing to the scores"),
         (["position=tisa", "layer=3"], "layer=3: there are 2"),
-        (["position=tisa", "layer=0"], "layer=0: there are 2"),
+        (["position=tisa", "layer=0"], "layer=0: a whole number of 1 or more is expected"),
         (["from=/nowhere"], "no model in"),
     ],
 )
