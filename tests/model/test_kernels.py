@@ -181,14 +181,14 @@ def test_dropped_probabilities_are_those_of_the_mask() -> None:
 
 
 def test_auto_takes_the_first_that_serves() -> None:
-    assert kernels.select("auto", Terms(), CPU, True) is fused
-    assert kernels.select("auto", Terms(value=numbers(5, D)), CPU, True) is eager
-    assert kernels.select("eager", Terms(), CPU, True) is eager
+    assert kernels.select("auto", Terms(), numbers(B, H, N, D), True) is fused
+    assert kernels.select("auto", Terms(value=numbers(5, D)), numbers(B, H, N, D), True) is eager
+    assert kernels.select("eager", Terms(), numbers(B, H, N, D), True) is eager
 
 
 def test_a_kernel_that_does_not_serve_is_refused_by_name() -> None:
     with pytest.raises(RelposError, match="kernel 'fused' does not serve"):
-        kernels.select("fused", Terms(value=numbers(5, D)), CPU, True)
+        kernels.select("fused", Terms(value=numbers(5, D)), numbers(B, H, N, D), True)
 
 
 def test_an_unknown_kernel_is_refused_when_the_model_is_made() -> None:

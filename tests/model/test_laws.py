@@ -19,7 +19,6 @@ from relpos.model.position import Scheme, Terms
 from schemes import CONVS, FULL, POSITIONS, SHAPE, batch, model_of, node, preset, reads, variants
 
 KERNELS = {"eager": eager, "fused": fused}
-CPU = torch.device("cpu")
 EVERY = pytest.mark.parametrize("name", POSITIONS)
 SHUFFLED = torch.tensor([3, 1, 8, 0, 5, 7, 2, 6, 4])
 WITHOUT_SILENCE = {"alibi", "kerple", "kerple_power"}  # no parameters, or none that may be zero
@@ -87,7 +86,9 @@ def compare(model_with: Any, kernels: list[str]) -> None:
 def serving(name: str, **keys: Any) -> list[str]:
     """The kernels that take this scheme's terms."""
     terms = terms_of(filled(name, **keys))
-    return [kernel for kernel, module in KERNELS.items() if module.supports(terms, CPU, False)]
+    return [
+        kernel for kernel, module in KERNELS.items() if module.supports(terms, torch.ones(1, 1, 1, 1, dtype=torch.float64), False)
+    ]
 
 
 def test_discovery_finds_the_presets() -> None:

@@ -148,6 +148,7 @@ def test_the_surface_for_notebooks(toy_runs: Path) -> None:
     assert model(ids).shape == (1, ids.shape[1], tokenizer.size)
     assert run.metrics["parameters"] == sum(p.numel() for p in model.parameters())
     assert run.metrics["perplexity"] > 1
+    assert run.record["starts"][-1]["kernels"] == ["fused"]
     assert {path.stem for path in (run.path / "snapshots").iterdir()} == {"1", "100"}
     assert (run.path / "figures" / "kernels.png").exists()
 

@@ -31,6 +31,7 @@ class Attention(nn.Module):
             self.project = nn.Linear(shape.hidden, sum(self.widths.values()))
         self.output = nn.Linear(width, shape.hidden)
         self.dropout = Dropout(dropout)
+        self.ran: str | None = None  # the attention kernel of the last forward pass
 
     def forward(self, x: Hidden, mask: Mask | None, position: Scheme, layer: int, state: Any) -> Hidden:
         q, k, v = self.heads(x, mask)
@@ -55,7 +56,8 @@ class Attention(nn.Module):
         if position.scale is not None:
             turned = position.turn(layer, q, k, v, state)
             content = (turned[0] * position.scale, *turned[1:])
-        kernel = kernels.select(self.kernel, terms, v.device, self.training)
+        kernel = kernels.select(self.kernel, terms, v, self.training, position.scale is not None)
+        self.ran = kernels.name_of(kernel)
         return kernel.attention(*content, terms, mask, dropout)
 
     def heads(self, x: Hidden, mask: Mask | None) -> tuple[Any, Any, Any]:
@@ -66,3 +68,8 @@ class Attention(nn.Module):
         split = (len(x), x.shape[1], -1, self.shape.head_dim)
         q, k, v = (made[name].view(split).transpose(1, 2) if name in made else None for name in "qkv")
         return q, k, v
+
+
+def kernels_used(model: nn.Module) -> list[str]:
+    """The attention kernels that computed the last forward pass of a network, by name."""
+    return sorted({part.ran for part in model.modules() if isinstance(part, Attention) and part.ran})

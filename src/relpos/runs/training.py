@@ -21,6 +21,7 @@ from relpos.data.store import Store
 from relpos.data.tasks import Task, authors_steps, epoch_steps
 from relpos.data.tokenizer import FILE, Tokenizer
 from relpos.errors import RelposError
+from relpos.model.attention import kernels_used
 from relpos.model.build import count
 from relpos.model.encoder import Encoder
 from relpos.runs.config import instantiate
@@ -144,8 +145,12 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
         default_root_dir=run.path,
     )
     started = time.perf_counter()
-    with stopping():
-        trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+    try:
+        with stopping():
+            trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+    finally:
+        if group.first and (used := kernels_used(module.model)):
+            run.note_start(kernels=used)
     if group.first:
         run.update(fit_seconds=round(run.record.get("fit_seconds", 0.0) + time.perf_counter() - started, 2))
     return trainer

@@ -1,17 +1,22 @@
-"""Attention kernels: ways of computing the attention. `eager` is the definition; the others equal it and say what they support."""
+"""Attention kernels: ways of computing the attention. `eager` is the definition; the others equal it and say what they support.
+
+An attention kernel is a module with two functions. `supports(terms, v, training)` says whether it serves these terms for values
+like v, and `attention(q, k, v, terms, mask, dropout)` computes. An optional one is used only after it has proved itself (proof.py).
+"""
 
 from __future__ import annotations
 
 from types import ModuleType
 from typing import Literal
 
-import torch
-
 from relpos.errors import RelposError
-from relpos.model.kernels import eager, fused
+from relpos.model.kernels import eager, fused, proof
 from relpos.model.position.base import Terms
+from relpos.model.shape import Heads
 
 FASTEST_FIRST: tuple[ModuleType, ...] = (fused, eager)
+OPTIONAL: frozenset[ModuleType] = frozenset()
+"""They need hardware or tools that may be missing."""
 Name = Literal["auto", "fused", "eager"]
 
 
@@ -19,11 +24,23 @@ def name_of(kernel: ModuleType) -> str:
     return kernel.__name__.rpartition(".")[2]
 
 
-def select(name: str, terms: Terms, device: torch.device, training: bool) -> ModuleType:
-    """The named attention kernel, or with `auto` the first that serves these terms. RelposError where the named one does not."""
+def select(name: str, terms: Terms, v: Heads, training: bool, content: bool = True) -> ModuleType:
+    """The named attention kernel, or with `auto` the first that serves these terms; `eager` for a named one that fails its proof.
+
+    Args:
+        v: the values that will be weighted; their device and number format matter.
+        content: whether there is q·k.
+
+    Raises:
+        RelposError: the named one does not serve.
+    """
     for kernel in FASTEST_FIRST:
-        if name in ("auto", name_of(kernel)) and kernel.supports(terms, device, training):
+        if name not in ("auto", name_of(kernel)) or not kernel.supports(terms, v, training):
+            continue
+        if kernel not in OPTIONAL or proof.holds(kernel, proof.kind_of(terms, v, content)):
             return kernel
+        if name != "auto":
+            return eager
     raise RelposError(
-        f"attention kernel {name!r} does not serve this position scheme on {device.type}; speed.kernel=auto picks one that does"
+        f"attention kernel {name!r} does not serve this position scheme on {v.device.type}; speed.kernel=auto picks one that does"
     )

@@ -19,7 +19,7 @@ from relpos.model.precision import compute_dtype
 from relpos.model.shape import Heads, Mask
 
 
-def supports(terms: Terms, device: torch.device, training: bool) -> bool:
+def supports(terms: Terms, v: Heads, training: bool) -> bool:
     """Everything but a value table."""
     return terms.value is None
 

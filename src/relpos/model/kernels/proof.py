@@ -1,0 +1,131 @@
+"""An optional attention kernel proves itself before it is trusted.
+
+The first time that a kernel is to serve a kind of terms on a device in a number format, its values and gradients are compared with
+those of `eager` on small batches. So code that no test could run on this hardware cannot spoil a result.
+"""
+
+from __future__ import annotations
+
+import warnings
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relpos.counter import normal
+from relpos.model.dropout import Draw
+from relpos.model.kernels import eager
+from relpos.model.position.base import Outside, Terms
+from relpos.model.precision import compute_dtype
+
+FACTOR = 4.0
+"""A kernel may be so many times as far from float64 as `eager` in the same number format."""
+ROUNDINGS = 8.0
+"""Beyond that, so many roundings of the number format, relative to the norm: `eager` may be exact by chance."""
+LENGTHS = (13, 70, 150)
+BATCH, HEADS = 2, 2
+_RATE = 0.25
+
+
+class Kind(NamedTuple):
+    """All that a kernel may have separate code for. A width is None where there are no such terms."""
+
+    device: torch.device
+    dtype: torch.dtype
+    head_dim: int
+    content: bool  # q·k is part of the scores
+    offset: bool
+    query: int | None
+    key: int | None
+    dense: bool
+    value: int | None
+    outside: Outside
+
+
+_passed: dict[tuple[str, Kind], bool] = {}
+
+
+def kind_of(terms: Terms, v: Tensor, content: bool) -> Kind:
+    """The kind of a call of an attention kernel with these terms and values v (B, H, n, head_dim)."""
+    query, key = (None if x is None else x.shape[-1] for x in (terms.query, terms.key))
+    value = None if terms.value is None else len(terms.value)
+    dense = terms.dense is not None
+    outside: Outside = "zero" if terms.windowed and terms.outside == "zero" else "clamp"
+    dtype = compute_dtype(v)
+    return Kind(v.device, dtype, v.shape[-1], content, terms.offset is not None, query, key, dense, value, outside)
+
+
+def holds(kernel: ModuleType, kind: Kind) -> bool:
+    """Whether the kernel equals `eager` for this kind of call. Found out once a process; where it does not, one warning says so."""
+    known = (kernel.__name__, kind)
+    if known not in _passed:
+        fault = _fault(kernel, kind)
+        _passed[known] = fault is None
+        if fault:
+            name = kernel.__name__.rpartition(".")[2]
+            warnings.warn(
+                f"attention kernel {name!r} is not used on {kind.device.type}: {fault}; eager computes instead", stacklevel=3
+            )
+    return _passed[known]
+
+
+def _fault(kernel: ModuleType, kind: Kind) -> str | None:
+    """What is wrong with the kernel for this kind of call; None: nothing."""
+    # Whatever mode the caller is in, gradients are needed here, and number formats are those of `kind`.
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(kind.device.type, enabled=False):
+        for n in LENGTHS:
+            for padded in (True, False):
+                try:
+                    fault = compare(kernel, kind, n, padded, _RATE if padded else 0.0)
+                except Exception as error:  # of any kind: the kernel is optional, and training goes on without it
+                    fault = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+                if fault:
+                    return fault
+    return None
+
+
+def compare(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float) -> str | None:
+    """The first of the output and the gradients in which the kernel is too far from float64; None: it equals `eager`."""
+    exact = _run(eager, kind, n, padded, rate, torch.float64)
+    plain = _run(eager, kind, n, padded, rate, kind.dtype)
+    tested = _run(kernel, kind, n, padded, rate, kind.dtype)
+    for name, expected in exact.items():
+        norm = float(expected.norm())
+        wrong, allowed = float((tested[name] - expected).norm()), float((plain[name] - expected).norm())
+        if not wrong <= FACTOR * allowed + ROUNDINGS * torch.finfo(kind.dtype).eps * norm:  # also true of NaN
+            return f"its {name} is off by {wrong / max(norm, 1e-30):.1e} of the norm at n={n}"
+    return None
+
+
+def _run(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Output and gradients in float64 by name."""
+    full = (BATCH, HEADS, n, kind.head_dim)
+    shapes: dict[str, tuple[int, ...]] = {"q": full, "k": full, "v": full} if kind.content else {"v": full}
+    if kind.offset:
+        shapes["offset"] = (HEADS, 2 * n - 1)
+    if kind.query:
+        shapes["query"] = (*full[:3], kind.query)
+    if kind.key:
+        shapes["key"] = (*full[:3], kind.key)
+    if kind.dense:
+        shapes["dense"] = (1, HEADS, n, n)
+    if kind.value:
+        shapes["value"] = (kind.value, kind.head_dim)
+    x = {name: _numbers(number, shape, kind).to(dtype).requires_grad_() for number, (name, shape) in enumerate(shapes.items())}
+    terms = Terms(**{name: value for name, value in x.items() if name not in "qkv"}, outside=kind.outside)
+    mask = None
+    if padded:
+        mask = torch.ones(BATCH, n, dtype=torch.bool, device=kind.device)
+        mask[1, n - n // 3 :] = False
+    y = kernel.attention(x.get("q"), x.get("k"), x["v"], terms, mask, Draw(rate, 1234567))
+    y.backward(_numbers(99, full, kind).to(y.dtype))
+    grads = {f"gradient of {name}": value.grad for name, value in x.items() if value.grad is not None}
+    return {name: value.detach().double() for name, value in ({"output": y} | grads).items()}
+
+
+def _numbers(number: int, shape: tuple[int, ...], kind: Kind) -> Tensor:
+    """Normally distributed numbers that `kind.dtype` holds exactly, so that every number format starts from the same."""
+    count = torch.Size(shape).numel()
+    drawn = normal(number, torch.arange(count, device=kind.device)).view(shape) * 0.7
+    return drawn.to(kind.dtype).to(torch.float64)
