@@ -29,10 +29,10 @@ class Bundle:
 
 
 def bundles(pending: list[Run], size: int) -> list[Bundle]:
-    """Bundles of the runs that are not settled, each behind those that it needs.
+    """Puts the runs that are not settled into bundles, each after the bundles that it needs.
 
     What all need (text, tokenizer, store) is one job. A pre-training is a job of its own, with as many processes as it asks for. A
-    fine-tuning waits for its own pre-training only; fine-tunings that need each other stay together.
+    fine-tuning waits for its own pre-training only; an intermediate task and the fine-tunings on top of it stay together.
 
     Args:
         pending: inputs before what needs them.

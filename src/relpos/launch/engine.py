@@ -85,7 +85,7 @@ def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> 
                 workers.shutdown()
     finally:
         with suppress(OSError):
-            launch.rmdir()  # nothing is in it where the engine refused, or needed no files
+            launch.rmdir()  # succeeds only if the folder is empty: the engine refused, or needed no files
     failed = [run for run in runs if standing.has_failed(run)]
     if not failed:
         shutil.rmtree(launch, ignore_errors=True)

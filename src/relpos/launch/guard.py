@@ -1,4 +1,4 @@
-"""Whether starting workers again is of use."""
+"""Whether it makes sense to start workers again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ FRUITLESS = 3
 class Guard:
     """Tells a launch whose workers cannot work (a broken environment, a full disk) from one whose workers die at work.
 
-    Of a worker that dies at work its run's record keeps count, see relpos.runs.retries, and after a few times nobody tries that run
-    again. One that dies before it has started any run is in no record, and would be started again for ever.
+    The death of a worker during a run is counted in that run's record (relpos.runs.retries), and after a few deaths the run is
+    given up. A worker that dies before it has started any run appears in no record: without this class it would be restarted
+    for ever.
 
     Args:
         standing: of the launch. How many starts its records hold tells whether anything was begun.
@@ -28,10 +29,10 @@ class Guard:
         self.began[worker] = self.standing.starts
 
     def end(self, worker: str) -> bool:
-        """Notes that a worker has ended before its time; whether too many have, one after another, without starting a run.
+        """Notes that a worker has ended early. Returns whether too many in a row have ended without starting a run.
 
-        The records must have been read after it ended. Where any run was started since the worker was, it has the benefit of the
-        doubt; so have workers that an earlier launch started.
+        Call it after the records have been read again. A worker counts as useful if any run was started since it began:
+        which worker started it is not known. Workers of an earlier launch always count as useful.
         """
         idle = self.standing.starts == self.began.pop(worker, -1)
         self.fruitless = self.fruitless + 1 if idle else 0

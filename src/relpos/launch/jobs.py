@@ -33,7 +33,7 @@ class Job:
 
     @classmethod
     def now(cls, runs: list[Run], retries: int) -> Job:
-        """A job of a launch that begins now, and forgives what happened before."""
+        """The job of a launch that begins now: failures before it do not count."""
         counts = {run.identity: len(run.record.get("starts", [])) for run in runs if run.stage != "given"}
         return cls(runs, retries, {identity: count for identity, count in counts.items() if count})
 
@@ -66,7 +66,7 @@ class Job:
 
 
 class Standing:
-    """How the runs of a job stand, as their folders say. A run that is settled is not read again."""
+    """The states of a job's runs, read from their folders. A settled run (finished, or failed for good) is not read again."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -108,19 +108,19 @@ class Standing:
                 yield run, state
 
     def open(self) -> list[Run]:
-        """All runs that `walk` gives; `running` is up to date afterwards."""
+        """All runs that `walk` yields. Brings `running` up to date."""
         states = list(self.walk())
         self.running = [run for run, state in states if state == "running"]
         return [run for run, _ in states]
 
     def set_aside(self, run: Run) -> None:
-        """Of a run that can be neither executed nor marked as failed from here: nobody waits for it, or for what needs it."""
+        """Gives up a run that can be neither executed nor marked as failed: nothing waits for it or for the runs that need it."""
         self.impossible.add(run.identity)
         self.hopeless.add(run.identity)
         self.unsettled.pop(run.identity, None)
 
     def _read(self, run: Run) -> str:
-        """The state of a run; notes it where it is settled."""
+        """Reads the state of a run and removes a settled one from `unsettled`."""
         if run.stage == "given":
             state = "finished"
         else:

@@ -124,7 +124,7 @@ class LocalWorkers:
         )
 
     def poll(self) -> None:
-        """Starts workers again that ended before their time. What they died of is counted by `execute`, run by run.
+        """Starts workers again that ended before their time. `execute` counts the deaths, run by run.
 
         Raises:
             RelposError: workers end without having started a run.
@@ -134,7 +134,7 @@ class LocalWorkers:
         if not ended and any(code is None for code in codes):
             return
         left = self.standing.open()  # after the codes: what workers did last is in the records
-        if not ended and left:  # all left content, and yet something is to be done: a finished run's folder was deleted
+        if not ended and left:  # all workers ended normally and runs are left: the folder of a finished run was deleted
             ended = [0]
         for place in ended:
             if self.guard.end(str(place)):

@@ -50,7 +50,7 @@ class Display:
             self.live.stop()
 
     def show(self) -> None:
-        """Tells of the runs that are settled since the last time, and shows the others that are under way."""
+        """Prints a line for each run settled since the last call, and shows the runs under way."""
         settled = (self.standing.finished | self.standing.failed) - self.told
         for run in (run for run in self.job.runs if run.identity in settled) if settled else ():
             self.told.add(run.identity)

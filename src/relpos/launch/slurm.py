@@ -152,7 +152,7 @@ class SlurmJobs:
         Raises:
             RelposError: Slurm refuses; what was submitted before stays, and stands in the book.
         """
-        self.behind = True  # until the end is reached
+        self.behind = True  # stays so if an exception ends this method
         self.rounds += 1
         self.jobs = {number: runs for number, runs in self.jobs.items() if number in queue}
         job_of = {identity: number for number, runs in self.jobs.items() for identity in runs}
@@ -174,7 +174,7 @@ class SlurmJobs:
         import submitit
 
         executor = submitit.AutoExecutor(self.folder / "slurm", cluster="slurm", slurm_python=sys.executable)
-        # afterany, not afterok: a job that was lost leaves the rest to the others, and the worker looks what is ready
+        # afterany, not afterok: after a lost job the others can still do their part, and a worker checks what is ready
         dependency = {"slurm_dependency": f"afterany:{':'.join(after)}"} if after else {}
         executor.update_parameters(**self.engine.options(group[0]), **dependency)
         files = []
@@ -194,7 +194,7 @@ class SlurmJobs:
         return numbers
 
     def poll(self) -> None:
-        """Submits again what was lost with its job. What a job died of is counted by `execute`, run by run.
+        """Submits again what was lost with its job. `execute` counts the deaths, run by run.
 
         Raises:
             RelposError: jobs end without having started a run; or Slurm has not answered for a long time.
@@ -231,7 +231,7 @@ class SlurmJobs:
 
         After an error nothing is cancelled: the jobs are healthy, and the same command goes on with them.
         """
-        if isinstance(sys.exception(), Exception):  # the launcher is on its way out because of it; Ctrl-C is none
+        if isinstance(sys.exception(), Exception):  # an error ends the launcher; KeyboardInterrupt is not an Exception
             print("relpos: engine=slurm: jobs in the queue stay there; the same command goes on with them", file=sys.stderr)
             return
         deadline = time.monotonic() + PATIENCE
@@ -255,7 +255,7 @@ def in_queue() -> set[str]:
     """Numbers of this user's jobs that wait or run: 12, or 12_3 in an array.
 
     Raises:
-        Unanswered: it says why.
+        Unanswered: squeue failed; with its message.
     """
     command = ["squeue", "--noheader", "--array", "--format=%i", f"--user={getpass.getuser()}"]
     try:
@@ -271,8 +271,7 @@ def _is_held(run: Run) -> bool:
 
 
 def _held_up(without_job: list[Run]) -> set[str]:
-    """Of runs without a job those for which there is nothing to do yet: other processes hold them, or runs that they need, at any
-    depth. A job for them would end at once."""
+    """The runs for which a job would end at once, because another process holds them or a run that they need, at any depth."""
     result: set[str] = set()
     for run in without_job:  # inputs first
         if any(needed.identity in result for needed in run.inputs.values()) or _is_held(run):

@@ -32,15 +32,15 @@ LONGEST = 10.0
 def work(job: Job, stop: threading.Event) -> None:
     """Executes the first ready run that nobody holds, and looks again from the top.
 
-    A worker of all runs waits for those that other processes hold, because what needs them comes after. A worker of some runs (a
-    job on a cluster) ends when none of them is ready: what comes after them is another job.
+    A worker that has all runs of a table waits for runs that other processes hold, because runs that need them may follow. A worker
+    that has a part of them (a job on a cluster) ends when none of its runs is ready: the runs that need them are in another job.
 
     Args:
         job: the runs.
         stop: set from another thread to end it.
 
     Raises:
-        RelposError: runs are left that can be neither executed nor marked as failed; or this process is of no more use.
+        RelposError: runs are left that can be neither executed nor marked as failed; or this process cannot work on.
     """
     standing = Standing(job)
     while not stop.is_set():
@@ -59,12 +59,12 @@ def work(job: Job, stop: threading.Event) -> None:
 
 
 def _attempt(run: Run, standing: Standing) -> bool:
-    """Tries a run; whether it is settled or may be tried again, and False where another process holds it.
+    """Tries a run. Returns True if it is settled or may be tried again, False if another process holds it.
 
     A try that ends with an error counts as a failure in the run's record. Where none can be written, the run is set aside.
 
     Raises:
-        RelposError: other processes had a part in the run, and are elsewhere in it now.
+        RelposError: the run failed in this process while others that share it are still in the middle of it.
     """
     _reset()
     before = failures(run.record)
@@ -77,7 +77,7 @@ def _attempt(run: Run, standing: Standing) -> bool:
         if not (here and here.rank) and not _record_failure(run, error, before):  # of several processes the first one writes
             standing.set_aside(run)
             return True
-        if here:  # what it says to the others would be taken for an answer to something else
+        if here:  # the others still wait for this process's part of the failed run and would take its next message for that
             raise RelposError("a run of several processes has ended with an error: they cannot share another one") from error
     return run.state in ("finished", "failed")
 
@@ -85,7 +85,7 @@ def _attempt(run: Run, standing: Standing) -> bool:
 def _record_failure(run: Run, error: BaseException, before: int) -> bool:
     """Writes a failure into the record where `execute` could not, as with an error before the start.
 
-    Whether the record tells of the failure now, or another process is at the run.
+    Returns whether the record now has the failure, or another process has taken up the run.
 
     Args:
         before: failures that the record had before the try.
@@ -107,7 +107,7 @@ def _report_impossible(standing: Standing) -> None:
 
 
 def _reset() -> None:
-    """Undoes what a run leaves behind in this process: signal handlers, and a number of threads."""
+    """Restores what a run changes in this process: signal handlers and the number of threads."""
     for number in STOPS:
         signal.signal(number, interrupt)
     threads = os.environ.get("OMP_NUM_THREADS")

@@ -1,7 +1,7 @@
-"""A run that several processes share: who they are, and starting them.
+"""A run that several processes share: which process this is, and how the others are started.
 
-They are never started by executing the command line again, which would repeat a whole sweep in each: either somebody else has
-started this process as one of several (torchrun, srun), or `launch` starts them, for one run, as `python -m relpos.runs.rank`.
+The processes are never started by executing the command line again, which would repeat a whole sweep in each. Either torchrun or
+srun has started this process as one of several, or `launch` starts `python -m relpos.runs.rank` for one run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHARED = ("pretrain",)
 """Stages whose steps are divided among processes. Fine-tuning is not: one of its steps is one micro-batch."""
 PAUSE = 0.05
 PATIENCE = 30.0
-"""Seconds that processes have for ending after one of them has ended; then they are killed."""
+"""Seconds after which the other processes are killed when one of them has ended."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ def meet(here: Place, run: Run) -> Group:
 
 
 def launch(run: Run, wait: bool = True) -> None:
-    """Executes a run in processes of its own and returns when it is settled.
+    """Executes a run in processes of its own and returns when it is finished.
 
-    The processes hold the run's lock, so that it is held as long as anybody can write; this one watches. They are tethered to it by
-    a pipe: when it is gone, they write a checkpoint and end.
+    The processes hold the run's lock themselves, so that it is held as long as any of them can write. A pipe ties them to this
+    process: when this process is gone, they write a checkpoint and end.
 
     Raises:
         RelposError: the run failed.
@@ -117,14 +117,14 @@ def launch(run: Run, wait: bool = True) -> None:
 
 
 def _settle(run: Run, ended: str) -> None:
-    """Where the first process could not write that the run has failed."""
+    """Marks the run as failed where its first process could not do so."""
     with locked(run.path, wait=False) as held:
         if held and run.state != "failed":
             run.fail(f"its processes ended (number: status {ended})")
 
 
 def _first_rank(devices: int, nodes: int) -> tuple[int, dict[str, str]]:
-    """Number of this node's first process, and where all meet.
+    """Rank of this node's first process, and the address and port where all processes meet.
 
     Raises:
         RelposError: several nodes, and nothing says where they meet.
@@ -165,7 +165,7 @@ def _watch(ranks: list[subprocess.Popen[bytes]]) -> list[int]:
 
 @contextmanager
 def _stops(ranks: list[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
-    """Passes SIGINT and SIGTERM on as SIGTERM, and yields the list of those that came; nobody is left behind."""
+    """Passes SIGINT and SIGTERM on as SIGTERM and yields the list of signals received. Kills what is left on leaving."""
     stopped: list[int] = []
 
     def ask(number: int, frame: FrameType | None) -> None:

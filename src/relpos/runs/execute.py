@@ -1,4 +1,4 @@
-"""Executes a run: its inputs first, then under its lock from where it stood, with a record that tells what happened."""
+"""Executes a run: first its inputs, then, under its lock, the run itself from its last checkpoint. The record says how."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def execute(run: Run, wait: bool = True, log: bool = False, retries: Retries | N
 
     Args:
         run: what is wanted; its inputs come first.
-        wait: where another process holds it, until that one is done; otherwise the run is returned as it is.
+        wait: if another process holds the run, whether to wait until that one is done; otherwise the run is returned as it is.
         log: keep what is printed, and any traceback, in the run's folder instead of showing it.
-        retries: a run that has used them up is left as it is; None: it is always tried.
+        retries: a run that has used up its retries is left as it is; None: it is always tried.
 
     Raises:
-        RelposError: an input is wrong; the record says `failed` and why.
-        KeyboardInterrupt: asked to stop; a checkpoint was written first, and the same call goes on from there.
+        RelposError: an input is wrong; the record then says `failed` and why.
+        KeyboardInterrupt: the process was asked to stop; a checkpoint was written first, and the same call goes on from there.
     """
     here = place() if run.stage in SHARED else None
     if run.state == "finished" and not here:
@@ -61,14 +61,14 @@ def execute(run: Run, wait: bool = True, log: bool = False, retries: Retries | N
 
 
 def _take_up(run: Run, retries: Retries | None) -> bool:
-    """Writes what became of the try before, where that one could not; returns whether to start the run now.
+    """Marks a start that ended without a word as died. Returns whether to start the run now.
 
-    Called by the lock's holder: another process may have finished or tried the run before we held it.
+    Called while the lock is held: another process may have finished or tried the run before this one got the lock.
 
     The rule for retries is in retries.py. It is applied here, where every process of every engine passes before it starts a run.
     """
     record = run.record
-    if record.get("state") == "running" and record.get("starts"):  # and yet the lock was free: that process is dead
+    if record.get("state") == "running" and record.get("starts"):  # but the lock was free, so that process is dead
         run.note_start(ended="died")
         if retries and retries.crashes(run.record, run.checkpoint) >= CRASHES:
             run.fail(f"its process died {CRASHES} times in a row without getting further; it may need more memory than there is")
@@ -77,8 +77,8 @@ def _take_up(run: Run, retries: Retries | None) -> bool:
 
 
 def _together(run: Run, here: Place, wait: bool, retries: Retries | None) -> None:
-    """This process's part of a run that several share. The first one locks the run and writes; all do or leave it together,
-    however the record changes while they come."""
+    """This process's part of a run that several processes share. The first one locks the run, decides whether to start it, and
+    tells the others, so that all start it or none does, even if the record changes while they arrive."""
     group = meet(here, run)
     with locked(run.path, wait) if group.first else nullcontext(False) as held:
         if not group.agreed(held and _take_up(run, retries)):
@@ -90,7 +90,7 @@ def _together(run: Run, here: Place, wait: bool, retries: Retries | None) -> Non
 
 
 def _apart(run: Run, wait: bool, log: bool, retries: Retries | None) -> None:
-    """Leaves the run to processes of its own, which lock it; looks first, because starting them takes seconds."""
+    """Executes the run in processes of its own, which take the lock; first checks whether to start it, as they take seconds."""
     with locked(run.path, wait) as held:
         if not held or not _take_up(run, retries):
             return
@@ -155,7 +155,7 @@ def _tell(error: BaseException) -> None:
 
 
 def _has_failed(run: Run, error: BaseException) -> None:
-    """Says so in the record: when, why and, where it is no mistake of input, the traceback's end."""
+    """Writes into the record that the run failed and why, with the end of the traceback unless the input was wrong."""
     last = "".join(traceback.format_exception(error)[-3:]) if not isinstance(error, RelposError) else None
     why = str(error).split("\n")[0] or type(error).__name__
     with suppress(RelposError):  # on a full disk the record cannot be written either; the first error is the one to show

@@ -23,9 +23,9 @@ MOST = 10**13
 def of_run(run: Run, vocabulary: int | None = None) -> MaskedLM | Classifier:
     """What a pre-training or a fine-tuning trains, as it is before the first step. Torch's generator is left as it was.
 
-    Where the tokenizer is not trained yet, it is taken to have `vocabulary` pieces; None: as many as are asked for, though a small
-    text yields fewer. Where the run that a fine-tuning starts from is not finished, its encoder has the weights with which that run
-    begins.
+    If the tokenizer is not trained yet, it is assumed to have `vocabulary` pieces, or with None the number that the configuration
+    asks for (a small text yields fewer). If the run that a fine-tuning starts from is not finished, the encoder has that run's
+    initial weights.
     """
     with torch.random.fork_rng(devices=[]):
         if run.stage == "finetune":

@@ -67,9 +67,7 @@ def pretrain_run(cfg: DictConfig) -> Run:
     keys = (*DIALS, "packing")
     meaning = {key: plain[key] for key in keys} | _architecture(plain) | {"recipe": _recipe(plain["recipe"])}
     meaning["pairs"] = plain["data"].get("pairs")
-    if plain["first"][
-        "share"
-    ]:  # left out otherwise, so that runs of one stage keep the identity that they had before two-stage training
+    if plain["first"]["share"]:  # otherwise left out: runs of one stage keep the identity from before two-stage training
         meaning["first"] = plain["first"]
     name = f"{_shape_name(plain)}-{store.name}-seed{cfg.seed}"
     inputs = {"store": store, "tokenizer": store.inputs["tokenizer"]}

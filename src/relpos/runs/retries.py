@@ -1,7 +1,8 @@
 """The rule for retries: how often a run is tried. It is counted from the starts in the run's record, and from nothing else.
 
 Every start stands in the record before the work begins, and gets its end: `finished`, `failed` or `interrupted`. A process that is
-killed writes none. The lock died with it, so whoever locks the run next finds a start without an end and marks it `died`.
+killed writes none. Its lock is released with it, so the next process that locks the run sees a
+start without an end and marks it `died`.
 
 One death says little: a node may have been rebooted. Three in a row from the same checkpoint say that the run itself kills its
 process, by its memory for example, and that the next try would end the same way.

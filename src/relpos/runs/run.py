@@ -81,7 +81,7 @@ class Run:
 
     @cached_property
     def identity(self) -> str:
-        """Of what it is and what it needs, see `identity_of`."""
+        """The run's identity, see `identity_of`."""
         return identity_of(self.stage, self.meaning, {name: run.identity for name, run in self.inputs.items()})
 
     @property
@@ -92,7 +92,7 @@ class Run:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What became of it so far; empty where it was never started."""
+        """The content of `record.json`; empty if the run was never started."""
         return read_record(self.path)
 
     @property
@@ -112,12 +112,12 @@ class Run:
         return max(files, key=lambda file: file.stat().st_mtime_ns).name if files else None
 
     def begin(self, **facts: Any) -> None:
-        """Writes into the record that a try begins: who makes it, from which checkpoint; `note_start` adds what is known later."""
+        """Adds a start to the record: time, process, host and the checkpoint it goes on from; `note_start` adds to it later."""
         start = self._start() | {"checkpoint": self.checkpoint}
         self.update(state="running", starts=[*self.record.get("starts", []), start], **facts)
 
     def note_start(self, **facts: Any) -> None:
-        """Adds to the newest start: training its step, processes and CPU threads, everybody how it ended."""
+        """Adds facts to the newest start: training adds its step, processes and CPU threads; every stage, how it ended."""
         *before, last = self.record["starts"]
         self.update(starts=[*before, last | facts])
 

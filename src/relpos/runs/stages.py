@@ -1,4 +1,4 @@
-"""What each stage does, from a run's configuration and the folders of its inputs to its final metrics."""
+"""What each stage does: from a run's configuration and the folders of its inputs to its final metrics."""
 
 from __future__ import annotations
 

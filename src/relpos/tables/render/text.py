@@ -26,7 +26,7 @@ VERDICTS = {"reproduced": "green", "holds": "green", "above": "blue", "below": "
 
 
 def _side_tables(view: View) -> list[SideTable]:
-    """All that fit a line of text; the page and LaTeX show the printed numbers and the server's in the cells."""
+    """All side tables but losses by step; the page and LaTeX show the printed numbers and the server's in the cells instead."""
     return [table for table in (view.printed, view.server) if table is not None] + view.side_tables
 
 

@@ -24,8 +24,8 @@ class Line:
     """One row as it is shown.
 
     Args:
-        row: whose.
-        cells: of the view's columns, then, where there is one, of their mean.
+        row: the row itself.
+        cells: one for each of the view's columns, then one for their mean if there is one.
         is_least: whether its perplexity is the lowest.
     """
 
@@ -45,7 +45,7 @@ class Line:
 
     @property
     def is_best(self) -> list[bool]:
-        """Of each of the texts, whether it is the best of its column."""
+        """For each of the texts, whether it is the best of its column."""
         return [False, False, self.is_least, *(cell.is_best for cell in self.cells)]
 
 
@@ -54,16 +54,16 @@ class View:
     """A table, ready to be shown.
 
     Args:
-        table: that is shown.
+        table: the table that is shown.
         columns: names of its columns: those about order, GLUE's in their order, then others.
         mean: head of the mean over GLUE's columns; None where there is none.
         heads: of the columns, then, where there is one, of their mean.
-        lines: one a row.
-        printed: the paper's numbers, where there are any; likewise the other side tables.
+        lines: one for each row.
+        printed: the paper's numbers; None if there are none, as for the other side tables.
         server: what the GLUE server answered.
         deltas: differences to the baseline row.
         by_length: held-out losses at other lengths.
-        by_step: held-out losses along the way.
+        by_step: held-out losses during training.
     """
 
     table: Table
@@ -79,7 +79,7 @@ class View:
 
     @property
     def note(self) -> str | None:
-        """What the columns about order are; None where there are none."""
+        """Explains the columns about order; None if there are none."""
         return ORDER_NOTE if set(self.columns) & set(ORDER_COLUMNS) else None
 
     @property
@@ -89,7 +89,7 @@ class View:
 
     @property
     def side_tables(self) -> list[SideTable]:
-        """Those that say more than the cells do: differences to the baseline, losses at other lengths."""
+        """The side tables that are shown in every format: differences to the baseline, losses at other lengths."""
         return [table for table in (self.deltas, self.by_length) if table is not None]
 
 
