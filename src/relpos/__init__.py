@@ -7,6 +7,8 @@ Everything the command line does, from a notebook:
     run = relpos.run(cfg)
     model, tokenizer = relpos.load(run.path)
     known = relpos.order(run.path)["shuffle_gap"]["all"]
+    guesses = relpos.FillMask(run.path)("the cat [MASK] on the mat")
+    total = relpos.Score(run.path)("the cat sat on the mat").total
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
     from torch import nn
 
+    from relpos.analysis import fill, score
     from relpos.data.tokenizer import Tokenizer
     from relpos.model.heads import Classifier, MaskedLM
     from relpos.runs import Run
 
-__all__ = ["analysis", "build", "compose", "load", "order", "run"]
+__all__ = ["FillMask", "Score", "analysis", "build", "compose", "load", "order", "run"]
 
 
 def compose(command: str, words: Sequence[str] = ()) -> DictConfig:
@@ -124,6 +127,43 @@ def order(*folders: str | Path, words: Sequence[str] = ()) -> dict[str, Any]:
     place = measure(compose("order", [f"from=[{quoted}]", *with_pairs(words)]))
     content: dict[str, Any] = json.loads((Path(place) / "order.json").read_text(encoding="utf-8"))
     return content
+
+
+def FillMask(run: str | Path) -> fill.FillMask:
+    """A function: text with `[MASK]` → the most probable pieces at each masked token, as `relpos fill` shows them.
+
+    Args:
+        run: a pre-training's folder, a model folder, a snapshot's file, or `TABLE:ROW`.
+
+    Example:
+        >>> fill = FillMask(run(compose("pretrain", ["size=tiny", "steps=2", "batch=4", "evaluations=1"])).path)
+        >>> [[best, second]] = fill("the [MASK] sleeps.", top=2)
+        >>> best.probability >= second.probability
+        True
+    """
+    from relpos.analysis.fill import FillMask as Filler
+    from relpos.tables.named_runs import masked_lm
+
+    return Filler(*masked_lm(run))
+
+
+def Score(run: str | Path, form: str = "within_word") -> score.Score:
+    """A function: text → its pseudo-log-likelihood by token, as `relpos score` shows it.
+
+    Args:
+        run: a pre-training's folder, a model folder, a snapshot's file, or `TABLE:ROW`.
+        form: `within_word` masks the later pieces of a token's word with it, `plain` the token alone.
+
+    Example:
+        >>> score = Score(run(compose("pretrain", ["size=tiny", "steps=2", "batch=4", "evaluations=1"])).path)
+        >>> scored = score("the dog sleeps.")
+        >>> round(scored.total - sum(scored.log_probabilities), 6)
+        0.0
+    """
+    from relpos.analysis.score import Score as Scorer
+    from relpos.tables.named_runs import masked_lm
+
+    return Scorer(*masked_lm(run), form)
 
 
 def __getattr__(name: str) -> Any:

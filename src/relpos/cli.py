@@ -24,6 +24,8 @@ COMMANDS = {
     "draw": ("what a scheme adds to the scores, a figure", "position=tisa"),
     "length": ("held-out loss at other lengths", "from=FOLDER"),
     "order": ("how much order a network knows", "from=FOLDER"),
+    "fill": ("what a network puts in place of [MASK]", '"the cat [MASK] on the mat" run=FOLDER'),
+    "score": ("how probable a text is, token by token", '"the cat sat on the mat" run=FOLDER'),
     "submit": ("a row → the zip for the GLUE server", "table=NAME row=composite"),
     "record-scores": ("what that server answered → the table", "table=NAME row=composite cola=…"),
     "dashboard": ("a table's Weights & Biases workspace", "table=NAME"),
@@ -78,6 +80,7 @@ def _run(command: str, words: list[str]) -> int:
     from hydra.core.hydra_config import HydraConfig
 
     from relpos.errors import RelposError
+    from relpos.runs.bare_words import with_bare_words
     from relpos.runs.config import check, conf_dir, one_line
     from relpos.runs.run import make_runs_root
     from relpos.runs.task_file import with_task_file
@@ -97,7 +100,7 @@ def _run(command: str, words: list[str]) -> int:
         from relpos.commands.order import with_pairs
 
         words = with_pairs(words)
-    words = with_task_file(words)
+    words = with_task_file(with_bare_words(command, words))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
     sys.argv = [f"relpos {command}", *_flags_first(words)]
     if os.getcwd() not in sys.path:  # classes from outside the package: position=custom position._target_=my.Scheme

@@ -11,6 +11,7 @@ import pytest
 
 from relpos.commands.order import with_pairs
 from relpos.commands.reproduce import gathered
+from relpos.runs.bare_words import with_bare_words
 from relpos.runs.config import compose
 from tests.packaging.links import ROOT, anchors, broken, pages
 
@@ -92,4 +93,4 @@ def test_documented_command_composes(line: str) -> None:
     _, command, *words = shlex.split(line)
     plain = [re.sub(r"=(\w+),.*", r"=\1", word) for word in words if word != "-m"]  # the first value of a sweep
     short = {"reproduce": gathered, "status": gathered, "order": with_pairs}.get(command, list)
-    assert compose(command, short(plain))
+    assert compose(command, with_bare_words(command, short(plain)))

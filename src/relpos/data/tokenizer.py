@@ -11,6 +11,7 @@ import io
 import random
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from math import exp, floor, log
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from relpos.data.sentences import sentences
 from relpos.errors import RelposError
 from relpos.files import replacing
 
+Ids = npt.NDArray[np.int64]
 PAD, UNK, CLS, SEP, MASK = range(5)
 FILE = "tokenizer.model"
 LONGEST = 4192  # bytes of a sentence; SentencePiece trains on no longer one
@@ -87,7 +89,7 @@ def reservoir(stream: Iterable[str], size: int, seed: int = 0) -> list[str]:
 
 
 class Tokenizer:
-    """Text -> ids. Special ids are never produced by encoding: `[MASK]` in a text is text."""
+    """Text → ids. `encode` never gives special ids, `[MASK]` in a text is text to it; to `encode_marked` it is the token."""
 
     pad, unk, cls, sep, mask = PAD, UNK, CLS, SEP, MASK
 
@@ -120,6 +122,45 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """Text again (folded); special ids leave nothing behind."""
         return str(self.processor.decode([int(i) for i in ids]))
+
+    @property
+    def specials(self) -> dict[str, int]:
+        """Name → id of the special tokens, `<unk>` not among them."""
+        return {self.piece(number): number for number in (PAD, CLS, SEP, MASK)}
+
+    def piece(self, number: int) -> str:
+        """The piece of an id; one that begins a word begins with `▁`."""
+        return str(self.processor.id_to_piece(int(number)))
+
+    def encode_marked(self, text: str) -> Ids:
+        """(n,) the ids of a text in which `[MASK]`, `[SEP]`, `[CLS]` and `[PAD]` are tokens; other texts are theirs of `encode`.
+
+        A special token takes the place of a word, with the space before it: what follows it begins a word only after a space.
+        """
+        ids: list[int] = []
+        for part in re.split(f"({'|'.join(map(re.escape, self.specials))})", text):
+            if part in self.specials:
+                ids.append(self.specials[part])
+            else:
+                is_inside_word = bool(ids) and not part[:1].isspace()
+                processor = self._without_prefix if is_inside_word else self.processor
+                ids += processor.encode(part)
+        return np.array(ids, np.int64)
+
+    def decode_marked(self, ids: Iterable[int]) -> str:
+        """Text again, special tokens by name, padding left out."""
+        ids = [int(number) for number in ids]
+        pieces = [f"▁{self.piece(number)}" if number in (CLS, SEP, MASK) else self.piece(number) for number in ids if number != PAD]
+        return "".join(pieces).replace("▁", " ").strip()
+
+    @cached_property
+    def _without_prefix(self) -> sentencepiece.SentencePieceProcessor:
+        """The same pieces, for a text that goes on with a word: it is not put behind a space of the tokenizer's own."""
+        from sentencepiece import sentencepiece_model_pb2
+
+        model = sentencepiece_model_pb2.ModelProto.FromString(self.path.read_bytes())
+        model.normalizer_spec.add_dummy_prefix = False
+        return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())
 
 
 def _one_line(error: BaseException) -> str:

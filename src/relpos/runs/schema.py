@@ -168,6 +168,20 @@ class Plan(TypedDict):
     words: Sequence[str]
 
 
+class Fill(TypedDict):
+    text: Names
+    run: str
+    top: Count
+    json: bool
+
+
+class Score(TypedDict):
+    text: Names
+    run: str
+    form: Literal["within_word", "plain"]
+    json: bool
+
+
 class Reproduce(Plan):
     engine: dict[str, Any]
     stages: Names | None
@@ -222,6 +236,8 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "draw": (Network, Draw),
     "length": (Lengths,),
     "order": (Order,),
+    "fill": (Fill,),
+    "score": (Score,),
     "reproduce": (Reproduce,),
     "status": (Status,),
     "claims": (Claims,),

@@ -29,6 +29,7 @@ class Trained:
         store: the tokens that it was trained on and the held-out ones; None where they are not known.
         packing, length: how the examples of the training were formed.
         seed: of the pre-training.
+        key: under which the user named it, for messages.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Trained:
     packing: str = "pair"
     length: int = 128
     seed: int | None = None
+    key: str = "from"
 
     def load(self) -> MaskedLM:
         """The network, in evaluation mode.
@@ -50,7 +52,7 @@ class Trained:
         from relpos.train.weights import load_model, load_weights, read_model_config
 
         if "outputs" in read_model_config(self.folder):
-            raise RelposError(f"from={self.folder}: a fine-tuned classifier predicts no words; name its pre-training")
+            raise RelposError(f"{self.key}={self.folder}: a fine-tuned classifier predicts no words; name its pre-training")
         model = load_model(self.folder)
         assert isinstance(model, MaskedLM)
         if self.weights != self.folder / WEIGHTS:
@@ -64,42 +66,43 @@ class Trained:
         return {share: replace(self, name=f"{self.name} at {share} %", weights=file) for share, file in shares}
 
 
-def trained(path: Path, store: Path | None = None) -> Trained:
-    """What `from=PATH` names: the folder of a finished pre-training, a model folder, or a snapshot's file.
+def trained(path: Path, store: Path | None = None, key: str = "from") -> Trained:
+    """What `KEY=PATH` names: the folder of a finished pre-training, a model folder, or a snapshot's file.
 
     Args:
         path: the folder or file.
         store: held-out text for a model folder that stands alone.
+        key: under which the user named it, for messages.
 
     Raises:
         RelposError: there is no such network; says what is there instead.
     """
     if path.suffix == ".safetensors" and path.parent.name == "snapshots":
         if not path.is_file():
-            raise RelposError(f"from={path}: no such snapshot")
-        run = _of_run(path.parent.parent, read_record(path.parent.parent))
+            raise RelposError(f"{key}={path}: no such snapshot")
+        run = _of_run(path.parent.parent, read_record(path.parent.parent), key)
         return replace(run, name=f"{run.name} at {path.stem} %", weights=path)
     record = read_record(path)
     if record:
-        return _of_run(path, record)
+        return _of_run(path, record, key)
     if path.name == "model" and (above := read_record(path.resolve().parent)).get("stage") == "pretrain":
-        return _of_run(path.resolve().parent, above)
+        return _of_run(path.resolve().parent, above, key)
     if not (path / WEIGHTS).is_file():
-        raise RelposError(f"from={path}: no finished run and no model folder ({WEIGHTS} is missing)")
-    return Trained(path.resolve().name, path, path / WEIGHTS, store=store)
+        raise RelposError(f"{key}={path}: no finished run and no model folder ({WEIGHTS} is missing)")
+    return Trained(path.resolve().name, path, path / WEIGHTS, store=store, key=key)
 
 
-def _of_run(folder: Path, record: dict[str, Any]) -> Trained:
+def _of_run(folder: Path, record: dict[str, Any], key: str) -> Trained:
     stage, state = record.get("stage"), record.get("state")
     if stage == "finetune":
         start = (record.get("inputs") or {}).get("start")
         raise RelposError(
-            f"from={folder}: a fine-tuned classifier predicts no words; name its pre-training{f', {start}' * bool(start)}"
+            f"{key}={folder}: a fine-tuned classifier predicts no words; name its pre-training{f', {start}' * bool(start)}"
         )
     if stage != "pretrain":
-        raise RelposError(f"from={folder}: a run of stage {stage} holds no network; a pre-training is expected")
+        raise RelposError(f"{key}={folder}: a run of stage {stage} holds no network; a pre-training is expected")
     if state != "finished":
-        raise RelposError(f"from={folder}: this pre-training is not finished (its record says {state})")
+        raise RelposError(f"{key}={folder}: this pre-training is not finished (its record says {state})")
     config: Any = OmegaConf.load(folder / "config.yaml")
     model = folder / "model"
     return Trained(
@@ -111,4 +114,5 @@ def _of_run(folder: Path, record: dict[str, Any]) -> Trained:
         packing=config.packing,
         length=config.length,
         seed=config.seed,
+        key=key,
     )

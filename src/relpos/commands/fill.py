@@ -1,0 +1,40 @@
+"""`relpos fill`: what a network puts in the place of `[MASK]`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from omegaconf import DictConfig
+
+from relpos.analysis.fill import FillMask, Guess
+from relpos.runs.config import names
+from relpos.tables.named_runs import masked_lm
+from relpos.tables.render.aligned import aligned
+
+
+def fill(cfg: DictConfig) -> str:
+    """The most probable pieces for each masked token of each text, as a table or as JSON.
+
+    Raises:
+        RelposError: `run` names no masked language model; or a text has no `[MASK]`, or is too long.
+    """
+    filler = FillMask(*masked_lm(str(cfg.run)))
+    texts = names(cfg.text) or []
+    results = [filler(text, cfg.top) for text in texts]
+    if cfg.json:
+        content = [
+            {"text": text, "masks": [[asdict(guess) for guess in guesses] for guesses in masks]}
+            for text, masks in zip(texts, results, strict=True)
+        ]
+        return json.dumps(content, indent=1, ensure_ascii=False)
+    return "\n\n".join(_shown(text, masks) for text, masks in zip(texts, results, strict=True))
+
+
+def _shown(text: str, masks: list[list[Guess]]) -> str:
+    blocks = [text]
+    for number, guesses in enumerate(masks, 1):
+        head = [] if len(masks) == 1 else [f"masked token {number}"]
+        lines = [[f"{guess.probability:.4f}", guess.piece, guess.text] for guess in guesses]
+        blocks.append("\n".join([*head, aligned(lines)]))
+    return "\n".join(blocks)

@@ -1,0 +1,47 @@
+"""`relpos score`: the pseudo-log-likelihood of a text, token by token."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from omegaconf import DictConfig
+
+from relpos.analysis.score import Score, Scored
+from relpos.runs.config import names
+from relpos.tables.named_runs import masked_lm
+from relpos.tables.render.aligned import aligned
+
+BAR = 40
+"""Characters of the bar of an improbable token."""
+LOWEST = -10.0
+"""Nats at which the bar is at its full length."""
+
+
+def score(cfg: DictConfig) -> str:
+    """The log-probability of each token of each text given the others, and their sum, as a table or as JSON.
+
+    Raises:
+        RelposError: `run` names no masked language model, or a text has no tokens, or is too long.
+    """
+    scorer = Score(*masked_lm(str(cfg.run)), form=cfg.form)
+    texts = names(cfg.text) or []
+    results = [scorer(text) for text in texts]
+    if cfg.json:
+        sums = [{"total": scored.total, "perplexity": scored.perplexity} for scored in results]
+        content = [
+            {"text": text, "form": cfg.form} | asdict(scored) | of_text
+            for text, scored, of_text in zip(texts, results, sums, strict=True)
+        ]
+        return json.dumps(content, indent=1, ensure_ascii=False)
+    return "\n\n".join(_shown(text, scored) for text, scored in zip(texts, results, strict=True))
+
+
+def _shown(text: str, scored: Scored) -> str:
+    lines = [
+        [f"{value:.3f}", piece, "█" * round(BAR * min(1.0, value / LOWEST))]
+        for piece, value in zip(scored.pieces, scored.log_probabilities, strict=True)
+    ]
+    count = len(scored.pieces)
+    summary = f"{scored.total:.3f} nats, {count} token{'s' * (count != 1)}, pseudo-perplexity {scored.perplexity:.2f}"
+    return "\n".join([text, aligned(lines), summary])

@@ -1,0 +1,100 @@
+"""`relpos fill` and `relpos score`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import relpos
+from relpos.cli import main
+from relpos.files import write_json
+from relpos.runs import runs_root
+from relpos.runs.bare_words import with_bare_words
+from relpos.runs.config import compose
+
+TINY = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "length=32", "size.layers=1", "size.max_positions=32"]
+
+
+@pytest.fixture(scope="module")
+def run(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pre-training of two steps, with a snapshot."""
+    root = tmp_path_factory.mktemp("runs")
+    for stage in ("toy", "tokenizer", "store"):
+        (root / stage).symlink_to(prepared / stage)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RELPOS_RUNS", str(root))
+        return relpos.run(relpos.compose("pretrain", [*TINY, "snapshots=[50]"])).path
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    assert main(words) == 0
+    return capsys.readouterr().out
+
+
+def test_fill_shows_each_masked_token_with_its_guesses(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = answer(capsys, "fill", "the [MASK] sleeps [MASK].", f"run={run}", "top=2").splitlines()
+    assert [lines[0], lines[1], lines[4]] == ["the [MASK] sleeps [MASK].", "masked token 1", "masked token 2"]
+    assert len(lines) == 7
+    [[best, _], _] = relpos.FillMask(run)("the [MASK] sleeps [MASK].", top=2)
+    assert lines[2].split()[:2] == [f"{best.probability:.4f}", best.piece]
+    assert lines[2].endswith(best.text)
+
+
+def test_json_holds_what_python_gives(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    [filled] = json.loads(answer(capsys, "fill", "a [MASK]", f"run={run}", "top=1", "json=true"))
+    [[guess]] = relpos.FillMask(run)("a [MASK]", top=1)
+    assert filled == {"text": "a [MASK]", "masks": [[guess.__dict__]]}
+    first, second = json.loads(answer(capsys, "score", "the dog sleeps.", "a cat", f"run={run}", "form=plain", "json=true"))
+    scored = relpos.Score(run, form="plain")("a cat")
+    assert (second["pieces"], second["total"], second["form"]) == (scored.pieces, scored.total, "plain")
+    assert first["total"] == pytest.approx(sum(first["log_probabilities"]))
+
+
+def test_score_shows_a_line_a_token_and_the_sum(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, *tokens, summary = answer(capsys, "score", "the dog sleeps.", f"run={run}").splitlines()
+    scored = relpos.Score(run)("the dog sleeps.")
+    assert text == "the dog sleeps."
+    assert [line.split()[1] for line in tokens] == scored.pieces
+    assert summary.startswith(f"{scored.total:.3f} nats, {len(scored.pieces)} tokens")
+
+
+def test_model_folders_snapshots_and_rows_of_tables_are_runs_too(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["fill", "a [MASK]", "json=true"]
+    expected = answer(capsys, *words, f"run={run}")
+    assert answer(capsys, *words, f"run={run / 'model'}") == expected
+    assert answer(capsys, *words, f"run={run / 'snapshots' / '50.safetensors'}") != expected
+    row = {"stage": "pretrain", "identity": "1", "state": "finished", "path": str(run)}
+    unfinished = {"name": "later", "runs": [row | {"state": "running"}]}
+    table = {"name": "mine", "question": "?", "rows": [{"name": "absolute", "runs": [row]}, unfinished]}
+    write_json(runs_root() / "tables" / "mine" / "table.json", table)
+    assert answer(capsys, *words, "run=mine:absolute") == expected
+    assert main([*words, "run=mine:later"]) == 1
+    assert capsys.readouterr().err == "relpos: run=mine:later: no pre-training of this row is finished\n"
+    assert main([*words, "run=mine:absolut"]) == 1
+    assert "unknown row 'absolut'. Did you mean 'absolute'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["fill", "no mask"], "no [MASK] in it"),
+        (["fill"], "text must be given"),
+        (["fill", "a [MASK]", "top=0"], "top=0: a whole number of 1 or more"),
+        (["score", "a", "form=word"], "form=word: within_word or plain is expected"),
+        (["score", "a", "tpo=1"], "unknown key 'tpo'"),
+        (["score", "dog " * 40], "Absolute has 32 positions"),
+    ],
+)
+def test_a_mistake_is_one_line(run: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    assert main([*words, f"run={run}"]) == 1
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", ["it's 'so'", "a = b, [c] {d}", "${x} \\${y}", "ends with \\", "\\' \\\\'", "a, b", "null", " 5"])
+def test_any_text_arrives_as_it_was_typed(text: str) -> None:
+    assert list(compose("score", with_bare_words("score", [text, "run=x", "b"])).text) == [text, "b"]
