@@ -109,3 +109,13 @@ def test_the_toy_has_pairs_of_both_kinds_and_always_the_same() -> None:
     assert Counter(pair.paradigm for pair in pairs) == dict.fromkeys(SAME_WORDS | OTHERS, 3)
     assert pairs == ToyPairs(count=3).pairs()
     assert pairs != ToyPairs(seed=1, count=3).pairs()
+
+
+def test_pairs_of_different_words_have_a_limit_of_their_own(tmp_path: Path) -> None:
+    lines = [f"dog {n} the .\nThe dog {n} .\n" if n % 2 else f"dog {n} .\ncat {n} .\n" for n in range(20)]
+    (tmp_path / "mixed.txt").write_text("".join(lines), encoding="utf-8")
+    chosen = PairFiles(tmp_path, limit=4, others=1).pairs()
+    assert sorted(pair.has_same_words for pair in chosen) == [False, True, True, True, True]
+    assert {pair.has_same_words for pair in PairFiles(tmp_path, limit=4, others=0).pairs()} == {True}
+    assert "others" not in PairFiles(tmp_path, limit=4).identity()
+    assert PairFiles(tmp_path, limit=4, others=0).identity()["others"] == 0

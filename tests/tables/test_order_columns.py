@@ -11,8 +11,8 @@ import yaml
 
 from relpos.cli import main
 from relpos.errors import RelposError
+from relpos.runs import order
 from relpos.runs.run import runs_root
-from relpos.tables import order
 from relpos.tables.columns import rows_of
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load
@@ -38,7 +38,11 @@ def write(folder: Path, **changes: Any) -> Path:
     content: dict[str, Any] = {
         "question": "does it know?",
         "rows": {"none": ["position=none"], "absolute": ["position=absolute"]},
-        "stages": {"pretrain": TINY, "order": ["examples=20", "pairs.limit=4"]},
+        "stages": {
+            "pretrain": [*TINY, "snapshots=[50]"],
+            "order": ["examples=20", "pairs.limit=4"],
+            "order_snapshots": ["pairs.limit=3", "pairs.others=0"],
+        },
         "tasks": [],
         "order": ["shuffle", "pairs"],
         "pretrain_seeds": [0, 1],
@@ -179,3 +183,35 @@ def test_the_figures_are_those_of_the_order_command(made: Path, monkeypatch: pyt
     assert {path.name for path in (run / "order").iterdir()} == kept
     [written] = (made / "order").glob("*/order.json")
     assert set(json.loads(written.read_text(encoding="utf-8"))["shuffle_gap"]) == {"2", "3", "4", "8", "all"}
+
+
+def test_snapshots_are_measured_beside_the_end_with_dials_of_their_own(table: Table) -> None:
+    row = table.row("absolute")
+    assert (row.columns["same_word_pairs"].examples, row.columns["other_pairs"].examples) == (28, 24)
+    assert list(row.snapshots) == [50, 100]
+    for then in row.snapshots.values():
+        assert list(then) == ["heldout_loss", "shuffle_gap", "same_word_pairs", "other_pairs"]
+        assert (then["same_word_pairs"].examples, then["same_word_pairs"].seeds) == (21, ["0", "1"])
+        assert then["other_pairs"].mean is None
+    assert row.snapshots[100]["shuffle_gap"].values == row.columns["shuffle_gap"].values
+
+
+def test_the_figures_of_snapshots_say_at_which_share_they_were_taken(made: Path) -> None:
+    run = next(path for path in (made / "pretrain").iterdir() if path.name.startswith("none"))
+    assert [entry.share for entry in order.kept(run, "shuffle")] == [50, 100]
+    first = order.kept(run, "pairs")[0]
+    assert (first.share, first.results["pairs"]["others"]["n"]) == (50, 0)
+
+
+def test_a_table_with_snapshots_shows_their_course(made: Path) -> None:
+    folder = made / "tables" / "ordered"
+    text = (folder / "table.md").read_text(encoding="utf-8")
+    assert "| shuffle gap at per cent of the pre-training | 50 % | 100 % |" in text
+    assert "| none | 0.000 ± 0.000 | 0.000 ± 0.000 |" in text
+    assert (folder / "snapshots.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_snapshots_that_nobody_keeps_are_refused_before_any_run(tmp_path: Path) -> None:
+    given = load(str(write(tmp_path, stages={"pretrain": TINY, "order_snapshots": ["examples=2"]})))
+    with pytest.raises(RelposError, match=r"row 'none': stages.order_snapshots: no snapshots are kept; name some"):
+        instrument(given, [], plan_table(given))

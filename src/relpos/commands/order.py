@@ -16,9 +16,9 @@ from relpos.data.pairs import PairSource
 from relpos.errors import RelposError
 from relpos.files import replacing, write_json
 from relpos.runs.config import instantiate
+from relpos.runs.order import MEASURES, Dials, Results, measured, suited
 from relpos.runs.run import runs_root
 from relpos.runs.trained import Trained, trained
-from relpos.tables.order import MEASURES, Dials, Results, measured, suited
 
 
 def order(cfg: DictConfig) -> str:

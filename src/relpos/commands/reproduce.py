@@ -76,7 +76,7 @@ def reproduce(cfg: DictConfig) -> str:
         return show_parameters(given.parameters)
     words = names(cfg.words) or []
     rows = plan.plan_table(given, names(cfg.rows), words)
-    instrument = order_columns.instrument(given, words)
+    instrument = order_columns.instrument(given, words, rows)
     runs = plan.of_stages(plan.runs_of(rows), names(cfg.stages))
     folder: Path = runs_root() / "tables" / given.name
     if cfg.dry_run:
@@ -122,7 +122,7 @@ def show(given: Experiment, plan: list[PlannedRow], folder: Path, instrument: In
         instrument: measures the columns about order; None: there are none.
     """
     from relpos.tables import checks, columns, comparison, heldout_lengths, order_columns, scores
-    from relpos.tables.render import curves, text, write
+    from relpos.tables.render import curves, snapshots, text, write
     from relpos.tables.render.view import view_of
     from relpos.tables.table import Table
 
@@ -136,4 +136,5 @@ def show(given: Experiment, plan: list[PlannedRow], folder: Path, instrument: In
     view = view_of(Table(given.name, given.question, rows, outcomes, given.statistic, given.split, given.baseline, given.claims))
     write.write(folder, view)
     curves.draw(folder / "curves.png", rows)
+    snapshots.draw(folder / "snapshots.png", rows)
     text.terminal(view)

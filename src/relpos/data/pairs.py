@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,12 @@ class Pair:
     bad: str
     place: str
 
+    @property
+    def has_same_words(self) -> bool:
+        """Whether both sentences hold the same words as they are written, whatever their case; a tokenizer may see it otherwise."""
+        good, bad = (Counter(re.findall(r"\w+|[^\w\s]", text.lower())) for text in (self.good, self.bad))
+        return good == bad
+
 
 class PairSource(Protocol):
     """Where pairs come from."""
@@ -50,11 +57,13 @@ class PairFiles:
     Args:
         path: a `.txt` or `.jsonl` file, or a folder with such files.
         limit: the first so many pairs of each paradigm, by the hash of their text; None: all.
+        others: the first so many of those whose sentences do not hold the same words, `limit` then counts the rest; 0: none;
+            None: `limit` counts both alike.
     """
 
     @checked
-    def __init__(self, path: str | Path, limit: Count | None = None) -> None:
-        self.path, self.limit = Path(path), limit
+    def __init__(self, path: str | Path, limit: Count | None = None, others: Natural | None = None) -> None:
+        self.path, self.limit, self.others = Path(path), limit, others
 
     def files(self) -> list[Path]:
         """Raises: RelposError where there is none."""
@@ -67,12 +76,12 @@ class PairFiles:
 
     def pairs(self) -> list[Pair]:
         """Raises: RelposError names file and line."""
-        return limited([pair for file in self.files() for pair in read(file)], self.limit)
+        return limited([pair for file in self.files() for pair in read(file)], self.limit, self.others)
 
     def identity(self) -> dict[str, Any]:
         """The files by name, size and hash."""
         root = self.path.parent if self.path.is_file() else self.path
-        return {"files": described(self.files(), root), "limit": self.limit}
+        return {"files": described(self.files(), root)} | _limits(self.limit, self.others)
 
 
 class Blimp:
@@ -81,12 +90,18 @@ class Blimp:
     Args:
         id: the data set.
         revision: of the data set.
-        limit: as of `PairFiles`.
+        limit, others: as of `PairFiles`.
     """
 
     @checked
-    def __init__(self, id: str = "nyu-mll/blimp", revision: str | None = None, limit: Count | None = None) -> None:
-        self.id, self.revision, self.limit = id, revision, limit
+    def __init__(
+        self,
+        id: str = "nyu-mll/blimp",
+        revision: str | None = None,
+        limit: Count | None = None,
+        others: Natural | None = None,
+    ) -> None:
+        self.id, self.revision, self.limit, self.others = id, revision, limit, others
 
     def pairs(self) -> list[Pair]:
         """Raises: RelposError where the data set cannot be had."""
@@ -100,11 +115,11 @@ class Blimp:
             ]
         except Exception as error:  # whatever the hub, the network or a file in it came to grief with
             raise RelposError(f"pairs: {self.id}: {' '.join(str(error).split()) or type(error).__name__}") from error
-        return limited(pairs, self.limit)
+        return limited(pairs, self.limit, self.others)
 
     def identity(self) -> dict[str, Any]:
         """A data set is known by its name and revision."""
-        return {"id": self.id, "revision": self.revision, "limit": self.limit}
+        return {"id": self.id, "revision": self.revision} | _limits(self.limit, self.others)
 
 
 class ToyPairs:
@@ -113,12 +128,12 @@ class ToyPairs:
     Args:
         seed: of the draws.
         count: pairs of each paradigm.
-        limit: as of `PairFiles`.
+        limit, others: as of `PairFiles`.
     """
 
     @checked
-    def __init__(self, seed: Natural = 0, count: Count = 200, limit: Count | None = None) -> None:
-        self.seed, self.count, self.limit = seed, count, limit
+    def __init__(self, seed: Natural = 0, count: Count = 200, limit: Count | None = None, others: Natural | None = None) -> None:
+        self.seed, self.count, self.limit, self.others = seed, count, limit, others
 
     def pairs(self) -> list[Pair]:
         """The same on every machine."""
@@ -128,13 +143,14 @@ class ToyPairs:
         return limited(
             [Pair(name, good, bad, f"{name} {number}") for name, drawn in made for number, (good, bad) in enumerate(drawn, 1)],
             self.limit,
+            self.others,
         )
 
     def identity(self) -> dict[str, Any]:
         """Version of the grammar's pairs, and the arguments."""
         from relpos.data.toy.pairs import VERSION
 
-        return {"toy": VERSION, "seed": self.seed, "count": self.count, "limit": self.limit}
+        return {"toy": VERSION, "seed": self.seed, "count": self.count} | _limits(self.limit, self.others)
 
 
 class AutoPairs:
@@ -142,30 +158,43 @@ class AutoPairs:
 
     Args:
         zorro: the folder of Zorro's files.
-        limit: as of `PairFiles`.
+        limit, others: as of `PairFiles`.
     """
 
     @checked
-    def __init__(self, zorro: str, limit: Count | None = None) -> None:
-        self.zorro, self.limit = Path(zorro), limit
+    def __init__(self, zorro: str, limit: Count | None = None, others: Natural | None = None) -> None:
+        self.zorro, self.limit, self.others = Path(zorro), limit, others
 
     def suited(self, toy: bool) -> PairSource | None:
         """The embedded language's own for a network of that language, else Zorro; None where it is not there."""
         if toy:
-            return ToyPairs(limit=self.limit)
-        return PairFiles(self.zorro, self.limit) if self.zorro.is_dir() else None
+            return ToyPairs(limit=self.limit, others=self.others)
+        return PairFiles(self.zorro, self.limit, self.others) if self.zorro.is_dir() else None
 
 
-def limited(pairs: Iterable[Pair], limit: int | None) -> list[Pair]:
-    """The `limit` pairs of each paradigm whose text has the smallest SHA-256, in their order; None: all."""
+def limited(pairs: Iterable[Pair], limit: int | None, others: int | None = None) -> list[Pair]:
+    """The pairs of each paradigm whose text has the smallest SHA-256, in their order.
+
+    Args:
+        pairs: all there are.
+        limit: so many of each paradigm; None: all.
+        others: so many of those that do not hold the same words; `limit` then counts those that do. None: they count alike.
+    """
     pairs = list(pairs)
-    if limit is None:
+    if limit is None and others is None:
         return pairs
-    ranked: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    ranked: dict[tuple[str, bool], list[tuple[str, int]]] = defaultdict(list)
     for number, pair in enumerate(pairs):
-        ranked[pair.paradigm].append((hashlib.sha256(f"{pair.good}\n{pair.bad}".encode()).hexdigest(), number))
-    kept = {number for entries in ranked.values() for _, number in sorted(entries)[:limit]}
+        group = pair.paradigm, others is not None and not pair.has_same_words
+        ranked[group].append((hashlib.sha256(f"{pair.good}\n{pair.bad}".encode()).hexdigest(), number))
+    limits = {False: limit, True: others}
+    kept = {number for (_, is_other), entries in ranked.items() for _, number in sorted(entries)[: limits[is_other]]}
     return [pair for number, pair in enumerate(pairs) if number in kept]
+
+
+def _limits(limit: int | None, others: int | None) -> dict[str, int | None]:
+    """For an identity; without `others` where it says nothing, so that older results are found again."""
+    return {"limit": limit} | ({} if others is None else {"others": others})
 
 
 def read(path: Path) -> list[Pair]:

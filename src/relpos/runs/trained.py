@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from relpos.model.heads import MaskedLM
 
 WEIGHTS = "model.safetensors"
+SNAPSHOTS = "snapshots"
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,11 @@ class Trained:
     seed: int | None = None
     key: str = "from"
 
+    @property
+    def share(self) -> int:
+        """Per cent of the steps: of a snapshot, its own; else 100."""
+        return int(self.weights.stem) if self.weights.parent.name == SNAPSHOTS and self.weights.stem.isdigit() else 100
+
     def load(self) -> MaskedLM:
         """The network, in evaluation mode.
 
@@ -61,7 +67,7 @@ class Trained:
 
     def snapshots(self) -> dict[int, Trained]:
         """Per cent of the steps → the network as it was then; empty where the run kept none."""
-        files = (self.run / "snapshots").glob("*.safetensors") if self.run else ()
+        files = (self.run / SNAPSHOTS).glob("*.safetensors") if self.run else ()
         shares = sorted((int(file.stem), file) for file in files if file.stem.isdigit())
         return {share: replace(self, name=f"{self.name} at {share} %", weights=file) for share, file in shares}
 
@@ -77,7 +83,7 @@ def trained(path: Path, store: Path | None = None, key: str = "from") -> Trained
     Raises:
         RelposError: there is no such network; says what is there instead.
     """
-    if path.suffix == ".safetensors" and path.parent.name == "snapshots":
+    if path.suffix == ".safetensors" and path.parent.name == SNAPSHOTS:
         if not path.is_file():
             raise RelposError(f"{key}={path}: no such snapshot")
         run = _of_run(path.parent.parent, read_record(path.parent.parent), key)

@@ -16,7 +16,7 @@ from relpos.runs.task_file import is_file
 from relpos.tables.checks import Check, parse
 from relpos.tables.row import ORDER
 
-STAGES = ("pretrain", "finetune", "noop", "order")
+STAGES = ("pretrain", "finetune", "noop", "order", "order_snapshots")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class Experiment:
         split: where the paper measured it, dev or test.
         baseline: the rows that the others are compared with, each row with the one that shares most words with it.
         lengths: of sequences at which the held-out loss of every row is measured; needs `packing=document`.
-        order: measures of `relpos order` that become columns, `shuffle` and `pairs`; its words stand under the stage `order`.
+        order: measures of `relpos order` that become columns, `shuffle` and `pairs`; its words stand under the stage `order`. With
+            a stage `order_snapshots`, the pre-trainings' snapshots are measured too; its words come after those of `order`.
         needs: a word that the rows need and relpos does not have yet; until then they are planned without runs.
         parameters: the table is nothing but parameter counts: those of this paper, see `relpos.commands.params`.
         claims: ids of the claims that the table is about.
@@ -199,8 +200,9 @@ def _task(name: str, folder: Path) -> str:
 def _check_order(values: dict[str, Any]) -> None:
     """Refuses words and checks about order that is not measured: they would be noticed only when everything is trained."""
     measures = values.get("order", [])
-    if values.get("stages", {}).get("order") and not measures:
-        raise RelposError("stages.order: nothing is measured without the key order, as in order: [shuffle, pairs]")
+    for stage in ("order", "order_snapshots"):
+        if stage in values.get("stages", {}) and not measures:
+            raise RelposError(f"stages.{stage}: nothing is measured without the key order, as in order: [shuffle, pairs]")
     for check_of_order in values["checks"]:
         for measure, names in ORDER.items():
             if measure not in measures and (named := [name for name in check_of_order.columns if name in names]):

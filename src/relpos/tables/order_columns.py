@@ -1,26 +1,25 @@
-"""The columns of a table about order: shuffle gap and minimal pairs of each row's pre-trainings.
+"""The columns of a table about order: shuffle gap and minimal pairs of each row's pre-trainings, at the end and at their snapshots.
 
 They are measured by the process that makes the table, once the runs are there: some seconds a network. The figures are kept in the
-folders of the runs, see `relpos.tables.order`, and shared with `relpos order`.
+folders of the runs, see `relpos.runs.order`, and shared with `relpos order`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from relpos.data.pairs import AutoPairs, PairSource
 from relpos.errors import RelposError, nearest
 from relpos.runs.config import compose, instantiate
-from relpos.runs.run import Run
-from relpos.runs.trained import trained
+from relpos.runs.order import Dials, Results, measured, suited
+from relpos.runs.trained import Trained, trained
 from relpos.tables.columns import summary
 from relpos.tables.experiment import Experiment
-from relpos.tables.order import Dials, Results, measured, suited
 from relpos.tables.plan import PlannedRow
-from relpos.tables.row import NATS, ORDER, Column, Row
+from relpos.tables.row import LOSS, NATS, ORDER, Column, Row
 from relpos.tables.statistics import Difference, Interval
 
 FEWEST = 5
@@ -31,11 +30,13 @@ GROUPS = {"same_word_pairs": "same_words", "other_pairs": "others"}
 """Column → its key among the results for pairs."""
 KEYS = ("pairs", "examples", "form", "accelerator", "threads")
 """Keys of `relpos order` that a table may set."""
+END = 100
+"""Per cent of the steps at the end of a pre-training."""
 
 
 @dataclass(frozen=True)
 class Instrument:
-    """What is measured of each pre-training, and how.
+    """What is measured of each network, and how.
 
     Args:
         measures: `shuffle` and `pairs`, or one of them.
@@ -43,6 +44,7 @@ class Instrument:
         pairs: the pairs of all networks, or those that suit each.
         accelerator: auto, cpu or gpu.
         threads: CPU threads; None: all cores.
+        snapshots: what is measured of the snapshots; None: nothing.
     """
 
     measures: list[str]
@@ -50,10 +52,10 @@ class Instrument:
     pairs: PairSource | AutoPairs
     accelerator: str = "auto"
     threads: int | None = None
+    snapshots: Instrument | None = None
 
-    def results(self, run: Run) -> Results:
-        """The figures of a finished pre-training; what cannot be measured is told on stderr and left out."""
-        subject = trained(run.path)
+    def results(self, subject: Trained) -> Results:
+        """The figures of a network; what cannot be measured is told on stderr and left out."""
         found: Results = {}
         for measure in self.measures:
             try:
@@ -64,26 +66,50 @@ class Instrument:
                 print(f"relpos: {subject.name} without {measure}: {error}", file=sys.stderr)
         return found
 
+    def columns(self) -> list[str]:
+        """The names of the columns that these measures give."""
+        return [name for measure in self.measures for name in ORDER[measure]]
 
-def instrument(experiment: Experiment, words: Iterable[str] = ()) -> Instrument | None:
-    """What `order` and the words of the stage `order` ask for; None where the table has no columns about order.
+
+def instrument(experiment: Experiment, words: Iterable[str] = (), plan: Iterable[PlannedRow] = ()) -> Instrument | None:
+    """What the words of the stages `order` and `order_snapshots` ask for; None where the table has no columns about order.
 
     Args:
         experiment: what the file says.
-        words: of the command line; those that begin with `order.` count.
+        words: of the command line; those that begin with `order.` or `order_snapshots.` count.
+        plan: the rows, which must keep snapshots where some are to be measured.
 
     Raises:
-        RelposError: a word is wrong, or named pairs cannot be read.
+        RelposError: a word is wrong, named pairs cannot be read, or a row keeps no snapshots.
     """
     if not experiment.order:
         return None
-    typed = [word.removeprefix("order.") for word in words if word.startswith("order.")]
-    chosen = [*experiment.stages.get("order", []), *typed]
-    for word in chosen:
+    words = list(words)
+    chosen = _words("order", experiment, words)
+    given = _instrument(experiment, "order", chosen)
+    if "order_snapshots" not in experiment.stages:
+        return given
+    for row in plan:
+        if row.pretrainings and not row.pretrainings[0].config["snapshots"]:
+            raise RelposError(
+                f"table {experiment.name}, row {row.name!r}: stages.order_snapshots: no snapshots are kept; "
+                "name some, as in stages.pretrain: [snapshots=[10,30]]"
+            )
+    of_snapshots = [*chosen, *_words("order_snapshots", experiment, words)]
+    return replace(given, snapshots=_instrument(experiment, "order_snapshots", of_snapshots))
+
+
+def _words(stage: str, experiment: Experiment, words: list[str]) -> list[str]:
+    typed = [word.removeprefix(f"{stage}.") for word in words if word.startswith(f"{stage}.")]
+    return [*experiment.stages.get(stage, []), *typed]
+
+
+def _instrument(experiment: Experiment, stage: str, words: list[str]) -> Instrument:
+    for word in words:
         key = word.lstrip("+~").partition("=")[0].split(".")[0]
         if key not in KEYS:
-            raise RelposError(f"table {experiment.name}: order.{word}: not a dial of a table.{nearest(key, KEYS)}")
-    cfg = compose("order", ["from=''", *chosen])
+            raise RelposError(f"table {experiment.name}: {stage}.{word}: not a dial of a table.{nearest(key, KEYS)}")
+    cfg = compose("order", ["from=''", *words])
     pairs: PairSource | AutoPairs = instantiate(cfg.pairs)
     if "pairs" in experiment.order and not isinstance(pairs, AutoPairs):
         pairs.pairs()  # before anything is trained
@@ -91,21 +117,37 @@ def instrument(experiment: Experiment, words: Iterable[str] = ()) -> Instrument 
 
 
 def with_order(rows: Sequence[Row], plan: Iterable[PlannedRow], given: Instrument | None) -> list[Row]:
-    """The rows with the columns about order in front; `plan` has their runs."""
+    """The rows with the columns about order in front, and with those of their snapshots; `plan` has their runs."""
     if given is None:
         return list(rows)
-    return [replace(row, columns=_columns(planned, given) | row.columns) for row, planned in zip(rows, plan, strict=True)]
+    return [_with_order(row, planned, given) for row, planned in zip(rows, plan, strict=True)]
 
 
-def _columns(planned: PlannedRow, given: Instrument) -> dict[str, Column]:
+def _with_order(row: Row, planned: PlannedRow, given: Instrument) -> Row:
     states = [run.state for run in planned.pretrainings]
-    finished = [run for run, state in zip(planned.pretrainings, states, strict=True) if state == "finished"]
-    by_seed = {run.config["seed"]: given.results(run) for run in finished}
+    subjects = {
+        run.config["seed"]: trained(run.path)
+        for run, state in zip(planned.pretrainings, states, strict=True)
+        if state == "finished"
+    }
+    ends = {seed: given.results(subject) for seed, subject in subjects.items()}
+    columns = _columns(given.columns(), ends, states)
+    snapshots: dict[int, dict[str, Column]] = {}
+    if given.snapshots is not None:
+        networks = {seed: subject.snapshots() | {END: subject} for seed, subject in subjects.items()}
+        for share in sorted({share for of_seed in networks.values() for share in of_seed}):
+            then = {seed: given.snapshots.results(of_seed[share]) for seed, of_seed in networks.items() if share in of_seed}
+            snapshots[share] = _columns([*([LOSS] if "shuffle" in given.measures else []), *given.columns()], then, states)
+    return replace(row, columns=columns | row.columns, snapshots=snapshots)
+
+
+def _columns(names: Iterable[str], by_seed: Mapping[int, Results], states: list[str]) -> dict[str, Column]:
+    """The columns of these names; `by_seed` are the figures of the finished pre-trainings, `states` those of all."""
     columns = {}
-    for name in (name for measure in given.measures for name in ORDER[measure]):
+    n_failed = states.count("failed")
+    for name in names:
         figures = {seed: figure for seed, results in by_seed.items() if (figure := _figure(name, results)) is not None}
         column = _column(name, figures, by_pretraining=len(states) > 1)
-        n_failed = states.count("failed")
         columns[name] = replace(column, n_failed=n_failed, n_missing=len(states) - n_failed - len(figures))
     return columns
 
@@ -120,6 +162,8 @@ class _Figure:
 
 
 def _figure(name: str, results: dict[str, Any]) -> _Figure | None:
+    if name == LOSS:
+        return _Figure(results["heldout_loss"], None, None) if "heldout_loss" in results else None
     if name in ORDER["shuffle"]:
         if "shuffle_gap" not in results:
             return None
@@ -134,16 +178,16 @@ def _figure(name: str, results: dict[str, Any]) -> _Figure | None:
 
 def _column(name: str, figures: dict[int, _Figure], by_pretraining: bool) -> Column:
     """Mean, standard error and interval over pre-trainings; the interval of a single one is that over examples or pairs."""
-    is_gap = name in ORDER["shuffle"]
+    is_loss_or_gap = name == LOSS or name in ORDER["shuffle"]
     values = [figure.value for figure in figures.values()]
     column = replace(
         summary(values),
         seeds=[str(seed) if by_pretraining else seed for seed in figures],
-        metric=NATS if is_gap else "accuracy",
-        majority=None if is_gap else GUESS,
+        metric=NATS if is_loss_or_gap else "accuracy",
+        majority=None if is_loss_or_gap else GUESS,
         examples=next((figure.n for figure in figures.values()), None),
     )
-    if is_gap:  # more is not better
+    if is_loss_or_gap:  # more is not better
         column = replace(column, best=None)
     if len(values) == 1:
         return replace(column, interval=next(iter(figures.values())).interval)

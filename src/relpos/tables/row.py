@@ -30,6 +30,8 @@ class Detectable:
 
 ORDER = {"shuffle": ("shuffle_gap",), "pairs": ("same_word_pairs", "other_pairs")}
 """The columns that `order: […]` in an experiment file adds, by measure; they are in no mean."""
+LOSS = "heldout_loss"
+"""The column of a snapshot that holds the loss."""
 NATS = "nats"
 """Metric of a column that is no score: it has more decimals, and no best."""
 
@@ -152,6 +154,8 @@ class Row:
         mean: of GLUE's columns, seed by seed; `of` names them.
         heldout_loss: (step, nats per predicted token): mean over the pre-trainings, at the steps that all have reached.
         heldout_by_length: length in tokens → loss; None where the scheme serves no such length.
+        snapshots: per cent of the pre-training's steps → columns about order as they were then, and `heldout_loss` before the
+            words were shuffled; 100 is the end. One value a pre-training.
         runs: pre-trainings, then fine-tunings.
         printed_parameters: the paper's number, in millions.
         test: what the GLUE server answered, with `glue`, the mean of the nine.
@@ -166,6 +170,7 @@ class Row:
     mean: Column = Column()
     heldout_loss: list[tuple[int, float]] = field(default_factory=list)
     heldout_by_length: dict[str, float | None] = field(default_factory=dict)
+    snapshots: dict[int, dict[str, Column]] = field(default_factory=dict)
     runs: list[RowRun] = field(default_factory=list)
     printed_parameters: float | None = None
     test: dict[str, float | None] = field(default_factory=dict)

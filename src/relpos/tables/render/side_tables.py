@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relpos.tables.columns import GLUE
 from relpos.tables.render.cell import MISSING, Cell, number
-from relpos.tables.row import Row
+from relpos.tables.row import Column, Row
 
 NAMES = {"cola": "CoLA", "mnli_m": "MNLI-m", "mnli_mm": "MNLI-mm", "mrpc": "MRPC", "qnli": "QNLI", "qqp": "QQP"}
 NAMES |= {"rte": "RTE", "sst2": "SST-2", "stsb": "STS-B", "wnli": "WNLI", "ax": "AX"}
-NAMES |= {"shuffle_gap": "shuffle gap", "same_word_pairs": "same-word pairs", "other_pairs": "other pairs"}
+NAMES |= {
+    "heldout_loss": "held-out loss",
+    "shuffle_gap": "shuffle gap",
+    "same_word_pairs": "same-word pairs",
+    "other_pairs": "other pairs",
+}
 PRINTED = "printed (ours − printed) verdict"
 SERVER = "GLUE server (test)"
 DELTA = "Δ (Δ%: share of the errors; * p < 0.05, Holm) to the baseline row"
@@ -74,6 +79,26 @@ def losses_by_step(rows: Sequence[Row]) -> SideTable | None:
     steps = [step for step in curves[0][1] if all(step in curve for _, curve in curves)] if curves else []
     lines = [(name, [_loss(curve[step]) for step in steps]) for name, curve in curves]
     return SideTable(STEPS, [str(step) for step in steps], lines) if steps else None
+
+
+def by_snapshot(rows: Sequence[Row]) -> list[SideTable]:
+    """The columns about order along the pre-training, a table each; none where no snapshots were measured."""
+    shares = sorted({share for row in rows for share in row.snapshots})
+    columns = [(name, column) for row in rows for then in row.snapshots.values() for name, column in then.items()]
+    names = dict.fromkeys(name for name, column in columns if column.mean is not None)
+    return [
+        SideTable(
+            f"{NAMES[name]} at per cent of the pre-training",
+            [f"{share} %" for share in shares],
+            [(row.name, [_point(row.snapshots.get(share, {}).get(name)) for share in shares]) for row in rows],
+        )
+        for name in names
+    ]
+
+
+def _point(column: Column | None) -> str:
+    """`0.512 ± 0.012`"""
+    return MISSING if column is None else Cell(replace(column, best=None, n_failed=0, n_missing=0)).text
 
 
 def _loss(value: float | None) -> str:

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 from relpos.tables.columns import GLUE, mean_of
 from relpos.tables.render.cell import MISSING, Cell
-from relpos.tables.render.side_tables import NAMES, SideTable, deltas, losses_by_length, losses_by_step, printed, server
+from relpos.tables.render.side_tables import (
+    NAMES,
+    SideTable,
+    by_snapshot,
+    deltas,
+    losses_by_length,
+    losses_by_step,
+    printed,
+    server,
+)
 from relpos.tables.row import ORDER, Column, Row
 from relpos.tables.table import Table
 
@@ -64,6 +73,7 @@ class View:
         deltas: differences to the baseline row.
         by_length: held-out losses at other lengths.
         by_step: held-out losses during training.
+        by_snapshot: what the networks knew of order during training.
     """
 
     table: Table
@@ -76,6 +86,7 @@ class View:
     deltas: SideTable | None
     by_length: SideTable | None
     by_step: SideTable | None
+    by_snapshot: list[SideTable]
 
     @property
     def note(self) -> str | None:
@@ -89,8 +100,8 @@ class View:
 
     @property
     def side_tables(self) -> list[SideTable]:
-        """The side tables that are shown in every format: differences to the baseline, losses at other lengths."""
-        return [table for table in (self.deltas, self.by_length) if table is not None]
+        """The side tables that are shown in every format: differences to the baseline, losses at other lengths, order at snapshots."""
+        return [table for table in (self.deltas, self.by_length, *self.by_snapshot) if table is not None]
 
 
 def view_of(table: Table) -> View:
@@ -117,6 +128,7 @@ def view_of(table: Table) -> View:
         deltas=deltas(heads, named),
         by_length=losses_by_length(rows),
         by_step=losses_by_step(rows),
+        by_snapshot=by_snapshot(rows),
     )
 
 

@@ -1,4 +1,9 @@
-"""What a network knows of the order of its tokens; measured once for each network and kept in the folder of its run."""
+"""What a network knows of the order of its tokens; measured once for each network and kept in the folder of its run.
+
+A pre-training's folder has `order/MEASURE-HASH.json` for each measure, network (the final one and each snapshot) and choice of
+dials: `share`, the per cent of the steps after which the network stood there (100: the final one), `meaning`, all else that the
+figures depend on, and `results`, the figures. `kept` reads them.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +33,7 @@ if TYPE_CHECKING:  # torch is loaded where something is measured, not where kept
 
 VERSION = 1
 """Raised when a change of code alters these figures: kept ones are then measured again."""
+FOLDER = "order"
 MEASURES = ("shuffle", "pairs", "probes", "attention")
 WINDOW = 32
 """Tokens of the texts of probes and attention."""
@@ -99,11 +105,44 @@ def measured(
             print(f"relpos: without {measure}: {error}", file=sys.stderr)
             continue
         if place:
-            write_json(place, {"meaning": meaning, "results": results})
+            write_json(place, {"meaning": meaning, "share": subject.share, "results": results})
         found |= results
     if not found:
         raise RelposError(f"{subject.name}: there is nothing to measure it on: neither held-out text nor pairs")
     return found
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Figures that were measured before.
+
+    Args:
+        share: per cent of the steps after which the network stood there; 100: the final one.
+        meaning: all else that they depend on: measure, version, examples or pairs.
+        results: as `measured` returns them.
+    """
+
+    share: int
+    meaning: dict[str, Any]
+    results: Results
+
+
+def kept(run: Path, measure: str) -> list[Kept]:
+    """Everything of a measure that lies beside a pre-training, by share; a damaged file is told on stderr and left out.
+
+    Args:
+        run: its folder.
+        measure: one of `MEASURES`.
+    """
+    found = []
+    for path in sorted((run / FOLDER).glob(f"{measure}-*.json")):
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if "share" in content:  # files of earlier versions of relpos do not say it
+                found.append(Kept(int(content["share"]), dict(content["meaning"]), dict(content["results"])))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            print(f"relpos: damaged results {path}: delete the file to measure anew", file=sys.stderr)
+    return sorted(found, key=lambda entry: entry.share)
 
 
 def suited(source: PairSource | AutoPairs, subject: Trained) -> PairSource | None:
@@ -146,7 +185,7 @@ def _place(subject: Trained, meaning: dict[str, Any]) -> Path | None:
     if subject.run is None:
         return None
     content = json.dumps([meaning, subject.weights.stem], sort_keys=True)
-    return subject.run / "order" / f"{meaning['measure']}-{hashlib.sha256(content.encode()).hexdigest()[:8]}.json"
+    return subject.run / FOLDER / f"{meaning['measure']}-{hashlib.sha256(content.encode()).hexdigest()[:8]}.json"
 
 
 def _shuffle(subject: Trained, dials: Dials, _: Any, model: MaskedLM, tokenizer: Tokenizer, words: Words) -> Results:
