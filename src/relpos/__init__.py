@@ -93,8 +93,14 @@ def run(cfg: DictConfig) -> Run:
     return execute(planned)
 
 
-def load(path: str | Path) -> tuple[nn.Module, Tokenizer]:
-    """Network and tokenizer of a finished run, or of a model folder.
+def load(path: str | Path) -> tuple[nn.Module, Tokenizer | None]:
+    """Network and tokenizer of a finished run, of a model folder, or of a published checkpoint.
+
+    A published checkpoint is a folder as `transformers` writes it. Its weights keep the number format in which they are stored; the
+    network is the encoder alone where there are no weights of a head, and the tokenizer is None where there are no files of one.
+
+    Raises:
+        RelposError: there is no network, or it is one that cannot be expressed here; names the file and what is wrong.
 
     Example:
         >>> words = ["size=tiny", "steps=2", "batch=4", "evaluations=1"]
@@ -103,10 +109,11 @@ def load(path: str | Path) -> tuple[nn.Module, Tokenizer]:
         'MaskedLM'
     """
     from relpos.data.tokenizer import Tokenizer
+    from relpos.pretrained.checkpoint import is_published
     from relpos.train.weights import load_model
 
     folder = Path(path) / "model" if (Path(path) / "model").is_dir() else Path(path)
-    return load_model(folder), Tokenizer.load(folder)
+    return load_model(folder), None if is_published(folder) else Tokenizer.load(folder)
 
 
 def order(*folders: str | Path, words: Sequence[str] = ()) -> dict[str, Any]:

@@ -50,10 +50,9 @@ def exact(model: MaskedLM) -> Iterator[MaskedLM]:
 
 def log_probabilities(model: MaskedLM, hidden: Tensor, targets: Tensor) -> Tensor:
     """hidden (N, hidden), targets (N,) → (N,) float64: log softmax(head(hidden))[target]."""
-    words = model.encoder.embedding.words.weight
     parts = []
     for rows, wanted in zip(hidden.split(_LOGIT_ROWS), targets.split(_LOGIT_ROWS), strict=True):
-        logits = model.head(rows, words)
+        logits = model.head(rows, model.table)
         parts.append((logits.gather(1, wanted[:, None]).squeeze(1) - logits.logsumexp(1)).double())
     return torch.cat(parts) if parts else hidden.new_zeros(0, dtype=torch.float64)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import torch
 from torch import nn
@@ -11,7 +11,7 @@ from torch import nn
 from relpos.model import kernels
 from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder
-from relpos.model.heads import MaskedLM
+from relpos.model.heads import Classifier, MaskedLM, ReplacedTokens
 from relpos.model.initial import Distribution, describe, redraw
 from relpos.model.position.base import Position
 from relpos.model.shape import Shape
@@ -20,7 +20,26 @@ WEIGHTS = Distribution(0.0, 0.02, gaussian=True)
 """Of linear maps and embeddings."""
 
 
-def initialise(model: MaskedLM, seed: int) -> None:
+Network = MaskedLM | ReplacedTokens | Classifier | Encoder
+
+
+class HeadWords(TypedDict, total=False):
+    """What stands on the encoder; a key that is left out has the value that the networks trained here have.
+
+    kind: masked_lm (the default), replaced_tokens, classifier, or none for the encoder alone.
+    activation, tied: of a masked language model, see `MaskedLM`.
+    outputs: of a classifier.
+    pooler: whether the encoder has a pooler.
+    """
+
+    kind: Literal["masked_lm", "replaced_tokens", "classifier", "none"]
+    activation: str
+    tied: bool
+    outputs: int
+    pooler: bool
+
+
+def initialise(model: Network, seed: int) -> None:
     """Weights of linear maps and embeddings N(0, 0.02²), biases 0, layer norms (1, 0).
 
     A position scheme, and a convolution for its bare parameters, say themselves what is drawn, as in the authors' code. The padding
@@ -29,7 +48,7 @@ def initialise(model: MaskedLM, seed: int) -> None:
 
     What a class from outside the package has drawn in another way is left as it is.
     """
-    schemes = set(model.encoder.position.modules())
+    schemes = set((model if isinstance(model, Encoder) else model.encoder).position.modules())
     for part in model.modules():
         if isinstance(part, nn.Linear | nn.Embedding) and part not in schemes:
             describe(part.weight, WEIGHTS)
@@ -44,12 +63,28 @@ def build(
     vocabulary: int,
     conv: Callable[[Shape], Conv] | None = None,
     kernel: kernels.Name = "auto",
-) -> MaskedLM:
-    """`size` holds the encoder's keyword arguments. All randomness follows from torch's generator."""
+    head: HeadWords | None = None,
+) -> Any:
+    """A `MaskedLM`, or the network that `head` describes. `size` holds the encoder's keyword arguments.
+
+    All randomness follows from torch's generator.
+    """
     seed = int(torch.randint(1 << 62, (), device="cpu"))
-    model = MaskedLM(Encoder(position, conv, vocabulary=vocabulary, kernel=kernel, **{str(key): size[key] for key in size}))
+    encoder = Encoder(position, conv, vocabulary=vocabulary, kernel=kernel, **{str(key): size[key] for key in size})
+    model = _with_head(encoder, head or {})
     initialise(model, seed)
     return model
+
+
+def _with_head(encoder: Encoder, head: HeadWords) -> Network:
+    kind, hidden = head.get("kind", "masked_lm"), encoder.shape.hidden
+    if head.get("pooler"):
+        encoder.pooler = nn.Linear(hidden, hidden)
+    if kind == "masked_lm":
+        return MaskedLM(encoder, head.get("activation"), head.get("tied", True))
+    if kind == "replaced_tokens":
+        return ReplacedTokens(encoder)
+    return Classifier(encoder, head["outputs"]) if kind == "classifier" else encoder
 
 
 def count(model: MaskedLM) -> dict[str, Any]:

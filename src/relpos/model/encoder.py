@@ -43,7 +43,8 @@ class Embedding(nn.Module):
         self.widen = nn.Identity() if shape.embedding == shape.hidden else nn.Linear(shape.embedding, shape.hidden)
 
     def forward(self, input_ids: Ids, token_types: Ids | None, positions: Float[Tensor, "n embedding"] | None) -> Hidden:
-        types = self.types.weight[0] if token_types is None else self.types(token_types)
+        # A network with one type, such as RoBERTa, does not see which sentence a token belongs to.
+        types = self.types.weight[0] if token_types is None or len(self.types.weight) == 1 else self.types(token_types)
         x = self.words(input_ids) + types
         if positions is not None:
             x = x + positions.to(x.dtype)
@@ -75,7 +76,13 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """ids (B, n) → (B, n, hidden). `position` and `conv` are called with the Shape; `layers` counts passes."""
+    """ids (B, n) → (B, n, hidden). `position` and `conv` are called with the Shape; `layers` counts passes.
+
+    `pooler` is a linear map (hidden → hidden) that published checkpoints bring along for a classifier; nothing else reads it, and
+    ours have none.
+    """
+
+    pooler: nn.Linear | None
 
     @checked
     def __init__(
@@ -118,6 +125,7 @@ class Encoder(nn.Module):
             return Layer(shape, made, ffn, dropout, activation, norm_eps)
 
         self.layers = nn.ModuleList(map(layer, convs))
+        self.register_module("pooler", None)
 
     def forward(
         self,

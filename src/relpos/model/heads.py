@@ -19,15 +19,17 @@ IGNORED = -100  # the label of a token that is not predicted
 class Head(nn.Module):
     """(..., hidden) → (..., vocabulary): linear map to the embedding's width, activation, layer norm, word table transposed, bias.
 
-    The word table is the encoder's own and is handed in; the head owns only the bias.
+    The word table is the encoder's own and is handed in; the head owns only the bias. Where `tied` is false it has a table too,
+    `table` (vocabulary, embedding).
     """
 
-    def __init__(self, hidden: int, embedding: int, vocabulary: int, activation: str, norm_eps: float) -> None:
+    def __init__(self, hidden: int, embedding: int, vocabulary: int, activation: str, norm_eps: float, tied: bool = True) -> None:
         super().__init__()
         self.narrow = nn.Linear(hidden, embedding)
         self.activation = ACTIVATIONS[activation]
         self.norm = nn.LayerNorm(embedding, eps=norm_eps)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
+        self.table = None if tied else normal_(nn.Parameter(torch.empty(vocabulary, embedding)), 0.02)
 
     def transform(self, x: Float[Tensor, "*batch hidden"]) -> Float[Tensor, "*batch embedding"]:
         """(..., hidden) → (..., embedding): what the word table is multiplied with."""
@@ -40,19 +42,30 @@ class Head(nn.Module):
 
 
 class MaskedLM(nn.Module):
-    """The encoder with a tied masked-language-modelling head."""
+    """The encoder with a masked-language-modelling head.
 
-    def __init__(self, encoder: Encoder) -> None:
+    Args:
+        activation: of the head; None: that of the encoder.
+        tied: the logits are read from the encoder's word table; false: from a table of the head's own.
+    """
+
+    def __init__(self, encoder: Encoder, activation: str | None = None, tied: bool = True) -> None:
         super().__init__()
         self.encoder = encoder
-        words, norm = encoder.embedding.words, encoder.embedding.norm
-        self.head = Head(encoder.shape.hidden, encoder.shape.embedding, words.num_embeddings, encoder.activation, norm.eps)
+        shape, words, norm = encoder.shape, encoder.embedding.words, encoder.embedding.norm
+        activation = activation or encoder.activation
+        self.head = Head(shape.hidden, shape.embedding, words.num_embeddings, activation, norm.eps, tied)
+
+    @property
+    def table(self) -> Float[Tensor, "vocabulary embedding"]:
+        """What the head's output is multiplied with."""
+        return self.encoder.embedding.words.weight if self.head.table is None else self.head.table
 
     def forward(
         self, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
     ) -> Float[Tensor, "batch n vocabulary"]:
         """Logits (B, n, vocabulary) at every token."""
-        return self.head(self.encoder(input_ids, attention_mask, token_types), self.encoder.embedding.words.weight)
+        return self.head(self.encoder(input_ids, attention_mask, token_types), self.table)
 
     def loss_sum(
         self, input_ids: Ids, labels: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
@@ -60,8 +73,7 @@ class MaskedLM(nn.Module):
         """(sum of the losses, number of chosen tokens, number predicted right). The head runs at the chosen tokens only."""
         chosen = labels.flatten().ne(IGNORED).nonzero().squeeze(1)
         x = self.encoder(input_ids, attention_mask, token_types).flatten(0, 1).index_select(0, chosen)
-        words, target = self.encoder.embedding.words.weight, labels.flatten()[chosen]
-        total, right = tied_cross_entropy(self.head.transform(x), words, self.head.bias, target)
+        total, right = tied_cross_entropy(self.head.transform(x), self.table, self.head.bias, labels.flatten()[chosen])
         return total, torch.tensor(len(chosen)), right
 
     def loss(
@@ -70,6 +82,26 @@ class MaskedLM(nn.Module):
         """Mean cross-entropy over the tokens whose label is not −100; 0 where there is none."""
         total, number, _ = self.loss_sum(input_ids, labels, attention_mask, token_types)
         return total / max(int(number), 1)
+
+
+class ReplacedTokens(nn.Module):
+    """The encoder with the head of ELECTRA's discriminator (Clark et al. 2020): linear map, activation, linear map to one logit a
+    token, which is positive where the token is taken for a replaced one.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.dense = nn.Linear(encoder.shape.hidden, encoder.shape.hidden)
+        self.activation = ACTIVATIONS[encoder.activation]
+        self.output = nn.Linear(encoder.shape.hidden, 1)
+
+    def forward(
+        self, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
+    ) -> Float[Tensor, "batch n"]:
+        """Logits (B, n)."""
+        x = self.encoder(input_ids, attention_mask, token_types)
+        return self.output(self.activation(self.dense(x))).squeeze(-1)
 
 
 class Classifier(nn.Module):

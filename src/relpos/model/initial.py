@@ -35,12 +35,12 @@ class Distribution:
         if parameter.is_meta:
             return
         draw = normal if self.gaussian else uniform
-        values = torch.empty(parameter.numel(), dtype=torch.float32)
-        for start in range(0, len(values), _BLOCK):
-            block = values[start : start + _BLOCK]
-            # Each operation is rounded by itself, the same everywhere; one that multiplies and adds at once might not be.
-            block.copy_(draw(key, torch.arange(start, start + len(block))).mul_(self.factor).add_(self.shift))
-        with torch.no_grad():
+        with torch.device("cpu"), torch.no_grad():
+            values = torch.empty(parameter.numel(), dtype=torch.float32)
+            for start in range(0, len(values), _BLOCK):
+                block = values[start : start + _BLOCK]
+                # Each operation is rounded by itself, the same everywhere; one that multiplies and adds at once might not be.
+                block.copy_(draw(key, torch.arange(start, start + len(block))).mul_(self.factor).add_(self.shift))
             parameter.copy_(values.view(parameter.shape))
 
 

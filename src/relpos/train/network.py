@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import torch
 from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
@@ -14,6 +15,7 @@ from relpos.model.build import build
 from relpos.model.conv import Conv
 from relpos.model.heads import MaskedLM
 from relpos.model.position import Scheme
+from relpos.model.shape import Shape
 
 
 def build_model(cfg: DictConfig) -> MaskedLM:
@@ -23,17 +25,35 @@ def build_model(cfg: DictConfig) -> MaskedLM:
         RelposError: the combination means nothing; named.
     """
     nodes = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")}
-    return network(nodes | {"vocabulary": cfg.vocabulary})
+    model: MaskedLM = network(nodes | {"vocabulary": cfg.vocabulary})
+    return model
 
 
-def network(config: dict[str, Any]) -> MaskedLM:
+def network(config: dict[str, Any], filled: bool = True) -> Any:
     """The network that `size`, `position`, `conv`, `vocabulary` describe; initialised from torch's present seed.
+
+    It is a `MaskedLM`, or a `Classifier` where `outputs` says how many outputs, or what `head` describes.
+
+    Args:
+        filled: false leaves the parameters without memory (torch's device `meta`), until those of a file are assigned. The position
+            scheme has its values even so: numbers that are computed and not stored, and parameters that the file may not have.
 
     Raises:
         RelposError: a class named by `_target_` is not a Scheme, or refuses its arguments.
     """
     position, conv = constructor("position", config["position"], Scheme), constructor("conv", config["conv"], Conv)
-    return build(config["size"], position, config["vocabulary"], conv, config.get("kernel", "auto"))
+    head: Any = {"kind": "classifier", "outputs": config["outputs"]} if "outputs" in config else config.get("head")
+    kernel = config.get("kernel", "auto")
+    if filled:
+        return build(config["size"], position, config["vocabulary"], conv, kernel, head)
+
+    def with_values(shape: Shape) -> Scheme:
+        with torch.device("cpu"):
+            scheme: Scheme = position(shape)
+        return scheme
+
+    with torch.device("meta"):
+        return build(config["size"], with_values, config["vocabulary"], conv, kernel, head)
 
 
 def constructor(key: str, node: dict[str, Any], base: type[nn.Module]) -> Any:

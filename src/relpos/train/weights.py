@@ -14,7 +14,7 @@ from torch import nn
 
 from relpos.errors import RelposError
 from relpos.files import replacing, write_text
-from relpos.model.heads import Classifier, MaskedLM
+from relpos.pretrained.checkpoint import Checkpoint, is_published
 from relpos.train.network import network
 
 
@@ -57,25 +57,34 @@ def save_model(folder: Path, model: nn.Module, config: dict[str, Any], tokenizer
 
 
 def read_model_config(folder: Path) -> dict[str, Any]:
-    """The words of a model folder.
+    """The words of a model folder: ours, or a published checkpoint.
 
     Raises:
         RelposError: there is no model in `folder`.
     """
+    if is_published(folder):
+        return Checkpoint(folder).words
     path = folder / "config.yaml"
     if not path.is_file() or not (folder / "model.safetensors").is_file():
-        raise RelposError(f"no model in {folder}: config.yaml and model.safetensors are expected")
+        raise RelposError(
+            f"no model in {folder}: config.yaml and model.safetensors are expected, or the config.json of a published checkpoint"
+        )
     content = OmegaConf.to_container(OmegaConf.load(path))
     assert isinstance(content, dict)
     return {str(key): value for key, value in content.items()}
 
 
-def load_model(folder: Path, kernel: str = "auto") -> nn.Module:
-    """The network of a model folder, with its weights: a `MaskedLM`, or a `Classifier` where it was fine-tuned."""
-    config = read_model_config(folder)
-    model: nn.Module = network(config | {"kernel": kernel})
-    if "outputs" in config:
-        assert isinstance(model, MaskedLM)
-        model = Classifier(model.encoder, config["outputs"])
-    load_weights(model, folder / "model.safetensors")
+def load_model(folder: Path, kernel: str = "auto") -> Any:
+    """The network of a model folder, with its weights, in evaluation mode.
+
+    Ours is a `MaskedLM`, or a `Classifier` where it was fine-tuned. That of a published checkpoint has the head whose weights there
+    are, and is an `Encoder` where there are none; its weights keep the number format in which they are stored.
+    """
+    if is_published(folder):
+        checkpoint = Checkpoint(folder)
+        model: nn.Module = network(checkpoint.words | {"kernel": kernel}, filled=False)
+        checkpoint.fill(model)
+    else:
+        model = network(read_model_config(folder) | {"kernel": kernel})
+        load_weights(model, folder / "model.safetensors")
     return model.eval()

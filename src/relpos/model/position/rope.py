@@ -20,6 +20,8 @@ class Rope(Scheme):
     Neighbouring channels make a pair, as in the paper. Later code that pairs m with m + head_dim/2 is the same model up to a
     permutation of channels. Angles are float64, products float32 (float64 in a model of float64), whatever q and k are.
 
+    `values=true` turns v as well, as some published RoFormers do; the output then depends on absolute positions too.
+
     Parameters: 0
 
     Raises:
@@ -35,8 +37,9 @@ class Rope(Scheme):
     """
 
     @checked
-    def __init__(self, shape: Shape, base: Positive = 10000.0) -> None:
+    def __init__(self, shape: Shape, base: Positive = 10000.0, values: bool = False) -> None:
         super().__init__(shape)
+        self.values = values
         if shape.head_dim % 2:
             raise RelposError(f"Rope turns pairs of channels: head_dim = hidden / heads must be even, not {shape.head_dim}")
         steps = float(base) ** (-torch.arange(0, shape.head_dim, 2, dtype=torch.float64) / shape.head_dim)
@@ -51,6 +54,8 @@ class Rope(Scheme):
     def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: Complex[Tensor, "n pairs"]) -> tuple[Heads, Heads, Heads]:
         dtype = torch.promote_types(q.dtype, torch.float32)
         turns = state.to(dtype.to_complex())
+        if self.values:
+            v = turned(v.to(dtype), turns).to(v.dtype)
         return turned(q.to(dtype), turns), turned(k.to(dtype), turns), v
 
 

@@ -1,0 +1,60 @@
+"""ALBERT, version 1 and 2 (Lan et al. 2020): one layer for all passes, embeddings narrower than the layers."""
+
+from __future__ import annotations
+
+from relpos.pretrained.bert import EMBEDDINGS, POSITIONS
+from relpos.pretrained.family import ABSOLUTE, NO_CONV, NO_DECODER, SIZE, Family, Head, Key, Weight, linear
+
+_LAYER = "encoder.albert_layer_groups.0.albert_layers.0"
+_TRANSFORM = (*linear("head.narrow", "predictions.dense"), *linear("head.norm", "predictions.LayerNorm"))
+_BIAS, _DECODER_BIAS, _DECODER = "predictions.bias", "predictions.decoder.bias", "predictions.decoder.weight"
+_CLASSIFIER = (*linear("pooler", "albert.pooler"), *linear("classifier", "classifier"))
+
+FAMILY = Family(
+    model_type="albert",
+    prefix="albert.",
+    base="AlbertModel",
+    words={
+        "size": SIZE
+        | {
+            "hidden": Key("hidden_size", 4096),
+            "embedding": Key("embedding_size", 128),
+            "heads": Key("num_attention_heads", 64),
+            "ffn": Key("intermediate_size", 16384),
+            "dropout": Key("hidden_dropout_prob", 0.0),
+            "attention_dropout": Key("attention_probs_dropout_prob", 0.0),
+            "activation": Key("hidden_act", "gelu_new", SIZE["activation"].read),
+            "share_layers": True,
+        },
+        "position": ABSOLUTE,
+        "conv": NO_CONV,
+        "vocabulary": Key("vocab_size", 30000),
+    },
+    constants=NO_DECODER | {"num_hidden_groups": 1, "inner_group_num": 1},
+    encoder=(*EMBEDDINGS, POSITIONS),
+    layer=(
+        *linear(
+            "layers.0.attention.project",
+            f"{_LAYER}.attention.query",
+            f"{_LAYER}.attention.key",
+            f"{_LAYER}.attention.value",
+        ),
+        *linear("layers.0.attention.output", f"{_LAYER}.attention.dense"),
+        *linear("layers.0.attention_norm", f"{_LAYER}.attention.LayerNorm"),
+        *linear("layers.0.widen", f"{_LAYER}.ffn"),
+        *linear("layers.0.narrow", f"{_LAYER}.ffn_output"),
+        *linear("layers.0.ffn_norm", f"{_LAYER}.full_layer_layer_norm"),
+    ),
+    widen=linear("embedding.widen", "encoder.embedding_hidden_mapping_in"),
+    pooler=linear("pooler", "pooler"),
+    heads=(
+        Head("AlbertForMaskedLM", (*_TRANSFORM, Weight("head.bias", _BIAS, also=(_DECODER_BIAS,)))),
+        Head(
+            "AlbertForMaskedLM",
+            (*_TRANSFORM, Weight("head.bias", _DECODER_BIAS, also=(_BIAS,)), Weight("head.table", _DECODER)),
+            {"tied": False},
+        ),
+        Head("AlbertForSequenceClassification", _CLASSIFIER, {"kind": "classifier"}),
+    ),
+    unread=(r"sop_classifier\..*", r"predictions\.decoder\.weight", r".*\.position_ids"),
+)

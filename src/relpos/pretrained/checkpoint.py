@@ -1,0 +1,119 @@
+"""A folder of a published checkpoint → our words, and the weights of the network that they describe."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from relpos.errors import RelposError, nearest
+from relpos.pretrained import FAMILIES
+from relpos.pretrained.family import Family, Head
+from relpos.pretrained.files import CONFIG, read_config, read_weights
+from relpos.pretrained.weights import listed, names, read
+from relpos.pretrained.words import from_config
+
+
+def is_published(folder: Path) -> bool:
+    """Whether this is a folder as `transformers` writes it, and none of ours."""
+    return (folder / CONFIG).is_file() and not (folder / "config.yaml").is_file()
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A published checkpoint on disk.
+
+    Raises:
+        RelposError: its family is not supported, or a file is missing or damaged; the message names file and key.
+
+    Example:
+        >>> Checkpoint(Path("nowhere")).words
+        Traceback (most recent call last):
+        relpos.errors.RelposError: no model in nowhere: config.json is missing
+    """
+
+    folder: Path
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The content of `config.json`."""
+        return read_config(self.folder)
+
+    @cached_property
+    def family(self) -> Family:
+        """How it is read."""
+        name = str(self.config.get("model_type"))
+        if name not in FAMILIES:
+            raise RelposError(f"{self.folder / CONFIG}: model_type={name} is not supported.{nearest(name, FAMILIES)}")
+        return FAMILIES[name]
+
+    @cached_property
+    def tensors(self) -> dict[str, Tensor]:
+        """Its weights under their names, mapped into memory."""
+        return read_weights(self.folder)
+
+    @cached_property
+    def prefix(self) -> str:
+        """Before the names of the encoder's weights; an encoder that was stored alone has none."""
+        prefix = self.family.prefix
+        return prefix if any(name.startswith(prefix) for name in self.tensors) else ""
+
+    @cached_property
+    def head(self) -> Head | None:
+        """The head whose weights there are; None where there is the encoder alone."""
+        tied = self.config.get("tie_word_embeddings", True) is not False
+        for head in self.family.heads:
+            of_head = {name for weight in head.weights for name in names(weight) if not name.startswith(self.family.prefix)}
+            other_decoder = "kind" not in head.words and head.words.get("tied", True) != tied
+            if of_head & self.tensors.keys() and not other_decoder:
+                return head
+        return None
+
+    @cached_property
+    def words(self) -> dict[str, Any]:
+        """Our words for the network: `size`, `position`, `conv`, `vocabulary`, and `head` or `outputs`."""
+        try:
+            words = from_config(self.family, self.config)
+        except RelposError as error:
+            raise RelposError(f"{self.folder / CONFIG}: {error}") from None
+        if self.head and self.head.words.get("kind") == "classifier":
+            last = names(self.head.weights[-1])[0]
+            return words | {"outputs": len(self.tensors[last]) if last in self.tensors else 1}
+        head = dict(self.head.words) if self.head else {"kind": "none"}
+        pooler = {"pooler": True} if self._has_pooler else {}
+        return words | ({"head": head | pooler} if head | pooler else {})
+
+    def fill(self, model: nn.Module) -> None:
+        """Assigns the weights to a network of `words`; they keep the number format in which they are stored.
+
+        Raises:
+            RelposError: a weight is missing, unknown, or of another shape; named.
+        """
+        size = self.words["size"]
+        layers = 1 if size["share_layers"] else size["layers"]
+        widen = size["embedding"] != size["hidden"]
+        weights = listed(self.family, self.head, layers, self._has_pooler, widen, self.prefix)
+        parameters = {name: tuple(value.shape) for name, value in model.named_parameters()}
+        try:
+            state = {weight.ours: read(weight, self.tensors, parameters[weight.ours]) for weight in weights}
+        except RelposError as error:
+            raise RelposError(f"{self.folder}: {error}") from None
+        known = {name for weight in weights for name in (*names(weight), *weight.also)}
+        unread = re.compile("|".join(self.family.unread) or "$^")
+        for name in sorted(self.tensors.keys() - known):
+            if not unread.fullmatch(name):
+                raise RelposError(f"{self.folder}: weight {name!r} is unknown to {self.family.model_type}")
+        missing = parameters.keys() - state.keys()
+        assert not missing, f"{self.family.model_type} says nothing about {sorted(missing)}"
+        model.load_state_dict(state, strict=False, assign=True)
+
+    @property
+    def _has_pooler(self) -> bool:
+        """Whether the encoder has a pooler; that of a classifier belongs to its head."""
+        classifier = self.head is not None and self.head.words.get("kind") == "classifier"
+        theirs = {self.prefix + name for weight in self.family.pooler for name in names(weight)}
+        return not classifier and bool(theirs & self.tensors.keys())

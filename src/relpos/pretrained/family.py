@@ -1,0 +1,142 @@
+"""How a family of published checkpoints is described: one mapping of its configuration and one of its weights, read both ways.
+
+A family says what of a `config.json` stands where in our words (`size`, `position`, `conv`, `vocabulary`), and which of its weights
+is which parameter of ours. `words.py` and `weights.py` read these descriptions in either direction; there is no code for a family
+besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def same(value: Any) -> Any:
+    """The value itself."""
+    return value
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of `config.json`.
+
+    Args:
+        name: the key.
+        default: what a file without the key means.
+        read: its value → ours.
+        write: ours → its value.
+    """
+
+    name: str
+    default: Any = None
+    read: Callable[[Any], Any] = same
+    write: Callable[[Any], Any] = same
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A parameter of ours and the weights of a checkpoint that make it. `{n}` in a name is the number of the layer.
+
+    Args:
+        ours: name of the parameter.
+        theirs: name of the weight; several stand in ours one below the other, in equal parts.
+        also: other names of the same weight; read where `theirs` is missing, and else superfluous.
+        reserved: rows at the beginning of theirs that ours does not have.
+        single: axis of length 1 that ours does not have.
+    """
+
+    ours: str
+    theirs: str | tuple[str, ...]
+    also: tuple[str, ...] = ()
+    reserved: int = 0
+    single: int | None = None
+
+
+@dataclass(frozen=True)
+class Head:
+    """What stands on the encoder.
+
+    Args:
+        architecture: name of the class in `transformers`.
+        weights: of the head.
+        words: `head` in our words, see `relpos.model.build.HeadWords`; a classifier's are `outputs` alone.
+    """
+
+    architecture: str
+    weights: tuple[Weight, ...]
+    words: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of checkpoint.
+
+    Args:
+        model_type: in `config.json`.
+        prefix: before the names of the encoder's weights, where there is a head.
+        base: name of the encoder's class in `transformers`.
+        words: our words with a `Key` wherever the configuration decides.
+        constants: keys of `config.json` that must have this value where they stand there.
+        encoder: weights of the encoder outside its layers, without the prefix.
+        layer: weights of a layer.
+        widen: weights of the map from the embedding's width to the hidden one, where the two differ.
+        pooler: weights of the pooler.
+        heads: the heads that are understood.
+        unread: weights that published checkpoints have and that none of our networks reads; regular expressions.
+    """
+
+    model_type: str
+    prefix: str
+    base: str
+    words: Mapping[str, Any]
+    constants: Mapping[str, Any]
+    encoder: tuple[Weight, ...]
+    layer: tuple[Weight, ...]
+    widen: tuple[Weight, ...]
+    pooler: tuple[Weight, ...]
+    heads: tuple[Head, ...]
+    unread: tuple[str, ...] = ()
+
+
+def linear(ours: str, *theirs: str) -> tuple[Weight, Weight]:
+    """Weight and bias of a linear map or a layer norm; several of theirs make one of ours."""
+
+    def named(kind: str) -> Weight:
+        names = tuple(f"{name}.{kind}" for name in theirs)
+        return Weight(f"{ours}.{kind}", names[0] if len(names) == 1 else names)
+
+    return named("weight"), named("bias")
+
+
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_new",
+    "gelu_fast": "gelu_new",
+    "gelu_accurate": "gelu_new",
+    "gelu_pytorch_tanh": "gelu_new",
+    "relu": "relu",
+}
+"""Names of activations in `config.json` → ours. Several are ways of computing the same function."""
+
+HIDDEN = Key("hidden_size", 768)
+SIZE: dict[str, Any] = {
+    "layers": Key("num_hidden_layers", 12),
+    "hidden": HIDDEN,
+    "embedding": HIDDEN,
+    "heads": Key("num_attention_heads", 12),
+    "ffn": Key("intermediate_size", 3072),
+    "max_positions": Key("max_position_embeddings", 512),
+    "dropout": Key("hidden_dropout_prob", 0.1),
+    "attention_dropout": Key("attention_probs_dropout_prob", 0.1),
+    "activation": Key("hidden_act", "gelu", lambda name: ACTIVATIONS.get(name, name)),
+    "norm_eps": Key("layer_norm_eps", 1e-12),
+    "token_types": Key("type_vocab_size", 2),
+    "share_layers": False,
+}
+"""The keys that most families have."""
+
+ABSOLUTE = {"_target_": "relpos.model.position.Absolute"}
+NO_CONV = {"_target_": "relpos.model.conv.NoConv"}
+NO_DECODER = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute", "pruned_heads": {}}

@@ -1,0 +1,81 @@
+"""Weights of a checkpoint ↔ parameters of ours, by the lists of a family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from relpos.errors import RelposError
+from relpos.pretrained.family import Family, Head, Weight
+
+Shape = tuple[int, ...]
+
+
+def listed(family: Family, head: Head | None, layers: int, pooler: bool, widen: bool, prefix: str) -> list[Weight]:
+    """Every weight of a network, under full names on both sides.
+
+    Args:
+        layers: how many layers have weights of their own.
+        pooler: whether the encoder has a pooler.
+        widen: whether there is a map from the embedding's width to the hidden one.
+        prefix: before the names of the encoder's weights in the checkpoint.
+    """
+    inside = "" if head is None else "encoder."
+    own = [*family.encoder, *(family.widen if widen else ()), *(family.pooler if pooler else ())]
+    own += [_numbered(weight, number) for number in range(layers) for weight in family.layer]
+    encoder = [replace(weight, ours=inside + weight.ours, theirs=tuple(prefix + name for name in names(weight))) for weight in own]
+    return encoder + list(head.weights if head else ())
+
+
+def names(weight: Weight) -> tuple[str, ...]:
+    """Of the checkpoint's weights that make this one."""
+    return (weight.theirs,) if isinstance(weight.theirs, str) else weight.theirs
+
+
+def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape) -> Tensor:
+    """The parameter of ours, `shape` (…). A single weight is not copied.
+
+    Raises:
+        RelposError: a weight is missing, has another shape, or is no floating-point number; named.
+    """
+    parts = [tensors[_present(weight, name, tensors)] for name in names(weight)]
+    expected = _their_shape(weight, shape)
+    for name, part in zip(names(weight), parts, strict=True):
+        if tuple(part.shape) != expected:
+            raise RelposError(f"weight {name!r} has shape {tuple(part.shape)}; by config.json it is {expected}")
+        if not part.is_floating_point():
+            raise RelposError(f"weight {name!r} is {str(part.dtype).removeprefix('torch.')}: quantised weights are not supported")
+    whole = parts[0] if len(parts) == 1 else torch.cat(parts)
+    whole = whole[weight.reserved :]
+    return whole if weight.single is None else whole.squeeze(weight.single)
+
+
+def write(weight: Weight, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Names and weights of the checkpoint from a parameter of ours; reserved rows are 0."""
+    whole = parameter if weight.single is None else parameter.unsqueeze(weight.single)
+    if weight.reserved:
+        whole = torch.cat((whole.new_zeros(weight.reserved, *whole.shape[1:]), whole))
+    yield from zip(names(weight), whole.chunk(len(names(weight))), strict=True)
+
+
+def _numbered(weight: Weight, number: int) -> Weight:
+    theirs = tuple(name.replace("{n}", str(number)) for name in names(weight))
+    return replace(weight, ours=weight.ours.replace("{n}", str(number)), theirs=theirs)
+
+
+def _present(weight: Weight, name: str, tensors: Mapping[str, Tensor]) -> str:
+    for known in (name, *weight.also):
+        if known in tensors:
+            return known
+    raise RelposError(f"weight {name!r} is missing")
+
+
+def _their_shape(weight: Weight, shape: Shape) -> Shape:
+    rows, *rest = shape
+    theirs = [rows // len(names(weight)) + weight.reserved, *rest]
+    if weight.single is not None:
+        theirs.insert(weight.single, 1)
+    return tuple(theirs)

@@ -1,0 +1,80 @@
+"""`config.json` ↔ our words: a family's template with a `Key` at every leaf that the file decides, read in both directions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from relpos.errors import RelposError
+from relpos.model.encoder import Encoder
+from relpos.pretrained.family import Family, Key
+
+
+def from_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The words `size`, `position`, `conv` and `vocabulary` of a `config.json`.
+
+    Raises:
+        RelposError: a key has a value with which the network is one that cannot be expressed.
+    """
+    for name, needed in family.constants.items():
+        if config.get(name, needed) not in (needed, None):
+            raise RelposError(f"{name}={config[name]}: only {needed} is supported for {family.model_type}")
+    words: dict[str, Any] = _filled(family.words, config)
+    return words
+
+
+def to_config(family: Family, words: Mapping[str, Any]) -> dict[str, Any]:
+    """The `config.json` of a network of these words, without what belongs to its head.
+
+    Raises:
+        RelposError: the family has no such network; says which word it is about.
+    """
+    config: dict[str, Any] = {"model_type": family.model_type} | dict(family.constants)
+    decided: dict[str, str] = {}
+    for path, leaf in _leaves(family.words):
+        value = _value(words, path)
+        if not isinstance(leaf, Key):
+            if value != leaf:
+                raise RelposError(f"{family.model_type} has {path}={leaf}, this network {path}={value}")
+            continue
+        written = leaf.write(value)
+        if config.get(leaf.name, written) != written:
+            other = decided[leaf.name]
+            raise RelposError(f"{family.model_type} has one {leaf.name}, this network {path}={value} and another {other}")
+        config[leaf.name], decided[leaf.name] = written, path
+    return config
+
+
+def _filled(template: Any, config: Mapping[str, Any]) -> Any:
+    if isinstance(template, Key):
+        value = config.get(template.name, template.default)
+        try:
+            return template.read(value)
+        except (TypeError, ValueError):
+            raise RelposError(f"{template.name}={value!r} is not understood") from None
+    if isinstance(template, Mapping):
+        return {name: _filled(part, config) for name, part in template.items()}
+    return template
+
+
+def _leaves(template: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, part in template.items():
+        if isinstance(part, Mapping):
+            yield from _leaves(part, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", part
+
+
+def _value(words: Mapping[str, Any], path: str) -> Any:
+    """A word by its path; what is left out has the default of the constructor's argument."""
+    group, _, name = path.rpartition(".")
+    node = words[group] if group else words
+    if name in node:
+        return node[name]
+    target: Any = Encoder
+    if group != "size":
+        from hydra.utils import get_class
+
+        target = get_class(node["_target_"])
+    return inspect.signature(target).parameters[name].default

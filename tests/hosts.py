@@ -1,0 +1,64 @@
+"""Randomly initialised models of `transformers`, small, and what a comparison with ours needs. For tests only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")
+
+VOCABULARY, LENGTH = 40, 11
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 16,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+    "max_position_embeddings": 20,
+}
+
+
+def host(kind: str, **config: Any) -> Any:
+    """A model of the class `kind`, e.g. `BertForMaskedLM`, in float64, with every parameter drawn anew from N(0, 0.3²)."""
+    model_class = getattr(transformers, kind)
+    torch.manual_seed(0)
+    model = model_class(model_class.config_class(**SIZES | config)).double().eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "embed_positions" not in name:  # sinusoids, which are computed
+                parameter.normal_(0, 0.3)
+    return model
+
+
+def saved(model: Any, folder: Path) -> Path:
+    """The folder that `save_pretrained` writes."""
+    model.save_pretrained(folder)
+    return folder
+
+
+def saved_gradients(model: Any, folder: Path) -> Path:
+    """The same folder with the gradient of each weight in its place; 0 where nothing depends on it."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
+    return saved(model, folder)
+
+
+def batch(padded: bool = True, types: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    """ids, mask and token types (3, n); ids above 4, so that none is a family's padding."""
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(5, VOCABULARY, (3, LENGTH), generator=generator)
+    lengths = torch.tensor([LENGTH, 7, 4]) if padded else torch.full((3,), LENGTH)
+    mask = torch.arange(LENGTH) < lengths[:, None]
+    return ids, mask, torch.randint(types, (3, LENGTH), generator=generator)
+
+
+def hidden_states(model: nn.Module, ids: Tensor, mask: Tensor, types: Tensor) -> list[Tensor]:
+    """Of one of ours: the embeddings and the output of every layer."""
+    states: list[Tensor] = getattr(model, "encoder", model)(ids, mask, types, hidden_states=True)
+    return states
