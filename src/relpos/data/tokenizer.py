@@ -158,7 +158,7 @@ class Tokenizer:
         """The same pieces, for a text that goes on with a word: it is not put behind a space of the tokenizer's own."""
         from sentencepiece import sentencepiece_model_pb2
 
-        model = sentencepiece_model_pb2.ModelProto.FromString(self.path.read_bytes())
+        model = sentencepiece_model_pb2.ModelProto.FromString(self.path.read_bytes())  # type: ignore[attr-defined]
         model.normalizer_spec.add_dummy_prefix = False
         return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())
 
