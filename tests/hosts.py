@@ -29,9 +29,17 @@ def host(kind: str, **config: Any) -> Any:
     model = model_class(model_class.config_class(**SIZES | config)).double().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "embed_positions" not in name:  # sinusoids, which are computed
+            if "embed_positions" in name:  # RoFormer's waves: `transformers` rounds them to float32, which is 1e-8 of the result
+                parameter.copy_(waves(*parameter.shape))
+            else:
                 parameter.normal_(0, 0.3)
     return model
+
+
+def waves(positions: int, width: int) -> Tensor:
+    """(positions, width) in float64: the sines of all angles, then the cosines."""
+    angles = torch.arange(positions).double()[:, None] * 10000 ** (-torch.arange(0, width, 2).double() / width)
+    return torch.cat((angles.sin(), angles.cos()), 1)
 
 
 def saved(model: Any, folder: Path) -> Path:
@@ -49,13 +57,14 @@ def saved_gradients(model: Any, folder: Path) -> Path:
     return saved(model, folder)
 
 
-def batch(padded: bool = True, types: int = 2) -> tuple[Tensor, Tensor, Tensor]:
-    """ids, mask and token types (3, n); ids above 4, so that none is a family's padding."""
+def batch(config: Any, padded: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """ids, mask and token types (3, n), with the padding that the configuration names."""
     generator = torch.Generator().manual_seed(1)
     ids = torch.randint(5, VOCABULARY, (3, LENGTH), generator=generator)
     lengths = torch.tensor([LENGTH, 7, 4]) if padded else torch.full((3,), LENGTH)
     mask = torch.arange(LENGTH) < lengths[:, None]
-    return ids, mask, torch.randint(types, (3, LENGTH), generator=generator)
+    types = torch.randint(config.type_vocab_size, (3, LENGTH), generator=generator)
+    return ids.masked_fill(~mask, config.pad_token_id), mask, types
 
 
 def hidden_states(model: nn.Module, ids: Tensor, mask: Tensor, types: Tensor) -> list[Tensor]:

@@ -12,6 +12,7 @@ import relpos
 from hosts import batch, hidden_states, host, saved, saved_gradients
 
 EMBEDDING = {"embedding_size": 8}
+UNPADDED = "convbert"  # begins the names of those that are compared without padding, see below
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertForMaskedLM", {}),
     "bert with an own decoder": ("BertForMaskedLM", {"tie_word_embeddings": False}),
@@ -19,6 +20,19 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "bert classifier": ("BertForSequenceClassification", {"num_labels": 3}),
     "albert": ("AlbertForMaskedLM", EMBEDDING),
     "albert with erf gelu": ("AlbertForMaskedLM", EMBEDDING | {"hidden_act": "gelu"}),
+    "bert encoder": ("BertModel", {}),
+    "roberta": ("RobertaForMaskedLM", {}),
+    "roberta with an own decoder": ("RobertaForMaskedLM", {"tie_word_embeddings": False}),
+    "roberta with relu, and gelu in its head": ("RobertaForMaskedLM", {"hidden_act": "relu", "type_vocab_size": 1}),
+    "roberta classifier": ("RobertaForSequenceClassification", {"num_labels": 3}),
+    "xlm-r": ("XLMRobertaForMaskedLM", {"type_vocab_size": 1}),
+    "electra generator": ("ElectraForMaskedLM", EMBEDDING),
+    "electra generator of one width": ("ElectraForMaskedLM", {"embedding_size": 16, "tie_word_embeddings": False}),
+    "electra discriminator": ("ElectraForPreTraining", EMBEDDING),
+    "roformer": ("RoFormerForMaskedLM", EMBEDDING),
+    "roformer that turns values": ("RoFormerForMaskedLM", EMBEDDING | {"rotary_value": True}),
+    "convbert": ("ConvBertForMaskedLM", EMBEDDING),
+    "convbert of one width": ("ConvBertForMaskedLM", {"embedding_size": 16, "conv_kernel_size": 5}),
     "albert classifier": ("AlbertForSequenceClassification", EMBEDDING | {"num_labels": 3}),
 }
 
@@ -27,7 +41,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 def test_hidden_states_of_every_layer_are_equal(name: str, tmp_path: Path) -> None:
     theirs = host(MODELS[name][0], **MODELS[name][1])
     ours, tokenizer = relpos.load(saved(theirs, tmp_path))
-    ids, mask, types = batch(types=theirs.config.type_vocab_size)
+    ids, mask, types = batch(theirs.config, padded=not name.startswith(UNPADDED))
     expected = theirs(ids, mask, types, output_hidden_states=True).hidden_states
     states = hidden_states(ours, ids, mask, types)
     assert tokenizer is None
@@ -40,8 +54,8 @@ def test_hidden_states_of_every_layer_are_equal(name: str, tmp_path: Path) -> No
 def test_logits_and_gradients_are_equal(name: str, tmp_path: Path) -> None:
     theirs = host(MODELS[name][0], **MODELS[name][1])
     ours, _ = relpos.load(saved(theirs, tmp_path))
-    ids, mask, types = batch(types=theirs.config.type_vocab_size)
-    expected, logits = theirs(ids, mask, types).logits, ours(ids, mask, types)
+    ids, mask, types = batch(theirs.config, padded=not name.startswith(UNPADDED))
+    expected, logits = theirs(ids, mask, types)[0], ours(ids, mask, types)
     if logits.shape[:2] == mask.shape:
         expected, logits = expected[mask], logits[mask]
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-10)
@@ -50,4 +64,23 @@ def test_logits_and_gradients_are_equal(name: str, tmp_path: Path) -> None:
     (logits * weights).sum().backward()
     gradients, _ = relpos.load(saved_gradients(theirs, tmp_path / "gradients"))
     for (parameter, ours_here), theirs_here in zip(ours.named_parameters(), gradients.parameters(), strict=True):
-        torch.testing.assert_close(ours_here.grad, theirs_here.data, rtol=0, atol=1e-10, msg=parameter)
+        gradient = torch.zeros_like(ours_here) if ours_here.grad is None else ours_here.grad  # a pooler that nothing reads
+        torch.testing.assert_close(gradient, theirs_here.data, rtol=0, atol=1e-10, msg=parameter)
+
+
+def test_convbert_of_transformers_leaks_padding_into_real_tokens_and_ours_does_not(tmp_path: Path) -> None:
+    theirs = host("ConvBertForMaskedLM", **EMBEDDING)
+    ours, _ = relpos.load(saved(theirs, tmp_path))
+    ids, mask, types = batch(theirs.config)
+    n = int(mask[1].sum())
+    alone = (ids[1:2, :n], mask[1:2, :n], types[1:2, :n])
+    torch.testing.assert_close(ours(*alone), theirs(*alone).logits, rtol=0, atol=1e-10)
+    torch.testing.assert_close(ours(ids, mask, types)[1, :n], ours(*alone)[0], rtol=0, atol=1e-10)
+    assert (theirs(ids, mask, types).logits[1, :n] - theirs(*alone).logits[0]).abs().max() > 1e-3
+
+
+def test_a_discriminator_gives_one_logit_a_token(tmp_path: Path) -> None:
+    theirs = host("ElectraForPreTraining", **EMBEDDING)
+    ours, _ = relpos.load(saved(theirs, tmp_path))
+    ids, mask, types = batch(theirs.config)
+    assert ours(ids, mask, types).shape == ids.shape

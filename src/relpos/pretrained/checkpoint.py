@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.errors import RelposError, nearest
@@ -76,6 +77,8 @@ class Checkpoint:
     @cached_property
     def words(self) -> dict[str, Any]:
         """Our words for the network: `size`, `position`, `conv`, `vocabulary`, and `head` or `outputs`."""
+        if self.family.refused:
+            raise RelposError(f"{self.folder / CONFIG}: model_type={self.family.model_type}: {self.family.refused}")
         try:
             words = from_config(self.family, self.config)
         except RelposError as error:
@@ -117,3 +120,17 @@ class Checkpoint:
         classifier = self.head is not None and self.head.words.get("kind") == "classifier"
         theirs = {self.prefix + name for weight in self.family.pooler for name in names(weight)}
         return not classifier and bool(theirs & self.tensors.keys())
+
+
+def position_table(folder: Path) -> Float[Tensor, "positions embedding"]:
+    """The absolute position embeddings of a published checkpoint, without reserved rows.
+
+    Raises:
+        RelposError: it has none.
+    """
+    checkpoint = Checkpoint(folder)
+    weight = next((weight for weight in checkpoint.family.encoder if weight.ours == "position.table"), None)
+    table = checkpoint.tensors.get(checkpoint.prefix + names(weight)[0]) if weight else None
+    if weight is None or table is None:
+        raise RelposError(f"{folder}: {checkpoint.family.model_type} has no table of absolute positions")
+    return table[weight.reserved :]

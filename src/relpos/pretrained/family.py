@@ -84,6 +84,7 @@ class Family:
         pooler: weights of the pooler.
         heads: the heads that are understood.
         unread: weights that published checkpoints have and that none of our networks reads; regular expressions.
+        refused: why there is no such network here, of a family of which the position table alone is read.
     """
 
     model_type: str
@@ -97,6 +98,7 @@ class Family:
     pooler: tuple[Weight, ...]
     heads: tuple[Head, ...]
     unread: tuple[str, ...] = ()
+    refused: str = ""
 
 
 def linear(ours: str, *theirs: str) -> tuple[Weight, Weight]:

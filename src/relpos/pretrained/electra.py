@@ -1,0 +1,42 @@
+"""ELECTRA (Clark et al. 2020), discriminator and generator: BERT's layers under embeddings that may be narrower."""
+
+from __future__ import annotations
+
+from relpos.pretrained.bert import EMBEDDINGS, LAYER, POSITIONS
+from relpos.pretrained.bert import FAMILY as BERT
+from relpos.pretrained.family import SIZE, Family, Head, Key, Weight, linear
+
+_TRANSFORM = (*linear("head.narrow", "generator_predictions.dense"), *linear("head.norm", "generator_predictions.LayerNorm"))
+_BIAS = Weight("head.bias", "generator_lm_head.bias")
+_GELU = {"activation": "gelu"}  # of the generator's head, whatever the layers have
+GENERATOR = (
+    Head("ElectraForMaskedLM", (*_TRANSFORM, _BIAS), _GELU),
+    Head("ElectraForMaskedLM", (*_TRANSFORM, _BIAS, Weight("head.table", "generator_lm_head.weight")), _GELU | {"tied": False}),
+)
+FACTORISED = SIZE | {
+    "hidden": Key("hidden_size", 256),
+    "embedding": Key("embedding_size", 128),
+    "heads": Key("num_attention_heads", 4),
+    "ffn": Key("intermediate_size", 1024),
+}
+
+FAMILY = Family(
+    model_type="electra",
+    prefix="electra.",
+    base="ElectraModel",
+    words=BERT.words | {"size": FACTORISED},
+    constants=BERT.constants,
+    encoder=(*EMBEDDINGS, POSITIONS),
+    layer=LAYER,
+    widen=linear("embedding.widen", "embeddings_project"),
+    pooler=(),
+    heads=(
+        *GENERATOR,
+        Head(
+            "ElectraForPreTraining",
+            (*linear("dense", "discriminator_predictions.dense"), *linear("output", "discriminator_predictions.dense_prediction")),
+            {"kind": "replaced_tokens"},
+        ),
+    ),
+    unread=(r"generator_lm_head\.weight", r".*\.position_ids"),
+)

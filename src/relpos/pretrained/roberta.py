@@ -1,0 +1,60 @@
+"""RoBERTa (Liu et al. 2019) and XLM-R (Conneau et al. 2020): BERT's form, and positions that begin behind two reserved rows.
+
+Theirs counts positions from the tokens that are not padding, plus the padding's id, which is 1: the first token of a text has row
+2 of 514. Ours drops the two reserved rows and counts from the first token of the row of the batch, so that a text in front of its
+padding has the same positions in both. What is computed at padding differs; no other token sees it. Texts behind their padding, and
+texts in which the padding's id stands as a word, would have other positions here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from relpos.pretrained.bert import EMBEDDINGS, LAYER, POSITIONS
+from relpos.pretrained.bert import FAMILY as BERT
+from relpos.pretrained.family import SIZE, Family, Head, Key, Weight, linear
+
+RESERVED = 2
+POSITIONS_BEHIND = Key("max_position_embeddings", 514, lambda rows: rows - RESERVED, lambda rows: rows + RESERVED)
+_TRANSFORM = (*linear("head.narrow", "lm_head.dense"), *linear("head.norm", "lm_head.layer_norm"))
+_BIAS, _DECODER_BIAS, _DECODER = "lm_head.bias", "lm_head.decoder.bias", "lm_head.decoder.weight"
+_GELU = {"activation": "gelu"}  # of the head, whatever the layers have
+
+FAMILY = Family(
+    model_type="roberta",
+    prefix="roberta.",
+    base="RobertaModel",
+    words=BERT.words | {"size": SIZE | {"max_positions": POSITIONS_BEHIND}, "vocabulary": Key("vocab_size", 50265)},
+    constants=BERT.constants | {"pad_token_id": RESERVED - 1},
+    encoder=(*EMBEDDINGS, replace(POSITIONS, reserved=RESERVED)),
+    layer=LAYER,
+    widen=(),
+    pooler=BERT.pooler,
+    heads=(
+        Head("RobertaForMaskedLM", (*_TRANSFORM, Weight("head.bias", _BIAS, also=(_DECODER_BIAS,))), _GELU),
+        Head(
+            "RobertaForMaskedLM",
+            (*_TRANSFORM, Weight("head.bias", _DECODER_BIAS, also=(_BIAS,)), Weight("head.table", _DECODER)),
+            _GELU | {"tied": False},
+        ),
+        Head(
+            "RobertaForSequenceClassification",
+            (*linear("pooler", "classifier.dense"), *linear("classifier", "classifier.out_proj")),
+            {"kind": "classifier"},
+        ),
+    ),
+    unread=(r"lm_head\.decoder\.weight", r".*\.position_ids"),
+)
+
+
+def _xlm(head: Head) -> Head:
+    return replace(head, architecture=head.architecture.replace("Roberta", "XLMRoberta"))
+
+
+XLM_R = replace(
+    FAMILY,
+    model_type="xlm-roberta",
+    base="XLMRobertaModel",
+    words=FAMILY.words | {"vocabulary": Key("vocab_size", 250002)},
+    heads=tuple(map(_xlm, FAMILY.heads)),
+)
