@@ -13,6 +13,7 @@ from shapes import CHECKED
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("WANDB_MODE", "offline")
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports Triton; 0 compiles it, on a GPU
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background jobs, and all they start, would not hear Ctrl-C
 install_import_hook(CHECKED, "shapes.checked")  # before any of them is imported
 

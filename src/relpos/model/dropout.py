@@ -88,17 +88,23 @@ def _rows(shape: torch.Size, draw: Draw, device: torch.device) -> Tensor:
     return _stir_(words ^ draw.key)
 
 
+def words(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device) -> tuple[Tensor, Tensor]:
+    """What `dropped` mixes: a word for each row of a mask of this shape (..., C), and one for every four columns (C / 4,)."""
+    shape = torch.Size(shape)
+    return _rows(shape, draw, device), _words((shape[-1] + 3) // 4, device)
+
+
 def dropped(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device) -> Int16[Tensor, "..."]:
     """int16 of this shape, negative where the element is dropped.
 
     Args:
         shape: (B, C), (B, tokens, C) or (B, heads, tokens, C). Element c of a row is 16-bit lane c mod 4 of its word c div 4.
     """
-    shape = torch.Size(shape)
-    words = _stir_(_rows(shape, draw, device)[..., None] ^ _words((shape[-1] + 3) // 4, device))
+    of_rows, of_columns = words(shape, draw, device)
+    mixed = _stir_(of_rows[..., None] ^ of_columns)
     # In each lane, 2^15 + threshold - 1 - x has its sign bit set just where x < threshold, and borrows nothing from the next.
-    words.bitwise_and_(0x7FFF * _LANES).neg_().add_(_signed((_LEVELS + threshold(draw.rate) - 1) * _LANES))
-    return words.view(torch.int16)[..., : shape[-1]]
+    mixed.bitwise_and_(0x7FFF * _LANES).neg_().add_(_signed((_LEVELS + threshold(draw.rate) - 1) * _LANES))
+    return mixed.view(torch.int16)[..., : shape[-1]]
 
 
 def _signed(word: int) -> int:

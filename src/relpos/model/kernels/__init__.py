@@ -10,14 +10,14 @@ from types import ModuleType
 from typing import Literal
 
 from relpos.errors import RelposError
-from relpos.model.kernels import eager, fused, proof
+from relpos.model.kernels import eager, fused, proof, triton
 from relpos.model.position.base import Terms
 from relpos.model.shape import Heads
 
-FASTEST_FIRST: tuple[ModuleType, ...] = (fused, eager)
-OPTIONAL: frozenset[ModuleType] = frozenset()
+FASTEST_FIRST: tuple[ModuleType, ...] = (triton, fused, eager)
+OPTIONAL: frozenset[ModuleType] = frozenset({triton})
 """They need hardware or tools that may be missing."""
-Name = Literal["auto", "fused", "eager"]
+Name = Literal["auto", "triton", "fused", "eager"]
 
 
 def name_of(kernel: ModuleType) -> str:
@@ -41,6 +41,10 @@ def select(name: str, terms: Terms, v: Heads, training: bool, content: bool = Tr
             return kernel
         if name != "auto":
             return eager
+    if name == name_of(triton) and v.device.type != "cuda":
+        raise RelposError(
+            f"attention kernel 'triton' needs CUDA and this is {v.device.type}; speed.kernel=auto takes what serves here"
+        )
     raise RelposError(
         f"attention kernel {name!r} does not serve this position scheme on {v.device.type}; speed.kernel=auto picks one that does"
     )

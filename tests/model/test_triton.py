@@ -1,0 +1,159 @@
+"""The Triton kernel in Triton's interpreter: values and gradients beside those of `eager`, both against float64."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from relpos.errors import RelposError
+from relpos.model import kernels
+from relpos.model.kernels import eager
+from relpos.model.kernels import triton as fused_triton
+from relpos.model.position import Terms
+from schemes import FULL, POSITIONS, batch, model_of
+
+pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
+
+Case = tuple[str, bool, tuple[float, int]]  # outside, padded, dropout
+B, D, K = 2, 16, 3
+EVERY = ("offset", "query", "key", "dense", "value")
+KINDS: list[tuple[str, ...]] = [(), *((name,) for name in EVERY)]
+DROPPED, KEPT = (0.1, 12345), (0.0, 0)
+CASES: list[Case] = [
+    (outside, padded, dropout)
+    for outside, padded, dropout in product(("clamp", "zero"), (True, False), (DROPPED, KEPT))
+    if FULL or padded == (dropout == DROPPED)
+]
+WORSE = 1.5  # times eager's distance from float64, in the same number format
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=torch.float64)
+
+
+def results(
+    kernel: Any, names: tuple[str, ...], case: Case, n: int, stored: torch.dtype, *, exact: bool = False, heads: int = 1,
+    k: int = K, examples: int = 1, content: bool = True,
+) -> dict[str, Tensor]:  # fmt: skip
+    """Output and gradients for inputs that are rounded to `stored`; `exact` computes with them in float64."""
+    outside, padded, dropout = case
+    shapes = dict.fromkeys("qkv", (B, heads, n, D)) | {
+        "offset": (heads, 2 * n - 1), "query": (B, heads, n, 2 * k + 1), "key": (B, heads, n, 2 * k + 1),
+        "dense": (examples, heads, n, n), "value": (2 * k + 1, D),
+    }  # fmt: skip
+    wanted = [*("qkv" if content else "v"), *names]
+    x = {name: numbers(*shapes[name], seed=i).to(stored) for i, name in enumerate(wanted)}
+    x = {name: (value.double() if exact else value).requires_grad_() for name, value in x.items()}
+    real = torch.ones(B, n, dtype=torch.bool)
+    real[1, -n // 3 :] = False
+    terms = Terms(**{name: x[name] for name in names}, outside=outside)
+    mixed = stored == torch.bfloat16 and not exact
+    with torch.autocast("cpu", torch.bfloat16) if mixed else nullcontext():
+        y = kernel.attention(x.get("q"), x.get("k"), x["v"], terms, real if padded else None, dropout)
+    y.backward(numbers(B, heads, n, D, seed=9).to(y.dtype))
+    return {"y": y.detach()} | {name: value.grad for name, value in x.items() if value.grad is not None}
+
+
+def distances(found: dict[str, Tensor], reference: dict[str, Tensor]) -> dict[str, float]:
+    return {name: float((found[name] - value).norm() / value.norm()) for name, value in reference.items()}
+
+
+def assert_as_close_as_eager(*arguments: Any, **options: Any) -> None:
+    reference = results(eager, *arguments, exact=True, **options)
+    found, allowed = (distances(results(kernel, *arguments, **options), reference) for kernel in (fused_triton, eager))
+    assert {name: value for name, value in found.items() if value > WORSE * allowed[name]} == {}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("names", KINDS, ids=lambda names: "+".join(names) or "none")
+def test_each_kind_of_term_is_as_close_to_float64_as_eager(names: tuple[str, ...], case: Case) -> None:
+    assert_as_close_as_eager(names, case, 24, torch.float32)
+
+
+@pytest.mark.parametrize("names", KINDS if FULL else [EVERY], ids="+".join)
+def test_bfloat16_is_as_close_to_float64_as_eager(names: tuple[str, ...]) -> None:
+    for case in CASES if FULL else CASES[:1]:
+        assert_as_close_as_eager(names, case, 24, torch.bfloat16)
+
+
+@pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16] if FULL else [torch.float32], ids=str)
+def test_several_tiles_make_one_matrix(monkeypatch: pytest.MonkeyPatch, stored: torch.dtype) -> None:
+    monkeypatch.setattr(fused_triton, "_block", lambda n, width: (16, 4))
+    for case in CASES if FULL else CASES[:1]:
+        assert_as_close_as_eager(EVERY, case, 40 if FULL else 24, stored, heads=2)
+
+
+def test_diagonals_of_tiles_join_to_those_of_the_matrix() -> None:
+    heads, tiles, block, n = 2, 3, 4, 11
+    s = torch.zeros(heads, tiles * block, tiles * block, dtype=torch.float64)
+    s[:, :n, :n] = numbers(heads, n, n)
+    cut = s.view(heads, tiles, block, tiles, block).transpose(2, 3)
+    by_tile = torch.stack(
+        [cut.diagonal(o, -2, -1).sum(-1) if abs(o) < block else 0 * cut[..., 0, 0] for o in range(-block, block)], -1
+    )
+    expected = torch.stack([s.diagonal(o, 1, 2).sum(-1) for o in range(1 - n, n)], -1)
+    torch.testing.assert_close(fused_triton._joined(by_tile, n), expected)
+
+
+def test_two_runs_give_the_same_bits() -> None:
+    first, second = (results(fused_triton, EVERY, CASES[0], 24, torch.float32, heads=2) for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_scores_without_content() -> None:
+    assert_as_close_as_eager(("dense", "offset"), CASES[0], 24, torch.float32, content=False)
+
+
+def test_a_dense_term_of_each_example() -> None:
+    assert_as_close_as_eager(("dense",), CASES[0], 24, torch.float32, examples=B)
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 9), (12, 9)])
+def test_windows_of_one_column_and_wider_than_the_sequence(k: int, n: int) -> None:
+    for outside in ("clamp", "zero"):
+        found, expected = (
+            results(kernel, ("query", "key"), (outside, True, KEPT), n, torch.float32, k=k) for kernel in (fused_triton, eager)
+        )
+        torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
+
+
+def test_a_sequence_of_padding_alone_has_no_nan() -> None:
+    q = numbers(1, 1, 5, D).float().requires_grad_()
+    y = fused_triton.attention(q, q, q, Terms(), torch.zeros(1, 5, dtype=torch.bool), KEPT)
+    y.sum().backward()
+    assert q.grad is not None
+    assert y.isfinite().all()
+    assert q.grad.isfinite().all()
+
+
+def test_any_strides_will_do() -> None:
+    x = numbers(B, 9, 2, 3 * D).float()
+    views = [part.transpose(1, 2) for part in x.split(D, -1)]
+    plain = fused_triton.attention(*(view.contiguous() for view in views), Terms(), None, KEPT)
+    assert torch.equal(fused_triton.attention(*views, Terms(), None, KEPT), plain)
+
+
+def test_without_cuda_it_is_refused() -> None:
+    with pytest.raises(RelposError, match="attention kernel 'triton' needs CUDA and this is cpu; speed.kernel=auto"):
+        kernels.select("triton", Terms(), numbers(1, 1, 3, D), True)
+
+
+@pytest.mark.skipif(not FULL, reason="the presets' terms are of the kinds above; all of them: RELPOS_FULL=1")
+@pytest.mark.parametrize("position", POSITIONS)
+def test_every_preset_trains_as_with_eager(position: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused_triton, "supports", lambda *_: True)
+    losses, grads = [], []
+    for kernel in ("triton", "eager"):
+        model = model_of(position, kernel=kernel).float().train()
+        ids, mask = batch()
+        loss = model.loss(ids, torch.where(mask.bool(), ids, -100), mask)
+        loss.backward()
+        losses.append(loss.detach())
+        grads.append({name: value.grad for name, value in model.named_parameters() if value.grad is not None})
+    torch.testing.assert_close(*losses, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(*grads, atol=1e-4, rtol=1e-3)
