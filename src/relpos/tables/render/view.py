@@ -100,7 +100,7 @@ class View:
 
     @property
     def side_tables(self) -> list[SideTable]:
-        """The side tables that are shown in every format: differences to the baseline, losses at other lengths, order at snapshots."""
+        """The side tables that are shown in every format: differences to the baseline, lengths, snapshots."""
         return [table for table in (self.deltas, self.by_length, *self.by_snapshot) if table is not None]
 
 
