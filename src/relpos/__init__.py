@@ -127,12 +127,12 @@ def order(*folders: str | Path, words: Sequence[str] = ()) -> dict[str, Any]:
     """
     import json
 
-    from relpos.commands.order import order as measure
-    from relpos.commands.order import with_pairs
+    from relpos.runs.order import with_pairs
+    from relpos.tables.order_report import FILE, write_report
 
     quoted = ",".join(f"'{Path(folder)}'" for folder in folders)
-    place = measure(compose("order", [f"from=[{quoted}]", *with_pairs(words)]))
-    content: dict[str, Any] = json.loads((Path(place) / "order.json").read_text(encoding="utf-8"))
+    folder = write_report(compose("order", [f"from=[{quoted}]", *with_pairs(words)]))
+    content: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
     return content
 
 

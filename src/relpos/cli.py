@@ -97,7 +97,7 @@ def _run(command: str, words: list[str]) -> int:
         if not any(word.startswith(("table=", "-")) for word in words):
             raise RelposError(f"table must be given, as in: relpos {command} table=demo")
     if command == "order":
-        from relpos.commands.order import with_pairs
+        from relpos.runs.order import with_pairs
 
         words = with_pairs(words)
     words = with_task_file(with_bare_words(command, words))

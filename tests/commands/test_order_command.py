@@ -11,9 +11,9 @@ import pytest
 
 import relpos
 from relpos.cli import main
-from relpos.commands.order import with_pairs
 from relpos.errors import RelposError
 from relpos.runs import runs_root
+from relpos.runs.order import with_pairs
 from relpos.runs.trained import trained
 
 TINY = [

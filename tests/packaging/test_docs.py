@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from relpos.commands.order import with_pairs
 from relpos.commands.reproduce import gathered
 from relpos.runs.bare_words import with_bare_words
 from relpos.runs.config import compose
+from relpos.runs.order import with_pairs
 from tests.packaging.links import ROOT, anchors, broken, pages
 
 SHELL = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)

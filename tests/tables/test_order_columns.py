@@ -215,3 +215,24 @@ def test_snapshots_that_nobody_keeps_are_refused_before_any_run(tmp_path: Path) 
     given = load(str(write(tmp_path, stages={"pretrain": TINY, "order_snapshots": ["examples=2"]})))
     with pytest.raises(RelposError, match=r"row 'none': stages.order_snapshots: no snapshots are kept; name some"):
         instrument(given, [], plan_table(given))
+
+
+def test_the_order_command_measures_all_networks_of_a_table(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(made))
+    monkeypatch.setattr(order, "_MEASURE", {})  # all is there
+    words = ["measure=[shuffle,pairs]", "examples=20", "pairs.limit=4"]
+    rows: dict[int, list[tuple[str, str]]] = {}
+    for way in ("table=ordered", f"from={made / 'tables' / 'ordered'}", "from=ordered:absolute"):
+        assert main(["order", way, *words]) == 0
+    for path in (made / "order").glob("*-networks-*/order.json"):
+        content = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        rows[len(content)] = [(row["name"], row["row"]) for row in content]
+    of_absolute = [("absolute seed 0", "absolute"), ("absolute seed 1", "absolute")]
+    assert rows == {4: [("none seed 0", "none"), ("none seed 1", "none"), *of_absolute], 2: of_absolute}
+
+
+def test_a_table_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["order", "table=demmo"]) == 1
+    assert "no table 'demmo'" in capsys.readouterr().err.splitlines()[-1]
+    assert main(["order", "measure=shuffle"]) == 1
+    assert "from=FOLDER or table=NAME is expected" in capsys.readouterr().err.splitlines()[-1]

@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 Gaps = Mapping[str, float]
+Curve = dict[int, tuple[float | None, float | None]]
+"""Per cent of the steps → shuffle gap over all words in nats, per cent of same-word pairs right; None where not measured."""
 
 
 def draw_gaps(rows: Mapping[str, Gaps], intervals: Mapping[str, Mapping[str, Sequence[float]]], path: str | Path) -> None:
-    """A line a row: {name: {"2": nats, …, "all": nats}}, with 95 % intervals as bands."""
+    """A line a row: {name: {"2": nats, …, "all": nats}}, with the 95 % intervals that there are as bands."""
     figure, axes = _axes()
     for number, (name, gaps) in enumerate(rows.items()):
         places = range(len(gaps))
         (line,) = axes.plot(places, list(gaps.values()), "-" if number < 10 else "--", marker=".", label=name, linewidth=1.2)
-        low, high = zip(*(intervals[name][window] for window in gaps), strict=True)
-        axes.fill_between(places, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+        if name in intervals:
+            low, high = zip(*(intervals[name][window] for window in gaps), strict=True)
+            axes.fill_between(places, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
     windows = list(next(iter(rows.values())))
     axes.set_xticks(range(len(windows)), windows)
     axes.set_xlabel("words permuted within windows of")
@@ -25,20 +28,18 @@ def draw_gaps(rows: Mapping[str, Gaps], intervals: Mapping[str, Mapping[str, Seq
     figure.savefig(path, format="png", dpi=110)
 
 
-def draw_curves(rows: Sequence[Mapping[str, Any]], path: str | Path) -> None:
-    """Shuffle gap over all words, and same-word pairs, against the per cent of the steps; for rows with `snapshots`."""
+def draw_curves(rows: Mapping[str, Curve], path: str | Path) -> None:
+    """Shuffle gap over all words, and same-word pairs, against the per cent of the steps."""
     figure, axes = _axes()
     pairs = axes.twinx()
-    for row in rows:
-        points = {int(share): results for share, results in row.get("snapshots", {}).items()} | {100: row}
-        gaps = [(share, then["shuffle_gap"]["all"]) for share, then in sorted(points.items()) if "shuffle_gap" in then]
-        right = [(share, then["pairs"]["same_words"]["accuracy"]) for share, then in sorted(points.items()) if "pairs" in then]
-        right = [(share, value) for share, value in right if value is not None]
+    for name, curve in rows.items():
+        gaps = [(share, gap) for share, (gap, _) in curve.items() if gap is not None]
+        right = [(share, accuracy) for share, (_, accuracy) in curve.items() if accuracy is not None]
         color = None
         if gaps:
-            color = axes.plot(*zip(*gaps, strict=True), marker=".", label=row["name"], linewidth=1.2)[0].get_color()
+            color = axes.plot(*zip(*gaps, strict=True), marker=".", label=name, linewidth=1.2)[0].get_color()
         if right:
-            pairs.plot(*zip(*right, strict=True), ":", color=color, marker=".", label=None if gaps else row["name"], linewidth=1.2)
+            pairs.plot(*zip(*right, strict=True), ":", color=color, marker=".", label=None if gaps else name, linewidth=1.2)
     axes.set_xlabel("per cent of the steps")
     axes.set_ylabel("shuffle gap, all words, nats per token (line)")
     pairs.set_ylabel("same-word pairs right, per cent (dots)")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from relpos.data.store import Store
 from relpos.errors import RelposError
 from relpos.files import replacing, write_json
 from relpos.runs.run import read_record, runs_root
+from relpos.tables.named_runs import labels
 from relpos.train.heldout import loss_by_length
 from relpos.train.module import set_threads
 from relpos.train.weights import load_model
@@ -46,13 +46,6 @@ def length(cfg: DictConfig) -> str:
     with replacing(place / "length.png") as temporary:
         draw_lengths(*curves(rows), temporary)
     return str(place)
-
-
-def labels(folders: list[Path]) -> list[str]:
-    """Position and convolution, as the folder's name begins; the whole name where that does not tell the runs apart."""
-    names = [folder.resolve().name for folder in folders]
-    short = [re.sub(r"-\d+x\d+-.*", "", name) for name in names]
-    return short if len(set(short)) == len(short) else names
 
 
 def curves(rows: list[dict[str, Any]]) -> tuple[dict[str, list[tuple[int, float]]], set[str], set[int]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,6 +143,16 @@ def kept(run: Path, measure: str) -> list[Kept]:
         except (ValueError, KeyError, TypeError, AttributeError):
             print(f"relpos: damaged results {path}: delete the file to measure anew", file=sys.stderr)
     return sorted(found, key=lambda entry: entry.share)
+
+
+def with_pairs(words: Sequence[str]) -> list[str]:
+    """`pairs=PATH` as Hydra wants it: `pairs=files pairs.path=PATH`."""
+    result: list[str] = []
+    for word in words:
+        key, _, value = word.partition("=")
+        is_path = key == "pairs" and ("/" in value or value.endswith((".txt", ".jsonl")))
+        result += ["pairs=files", f"pairs.path='{value}'"] if is_path else [word]
+    return result
 
 
 def suited(source: PairSource | AutoPairs, subject: Trained) -> PairSource | None:

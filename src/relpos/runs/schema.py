@@ -149,7 +149,8 @@ Measure = Literal["shuffle", "pairs", "probes", "attention"]
 Order = TypedDict(
     "Order",
     {
-        "from": Names,
+        "from": Names | None,
+        "table": str | None,
         "pairs": dict[str, Any],
         "measure": Measure | Sequence[Measure] | None,
         "examples": Count,

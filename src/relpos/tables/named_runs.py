@@ -1,14 +1,17 @@
-"""A run that a user names: a folder, or `TABLE:ROW`, a row of a table that has been written."""
+"""Runs that a user names: a folder, a table that has been written, or `TABLE:ROW`, a row of it."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relpos.errors import RelposError
 from relpos.runs.run import runs_root
 from relpos.tables.row import Row
-from relpos.tables.table import written
+from relpos.tables.table import FILE, read, written
 
 if TYPE_CHECKING:
     from relpos.data.tokenizer import Tokenizer
@@ -45,6 +48,58 @@ def named_folder(key: str, name: str) -> Path:
     if not folders:
         raise RelposError(f"{key}={name}: no pre-training of this row is finished")
     return folders[0]
+
+
+@dataclass(frozen=True)
+class Named:
+    """A network's folder and how it is called beside others.
+
+    Args:
+        row: of the table that it is taken from; None for a folder or file.
+    """
+
+    name: str
+    path: Path
+    row: str | None = None
+
+
+def named_networks(key: str, names: Sequence[str], table: str | None = None) -> list[Named]:
+    """The networks that `KEY=[NAMES]` and `table=TABLE` name: folders, files, `TABLE:ROW`, or folders of tables. A table and a row
+    stand for their finished pre-trainings.
+
+    Raises:
+        RelposError: there is no such table or row, or none of its pre-trainings is finished.
+    """
+    found: list[Named] = []
+    alone: list[Path] = []
+    if table is not None:
+        found += _of_rows(f"table={table}", written(table)[1].rows)
+    for name in names:
+        path = Path(name).expanduser()
+        if (path / FILE).is_file():
+            found += _of_rows(f"{key}={name}", read(path / FILE).rows)
+        elif (row := named_row(name)) is not None:
+            found += _of_rows(f"{key}={name}", [row])
+        else:
+            alone.append(path)
+    return found + [Named(label, path) for label, path in zip(labels(alone), alone, strict=True)]
+
+
+def _of_rows(word: str, rows: Sequence[Row]) -> list[Named]:
+    found = []
+    for row in rows:
+        folders = [(run.seed, runs_root() / run.path) for run in row.runs if run.stage == "pretrain" and run.state == "finished"]
+        found += [Named(f"{row.name} seed {seed}" if len(folders) > 1 else row.name, folder, row.name) for seed, folder in folders]
+    if not found:
+        raise RelposError(f"{word}: no pre-training is finished")
+    return found
+
+
+def labels(folders: Sequence[Path]) -> list[str]:
+    """Position and convolution, as a folder's name begins; the whole name where that does not tell the runs apart."""
+    names = [folder.resolve().name for folder in folders]
+    short = [re.sub(r"-\d+x\d+-.*", "", name) for name in names]
+    return short if len(set(short)) == len(short) else names
 
 
 def masked_lm(name: str | Path) -> tuple[MaskedLM, Tokenizer]:
