@@ -108,12 +108,14 @@ def load(path: str | Path) -> tuple[nn.Module, Tokenizer | None]:
         >>> type(model).__name__
         'MaskedLM'
     """
+    from relpos.data.published_tokenizer import has_tokenizer
     from relpos.data.tokenizer import Tokenizer
     from relpos.pretrained.checkpoint import is_published
     from relpos.train.weights import load_model
 
     folder = Path(path) / "model" if (Path(path) / "model").is_dir() else Path(path)
-    return load_model(folder), None if is_published(folder) else Tokenizer.load(folder)
+    tokenizer = None if is_published(folder) and not has_tokenizer(folder) else Tokenizer.load(folder)
+    return load_model(folder), tokenizer
 
 
 def order(*folders: str | Path, words: Sequence[str] = ()) -> dict[str, Any]:

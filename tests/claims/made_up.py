@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -74,7 +75,6 @@ def saved(folder: Path, change: Callable[[Any], None], *words: str, share: int |
         save_weights(model, folder / "snapshots" / f"{share}.safetensors")
         return folder
     (folder / "model").mkdir(parents=True)
-    (folder / "tokenizer.model").write_bytes(b"none")
     nodes = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")}
-    save_model(folder / "model", model, nodes | {"vocabulary": 40}, folder / "tokenizer.model")
+    save_model(folder / "model", model, nodes | {"vocabulary": 40}, SimpleNamespace(save=lambda _: None))
     return folder

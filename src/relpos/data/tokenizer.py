@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import random
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from math import exp, floor, log
@@ -27,6 +28,7 @@ from relpos.files import replacing
 Ids = npt.NDArray[np.int64]
 PAD, UNK, CLS, SEP, MASK = range(5)
 FILE = "tokenizer.model"
+SPACE = "▁"  # U+2581, SentencePiece's white space
 LONGEST = 4192  # bytes of a sentence; SentencePiece trains on no longer one
 NEEDED = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")  # SentencePiece: the ids that no vocabulary can do without
 
@@ -89,7 +91,10 @@ def reservoir(stream: Iterable[str], size: int, seed: int = 0) -> list[str]:
 
 
 class Tokenizer:
-    """Text → ids. `encode` never gives special ids, `[MASK]` in a text is text to it; to `encode_marked` it is the token."""
+    """Text → ids. `encode` never gives special ids, `[MASK]` in a text is text to it; to `encode_marked` it is the token.
+
+    `relpos.data.published_tokenizer` has the same methods for tokenizers of published checkpoints.
+    """
 
     pad, unk, cls, sep, mask = PAD, UNK, CLS, SEP, MASK
 
@@ -102,9 +107,17 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path | str) -> Tokenizer:
-        """From `tokenizer.model` or the folder that holds it; RelposError where there is none."""
+        """From `tokenizer.model` or the folder that holds it, or from the folder of a published checkpoint.
+
+        Raises:
+            RelposError: there is none.
+        """
+        from relpos.data.published_tokenizer import PublishedTokenizer, has_tokenizer
+
         path = Path(path)
         file = path / FILE if path.is_dir() else path
+        if not file.is_file() and has_tokenizer(path):
+            return PublishedTokenizer(path)
         if not file.is_file():
             raise RelposError(f"tokenizer {file}: no such file")
         return cls(file)
@@ -131,6 +144,16 @@ class Tokenizer:
     def piece(self, number: int) -> str:
         """The piece of an id; one that begins a word begins with `▁`."""
         return str(self.processor.id_to_piece(int(number)))
+
+    def word_piece(self, number: int) -> str:
+        """The piece of an id, beginning with `▁` where it begins a word; empty for special tokens and the unknown one."""
+        hidden = self.processor.is_control(number) or self.processor.is_unknown(number)
+        return "" if hidden else self.piece(number)
+
+    def save(self, folder: Path) -> None:
+        """Writes the files of which `load` makes the same tokenizer."""
+        with replacing(folder / FILE) as temporary:
+            shutil.copyfile(self.path, temporary)
 
     def encode_marked(self, text: str) -> Ids:
         """(n,) the ids of a text in which `[MASK]`, `[SEP]`, `[CLS]` and `[PAD]` are tokens; other texts are theirs of `encode`.

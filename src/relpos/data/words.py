@@ -15,9 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from relpos.data.tokenizer import Tokenizer
+from relpos.data.tokenizer import SPACE, Tokenizer
 
-SPACE = "▁"  # U+2581, SentencePiece's white space
 Word = tuple[int, ...]
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -35,11 +34,9 @@ class Words:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        processor = tokenizer.processor
-        pieces = [processor.id_to_piece(number) for number in range(tokenizer.size)]
-        plain = [not (processor.is_control(number) or processor.is_unknown(number)) for number in range(tokenizer.size)]
-        texts = [piece.removeprefix(SPACE) if known else "" for piece, known in zip(pieces, plain, strict=True)]
-        self._spaced: Bools = np.array([known and piece.startswith(SPACE) for piece, known in zip(pieces, plain, strict=True)])
+        pieces = [tokenizer.word_piece(number) for number in range(tokenizer.size)]
+        texts = [piece.removeprefix(SPACE) for piece in pieces]
+        self._spaced: Bools = np.array([piece.startswith(SPACE) for piece in pieces])
         self._alone: Bools = np.array([piece == SPACE for piece in pieces])
         self._mark_first: Bools = np.array([bool(text) and is_punctuation(text[0]) for text in texts])
         self._mark_last: Bools = np.array([bool(text) and is_punctuation(text[-1]) for text in texts])

@@ -19,7 +19,7 @@ from relpos.data.glue import read
 from relpos.data.glue_encoding import encode
 from relpos.data.store import Store
 from relpos.data.tasks import Task, authors_steps, epoch_steps
-from relpos.data.tokenizer import FILE, Tokenizer
+from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.model.attention import kernels_used
 from relpos.model.build import count
@@ -68,7 +68,7 @@ def pretrain(run: Run) -> dict[str, Any]:
     figure.parent.mkdir(exist_ok=True)
     if draw_kernels(model, figure):
         log_figure(trainer.loggers, "kernels", figure)
-    save_model(run.path / "model", model, words, run.inputs["tokenizer"].path / FILE)
+    save_model(run.path / "model", model, words, Tokenizer.load(run.inputs["tokenizer"].path))
     metrics = module.result | {
         "perplexity": module.result["heldout_perplexity"],
         "parameters": parameters["total"],
@@ -99,7 +99,7 @@ def finetune(run: Run) -> dict[str, Any]:
     result = columns(model, task, location, tokenizer, config["length"], config["precision"], run.path / "predictions")
     for logger in trainer.loggers:
         logger.log_metrics(result["columns"], step=steps)
-    save_model(run.path / "model", model, words | {"outputs": task.outputs}, folder / FILE)
+    save_model(run.path / "model", model, words | {"outputs": task.outputs}, tokenizer)
     _finish(run, trainer, result | {"steps": steps})
     return result | {"steps": steps}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.files import replacing, write_text
 from relpos.pretrained.checkpoint import Checkpoint, is_published
@@ -48,11 +48,10 @@ def load_weights(model: nn.Module, path: Path, strict: bool = True) -> None:
             own[name].copy_(found[name])
 
 
-def save_model(folder: Path, model: nn.Module, config: dict[str, Any], tokenizer: Path) -> None:
+def save_model(folder: Path, model: nn.Module, config: dict[str, Any], tokenizer: Tokenizer) -> None:
     """Writes a model folder; the weights come last, so that a folder with weights is complete."""
     write_text(folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(config)))
-    with replacing(folder / "tokenizer.model") as temporary:
-        shutil.copyfile(tokenizer, temporary)
+    tokenizer.save(folder)
     save_weights(model, folder / "model.safetensors")
 
 

@@ -1,0 +1,141 @@
+"""Tokenizers of published checkpoints (WordPiece, byte-level BPE, SentencePiece) with the methods of ours.
+
+They need the extra `relpos[pretrained]`. Their special tokens have other ids and other names than ours: `<s>` is the `[CLS]` of
+RoBERTa, `</s>` its `[SEP]`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from relpos.data.tokenizer import SPACE, Tokenizer
+from relpos.errors import RelposError
+
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+"""Files one of which every published tokenizer has."""
+
+ROLES = {"pad": ("pad_token",), "unk": ("unk_token",), "cls": ("cls_token", "bos_token"), "sep": ("sep_token", "eos_token"),
+         "mask": ("mask_token",)}  # fmt: skip
+"""What we call a special token → what `transformers` calls it, the first that a tokenizer has."""
+
+
+ROUNDED = 1024
+"""A table of words has fewer rows than this without a piece."""
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether there are files of a published tokenizer."""
+    return any((folder / name).is_file() for name in VOCABULARIES)
+
+
+class PublishedTokenizer(Tokenizer):
+    """The tokenizer of a published checkpoint, from its folder.
+
+    Raises:
+        RelposError: its files are damaged, it lacks a special token, or `transformers` is not installed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            from transformers import AutoTokenizer
+        except ImportError:
+            raise RelposError(f"tokenizer {path}: needs transformers: pip install 'relpos[pretrained]'") from None
+        try:
+            self.host: Any = AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
+            self.backend = self.host.backend_tokenizer
+        except Exception as error:  # whatever the library makes of a damaged file
+            raise RelposError(f"tokenizer {path}: {' '.join(str(error).split()) or type(error).__name__}"[:300]) from None
+        # What sentence-transformers writes cuts at 128 tokens and pads; here a text has all its tokens and no others.
+        self.backend.no_truncation()
+        self.backend.no_padding()
+        self._check_size()
+        ids = {role: self._id(*kinds) for role, kinds in ROLES.items()}
+        self.pad, self.unk, self.cls, self.sep, self.mask = (ids[role] for role in ("pad", "unk", "cls", "sep", "mask"))
+
+    def _check_size(self) -> None:
+        """Refuses a tokenizer that is not that of the network beside it. Tables of words are often rounded up."""
+        try:
+            rows = int(json.loads((self.path / "config.json").read_text(encoding="utf-8"))["vocab_size"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return  # a tokenizer that lies alone
+        if not self.size <= rows < self.size + ROUNDED:
+            raise RelposError(f"tokenizer {self.path}: it has {self.size:,} pieces, config.json says vocab_size={rows:,}")
+
+    @property
+    def size(self) -> int:
+        return int(self.backend.get_vocab_size(with_added_tokens=True))
+
+    def encode(self, texts: list[str]) -> list[npt.NDArray[np.int32]]:
+        self.backend.encode_special_tokens = True  # which means: as text
+        rows = [np.array(row.ids, np.int32) for row in self.backend.encode_batch(list(texts), add_special_tokens=False)]
+        # SentencePiece has special tokens among its pieces and may choose one for a text that spells it.
+        return [np.where(np.isin(row, self._special), np.int32(self.unk), row) for row in rows]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return str(self.backend.decode([int(i) for i in ids], skip_special_tokens=True))
+
+    @property
+    def specials(self) -> dict[str, int]:
+        return {self.piece(number): number for number in (self.pad, self.cls, self.sep, self.mask)}
+
+    def piece(self, number: int) -> str:
+        return str(self.backend.id_to_token(int(number)))
+
+    def word_piece(self, number: int) -> str:
+        piece = self.backend.id_to_token(int(number))
+        if piece is None or int(number) in (self.unk, *self._special):
+            return ""
+        if self._continues:
+            return piece.removeprefix(self._continues) if piece.startswith(self._continues) else SPACE + piece
+        return self._characters(piece) if self._is_bytes else str(piece)
+
+    def encode_marked(self, text: str) -> npt.NDArray[np.int64]:
+        ours = {"[PAD]": self.pad, "[CLS]": self.cls, "[SEP]": self.sep, "[MASK]": self.mask}
+        for name, number in ours.items():  # what the user types for every network
+            text = text.replace(name, self.piece(number))
+        self.backend.encode_special_tokens = False
+        return np.array(self.backend.encode(text, add_special_tokens=False).ids, np.int64)
+
+    def decode_marked(self, ids: Iterable[int]) -> str:
+        text = self.backend.decode([int(number) for number in ids if int(number) != self.pad], skip_special_tokens=False)
+        return " ".join(str(text).split())
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.host.save_pretrained(str(folder))
+
+    def _id(self, *kinds: str) -> int:
+        for kind in kinds:
+            number = getattr(self.host, f"{kind}_id", None)
+            if number is not None:
+                return int(number)
+        raise RelposError(f"tokenizer {self.path}: it has no {kinds[0]}")
+
+    @cached_property
+    def _special(self) -> list[int]:
+        return sorted({self.pad, self.cls, self.sep, self.mask, *self.host.all_special_ids} - {self.unk})
+
+    @cached_property
+    def _continues(self) -> str:
+        """What begins a piece that goes on with a word: WordPiece's `##`; empty where the beginning of a word is marked instead."""
+        model = self.backend.model
+        return str(model.continuing_subword_prefix) if type(model).__name__ == "WordPiece" else ""
+
+    @cached_property
+    def _is_bytes(self) -> bool:
+        """Whether pieces are made of characters that stand for bytes, as in GPT-2 and RoBERTa."""
+        return type(self.backend.model).__name__ == "BPE" and bool(re.search("ByteLevel", str(self.backend.pre_tokenizer)))
+
+    def _characters(self, piece: str) -> str:
+        """A piece of bytes as text, `▁` for its leading space."""
+        text = str(self.backend.decoder.decode([piece]))
+        return SPACE + text[1:] if piece.startswith("Ġ") else text

@@ -1,0 +1,110 @@
+"""Tokenizers of published checkpoints: the ids that `transformers` gives, special tokens, and words under all three kinds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relpos.data.tokenizer import Tokenizer
+from relpos.data.words import Words
+from relpos.errors import RelposError
+
+transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")
+tokenizers = pytest.importorskip("tokenizers", reason="needs relpos[pretrained]")
+
+TEXT = "the cat, a cattle mat!"
+SPECIAL = {
+    "bert": {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"},
+    "roberta": {"pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>"},
+    "albert": {"pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"},
+}
+
+
+def published(kind: str, folder: Path) -> Path:
+    """A folder with a tokenizer of a few pieces: WordPiece, byte-level BPE or SentencePiece's unigram model."""
+    special = list(SPECIAL[kind].values())
+    if kind == "bert":
+        words = [*special, "the", "cat", "##tle", "a", "mat", ",", "!", "[", "]", "mask"]
+        model = tokenizers.Tokenizer(tokenizers.models.WordPiece({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
+        model.normalizer = tokenizers.normalizers.BertNormalizer()
+        model.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+        model.decoder = tokenizers.decoders.WordPiece()
+    elif kind == "roberta":
+        model = tokenizers.ByteLevelBPETokenizer()
+        model.train_from_iterator([TEXT] * 3, vocab_size=280, min_frequency=2, special_tokens=special)
+    else:
+        pieces = [*special, "▁the", "▁cat", "tle", "▁a", "▁mat", ",", "!", "▁", *"[]mask"]
+        model = tokenizers.Tokenizer(tokenizers.models.Unigram([(piece, -1.0) for piece in pieces], unk_id=1))
+        model.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+        model.decoder = tokenizers.decoders.Metaspace()
+    backend = getattr(model, "_tokenizer", model)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL[kind]).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_ids_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(published(kind, tmp_path))
+    host = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer.encode([TEXT])[0].tolist() == host(TEXT, add_special_tokens=False)["input_ids"]
+    assert tokenizer.size == len(host)
+    assert (tokenizer.pad, tokenizer.unk, tokenizer.mask) == (host.pad_token_id, host.unk_token_id, host.mask_token_id)
+    assert (tokenizer.cls, tokenizer.sep) == (host.cls_token_id, host.sep_token_id)
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_a_special_token_in_a_text_is_text_until_it_is_asked_for(kind: str, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(published(kind, tmp_path))
+    assert tokenizer.mask not in tokenizer.encode([f"the {SPECIAL[kind]['mask_token']}"])[0]
+    marked = tokenizer.encode_marked("the [MASK] cat").tolist()
+    assert marked.count(tokenizer.mask) == 1
+    assert tokenizer.mask not in tokenizer.encode([f"the {SPECIAL[kind]['mask_token']}"])[0]  # nor afterwards
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_words_are_those_of_the_text(kind: str, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(published(kind, tmp_path))
+    ids = tokenizer.encode([TEXT])[0]
+    words = [tokenizer.decode(word).strip() for word in Words(tokenizer).split(ids)]
+    assert words == ["the", "cat", ",", "a", "cattle", "mat", "!"]
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_what_is_saved_loads_as_the_same_tokenizer(kind: str, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(published(kind, tmp_path / "published"))
+    tokenizer.save(tmp_path / "copy")
+    again = Tokenizer.load(tmp_path / "copy")
+    np.testing.assert_array_equal(again.encode([TEXT])[0], tokenizer.encode([TEXT])[0])
+    assert again.specials == tokenizer.specials
+
+
+def test_texts_are_neither_cut_nor_padded_whatever_the_file_says(tmp_path: Path) -> None:
+    folder = published("bert", tmp_path)
+    backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    backend.enable_truncation(3)
+    backend.enable_padding(length=5)
+    backend.save(str(folder / "tokenizer.json"))
+    assert [len(ids) for ids in Tokenizer.load(folder).encode(["the", TEXT])] == [1, 8]
+
+
+@pytest.mark.parametrize("rows", [14, 5000])
+def test_a_tokenizer_and_a_network_that_disagree_are_refused(rows: int, tmp_path: Path) -> None:
+    folder = published("bert", tmp_path)
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert", "vocab_size": rows}))
+    with pytest.raises(RelposError, match=rf"it has 15 pieces, config.json says vocab_size={rows:,}"):
+        Tokenizer.load(folder)
+
+
+def test_a_table_of_words_may_be_rounded_up(tmp_path: Path) -> None:
+    folder = published("bert", tmp_path)
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert", "vocab_size": 64}))
+    assert Tokenizer.load(folder).size == 15
+
+
+def test_a_damaged_tokenizer_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(RelposError, match=r"^tokenizer .*$"):
+        Tokenizer.load(tmp_path)
