@@ -82,7 +82,7 @@ def reproduce(cfg: DictConfig) -> str:
     if cfg.dry_run:
         print(dry_run.describe(given.name, rows, runs))
         return str(folder)
-    failed = engine.run_all(runs, folder, engine_of(cfg, given), cfg.retries)
+    failed = engine.run_all(plan.needed(runs), folder, engine_of(cfg, given), cfg.retries)
     show(given, rows, folder, instrument)
     if failed:
         for run in failed:

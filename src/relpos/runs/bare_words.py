@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=|~")
 """How a word with a key begins. `a = b` does not begin so, and is a text."""
-BARE = {"fill": "text", "score": "text", "compare": "runs"}
+BARE = {"fill": "text", "score": "text", "compare": "runs", "merge": "from"}
 """Command → the key that such words are meant for."""
 
 

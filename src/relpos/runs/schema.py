@@ -208,6 +208,9 @@ class Claims(TypedDict):
     ids: Names | None
 
 
+Merge = TypedDict("Merge", {"from": Names, "weights": bool})
+
+
 class Submit(TypedDict):
     table: str
     row: str
@@ -242,6 +245,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "reproduce": (Reproduce,),
     "status": (Status,),
     "claims": (Claims,),
+    "merge": (Merge,),
     "submit": (Submit,),
     "record-scores": (RecordScores,),
     "dashboard": (Dashboard,),

@@ -219,3 +219,21 @@ def runs_of(rows: Iterable[PlannedRow]) -> list[Run]:
 
     runs = closure([run for row in rows for run in row.runs])
     return sorted(runs, key=lambda run: (depth(run), run.identity not in needed))
+
+
+def needed(runs: list[Run]) -> list[Run]:
+    """The runs without those that only finished ones read: a store whose pre-trainings are all there is not made again.
+
+    Args:
+        runs: inputs before what needs them.
+    """
+    kept: list[Run] = []
+    wanted: set[str] = set()
+    inputs = {other.identity for run in runs for other in run.inputs.values()}
+    for run in reversed(runs):
+        if run.identity in inputs and run.identity not in wanted:
+            continue
+        kept.append(run)
+        if run.state != "finished":
+            wanted.update(other.identity for other in run.inputs.values())
+    return kept[::-1]

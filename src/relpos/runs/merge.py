@@ -1,0 +1,168 @@
+"""Finished runs of other machines → this runs folder, so that a table can be completed from runs made in several places.
+
+Records and results are copied, a few kB a run: what a table, a claim or `relpos order` reads. Weights stay behind unless they are
+asked for: without them nothing new can be trained or measured on these networks. Everything is checked before anything is written.
+In each run the record is written last, so that a merge that is killed leaves no run that looks finished; the same command goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relpos.errors import RelposError
+from relpos.files import replacing, write_json
+from relpos.runs.lock import HOLDER, LOCK, is_locked, locked
+from relpos.runs.run import identity_of, read_record, runs_root
+
+RESULTS = ("config.yaml", "metrics.jsonl", "log.txt", "lengths-*.json", "order/*.json", "dev/*.tsv", "figures/*")
+"""Files of a run that tables and claims read, beside its record."""
+OF_DATA = ("toy", "tokenizer", "store")
+"""Stages that are nothing but data: without weights only their configuration is copied, which says what the text was."""
+TRAINED = ("pretrain", "finetune")
+RECORD = "record.json"
+ROUNDING = 1e-6
+"""Relative difference up to which two metrics are the same."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merge did, in numbers of runs.
+
+    Args:
+        copied: that are new here.
+        known: that were here with the same results; results that they lacked (of `relpos order`, say) are added.
+        unfinished: in the other folders; they are left out.
+    """
+
+    copied: int
+    known: int
+    unfinished: int
+
+
+def merge(folders: Sequence[Path], weights: bool = False) -> Merged:
+    """Copies the finished runs of other runs folders into `$RELPOS_RUNS`.
+
+    Args:
+        folders: `$RELPOS_RUNS` of other machines, or copies of them.
+        weights: copy whole runs: models, snapshots, checkpoints, and stores of tokens.
+
+    Raises:
+        RelposError: a folder holds no runs; a record is damaged; the same run has other results in two places; a run is being
+            executed here. Nothing is written then.
+    """
+    root = runs_root()
+    sources: dict[str, list[Path]] = {}
+    unfinished = 0
+    for folder in folders:
+        for path in _runs_in(folder, root):
+            if read_record(path).get("state") == "finished":
+                sources.setdefault(f"{path.parent.name}/{path.name}", []).append(path)
+            else:
+                unfinished += 1
+    known = [name for name, paths in sources.items() if _is_known(name, paths, root)]
+    for name, paths in sources.items():
+        for path in paths:
+            _copy(path, root / name, root, weights)
+    trained = [name for name in sources if name.partition("/")[0] in TRAINED]
+    of_known = sum(name in known for name in trained)
+    return Merged(len(trained) - of_known, of_known, unfinished)
+
+
+def _runs_in(folder: Path, root: Path) -> list[Path]:
+    """The folders of the runs in a runs folder.
+
+    Raises:
+        RelposError: it is no runs folder, or the one that is merged into.
+    """
+    if not folder.is_dir():
+        raise RelposError(f"from={folder}: there is no such folder")
+    if folder.resolve() == root:
+        raise RelposError(f"from={folder}: this is RELPOS_RUNS itself, into which the runs go")
+    found = sorted(path.parent for stage in (*OF_DATA, *TRAINED) for path in folder.glob(f"{stage}/*/{RECORD}"))
+    if not found:
+        raise RelposError(f"from={folder}: no runs; a runs folder is expected, with {'/, '.join(TRAINED)}/ in it")
+    return found
+
+
+def _is_known(name: str, sources: Sequence[Path], root: Path) -> bool:
+    """Whether the run is here already.
+
+    Raises:
+        RelposError: two of the places have other results, or a record is not that of the folder that it lies in.
+    """
+    records = {path: read_record(path) for path in sources}
+    for path, record in records.items():
+        _check(path, record)
+    here = read_record(root / name)
+    if (root / name).is_dir() and is_locked(root / name):
+        raise RelposError(f"{root / name} is being executed here; merge when it is done")
+    is_here = here.get("state") == "finished"
+    places = [*records.items(), *([(root / name, here)] if is_here else [])]
+    first, of_first = places[0]
+    for path, record in places[1:]:
+        if key := _differing(of_first, record):
+            raise RelposError(f"{name} has other results in two places ({key}): {first} and {path}; delete one of them")
+    return is_here
+
+
+def _check(path: Path, record: dict[str, Any]) -> None:
+    lacking = [key for key in ("stage", "identity", "meaning", "inputs", "metrics") if key not in record]
+    if lacking:
+        raise RelposError(f"damaged record {path / RECORD}: no {lacking[0]}")
+    inputs = {name: Path(folder).name.rpartition("-")[2] for name, folder in record["inputs"].items()}
+    is_older = identity_of(record["stage"], record["meaning"], inputs) != record["identity"]
+    if not is_older and path.name.rpartition("-")[2] != record["identity"]:
+        raise RelposError(f"damaged record {path / RECORD}: it is that of the run {record['identity']}")
+
+
+def _differing(first: dict[str, Any], second: dict[str, Any]) -> str | None:
+    """The first thing in which two records of one run differ; None where they say the same."""
+    if first["meaning"] != second["meaning"]:
+        return "meaning"
+    ours, theirs = dict(_leaves(first["metrics"])), dict(_leaves(second["metrics"]))
+    return next((key for key in [*ours, *theirs] if not _same(ours.get(key), theirs.get(key))), None)
+
+
+def _leaves(node: Any, path: str = "metrics") -> Iterator[tuple[str, Any]]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from _leaves(value, f"{path}.{key}")
+    else:
+        yield path, node
+
+
+def _same(ours: Any, theirs: Any) -> bool:
+    numbers = isinstance(ours, int | float) and isinstance(theirs, int | float)
+    return math.isclose(ours, theirs, rel_tol=ROUNDING) if numbers else ours == theirs
+
+
+def _copy(source: Path, target: Path, root: Path, weights: bool) -> None:
+    """Copies what is not there; the record last."""
+    is_data = source.parent.name in OF_DATA
+    patterns = ("**/*",) if weights else ("config.yaml",) if is_data else RESULTS
+    files = sorted({file.relative_to(source) for pattern in patterns for file in source.glob(pattern) if file.is_file()})
+    wanted = [file for file in files if file.name not in (RECORD, LOCK, HOLDER) and not (target / file).is_file()]
+    needs_record = (weights or not is_data) and read_record(target).get("state") != "finished"
+    if not wanted and not needs_record:
+        return
+    with locked(target, wait=False) as held:
+        if not held:
+            raise RelposError(f"{target} is being executed here; merge when it is done")
+        for file in wanted:
+            with replacing(target / file) as temporary:
+                shutil.copyfile(source / file, temporary)
+        if needs_record:
+            record = read_record(source)
+            inputs = {name: _here(str(folder), root) for name, folder in record["inputs"].items()}
+            write_json(target / RECORD, record | {"inputs": inputs})
+
+
+def _here(folder: str, root: Path) -> str:
+    """Where an input that lies in the other runs folder lies here; a folder that the user named stays as it is."""
+    path = Path(folder)
+    return str(root / path.parent.name / path.name) if path.parent.name in (*OF_DATA, *TRAINED) else folder

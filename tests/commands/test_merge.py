@@ -1,0 +1,145 @@
+"""`relpos merge`: runs of several machines become one runs folder; covers runs.merge and commands.merge."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relpos.cli import main
+from relpos.files import write_json
+from relpos.runs.run import Run
+from relpos.tables.columns import rows_of
+from relpos.tables.experiment import load
+from relpos.tables.plan import needed, plan_table, runs_of
+from tables.small_data import write_data, write_experiment
+
+
+def finish(run: Run, metrics: dict[str, Any]) -> None:
+    run.path.mkdir(parents=True, exist_ok=True)
+    inputs = {name: str(other.path) for name, other in run.inputs.items()}
+    run.update(state="finished", stage=run.stage, identity=run.identity, meaning=run.meaning, inputs=inputs, metrics=metrics)
+
+
+PRETRAINED = {"heldout_loss": 3.0, "perplexity": 20.1, "parameters": 1000, "position_parameters": 10}
+
+
+@pytest.fixture
+def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The runs of a row of one table, as they would lie in one of two runs folders."""
+    monkeypatch.setenv("RELPOS_DATA", str(write_data(tmp_path / "data")))
+    file = write_experiment(tmp_path)
+
+    def of_row(machine: str, row: str) -> list[Run]:
+        monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / machine))
+        return runs_of(plan_table(load(str(file)), [row]))
+
+    return of_row
+
+
+def train(runs: list[Run]) -> None:
+    """Every run finished, with files that a trained run has."""
+    for run in runs:
+        columns = dict.fromkeys(run.config.get("task", {}).get("columns", ()), 50.0)
+        finish(run, {"columns": columns} if columns else PRETRAINED if run.stage == "pretrain" else {})
+        for name in ("model/model.safetensors", "snapshots/10.safetensors", "checkpoint/last.ckpt", "dev/cola.tsv", "config.yaml"):
+            (run.path / name).parent.mkdir(exist_ok=True)
+            (run.path / name).write_text("x", encoding="utf-8")
+
+
+def merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "all"))
+    return main(["merge", str(tmp_path / "one"), str(tmp_path / "two"), *words])
+
+
+def files(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_table_finds_the_runs_of_both_machines(plans: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(plans("one", "none"))
+    train(plans("two", "fixed"))
+    assert merged(tmp_path, monkeypatch) == 0
+    plan = plan_table(load(str(tmp_path / "small.yaml")))
+    assert {row.name: row.columns["cola"].mean for row in rows_of(plan)} == {"none": 50.0, "fixed": 50.0}
+    assert [run for run in needed(runs_of(plan)) if run.state != "finished"] == []  # no store is made anew
+
+
+def test_weights_stay_behind_unless_asked_for(plans: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(plans("one", "none"))
+    train(plans("two", "fixed"))
+    assert merged(tmp_path, monkeypatch) == 0
+    assert files(tmp_path / "all" / "pretrain") == {"record.json", "config.yaml", "cola.tsv", "claim.lock", "claim.json"}
+    assert files(tmp_path / "all" / "store") == {"config.yaml", "claim.lock", "claim.json"}
+    assert merged(tmp_path, monkeypatch, "weights=true") == 0
+    assert {"model.safetensors", "10.safetensors"} < files(tmp_path / "all" / "pretrain")
+    assert "record.json" in files(tmp_path / "all" / "store")
+
+
+def test_inputs_are_those_of_this_runs_folder(plans: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(plans("one", "none"))
+    train(plans("two", "none"))
+    assert merged(tmp_path, monkeypatch) == 0
+    (pretraining,) = (run for run in plans("all", "none") if run.stage == "pretrain")
+    assert pretraining.record["inputs"]["store"] == str(pretraining.inputs["store"].path)
+
+
+def test_results_that_were_measured_later_are_added(
+    plans: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = plans("one", "none")
+    train(runs)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    assert merged(tmp_path, monkeypatch) == 0
+    (pretraining,) = (tmp_path / "two" / "pretrain").iterdir()
+    write_json(pretraining / "order" / "shuffle-0.json", {})
+    assert merged(tmp_path, monkeypatch) == 0
+    assert (tmp_path / "all" / "pretrain" / pretraining.name / "order" / "shuffle-0.json").is_file()
+    assert "relpos: 0 trained runs copied, 3 were here already" in capsys.readouterr().err
+
+
+def test_other_results_of_the_same_run_are_refused_before_anything_is_written(
+    plans: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(plans("one", "none"))
+    runs = plans("two", "none")
+    train(runs)
+    (pretraining,) = (run for run in runs if run.stage == "pretrain")
+    pretraining.update(metrics=PRETRAINED | {"heldout_loss": 3.1})
+    assert merged(tmp_path, monkeypatch) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"relpos: pretrain/{pretraining.path.name} has other results in two places (metrics.heldout_loss): ")
+    assert not list((tmp_path / "all").glob("*"))
+
+
+def test_what_is_unfinished_or_damaged_is_told(
+    plans: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(plans("one", "none"))
+    runs = plans("two", "fixed")
+    train(runs)
+    runs[-1].update(state="running")
+    assert merged(tmp_path, monkeypatch) == 0
+    assert "5 trained runs copied, 0 were here already, 1 unfinished ones left out" in capsys.readouterr().err
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "two"))
+    (runs[-2].path / "record.json").write_text("{", encoding="utf-8")
+    assert merged(tmp_path, monkeypatch) == 1
+    assert "relpos: damaged record" in capsys.readouterr().err
+
+
+def test_a_folder_without_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "one").mkdir()
+    assert main(["merge", str(tmp_path / "one")]) == 1
+    assert main(["merge", str(tmp_path / "nowhere")]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert "one: no runs; a runs folder is expected" in said[0]
+    assert said[1].endswith("nowhere: there is no such folder")
+
+
+def test_inputs_of_finished_runs_are_not_made_again(plans: Any) -> None:
+    runs = plans("one", "none")
+    assert needed(runs) == runs
+    train(runs[-2:])
+    assert {run.stage for run in needed(runs)} == {"finetune"}
