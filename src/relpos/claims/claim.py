@@ -16,7 +16,7 @@ from relpos.runs.config import instantiate, shipped
 
 ROWS = "rows"
 """The file that says which words make a row; the other files are papers."""
-KEYS = ("says", "source", "printed", "test", "twins")
+KEYS = ("says", "source", "printed", "restated", "test", "twins")
 MEASURES = {"loss": "held-out loss", "order": "shuffle gap over all words"}
 """What twins compare rows in."""
 
@@ -30,6 +30,7 @@ class Claim:
         says: the claim, in our words.
         source: table, figure or section.
         printed: the paper's figures; test sets unless they say dev.
+        restated: how the test differs from the paper's words, and why, where these could not be decided even if they are true.
         test: the class that tests it (`_target_`) and its arguments.
         twins: measure → bound in nats, of a claim that compares rows: the same rows are compared in this measure, too.
         measure: of a twin, `loss` (held-out loss) or `order` (shuffle gap over all words); None: the claim itself.
@@ -42,6 +43,7 @@ class Claim:
     test: Mapping[str, Any]
     twins: Mapping[str, float] = field(default_factory=dict)
     measure: str | None = None
+    restated: str = ""
 
     @cached_property
     def tester(self) -> Test:
@@ -67,7 +69,7 @@ class Claim:
 
     def _twin(self, measure: str) -> Claim:
         says = f"{MEASURES[measure]} of these rows: {self.says}"
-        return replace(self, id=f"{self.id}/{measure}", says=says, printed="", measure=measure)
+        return replace(self, id=f"{self.id}/{measure}", says=says, printed="", restated="", measure=measure)
 
 
 def papers() -> list[str]:
@@ -93,7 +95,7 @@ def load(paper: str) -> list[Claim]:
         for measure in content.get("twins", {}):
             if measure not in MEASURES:
                 raise RelposError(f"claim {name}: twins: unknown measure {measure!r}.{nearest(str(measure), MEASURES)}")
-        texts = {key: str(content.get(key, "")) for key in ("says", "source", "printed")}
+        texts = {key: str(content.get(key, "")) for key in ("says", "source", "printed", "restated")}
         claims += Claim(str(name), **texts, test=content["test"], twins=content.get("twins", {})).with_twins()
     return claims
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from relpos.claims.effort import to_decide
 from relpos.claims.finding import FAILS, NOT_RUN, UNDECIDED, Evidence, Finding, all_of, joined
-from relpos.claims.gains import MEAN, Gain, gain
+from relpos.claims.gains import MEAN, Gain, gain, mean_gain
 from relpos.claims.scales import Scale, Scales
 from relpos.tables.columns import GLUE
-from relpos.tables.statistics import ALPHA, Difference
+from relpos.tables.statistics import ALPHA, Difference, holm
 
 Pair = Sequence[str]
+SEVERAL_SEEDS = "two pre-training seeds or more of some row of this scale"
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,7 @@ class Comparison:
         if too_few or any(each is None or not each.columns for each in gains):
             return Finding(NOT_RUN, joined([*figures, too_few, self.note]), scale.label)
         if evidence is None or len(parts) < len(gains):
-            takes = "two pre-training seeds or more of some row of this scale"
-            return Finding(UNDECIDED, joined([*figures, self.note]), scale.label, takes=takes)
+            return Finding(UNDECIDED, joined([*figures, self.note]), scale.label, takes=SEVERAL_SEEDS)
         takes = to_decide(scale, [each.tested for each in known if each.tested]) if evidence.verdict == UNDECIDED else ""
         return Finding(evidence.verdict, joined([*figures, self.note]), scale.label, evidence.p, takes)
 
@@ -114,6 +114,44 @@ class Higher(Comparison):
     def judge(self, tested: Difference) -> Evidence:
         holds = tested.p if tested.value > 0 and tested.value >= self.bound else 1.0
         return Evidence(holds, tested.p_against(self.bound) if tested.value < self.bound else 1.0)
+
+
+@dataclass(frozen=True)
+class HigherOnAverage(Comparison):
+    """The first rows are above their second ones on average, and none is clearly below.
+
+    Holds: the 95 % interval of the mean difference lies above zero, and no pair's lies below, by Holm's correction. Fails: the
+    mean's or a pair's lies below, by Holm's correction.
+    """
+
+    @property
+    def says(self) -> str:
+        return f"the mean of these differences above zero, none clearly below: {_said(self.pairs)}"
+
+    def at(self, scale: Scale) -> Finding:
+        """The verdict at one scale."""
+        gains = [self._gain(scale, pair) for pair in self.pairs]
+        mean = mean_gain(scale, [(first, second) for first, second in self.pairs], self.column, self.columns)
+        tested = [each.tested for each in gains if each and each.tested]
+        missing = [row for row in self.rows if not scale.scores.get(row)]
+        figures = [each.said for each in (*gains, mean) if each]
+        figures += [f"no scores of {', '.join(missing)}"] if missing else []
+        if mean is None or any(each is None or not each.columns for each in gains):
+            return Finding(NOT_RUN, joined([*figures, self.note]), scale.label)
+        if mean.tested is None or len(tested) < len(gains):
+            return Finding(UNDECIDED, joined([*figures, self.note]), scale.label, takes=SEVERAL_SEEDS)
+        evidence = mean_without_loss(mean.tested, tested)
+        takes = to_decide(scale, [mean.tested]) if evidence.verdict == UNDECIDED else ""
+        return Finding(evidence.verdict, joined([*figures, self.note]), scale.label, evidence.p, takes)
+
+
+def mean_without_loss(mean: Difference, parts: Sequence[Difference]) -> Evidence:
+    """The evidence that a mean lies above zero and none of its parts clearly below."""
+    losses = [each.p if each.value < 0 else 1.0 for each in parts]
+    is_clear_loss = min(holm(losses)) < ALPHA
+    holds = mean.p if mean.value > 0 and not is_clear_loss else 1.0
+    of_mean = Evidence(holds, mean.p if mean.value < 0 else 1.0)
+    return Evidence(holds, all_of([of_mean, *(Evidence(1.0, loss) for loss in losses)]).fails)
 
 
 @dataclass(frozen=True)
@@ -179,8 +217,8 @@ def _not_higher(tested: Difference, bound: float, any_gain: bool = False) -> Evi
 class About(Comparison):
     """Every difference is positive and within `bound` of `value`, as printed.
 
-    Holds: the 90 % interval lies inside value ± bound (two one-sided tests) and the 95 % one above zero. Fails: the 95 % interval
-    lies outside value ± bound, or below zero.
+    Holds: the 90 % interval lies inside value ± bound and above zero (one-sided tests). Fails: the 95 % interval lies outside
+    value ± bound, or below zero.
     """
 
     value: float = 0.0
@@ -199,7 +237,7 @@ class About(Comparison):
         if not max(low, 0.0) < tested.value < high:
             nearest = max(low, 0.0) if tested.value <= max(low, 0.0) else high
             return Evidence(1.0, tested.p_against(nearest))
-        return Evidence(max(tested.p, tested.p_against(low) / 2, tested.p_against(high) / 2), 1.0)
+        return Evidence(max(tested.p_against(max(low, 0.0)) / 2, tested.p_against(high) / 2), 1.0)
 
 
 def _said(pairs: Iterable[Pair]) -> str:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from relpos.claims.scales import LOSS, ORDER, Scale, Seed
 from relpos.tables.columns import GLUE, means_by
-from relpos.tables.pooled import difference
+from relpos.tables.pooled import contrast, difference
 from relpos.tables.statistics import Difference, paired
 
 MEAN = "glue"
@@ -70,6 +70,27 @@ def gain(
         spread = _of_models(singles[0], singles[1], digits)
     pairs = {seed: ours[seed] - theirs[seed] for seed in among(ours, theirs)}
     return Gain(value, tested, pairs, tuple(columns), f"{first} − {second} {value:+.{digits}f} {spread}{_where(columns)}")
+
+
+def mean_gain(scale: Scale, pairs: Sequence[tuple[str, str]], column: str = MEAN, only: Sequence[str] | None = None) -> Gain | None:
+    """The mean of the gains of several pairs `(first, second)`, in the columns that all of these rows have."""
+    names = sorted({row for pair in pairs for row in pair})
+    shared = among(scale.columns(*names), only) if column == MEAN else scale.shared([column], *names)
+    columns = scale.telling(shared, *names)
+    if not columns:
+        return None
+    weights = dict.fromkeys(names, 0.0)
+    for first, second in pairs:
+        weights[first] += 1 / len(pairs)
+        weights[second] -= 1 / len(pairs)
+    rows = units(scale, columns)
+    if not all(rows.get(row) for row in names):
+        return None
+    tested = contrast(rows, weights, [row for row in rows if not scale.telling(columns, row)])
+    value = tested.value if tested else sum(weight * _mean(rows[row]) for row, weight in weights.items())
+    digits = 3 if columns[0] in WHERE else 1
+    spread = f" {_interval(tested, digits)} over {tested.n} pre-training seeds" if tested else ""
+    return Gain(value, tested, {}, tuple(columns), f"mean of these {value:+.{digits}f}{spread}{_where(columns)}")
 
 
 def gains_alike(

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relpos.claims.comparisons import Higher, Pair
-from relpos.claims.finding import NOT_RUN, UNDECIDED, Evidence, Finding, all_of, joined
+from relpos.claims.comparisons import SEVERAL_SEEDS, Higher, Pair, mean_without_loss
+from relpos.claims.finding import NOT_RUN, UNDECIDED, Evidence, Finding, joined
 from relpos.claims.gains import among, gain
 from relpos.claims.scales import Scale, Scales
-from relpos.tables.statistics import ALPHA, SEED, Difference, holm
+from relpos.tables.statistics import ALPHA, SEED, Difference
 
 DRAWS = 20_000
 
@@ -51,8 +51,7 @@ class OverColumns:
         tested = [each.tested for each in gains if each.tested]
         figures = [f"{first} − {second} above zero in {sum(each.value > 0 for each in gains)} of {len(gains)} columns"]
         if mean.tested is None or len(tested) < len(gains):
-            takes = "two pre-training seeds or more of some row of this scale"
-            return Finding(UNDECIDED, joined([*figures, mean.said, self.note]), scale.label, takes=takes)
+            return Finding(UNDECIDED, joined([*figures, mean.said, self.note]), scale.label, takes=SEVERAL_SEEDS)
         evidence, said = self.judge(tested, mean.tested)
         up, down = (sum(each.p < ALPHA and sign * each.value > 0 for each in tested) for sign in (1, -1))
         figures[0] += f" ({up} clearly above, {down} clearly below{said})"
@@ -111,8 +110,4 @@ class GainWithoutLoss(OverColumns):
         return f"{first} − {second} above zero in the mean of the columns, and clearly below in none"
 
     def judge(self, columns: Sequence[Difference], mean: Difference) -> tuple[Evidence, str]:
-        losses = [each.p if each.value < 0 else 1.0 for each in columns]
-        is_clear_loss = min(holm(losses)) < ALPHA
-        holds = mean.p if mean.value > 0 and not is_clear_loss else 1.0
-        of_mean = Evidence(holds, mean.p if mean.value < 0 else 1.0)
-        return Evidence(holds, all_of([of_mean, *(Evidence(1.0, loss) for loss in losses)]).fails), ""
+        return mean_without_loss(mean, columns), ""

@@ -8,12 +8,12 @@ from math import log2
 
 import numpy as np
 
-from relpos.claims.comparisons import Higher
+from relpos.claims.comparisons import Higher, NotLower
 from relpos.claims.finding import NOT_RUN, UNDECIDED, Evidence, Finding, joined
 from relpos.claims.gains import MEAN, Gain, gains_alike, units
 from relpos.claims.scales import Scale, Scales
 from relpos.tables.columns import GLUE
-from relpos.tables.statistics import Difference, combined, paired
+from relpos.tables.statistics import ALPHA, Difference, combined, paired
 
 MORE_SEEDS = "two pre-training seeds or more of both rows at each scale"
 
@@ -92,12 +92,29 @@ class HigherAtLargest(Higher):
     """`Higher`, at the larger of two or more sizes on the same text, each after as much training as it needs."""
 
     def findings(self, scales: Scales) -> list[Finding]:
-        alike = scales.alike("size", "steps", "batch", "recipe")
-        return [self.at(group[-1]) for group in _sizes(alike, self.rows[:2], self.column)]
+        return [self.at(scale) for scale in _largest(scales, self.rows, self.column)]
 
     def twin(self, measure: str, bound: float) -> Higher:
         """The same of held-out loss or shuffle gap."""
         return HigherAtLargest(self.pairs, measure, beside=self.beside, note=self.note, bound=bound)
+
+
+@dataclass(frozen=True)
+class NotLowerAtLargest(NotLower):
+    """`NotLower` at the same sizes."""
+
+    def findings(self, scales: Scales) -> list[Finding]:
+        return [self.at(scale) for scale in _largest(scales, self.rows, self.column)]
+
+    def twin(self, measure: str, bound: float) -> Higher:
+        """Being the best of all, of held-out loss or shuffle gap."""
+        return HigherAtLargest(self.pairs, measure, beside=self.beside, note=self.note, bound=bound)
+
+
+def _largest(scales: Scales, rows: Sequence[str], column: str) -> list[Scale]:
+    """Of each group of scales of several sizes the largest."""
+    groups = _sizes(scales.alike("size", "steps", "batch", "recipe"), rows[:2], column)
+    return [group[-1] for group in groups]
 
 
 def _sizes(alike: Sequence[Sequence[Scale]], rows: Sequence[str], column: str) -> list[list[Scale]]:
@@ -149,8 +166,9 @@ def _slope_weights(places: Sequence[float]) -> np.ndarray:
 class Steady:
     """The gains of `rows` over `base` do not depend on S: a line through them changes by less than `bound` from first to last.
 
-    The slope of each pre-training seed is taken by itself, since rows of one seed share it. Holds: the 95 % interval of the mean
-    change lies inside ±bound. Fails: it lies above or below zero. A bound in points is not applied to fewer columns.
+    The slope of each pre-training seed is taken by itself, since rows of one seed share it. Holds: the 90 % interval of the mean
+    change lies inside ±bound (two one-sided tests at 0.05). Fails: the 95 % interval lies above or below zero. A bound in points is
+    not applied to fewer columns.
 
     Args:
         steps: S → row.
@@ -206,7 +224,8 @@ class Steady:
         tested = paired(changes, [0.0] * len(changes))
         if tested is None:
             return Finding(UNDECIDED, joined([*said, self.note]), scale.label, takes="two pre-training seeds or more of every S")
-        inside = max(tested.p_against(self.bound), tested.p_against(-self.bound)) if abs(tested.value) < self.bound else 1.0
-        evidence = Evidence(inside, tested.p if inside >= 0.05 else 1.0)
+        against = max(tested.p_against(self.bound), tested.p_against(-self.bound)) / 2
+        inside = against if abs(tested.value) < self.bound else 1.0
+        evidence = Evidence(inside, tested.p if inside >= ALPHA else 1.0)
         figures = f"changes by {tested.value:+.2f} [{tested.low:+.2f}, {tested.high:+.2f}] over {tested.n} pre-training seeds"
         return Finding(evidence.verdict, joined([*said, figures, self.note]), scale.label, evidence.p)

@@ -62,8 +62,8 @@ def chosen(known: list[Claim], ids: list[str] | None) -> list[Claim]:
 def page(claims: list[Claim], runs: Scales, rows: dict[str, list[str]], tables: dict[str, list[str]]) -> dict[str, Any]:
     """Plain values: `claims`, `tests` (how many were made), `older` (runs of older code that were left out).
 
-    Of each claim `id`, `says`, `source`, `printed`, `test`, `rows` (with their words), `tables`, `findings` of each scale,
-    corrected for the number of tests of the page, and `verdict`: that of the largest scale that decides.
+    Of each claim `id`, `says`, `source`, `printed`, `restated`, `test`, `rows` (with their words), `tables`, `findings` of each
+    scale, corrected for the number of tests of the page, and `verdict`: that of the largest scale that decides.
 
     Args:
         claims: those of the page.
@@ -92,6 +92,7 @@ def page(claims: list[Claim], runs: Scales, rows: dict[str, list[str]], tables: 
                 "says": claim.says,
                 "source": claim.source,
                 "printed": claim.printed,
+                "restated": claim.restated,
                 "test": claim.tester.says,
                 "rows": {row: rows[row] for row in claim.tester.rows},
                 "tables": tables.get(claim.id, []),
@@ -127,6 +128,8 @@ def _show(claim: dict[str, Any]) -> None:
     source = f"{claim['source']}; printed: {claim['printed']}" if claim["printed"] else claim["source"]
     line((f"     {source}", "dim"))
     line(("     test  ", "dim"), (claim["test"], ""))
+    if claim["restated"]:
+        line(("     restated: ", "dim"), (claim["restated"], "dim"))
     if claim["rows"]:
         tables = f"  (tables {', '.join(claim['tables'])})" if claim["tables"] else ""
         line(

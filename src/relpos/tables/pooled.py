@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from relpos.tables.statistics import ALPHA, POINT, Difference, welch
+from relpos.tables.statistics import ALPHA, POINT, Difference, welch_contrast
 
 Units = Mapping[int, float]
 """Pre-training seed → score × 100."""
@@ -52,24 +52,44 @@ def difference(rows: Mapping[str, Units], first: str, second: str, constant: Col
         second: a row.
         constant: rows that sit at the constant answer.
     """
-    ours, theirs = rows[first], rows[second]
-    shared = [seed for seed in ours if seed in theirs]
+    return contrast(rows, {first: 1.0, second: -1.0}, constant)
+
+
+def contrast(rows: Mapping[str, Units], weights: Mapping[str, float], constant: Collection[str] = ()) -> Difference | None:
+    """Σ weight · row, the weights adding up to zero: `difference` for more than two rows.
+
+    >>> contrast({"a": {0: 4.0, 1: 5.0}, "b": {0: 1.0, 1: 2.5}, "c": {0: 2.0, 1: 2.5}}, {"a": 1.0, "b": -0.5, "c": -0.5}).value
+    2.5
+
+    Args:
+        rows: of one scale, all in the same columns.
+        weights: row → what it counts.
+        constant: rows that sit at the constant answer.
+    """
+    named = [rows[row] for row in weights]
+    shared = set.intersection(*(set(units) for units in named))
     pool = {row: units for row, units in rows.items() if units and row not in constant}
-    if first not in pool or second not in pool:
-        return welch(list(ours.values()), list(theirs.values()))
-    is_crossed = len(shared) >= 2 or set(ours) == set(theirs)
+    if not set(weights) <= set(pool):
+        return _apart(rows, weights)
+    is_crossed = len(shared) >= 2 or all(set(units) == set(named[0]) for units in named)
     fit = _fit(_cells(pool), is_crossed)
     if fit.df_resid < 1:
         return None
     if _spreads_differ(_cells(pool), is_crossed):
-        return welch(list(ours.values()), list(theirs.values()))
+        return _apart(rows, weights)
     names = list(pool)
-    contrast = np.zeros(len(fit.params))
-    contrast[names.index(first)], contrast[names.index(second)] = 1.0, -1.0
-    test = fit.t_test(contrast)
+    vector = np.zeros(len(fit.params))
+    for row, weight in weights.items():
+        vector[names.index(row)] = weight
+    test = fit.t_test(vector)
     error = float(np.squeeze(test.sd))
-    n = len(shared) if is_crossed else len(ours)
+    n = len(shared) if is_crossed else len(named[0])
     return Difference(float(np.squeeze(test.effect)), error if error >= POINT else 0.0, float(fit.df_resid), n)
+
+
+def _apart(rows: Mapping[str, Units], weights: Mapping[str, float]) -> Difference | None:
+    """The same, each row with the spread of its own, by Welch's test."""
+    return welch_contrast([(weight, list(rows[row].values())) for row, weight in weights.items()])
 
 
 def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) -> Spread | None:

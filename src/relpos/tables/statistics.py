@@ -189,14 +189,25 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Difference | None:
     >>> welch([71.0, 73.0], [70.0, 72.0]).value
     1.0
     """
-    if min(len(first), len(second)) < 2:
+    return welch_contrast([(1.0, first), (-1.0, second)])
+
+
+def welch_contrast(terms: Sequence[tuple[float, Sequence[float]]]) -> Difference | None:
+    """Σ weight · mean of several rows, each with a spread of its own; degrees of freedom by Welch and Satterthwaite.
+
+    None where a row has fewer than two values, and where none has any spread.
+
+    Args:
+        terms: weight and values of each row; `n` is the number of values of the first.
+    """
+    if min(len(values) for _, values in terms) < 2:
         return None
-    squares = [float(np.var(values, ddof=1)) / len(values) for values in (first, second)]
+    squares = [weight**2 * float(np.var(values, ddof=1)) / len(values) for weight, values in terms]
     if max(squares) < POINT**2:
         return None
-    doubt = sum(square**2 / (len(values) - 1) for square, values in zip(squares, (first, second), strict=True))
-    value = float(np.mean(first) - np.mean(second))
-    return Difference(value, sum(squares) ** 0.5, sum(squares) ** 2 / doubt, len(first))
+    doubt = sum(square**2 / (len(values) - 1) for square, (_, values) in zip(squares, terms, strict=True))
+    value = sum(weight * float(np.mean(values)) for weight, values in terms)
+    return Difference(value, sum(squares) ** 0.5, sum(squares) ** 2 / doubt, len(terms[0][1]))
 
 
 def combined(terms: Sequence[tuple[float, Difference]]) -> Difference:

@@ -1,0 +1,118 @@
+"""How often the rules of claims and verdicts would find what the papers print, if it were true; nothing is trained.
+
+    python benchmarks/claim_power.py [--draws 100]
+
+See `relpos.claims.simulation` for what is drawn and from what. Writes benchmarks/results/claim_power.json and claim_power.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from _report import RESULTS
+
+from relpos.claims import claim as claim_files
+from relpos.claims.simulation import SEEDS, Power, cells, power, worlds
+
+PAPERS = ("chang2021", "wennberg2021")
+BETWEEN = (0.0, 1.0, 2.0)
+CELL_DRAWS = 50
+ABOUT_CLAIMS = """`python benchmarks/claim_power.py --draws {draws}`: pre-trainings drawn from the papers' means and errors, and
+tested as real runs are; nothing is trained. What is drawn, and what is assumed where nothing is printed, stands in
+[simulation.py](../../src/relpos/claims/simulation.py). `dev`, `test`: the figures of these sets are true. `alike`: all rows
+are the same; there a claim that rows do not differ (C05, C09, C15, W11) is right, and every other is wrong. Claims without
+printed figures (C10, C20, W15), and those that are not about scores, cannot be simulated. Nothing is printed for twins."""
+ABOUT_CELLS = """Every cell of the papers' dev tables and the mean of the columns. `between`: standard deviation between
+pre-trainings over that between fine-tunings, which nobody has printed. `different`: called above or below although ours were
+trained as the paper's were. `missed`: called reproduced although the truth is off by the bound. `found`: called above where
+it is off by twice the bound."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=100, help="of every claim, world and number of seeds")
+    draws = parser.parse_args().draws
+    claims = [row for paper in PAPERS for row in of_claims(paper, draws)]
+    verdicts = [
+        {"paper": paper, "seeds": seeds, "between": between} | vars(cells(paper, seeds, CELL_DRAWS, between))
+        for paper in PAPERS
+        for between in BETWEEN
+        for seeds in SEEDS
+    ]
+    content = {"draws": draws, "claims": claims, "cells": verdicts}
+    (RESULTS / "claim_power.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    (RESULTS / "claim_power.md").write_text(page(content), encoding="utf-8")
+
+
+def of_claims(paper: str, draws: int) -> list[dict[str, Any]]:
+    """A row a claim: the shares of the draws in which it holds and fails, by world and number of seeds."""
+    claims = claim_files.load(paper)
+    found: dict[str, dict[str, Power]] = {}
+    for world in worlds(paper):
+        for seeds in SEEDS:
+            for name, of_claim in power(claims, world, seeds, draws).items():
+                found.setdefault(name, {})[f"{world.name}/{seeds}"] = of_claim
+    return [
+        {"claim": claim.id, "says": claim.says, "restated": claim.restated}
+        | {f"{key} {what}": getattr(of_claim, what) for key, of_claim in found[claim.id].items() for what in ("holds", "fails")}
+        for claim in claims
+        if claim.id in found
+    ]
+
+
+def page(content: dict[str, Any]) -> str:
+    """The two tables in Markdown."""
+    columns = [
+        *(f"dev/{seeds} holds" for seeds in SEEDS),
+        "dev/3 fails",
+        "dev/10 fails",
+        "test/10 holds",
+        "alike/3 holds",
+        "alike/10 holds",
+    ]
+    heads = ["dev: holds, 3 seeds", "5", "10", "fails, 3", "10", "test: holds, 10", "alike: holds, 3", "10"]
+    lines = [
+        "# What the rules would find if the papers' figures were true",
+        "",
+        ABOUT_CLAIMS.format(draws=content["draws"]),
+        "",
+        _row(["claim", *heads, "restated"]),
+        _row(["---"] * (len(heads) + 2)),
+        *(
+            _row([f"{row['claim']}: {row['says']}", *(_percent(row.get(key)) for key in columns), row["restated"]])
+            for row in content["claims"]
+        ),
+        "",
+        "## Verdicts beside printed numbers",
+        "",
+        ABOUT_CELLS,
+        "",
+        _row(["paper", "between", "seeds", "different", "reproduced", "missed", "found"]),
+        _row(["---"] * 7),
+        *(
+            _row(
+                [
+                    row["paper"],
+                    f"{row['between']:g}",
+                    str(row["seeds"]),
+                    *(_percent(row[key]) for key in ("different", "reproduced", "missed", "found")),
+                ]
+            )
+            for row in content["cells"]
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _percent(share: float | None) -> str:
+    return "—" if share is None else f"{100 * share:.0f} %"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,290 @@
+"""What the rules of claims and verdicts would say if the papers' own figures were true: simulated, before anything is trained.
+
+A *world* is what is true of each row in each column. Pre-trainings are drawn from it, each the mean of `TUNINGS` fine-tunings, and
+the tests of the claims are applied to these as they are to real runs. A rule is of use if it holds in most such draws where the
+papers' figures are true, and in few where all rows are alike.
+
+The standard deviation of a fine-tuning is the printed standard error × √10; where Wennberg & Henter print none, it is the median of
+that of Chang et al. in the same column. Nothing is printed of the spread between pre-trainings: it is taken to be as large as that
+between fine-tunings, which gives a GLUE mean a standard deviation of about 0.4.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from relpos.claims.claim import Claim
+from relpos.claims.columns import FromTo
+from relpos.claims.comparisons import Comparison
+from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, Finding, Test, headline
+from relpos.claims.reductions import ErrorReduction
+from relpos.claims.scales import Scale, Scales, Scores, Seed
+from relpos.claims.signs import OverColumns
+from relpos.claims.trends import HigherAtLargest, NotLowerAtLargest, OfScales, Steady
+from relpos.runs.config import shipped
+from relpos.tables import pooled
+from relpos.tables.columns import GLUE
+from relpos.tables.statistics import standard_error
+from relpos.tables.verdict import ABOVE, BELOW, REPRODUCED, Printed, difference, verdict
+
+SEEDS = (3, 5, 10)
+TUNINGS = 2
+"""Fine-tunings of a pre-training."""
+LEAST_SEM = 0.05
+"""What a standard error printed as 0.0 counts as."""
+SIZES = {"small": {"layers": 12, "hidden": 256, "ffn": 1024}, "base": {"layers": 12, "hidden": 768, "ffn": 3072}}
+EXAMPLES = {
+    "cola": 1043,
+    "mnli_m": 9815,
+    "mnli_mm": 9832,
+    "mrpc": 408,
+    "qnli": 5463,
+    "qqp": 40430,
+    "rte": 277,
+    "sst2": 872,
+    "stsb": 1500,
+}
+"""Dev examples of each column."""
+ALBERT = {"baseline": "absolute", "s1": "absolute_tisa_s1", "s3": "absolute_tisa_s3", "s5": "absolute_tisa"}
+BAG_OF_WORDS = {"baseline": "none", "s1": "tisa_s1", "s3": "tisa_s3", "s5": "tisa"}
+SIMULATED = (Comparison, OverColumns, FromTo, OfScales, Steady, ErrorReduction)
+"""Tests that compare rows by their scores."""
+Means = dict[str, dict[str, float]]
+"""Row → column → score."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What is true.
+
+    Args:
+        name: `dev`, `test` or `alike`.
+        means: size → row → column → score × 100.
+        deviations: the same of the standard deviation of a fine-tuning.
+    """
+
+    name: str
+    means: Mapping[str, Means]
+    deviations: Mapping[str, Means]
+
+
+@dataclass(frozen=True)
+class Power:
+    """How often a rule says what, in the same world with so many pre-training seeds.
+
+    Args:
+        holds: share of the draws in which the claim holds.
+        fails: … in which it fails.
+        draws: how many there were.
+    """
+
+    holds: float
+    fails: float
+    draws: int
+
+
+def worlds(paper: str) -> list[World]:
+    """The paper's dev figures; its test figures, where there are some; and one in which all rows of a size are alike.
+
+    Test figures that are printed for GLUE alone shift the dev figures of all columns by the same amount.
+    """
+    means, deviations = _chang() if paper == "chang2021" else _wennberg()
+    made = [World("dev", means, deviations)]
+    if paper == "chang2021":
+        made.append(World("test", _test_means(means), deviations))
+    return [*made, World("alike", {size: _alike(rows) for size, rows in means.items()}, deviations)]
+
+
+def power(claims: Sequence[Claim], world: World, seeds: int, draws: int, first: int = 0) -> dict[str, Power]:
+    """Claim → how often it holds and fails, of the claims that this world has the rows of.
+
+    Args:
+        claims: of one paper's file; twins and claims that are not about scores are left out.
+        world: what is true.
+        seeds: pre-trainings of each row.
+        draws: how often they are drawn.
+        first: number of the first draw; other draws are other random numbers.
+    """
+    tests = {claim.id: claim.tester for claim in claims if claim.measure is None and isinstance(claim.tester, SIMULATED)}
+    counts: dict[str, list[str]] = {}
+    for draw in range(first, first + draws):
+        chance = np.random.default_rng(draw)
+        scales = drawn(world, seeds, chance)
+        for name, test in tests.items():
+            compares_sizes = isinstance(test, OfScales | HigherAtLargest | NotLowerAtLargest)
+            runs = scales if compares_sizes else Scales(scales.known[:1])  # the papers say the others of their smaller models
+            counts.setdefault(name, []).append(headline(_findings(test, runs, chance)))
+    return {
+        name: Power(verdicts.count(HOLDS) / draws, verdicts.count(FAILS) / draws, draws)
+        for name, verdicts in counts.items()
+        if set(verdicts) != {NOT_RUN}
+    }
+
+
+@dataclass(frozen=True)
+class CellPower:
+    """What verdicts beside printed numbers say, over all cells of a paper's dev table, the mean of the columns included.
+
+    Args:
+        different: share called above or below, where ours are trained as the paper's were.
+        reproduced: share called reproduced then.
+        missed: share called reproduced where the truth is off by the bound.
+        found: share called above where it is off by twice the bound.
+    """
+
+    different: float
+    reproduced: float
+    missed: float
+    found: float
+
+
+def cells(paper: str, seeds: int, draws: int, between: float = 1.0) -> CellPower:
+    """Simulates the verdicts of `relpos.tables.verdict` with the paper's own numbers as the truth.
+
+    The paper's number is that of one pre-training, too, and as far off.
+
+    Args:
+        paper: its dev table.
+        seeds: pre-trainings of each row.
+        draws: how often the table is drawn.
+        between: standard deviation between pre-trainings over that between fine-tunings.
+    """
+    world = worlds(paper)[0]
+    size = next(iter(world.means))
+    means, deviations = world.means[size], world.deviations[size]
+    chance = np.random.default_rng(seeds)
+    verdicts: dict[float, list[str]] = {0.0: [], 1.0: [], 2.0: []}
+    for _ in range(draws):
+        ours = {row: _draw(chance, means[row], deviations[row], between, TUNINGS, seeds) for row in means}
+        papers = {row: _draw(chance, means[row], deviations[row], between, 10, 1) for row in means}
+        for column in [*GLUE, "glue"]:
+            units = {row: dict(enumerate(drawn[column])) for row, drawn in ours.items() if column in drawn}
+            for row in units:
+                sem = _sem(deviations[row], column) if paper == "chang2021" else None
+                spread = pooled.spread(units, row)
+                bound = Printed(papers[row][column][0], sem).bound(spread)
+                for off, said in verdicts.items():
+                    printed = Printed(papers[row][column][0] - off * bound, sem)
+                    said.append(verdict(seeds, difference(units[row], printed, spread), bound))
+
+    def share(off: float, *words: str) -> float:
+        return sum(verdicts[off].count(word) for word in words) / len(verdicts[off])
+
+    return CellPower(share(0.0, ABOVE, BELOW), share(0.0, REPRODUCED), share(1.0, REPRODUCED), share(2.0, ABOVE))
+
+
+def _draw(
+    chance: np.random.Generator,
+    means: Mapping[str, float],
+    deviations: Mapping[str, float],
+    between: float,
+    tunings: int,
+    seeds: int,
+) -> dict[str, np.ndarray]:
+    """Column → (seeds,) scores of pre-trainings; `glue` is the mean of the columns."""
+    spreads = {column: deviations[column] * (between**2 + 1 / tunings) ** 0.5 for column in means}
+    columns = {column: chance.normal(mean, spreads[column], seeds) for column, mean in means.items()}
+    return columns | {"glue": np.mean(list(columns.values()), axis=0)}
+
+
+def _sem(deviations: Mapping[str, float], column: str) -> float:
+    """The standard error over ten fine-tunings, as a paper prints it."""
+    errors = {name: deviation / 10**0.5 for name, deviation in deviations.items()}
+    return errors[column] if column in errors else float(np.hypot.reduce(list(errors.values()))) / len(errors)
+
+
+def drawn(world: World, seeds: int, chance: np.random.Generator) -> Scales:
+    """Runs as they might be: a scale for each size, with so many pre-trainings of each row."""
+    return Scales([_scale(world, size, seeds, chance) for size in world.means])
+
+
+def pretraining(deviation: float, tunings: int = TUNINGS) -> float:
+    """Standard deviation of a pre-training's mean over its fine-tunings, whose standard deviation is given.
+
+    >>> pretraining(2.0, tunings=1)
+    2.8284271247461903
+    """
+    return deviation * (1 + 1 / tunings) ** 0.5
+
+
+def _scale(world: World, size: str, seeds: int, chance: np.random.Generator) -> Scale:
+    words = {"size": SIZES[size], "steps": 125_000, "batch": 256, "length": 128, "pairs": None}
+    made = Scale(words, "simulated-0")
+    for row, columns in world.means[size].items():
+        made.scores[row] = {}
+        for column, mean in columns.items():
+            values = chance.normal(mean, pretraining(world.deviations[size][row][column]), seeds)
+            made.scores[row][column] = Scores({(seed, 0): float(value) for seed, value in enumerate(values)})
+    return made
+
+
+def _findings(test: Test, scales: Scales, chance: np.random.Generator) -> list[Finding]:
+    if isinstance(test, ErrorReduction):
+        test = _OnHalves(**{key: getattr(test, key) for key in ErrorReduction.__dataclass_fields__}, chance=chance)
+        for scores in (scores for scale in scales for columns in scale.scores.values() for scores in columns.values()):
+            scores.answers = dict.fromkeys(scores.values, Path())
+    return test.findings(scales)
+
+
+@dataclass(frozen=True)
+class _OnHalves(ErrorReduction):
+    """`ErrorReduction` on halves of the dev sets that are drawn: what one has more than the whole the other one has less."""
+
+    chance: np.random.Generator = field(default_factory=np.random.default_rng)
+
+    def halves(self, column: str, scores: Scores, seed: Seed) -> tuple[float, float]:
+        metric = {"cola": "matthews", "stsb": "pearson"}.get(column, "accuracy")
+        score = scores.values[seed]
+        more = self.chance.normal(0.0, standard_error(score, EXAMPLES[column], metric))
+        return score + more, score - more
+
+
+def _chang() -> tuple[dict[str, Means], dict[str, Means]]:
+    means: dict[str, Means] = {}
+    deviations: dict[str, Means] = {}
+    for row in _csv("chang2021_table6"):
+        size, _, name = row["row"].partition("_")
+        means.setdefault(size, {})[name] = {column: float(row[f"{column}_mean"]) for column in GLUE}
+        deviations.setdefault(size, {})[name] = {column: 10**0.5 * max(LEAST_SEM, float(row[f"{column}_sem"])) for column in GLUE}
+    return means, deviations
+
+
+def _test_means(dev: Mapping[str, Means]) -> dict[str, Means]:
+    means: dict[str, Means] = {size: {} for size in dev}
+    for table in ("table3", "table1", "table2", "table7"):  # columns that are printed take the place of those that are not
+        for row in _csv(f"chang2021_{table}"):
+            size, _, name = row["row"].partition("_") if row["row"].startswith(("small_", "base_")) else ("small", "", row["row"])
+            columns = dev[size][name]
+            shift = float(row["glue"]) - sum(columns.values()) / len(columns)
+            means[size][name] = {
+                column: float(row[column]) if column in row else dev_mean + shift for column, dev_mean in columns.items()
+            }
+    return means
+
+
+def _wennberg() -> tuple[dict[str, Means], dict[str, Means]]:
+    means: Means = {}
+    for table, names in (("wennberg2021_table3a", ALBERT), ("wennberg2021_table3b", BAG_OF_WORDS)):
+        for row in (row for row in _csv(table) if row["row"] in names):
+            means[names[row["row"]]] = {column: float(row[column]) for column in GLUE if column in row}
+    _, by_size = _chang()
+    every = [columns for rows in by_size.values() for columns in rows.values()]
+    typical = {column: median(columns[column] for columns in every) for column in GLUE}
+    return {"base": means}, {"base": {row: {column: typical[column] for column in columns} for row, columns in means.items()}}
+
+
+def _alike(rows: Means) -> Means:
+    """Every row as the mean of all."""
+    having = {column: [columns[column] for columns in rows.values() if column in columns] for column in GLUE}
+    return {row: {column: sum(having[column]) / len(having[column]) for column in columns} for row, columns in rows.items()}
+
+
+def _csv(name: str) -> Iterator[dict[str, str]]:
+    with (shipped("experiments") / "printed" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file)
