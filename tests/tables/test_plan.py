@@ -53,6 +53,12 @@ def test_another_seed_is_what_planning_anew_gives() -> None:
     assert reseeded(first, 5).inputs["start"].identity == anew.inputs["start"].identity
 
 
+def test_the_first_seed_of_every_row_comes_before_the_second_of_any(tmp_path: Path) -> None:
+    rows = plan_table(load(str(write_experiment(tmp_path, tasks=[], pretrain_seeds=[4, 2]))))
+    seeds = [run.config["seed"] for run in runs_of(rows) if run.stage == "pretrain"]
+    assert seeds == [4] * len(rows) + [2] * len(rows)
+
+
 def test_words_for_one_stage_do_not_reach_the_other(tmp_path: Path) -> None:
     experiment = load(str(write_experiment(tmp_path)))
     before, after = (plan_table(experiment, ["none"], words)[0] for words in ([], ["finetune.steps=9"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -202,12 +202,13 @@ def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
     return [run for run in runs if run.identity in wanted]
 
 
-def runs_of(rows: Iterable[PlannedRow]) -> list[Run]:
+def runs_of(rows: Sequence[PlannedRow]) -> list[Run]:
     """Every run of the rows once, inputs before the runs that need them: shared inputs, pre-trainings, fine-tunings.
 
-    Sorted by depth, so that the longest chains start first; at equal depth, runs that others wait for come first, then the order of
-    the file.
+    Sorted by depth, so that the longest chains start first; at equal depth, runs that others wait for come first, then the first
+    pre-training of every row, the second of every row and so on, so that a table that is stopped early is a whole one of fewer seeds.
     """
+    rounds = {run.identity: number for row in rows for number, run in enumerate(row.pretrainings)}
     depths: dict[str, int] = {}
     needed: set[str] = set()
 
@@ -218,7 +219,7 @@ def runs_of(rows: Iterable[PlannedRow]) -> list[Run]:
         return depths[run.identity]
 
     runs = closure([run for row in rows for run in row.runs])
-    return sorted(runs, key=lambda run: (depth(run), run.identity not in needed))
+    return sorted(runs, key=lambda run: (depth(run), run.identity not in needed, rounds.get(run.identity, 0)))
 
 
 def needed(runs: list[Run]) -> list[Run]:
