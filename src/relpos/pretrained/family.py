@@ -90,8 +90,8 @@ class Family:
     model_type: str
     prefix: str
     base: str
-    words: Mapping[str, Any]
-    constants: Mapping[str, Any]
+    words: dict[str, Any]
+    constants: dict[str, Any]
     encoder: tuple[Weight, ...]
     layer: tuple[Weight, ...]
     widen: tuple[Weight, ...]

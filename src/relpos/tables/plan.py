@@ -206,7 +206,7 @@ def runs_of(rows: Sequence[PlannedRow]) -> list[Run]:
     """Every run of the rows once, inputs before the runs that need them: shared inputs, pre-trainings, fine-tunings.
 
     Sorted by depth, so that the longest chains start first; at equal depth, runs that others wait for come first, then the first
-    pre-training of every row, the second of every row and so on, so that a table that is stopped early is a whole one of fewer seeds.
+    pre-training of every row, the second of every row and so on: a table that is stopped early is a whole one of fewer seeds.
     """
     rounds = {run.identity: number for row in rows for number, run in enumerate(row.pretrainings)}
     depths: dict[str, int] = {}
