@@ -14,6 +14,7 @@ from shapes import CHECKED
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("WANDB_MODE", "offline")
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports Triton; 0 compiles it, on a GPU
+os.environ["RELPOS_COMPILE"] = "0"  # the same bits with and without a compiler
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background jobs, and all they start, would not hear Ctrl-C
 install_import_hook(CHECKED, "shapes.checked")  # before any of them is imported
 

@@ -192,5 +192,7 @@ def test_a_kernel_that_does_not_serve_is_refused_by_name() -> None:
 
 
 def test_an_unknown_kernel_is_refused_when_the_model_is_made() -> None:
-    with pytest.raises(RelposError, match=r"kernel=fuzed: auto, triton, fused or eager is expected\. Did you mean 'fused'"):
+    with pytest.raises(
+        RelposError, match=r"kernel=fuzed: auto, triton, compiled, fused or eager is expected\. Did you mean 'fused'"
+    ):
         build(SIZE, Fixed, VOCABULARY, kernel="fuzed")

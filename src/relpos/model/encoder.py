@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from relpos.errors import RelposError
-from relpos.model import kernels
+from relpos.model import kernels, residual
 from relpos.model.attention import Attention
 from relpos.model.conv import Conv, NoConv
 from relpos.model.dropout import Dropout
+from relpos.model.kernels import sweeps
 from relpos.model.position.base import Position, Scheme
 from relpos.model.precision import compute_dtype
-from relpos.model.residual import add_norm
 from relpos.model.shape import Hidden, Ids, Mask, Shape
 from relpos.ranges import Count, Positive, Rate, between, checked
 
@@ -68,10 +68,15 @@ class Layer(nn.Module):
     ) -> Float[Tensor, "batch kept hidden"]:
         """With `at`, what follows the attention is computed for one token of each row alone: (B, 1, hidden)."""
         y = self.attention(x, mask, position, layer, state)
+        swept = kernels.sweeps_serve(self.attention.kernel, x, self.training)
+        add_norm = sweeps.add_norm if swept else residual.add_norm
         x = add_norm(x, y, self.attention_norm, self.attention_dropout.draw(layer))
         if at is not None:
             x = x.take_along_dim(at[:, None, None], 1)
-        y = self.narrow(self.activation(self.widen(x)))
+        if swept and self.activation is functional.gelu:
+            y = self.narrow(sweeps.bias_gelu(functional.linear(x, self.widen.weight), self.widen.bias))
+        else:
+            y = self.narrow(self.activation(self.widen(x)))
         return add_norm(x, y, self.ffn_norm, self.ffn_dropout.draw(layer))
 
 

@@ -10,14 +10,24 @@ from types import ModuleType
 from typing import Literal
 
 from relpos.errors import RelposError
-from relpos.model.kernels import eager, fused, proof, triton
+from relpos.model.kernels import compiled, eager, fused, proof, sweeps, triton
 from relpos.model.position.base import Terms
-from relpos.model.shape import Heads
+from relpos.model.precision import compute_dtype
+from relpos.model.shape import Heads, Hidden
 
-FASTEST_FIRST: tuple[ModuleType, ...] = (triton, fused, eager)
-OPTIONAL: frozenset[ModuleType] = frozenset({triton})
+FASTEST_FIRST: tuple[ModuleType, ...] = (triton, compiled, fused, eager)
+OPTIONAL: frozenset[ModuleType] = frozenset({triton, compiled})
 """They need hardware or tools that may be missing."""
-Name = Literal["auto", "triton", "fused", "eager"]
+Name = Literal["auto", "triton", "compiled", "fused", "eager"]
+
+
+def sweeps_serve(name: str, x: Hidden, training: bool) -> bool:
+    """Whether the compiled passes over activations (sweeps.py) are to be used on tensors like x.
+
+    Args:
+        name: of the attention kernel asked for: plain torch there is plain torch here.
+    """
+    return name in ("auto", "compiled") and compiled.serves(x, training) and sweeps.hold(compute_dtype(x))
 
 
 def name_of(kernel: ModuleType) -> str:
@@ -41,10 +51,8 @@ def select(name: str, terms: Terms, v: Heads, training: bool, content: bool = Tr
             return kernel
         if name != "auto":
             return eager
+    missing = compiled.missing() if name == "compiled" else None
     if name == name_of(triton) and v.device.type != "cuda":
-        raise RelposError(
-            f"attention kernel 'triton' needs CUDA and this is {v.device.type}; speed.kernel=auto takes what serves here"
-        )
-    raise RelposError(
-        f"attention kernel {name!r} does not serve this position scheme on {v.device.type}; speed.kernel=auto picks one that does"
-    )
+        missing = f"needs CUDA and this is {v.device.type}"
+    reason = missing or f"does not serve this position scheme on {v.device.type}"
+    raise RelposError(f"attention kernel {name!r} {reason}; speed.kernel=auto takes one that serves")

@@ -91,11 +91,16 @@ def compare(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float) -
     plain = _run(eager, kind, n, padded, rate, kind.dtype)
     tested = _run(kernel, kind, n, padded, rate, kind.dtype)
     for name, expected in exact.items():
-        norm = float(expected.norm())
-        wrong, allowed = float((tested[name] - expected).norm()), float((plain[name] - expected).norm())
-        if not wrong <= FACTOR * allowed + ROUNDINGS * torch.finfo(kind.dtype).eps * norm:  # also true of NaN
-            return f"its {name} is off by {wrong / max(norm, 1e-30):.1e} of the norm at n={n}"
+        if not close(tested[name], plain[name], expected, kind.dtype):
+            error = float((tested[name] - expected).norm() / expected.norm())
+            return f"its {name} is off by {error:.1e} of the norm at n={n}"
     return None
+
+
+def close(tested: Tensor, plain: Tensor, exact: Tensor, dtype: torch.dtype) -> bool:
+    """Whether `tested` is about as near to `exact` as `plain` is, which the definition gives in the same number format."""
+    error, allowed = float((tested - exact).norm()), float((plain - exact).norm())
+    return error <= FACTOR * allowed + ROUNDINGS * torch.finfo(dtype).eps * float(exact.norm())  # false of NaN
 
 
 def _run(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, dtype: torch.dtype) -> dict[str, Tensor]:

@@ -1,0 +1,187 @@
+"""Attention in one sweep for each sequence and head, compiled for the processor at hand (cpu.cpp). Equal to `eager`.
+
+No permuted copies of q, k and v, no passes over scores that have left the cache, and dropout masks are drawn again in the backward
+pass instead of kept. Storage is float32 or bfloat16, arithmetic float32. Gradients of tables are summed in a fixed order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from relpos.model.dropout import Draw, rescale, threshold, words
+from relpos.model.kernels import library
+from relpos.model.position.base import Terms
+from relpos.model.precision import compute_dtype
+from relpos.model.shape import Heads, Mask
+
+_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+
+
+class _View(ctypes.Structure):
+    _fields_ = (("data", _POINTER), ("batch", _INT), ("head", _INT), ("token", _INT))
+
+
+class DropoutCall(ctypes.Structure):
+    """`Dropout` of cpu.cpp."""
+
+    _fields_ = (("rows", _POINTER), ("columns", _POINTER), ("threshold", _INT), ("rescale", ctypes.c_float))
+
+
+class _Call(ctypes.Structure):
+    """`AttentionCall` of cpu.cpp."""
+
+    _fields_ = (
+        *((name, _INT) for name in ("batch", "heads", "n", "width")),
+        *((name, _View) for name in ("q", "k", "v", "y", "grad_q", "grad_k", "grad_v")),
+        *((name, _POINTER) for name in ("p", "offset", "query", "key", "value")),
+        *((name, _INT) for name in ("query_width", "key_width", "value_width")),
+        *((name, _POINTER) for name in ("grad_offset", "grad_query", "grad_key", "grad_value")),
+        ("mask", _POINTER),
+        ("dropout", DropoutCall),
+        *((name, _INT) for name in ("zero", "threads")),
+    )
+
+
+def serves(x: Tensor, training: bool) -> bool:
+    """Whether the library is there and works on tensors like x. The first training on a CPU builds it."""
+    dtype = compute_dtype(x)
+    if x.device.type != "cpu" or dtype not in (torch.float32, torch.bfloat16) or torch.compiler.is_compiling():
+        return False
+    made = library.load(build=training)
+    return made is not None and (dtype == torch.float32 or bool(made.relpos_multiplies_bf16()))
+
+
+def missing() -> str | None:
+    """Why there is no library; None where there is one."""
+    return None if library.load(build=False) else "needs Linux, a C++ compiler (g++, or what CXX names) and RELPOS_COMPILE not 0"
+
+
+def supports(terms: Terms, v: Heads, training: bool) -> bool:
+    """On a CPU in float32 and bfloat16 all terms but dense ones."""
+    return terms.dense is None and serves(v, training)
+
+
+def pointer(x: Tensor | None) -> int | None:
+    """Where the numbers are; None for none."""
+    return None if x is None else x.data_ptr()
+
+
+def dropout_call(shape: Sequence[int], draw: Draw) -> tuple[DropoutCall, list[Tensor]]:
+    """What decides the masks of a tensor of this shape, and the tensors that must live as long."""
+    if draw.rate == 0:
+        return DropoutCall(None, None, 0, 1.0), []
+    rows, columns = words(torch.Size(shape), draw, torch.device("cpu"))
+    rows = rows.contiguous()
+    return DropoutCall(rows.data_ptr(), columns.data_ptr(), threshold(draw.rate), rescale(draw.rate)), [rows, columns]
+
+
+def run(name: str, call: ctypes.Structure, dtype: torch.dtype, backward: bool) -> None:
+    """Calls a function of the library."""
+    made = library.load(build=True)
+    assert made is not None
+    getattr(made, name)(ctypes.byref(call), ctypes.c_int(dtype == torch.bfloat16), ctypes.c_int(backward))
+
+
+def _in_rows(x: Tensor) -> Tensor:
+    """x or a copy of it, in which a token's numbers lie side by side."""
+    return x if x.stride(3) == 1 and x.stride(2) >= x.shape[3] else x.contiguous()
+
+
+def _view(x: Tensor | None) -> _View:
+    return _View() if x is None else _View(x.data_ptr(), *x.stride()[:3])
+
+
+def _beside(x: Tensor) -> Tensor:
+    """Room for another tensor of x's shape (B, H, n, head_dim), in memory (B, n, H, head_dim): heads side by side."""
+    return x.new_empty(x.shape[0], x.shape[2], x.shape[1], x.shape[3]).transpose(1, 2)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor | None, k: Tensor | None, v: Tensor, offset: Tensor | None, query: Tensor | None, key: Tensor | None,
+        value: Tensor | None, mask: Tensor | None, outside: str, draw: Draw, keep: bool,
+    ) -> Tensor:  # fmt: skip
+        batch, heads, n, _ = v.shape
+        tables = [None if x is None else x.float().contiguous() for x in (offset, query, key, value)]
+        q, k, v = (None if x is None else _in_rows(x) for x in (q, k, v))  # type: ignore[assignment]
+        mask = None if mask is None else mask.contiguous()
+        y = _beside(v)
+        p = v.new_empty(batch, heads, n, n) if keep or draw.rate > 0 else None
+        call, alive = _call(q, k, v, y, p, tables, mask, outside, draw)
+        run("relpos_attention", call, v.dtype, backward=False)
+        del alive
+        ctx.save_for_backward(q, k, v, p, mask, *tables)
+        ctx.outside, ctx.draw = outside, draw
+        ctx.types = [None if x is None else x.dtype for x in (offset, query, key, value)]
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, p, mask, *tables = ctx.saved_tensors
+        grad = _in_rows(grad)
+        call, alive = _call(q, k, v, grad, p, tables, mask, ctx.outside, ctx.draw)
+        grads = [None if x is None else _beside(x) for x in (q, k, v)]
+        call.grad_q, call.grad_k, call.grad_v = map(_view, grads)
+        offset, query, key, value = tables
+        batch, heads, _, _ = v.shape
+        sums = [
+            None if offset is None else offset.new_zeros(batch, *offset.shape),
+            None if query is None else torch.zeros_like(query),
+            None if key is None else torch.zeros_like(key),
+            None if value is None else value.new_zeros(batch * heads, *value.shape),
+        ]
+        call.grad_offset, call.grad_query, call.grad_key, call.grad_value = map(pointer, sums)
+        run("relpos_attention", call, v.dtype, backward=True)
+        del alive
+        for shared in (0, 3):  # by all sequences of the batch
+            total = sums[shared]
+            sums[shared] = None if total is None else total.sum(0)
+        made = [None if total is None else total.to(dtype) for total, dtype in zip(sums, ctx.types, strict=True)]
+        return *grads, *made, None, None, None, None
+
+
+def _call(
+    q: Tensor | None,
+    k: Tensor | None,
+    v: Tensor,
+    y: Tensor,
+    p: Tensor | None,
+    tables: Sequence[Tensor | None],
+    mask: Tensor | None,
+    outside: str,
+    draw: Draw,
+) -> tuple[_Call, list[Tensor]]:
+    """What both passes need, and the tensors that must live as long."""
+    batch, heads, n, width = v.shape
+    dropout, alive = dropout_call((batch, heads, n, n), draw)
+    call = _Call(batch, heads, n, width, _view(q), _view(k), _view(v), _view(y))
+    call.p, call.mask, call.dropout = pointer(p), pointer(mask), dropout
+    call.offset, call.query, call.key, call.value = map(pointer, tables)
+    _, query, key, value = tables
+    call.query_width, call.key_width = (0 if x is None else x.shape[3] for x in (query, key))
+    call.value_width = 0 if value is None else len(value)
+    call.zero, call.threads = outside == "zero", torch.get_num_threads()
+    return call, alive
+
+
+def attention(
+    q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int]
+) -> Heads:
+    """y; q scaled."""
+    dtype = compute_dtype(v)
+    if q is None or k is None:
+        q = k = None
+    else:
+        q, k = q.to(dtype), k.to(dtype)
+    inputs = (q, k, v.to(dtype), terms.offset, terms.query, terms.key, terms.value)
+    keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
+    result: Heads = _Attention.apply(*inputs, mask, terms.outside, Draw(*dropout), keep)
+    return result

@@ -1,0 +1,554 @@
+// Sweeps over the activations of a training step on a CPU: attention with position terms, dropout + add + layer norm, bias + GELU.
+//
+// Built on the machine that uses it (library.py) and called through ctypes with plain pointers, so that no header of torch is needed.
+// Numbers are stored as float or bfloat16; all arithmetic is in float. Every sum has an order that does not depend on the number of
+// threads, so that two runs give the same bits.
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+extern "C" {
+// Both are exported by libtorch_cpu where torch is built with MKL.
+void sgemm_(const char*, const char*, const int*, const int*, const int*, const float*, const float*, const int*, const float*,
+            const int*, const float*, float*, const int*);
+__attribute__((weak)) void cblas_gemm_bf16bf16f32(int, int, int, int, int, int, float, const uint16_t*, int, const uint16_t*, int,
+                                                  float, float*, int);
+}
+
+namespace {
+
+using std::int64_t;
+struct bfloat16 {
+  uint16_t bits;
+};
+
+inline uint32_t bits_of(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  return bits;
+}
+
+inline float float_of(uint32_t bits) {
+  float x;
+  std::memcpy(&x, &bits, 4);
+  return x;
+}
+
+inline float load(float x) { return x; }
+inline float load(bfloat16 x) { return float_of(uint32_t(x.bits) << 16); }
+inline void store(float& to, float x) { to = x; }
+inline void store(bfloat16& to, float x) {  // to the nearest, ties to even; not a number stays that
+  const uint32_t bits = bits_of(x);
+  const uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+  to.bits = uint16_t(x == x ? rounded : 0x7FC0u);
+}
+
+// e^x to 2 units in the last place; 0 below -87. Cephes' polynomial. Written so that compilers vectorise it.
+inline float exponential(float x) {
+  const float magic = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer, which then stands in the lowest bits
+  const float bounded = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+  const float shifted = bounded * 1.44269504088896341f + magic;
+  const float whole = shifted - magic;
+  const float rest = (bounded - whole * 0.693359375f) + whole * 2.12194440e-4f;
+  float y = 1.9875691500e-4f;
+  y = y * rest + 1.3981999507e-3f;
+  y = y * rest + 8.3334519073e-3f;
+  y = y * rest + 4.1665795894e-2f;
+  y = y * rest + 1.6666665459e-1f;
+  y = y * rest + 5.0000001201e-1f;
+  y = y * rest * rest + rest + 1.0f;
+  y *= float_of((bits_of(shifted) - bits_of(magic) + 127u) << 23);
+  return x < -87.0f ? 0.0f : x == x ? y : x;
+}
+
+// C (m, n) = alpha op(A) op(B) + beta C, all row-major.
+inline void product(bool ta, bool tb, int m, int n, int k, float alpha, const float* a, int lda, const float* b, int ldb, float beta,
+                    float* c, int ldc) {
+  sgemm_(tb ? "T" : "N", ta ? "T" : "N", &n, &m, &k, &alpha, b, &ldb, a, &lda, &beta, c, &ldc);
+}
+
+inline void product(bool ta, bool tb, int m, int n, int k, float alpha, const bfloat16* a, int lda, const bfloat16* b, int ldb,
+                    float beta, float* c, int ldc) {
+  cblas_gemm_bf16bf16f32(101, ta ? 112 : 111, tb ? 112 : 111, m, n, k, alpha, &a->bits, lda, &b->bits, ldb, beta, c, ldc);
+}
+
+// The dropout of model/dropout.py: 64-bit word c of a row decides elements 4c … 4c + 3 by 15 bits each.
+struct Dropout {
+  const uint64_t* rows;     // a word for each row of the mask
+  const uint64_t* columns;  // a word for each four elements of a row
+  int64_t threshold;        // of 32,768 values, so many drop an element; 0: no dropout
+  float rescale;
+};
+
+// For each element of a row a number that is negative where the element is dropped. `lanes` has room for a multiple of four.
+inline void draw(const Dropout& dropout, int64_t row, int64_t width, int16_t* lanes) {
+  const uint64_t ones = 0x0001000100010001u, limit = (32768u + uint64_t(dropout.threshold) - 1u) * ones, key = dropout.rows[row];
+  const uint64_t* columns = dropout.columns;
+  const int64_t words = (width + 3) / 4;
+#pragma omp simd
+  for (int64_t c = 0; c < words; ++c) {
+    uint64_t word = (key ^ columns[c]) * 0x9E3779B97F4A7C15u;
+    word ^= word >> 32;
+    word = limit - (word & (0x7FFFu * ones));
+    std::memcpy(lanes + 4 * c, &word, 8);
+  }
+}
+
+float* scratch(int which, int64_t count) {
+  static thread_local std::vector<float> buffers[8];
+  auto& buffer = buffers[which];
+  if (int64_t(buffer.size()) < count) buffer.resize(count);
+  return buffer.data();
+}
+
+template <class T>
+T* scratch_of(int which, int64_t count) {
+  return reinterpret_cast<T*>(scratch(which, count));
+}
+
+}  // namespace
+
+extern "C" {
+
+// Tensors (batch, heads, n, width) by their strides; elements of a vector lie side by side.
+struct View {
+  char* data;
+  int64_t batch, head, token;
+};
+
+struct AttentionCall {
+  int64_t batch, heads, n, width;
+  View q, k, v, y;                   // q.data null: no q·k. In the backward pass y is the gradient of the output
+  View grad_q, grad_k, grad_v;       // backward pass alone
+  char* p;                           // (batch, heads, n, n) probabilities, dropped ones with a minus sign; null: not kept
+  const float* offset;               // (heads, 2n − 1) or null
+  const float* query;                // (batch, heads, n, query_width) or null
+  const float* key;                  // (batch, heads, n, key_width) or null
+  const float* value;                // (value_width, width) or null
+  int64_t query_width, key_width, value_width;
+  float *grad_offset, *grad_query, *grad_key, *grad_value;  // (batch, heads, …) each, zero before
+  const uint8_t* mask;               // (batch, n), 1 at real tokens; or null
+  Dropout dropout;
+  int64_t zero, threads;             // zero: windows end at ±k, else their outermost weights go on
+};
+
+struct NormCall {
+  int64_t rows, width;
+  const char *x, *y;                 // forward: x + drop(y); backward: y is the gradient of the output
+  char *total, *out, *grad_y;        // backward: out is the gradient of x
+  float *mean, *rstd;                // (rows)
+  const float *weight, *bias;        // (width)
+  float *grad_weight, *grad_bias;    // (parts, width), zero before
+  Dropout dropout;
+  double eps;
+  int64_t parts, threads;
+};
+
+struct GeluCall {
+  int64_t rows, width;
+  const char *x, *grad;              // grad null in the forward pass
+  char* out;                         // backward: the gradient of x
+  const float* bias;                 // (width)
+  float* grad_bias;                  // (parts, width), zero before
+  int64_t parts, threads;
+};
+}
+
+namespace {
+
+template <class T>
+T* at(const View& view, int64_t batch, int64_t head, int64_t token = 0) {
+  return reinterpret_cast<T*>(view.data) + batch * view.batch + head * view.head + token * view.token;
+}
+
+// Query rows that are worked on together: their scores stay in the second-level cache.
+inline int64_t block_of(int64_t n) { return n <= 128 ? n : n <= 512 ? 64 : 32; }
+
+// s += the window `kernel` of row i read at j − i.
+inline void add_window(float* s, const float* kernel, int64_t width, int64_t i, int64_t n, bool zero) {
+  const int64_t k = width / 2, first = i > k ? i - k : 0, stop = i + k + 1 < n ? i + k + 1 : n;
+  for (int64_t j = first; j < stop; ++j) s[j] += kernel[j - i + k];
+  if (zero) return;
+  const float left = kernel[0], right = kernel[width - 1];
+#pragma omp simd
+  for (int64_t j = 0; j < first; ++j) s[j] += left;
+#pragma omp simd
+  for (int64_t j = stop; j < n; ++j) s[j] += right;
+}
+
+// The adjoint: grad += the gradients s of row i, by offset.
+inline void grad_window(const float* s, float* grad, int64_t width, int64_t i, int64_t n, bool zero) {
+  const int64_t k = width / 2, first = i > k ? i - k : 0, stop = i + k + 1 < n ? i + k + 1 : n;
+  for (int64_t j = first; j < stop; ++j) grad[j - i + k] += s[j];
+  if (zero) return;
+  float left = 0, right = 0;
+#pragma omp simd reduction(+ : left)
+  for (int64_t j = 0; j < first; ++j) left += s[j];
+#pragma omp simd reduction(+ : right)
+  for (int64_t j = stop; j < n; ++j) right += s[j];
+  grad[0] += left;
+  grad[width - 1] += right;
+}
+
+// s += the windows of the keys j read at i − j; `left` and `right` hold their outermost weights.
+inline void add_key_windows(float* s, const float* kernel, const float* left, const float* right, int64_t width, int64_t i, int64_t n,
+                            bool zero) {
+  const int64_t k = width / 2, first = i > k ? i - k : 0, stop = i + k + 1 < n ? i + k + 1 : n;
+  for (int64_t j = first; j < stop; ++j) s[j] += kernel[j * width + i - j + k];
+  if (zero) return;
+#pragma omp simd
+  for (int64_t j = 0; j < first; ++j) s[j] += right[j];
+#pragma omp simd
+  for (int64_t j = stop; j < n; ++j) s[j] += left[j];
+}
+
+inline void grad_key_windows(const float* s, float* grad, float* left, float* right, int64_t width, int64_t i, int64_t n, bool zero) {
+  const int64_t k = width / 2, first = i > k ? i - k : 0, stop = i + k + 1 < n ? i + k + 1 : n;
+  for (int64_t j = first; j < stop; ++j) grad[j * width + i - j + k] += s[j];
+  if (zero) return;
+#pragma omp simd
+  for (int64_t j = 0; j < first; ++j) right[j] += s[j];
+#pragma omp simd
+  for (int64_t j = stop; j < n; ++j) left[j] += s[j];
+}
+
+template <class T>
+void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
+  const int64_t n = call.n, d = call.width, block = block_of(n), place = b * call.heads + h;
+  const bool dropping = call.dropout.threshold > 0, zero = call.zero;
+  const float rescale = dropping ? call.dropout.rescale : 1.0f;
+  float* scores = scratch(0, block * n);
+  T* kept = scratch_of<T>(1, block * n);
+  float* edges = scratch(2, 3 * n);
+  float *left = edges, *right = edges + n, *hidden = edges + 2 * n;
+  int16_t* lanes = scratch_of<int16_t>(3, n + 4);
+  float* out = scratch(4, block * d);
+  float* summed = scratch(5, block * (call.value ? call.value_width : 0));
+  const float* key = call.key ? call.key + place * n * call.key_width : nullptr;
+  if (key)
+    for (int64_t j = 0; j < n; ++j) left[j] = key[j * call.key_width], right[j] = key[(j + 1) * call.key_width - 1];
+  if (call.mask)
+    for (int64_t j = 0; j < n; ++j) hidden[j] = call.mask[b * n + j] ? 0.0f : -1e30f;
+  for (int64_t start = 0; start < n; start += block) {
+    const int64_t rows = start + block < n ? block : n - start;
+    if (call.q.data)
+      product(false, true, rows, n, d, 1.0f, at<T>(call.q, b, h, start), call.q.token, at<T>(call.k, b, h), call.k.token, 0.0f, scores, n);
+    else
+      std::memset(scores, 0, rows * n * sizeof(float));
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t i = start + row;
+      float* s = scores + row * n;
+      if (call.offset) {
+        const float* offset = call.offset + h * (2 * n - 1) + n - 1 - i;
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) s[j] += offset[j];
+      }
+      if (call.query) add_window(s, call.query + (place * n + i) * call.query_width, call.query_width, i, n, zero);
+      if (key) add_key_windows(s, key, left, right, call.key_width, i, n, zero);
+      if (call.mask) {
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) s[j] += hidden[j];
+      }
+      float top = s[0], total = 0;
+#pragma omp simd reduction(max : top)
+      for (int64_t j = 0; j < n; ++j) top = s[j] > top ? s[j] : top;
+#pragma omp simd reduction(+ : total)
+      for (int64_t j = 0; j < n; ++j) {
+        const float e = exponential(s[j] - top);
+        s[j] = e;
+        total += e;
+      }
+      const float share = 1.0f / total;
+      T* p = call.p ? reinterpret_cast<T*>(call.p) + (place * n + i) * n : nullptr;
+      T* used = kept + row * n;
+      if (dropping) {
+        draw(call.dropout, place * n + i, n, lanes);
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) {
+          const float e = s[j] * share;
+          const bool drops = lanes[j] < 0;
+          store(p[j], drops ? -e : e);
+          store(used[j], drops ? 0.0f : e);
+        }
+      } else {
+        if (p) used = p;
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) store(used[j], s[j] * share);
+      }
+    }
+    const T* used = dropping || !call.p ? kept : reinterpret_cast<const T*>(call.p) + (place * n + start) * n;
+    T* y = at<T>(call.y, b, h, start);
+    product(false, false, rows, d, n, rescale, used, n, at<T>(call.v, b, h), call.v.token, 0.0f, out, d);
+    if (call.value) {  // the probabilities summed by offset, times the table
+      const int64_t width = call.value_width;
+      std::memset(summed, 0, rows * width * sizeof(float));
+      for (int64_t row = 0; row < rows; ++row) {
+        float* s = scores + row * n;
+        for (int64_t j = 0; j < n; ++j) s[j] = load(used[row * n + j]);
+        grad_window(s, summed + row * width, width, start + row, n, zero);
+      }
+      product(false, false, rows, d, width, rescale, summed, width, call.value, d, 1.0f, out, d);
+    }
+    for (int64_t row = 0; row < rows; ++row) {
+      T* to = y + row * call.y.token;
+      const float* from = out + row * d;
+#pragma omp simd
+      for (int64_t c = 0; c < d; ++c) store(to[c], from[c]);
+    }
+  }
+}
+
+template <class T>
+void attention_backward(const AttentionCall& call, int64_t b, int64_t h) {
+  const int64_t n = call.n, d = call.width, block = block_of(n), place = b * call.heads + h;
+  const bool dropping = call.dropout.threshold > 0, zero = call.zero;
+  const float rescale = dropping ? call.dropout.rescale : 1.0f;
+  float* grads = scratch(0, block * n);  // of the probabilities, then of the scores
+  T* kept = scratch_of<T>(1, block * n);
+  float* edges = scratch(2, 2 * n);
+  float *left = edges, *right = edges + n;
+  float* sums = scratch(4, 3 * n * d);
+  float *grad_q = sums, *grad_k = sums + n * d, *grad_v = sums + 2 * n * d;
+  const int64_t value_width = call.value ? call.value_width : 0;
+  float* summed = scratch(5, 2 * block * value_width);
+  float* upstream = scratch(6, call.value ? block * d : 0);
+  float* grad_key = call.grad_key ? call.grad_key + place * n * call.key_width : nullptr;
+  if (grad_key) std::memset(edges, 0, 2 * n * sizeof(float));
+  for (int64_t start = 0; start < n; start += block) {
+    const int64_t rows = start + block < n ? block : n - start;
+    const float beta = start ? 1.0f : 0.0f;
+    const T* y = at<T>(call.y, b, h, start);
+    const T* p = reinterpret_cast<const T*>(call.p) + (place * n + start) * n;
+    product(false, true, rows, n, d, rescale, y, call.y.token, at<T>(call.v, b, h), call.v.token, 0.0f, grads, n);
+    const T* used = p;
+    if (dropping) {
+      used = kept;
+#pragma omp simd
+      for (int64_t j = 0; j < rows * n; ++j) store(kept[j], load(p[j]) > 0.0f ? load(p[j]) : 0.0f);
+    }
+    product(true, false, n, d, rows, rescale, used, n, y, call.y.token, beta, grad_v, d);
+    if (call.value) {
+      float* of_sums = summed + block * value_width;
+      for (int64_t row = 0; row < rows; ++row)
+        for (int64_t c = 0; c < d; ++c) upstream[row * d + c] = load(y[row * call.y.token + c]);
+      product(false, true, rows, value_width, d, rescale, upstream, d, call.value, d, 0.0f, of_sums, value_width);
+      std::memset(summed, 0, rows * value_width * sizeof(float));
+      float* line = scratch(7, n);
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t j = 0; j < n; ++j) line[j] = load(used[row * n + j]);
+        grad_window(line, summed + row * value_width, value_width, start + row, n, zero);
+        add_window(grads + row * n, of_sums + row * value_width, value_width, start + row, n, zero);
+      }
+      product(true, false, value_width, d, rows, rescale, summed, value_width, upstream, d, 1.0f, call.grad_value + place * value_width * d, d);
+    }
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t i = start + row;
+      float* s = grads + row * n;
+      const T* signs = p + row * n;
+      float dot = 0;
+#pragma omp simd reduction(+ : dot)
+      for (int64_t j = 0; j < n; ++j) {
+        const float signed_p = load(signs[j]);
+        dot += signed_p > 0.0f ? signed_p * s[j] : 0.0f;
+      }
+#pragma omp simd
+      for (int64_t j = 0; j < n; ++j) {
+        const float signed_p = load(signs[j]);
+        s[j] = signed_p > 0.0f ? signed_p * (s[j] - dot) : signed_p * dot;  // a dropped one is −p: p (0 − dot)
+      }
+      if (call.grad_offset) {
+        float* offset = call.grad_offset + place * (2 * n - 1) + n - 1 - i;
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) offset[j] += s[j];
+      }
+      if (call.grad_query) grad_window(s, call.grad_query + (place * n + i) * call.query_width, call.query_width, i, n, zero);
+      if (grad_key) grad_key_windows(s, grad_key, left, right, call.key_width, i, n, zero);
+    }
+    if (!call.q.data) continue;
+    const T* of_scores = reinterpret_cast<const T*>(grads);
+    if (sizeof(T) != sizeof(float)) {
+#pragma omp simd
+      for (int64_t j = 0; j < rows * n; ++j) store(kept[j], grads[j]);
+      of_scores = kept;
+    }
+    product(false, false, rows, d, n, 1.0f, of_scores, n, at<T>(call.k, b, h), call.k.token, 0.0f, grad_q + start * d, d);
+    product(true, false, n, d, rows, 1.0f, of_scores, n, at<T>(call.q, b, h, start), call.q.token, beta, grad_k, d);
+  }
+  if (grad_key && !zero)
+    for (int64_t j = 0; j < n; ++j) {
+      grad_key[j * call.key_width] += left[j];
+      grad_key[(j + 1) * call.key_width - 1] += right[j];
+    }
+  const View* to[] = {&call.grad_q, &call.grad_k, &call.grad_v};
+  const float* from[] = {grad_q, grad_k, grad_v};
+  for (int which = call.q.data ? 0 : 2; which < 3; ++which)
+    for (int64_t i = 0; i < n; ++i) {
+      T* row = at<T>(*to[which], b, h, i);
+      const float* sum = from[which] + i * d;
+#pragma omp simd
+      for (int64_t c = 0; c < d; ++c) store(row[c], sum[c]);
+    }
+}
+
+template <class T>
+void norm_forward_row(const NormCall& call, int64_t row) {
+  const int64_t width = call.width;
+  const T* x = reinterpret_cast<const T*>(call.x) + row * width;
+  const T* y = reinterpret_cast<const T*>(call.y) + row * width;
+  T* total = reinterpret_cast<T*>(call.total) + row * width;
+  T* out = reinterpret_cast<T*>(call.out) + row * width;
+  const float *weight = call.weight, *bias = call.bias;
+  float sum = 0, squares = 0;
+  if (call.dropout.threshold > 0) {
+    int16_t* lanes = scratch_of<int16_t>(3, width + 4);
+    draw(call.dropout, row, width, lanes);
+    const float rescale = call.dropout.rescale;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < width; ++c) {
+      store(total[c], load(x[c]) + (lanes[c] < 0 ? 0.0f : load(y[c]) * rescale));
+      sum += load(total[c]);
+    }
+  } else {
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < width; ++c) {
+      store(total[c], load(x[c]) + load(y[c]));
+      sum += load(total[c]);
+    }
+  }
+  const float mean = sum / float(width);
+#pragma omp simd reduction(+ : squares)
+  for (int64_t c = 0; c < width; ++c) squares += (load(total[c]) - mean) * (load(total[c]) - mean);
+  const float rstd = float(1.0 / std::sqrt(double(squares) / double(width) + call.eps));
+#pragma omp simd
+  for (int64_t c = 0; c < width; ++c) store(out[c], (load(total[c]) - mean) * rstd * weight[c] + bias[c]);
+  call.mean[row] = mean;
+  call.rstd[row] = rstd;
+}
+
+template <class T>
+void norm_backward_row(const NormCall& call, int64_t row, float* grad_weight, float* grad_bias) {
+  const int64_t width = call.width;
+  const T* total = reinterpret_cast<const T*>(call.total) + row * width;
+  const T* grad = reinterpret_cast<const T*>(call.y) + row * width;
+  T* grad_x = reinterpret_cast<T*>(call.out) + row * width;
+  T* grad_y = reinterpret_cast<T*>(call.grad_y) + row * width;
+  const float* weight = call.weight;
+  const float mean = call.mean[row], rstd = call.rstd[row];
+  float sum = 0, dot = 0;
+#pragma omp simd reduction(+ : sum, dot)
+  for (int64_t c = 0; c < width; ++c) {
+    const float g = load(grad[c]), normal = (load(total[c]) - mean) * rstd;
+    grad_weight[c] += g * normal;
+    grad_bias[c] += g;
+    sum += g * weight[c];
+    dot += g * weight[c] * normal;
+  }
+  sum /= float(width);
+  dot /= float(width);
+  if (call.dropout.threshold > 0) {
+    int16_t* lanes = scratch_of<int16_t>(3, width + 4);
+    draw(call.dropout, row, width, lanes);
+    const float rescale = call.dropout.rescale;
+#pragma omp simd
+    for (int64_t c = 0; c < width; ++c) {
+      const float normal = (load(total[c]) - mean) * rstd;
+      const float g = rstd * (load(grad[c]) * weight[c] - sum - normal * dot);
+      store(grad_x[c], g);
+      store(grad_y[c], lanes[c] < 0 ? 0.0f : g * rescale);
+    }
+  } else {
+#pragma omp simd
+    for (int64_t c = 0; c < width; ++c) {
+      const float normal = (load(total[c]) - mean) * rstd;
+      store(grad_x[c], rstd * (load(grad[c]) * weight[c] - sum - normal * dot));
+    }
+  }
+}
+
+// Φ(x), and e^(−x²/2) on the way. Abramowitz and Stegun 7.1.26: off by at most 1.5e-7, and as exact relative to it where x is negative.
+inline float normal_distribution(float x, float& density) {
+  const float size = std::fabs(x) * 0.70710678118654752f;
+  const float t = 1.0f / (1.0f + 0.3275911f * size);
+  density = exponential(-size * size);
+  const float tail = 0.5f * density * t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+  return x < 0.0f ? tail : 1.0f - tail;
+}
+
+template <class T>
+void gelu_row(const GeluCall& call, int64_t row, float* grad_bias) {
+  const int64_t width = call.width;
+  const T* x = reinterpret_cast<const T*>(call.x) + row * width;
+  T* out = reinterpret_cast<T*>(call.out) + row * width;
+  const float* bias = call.bias;
+  if (!call.grad) {
+#pragma omp simd
+    for (int64_t c = 0; c < width; ++c) {
+      float density;
+      const float shifted = load(x[c]) + bias[c];
+      store(out[c], shifted * normal_distribution(shifted, density));
+    }
+    return;
+  }
+  const T* grad = reinterpret_cast<const T*>(call.grad) + row * width;
+#pragma omp simd
+  for (int64_t c = 0; c < width; ++c) {
+    float density;
+    const float shifted = load(x[c]) + bias[c], below = normal_distribution(shifted, density);
+    const float g = load(grad[c]) * (below + shifted * density * 0.39894228040143268f);
+    store(out[c], g);
+    grad_bias[c] += g;
+  }
+}
+
+template <class T>
+void run(const AttentionCall& call, bool backward) {
+#pragma omp parallel for schedule(static) num_threads(call.threads)
+  for (int64_t place = 0; place < call.batch * call.heads; ++place) {
+    if (backward)
+      attention_backward<T>(call, place / call.heads, place % call.heads);
+    else
+      attention_forward<T>(call, place / call.heads, place % call.heads);
+  }
+}
+
+// Rows in `parts` runs, each with sums of its own for the gradients of what all rows share.
+inline int64_t first_of(int64_t rows, int64_t part, int64_t parts) { return rows * part / parts; }
+
+template <class T>
+void run(const NormCall& call, bool backward) {
+#pragma omp parallel for schedule(static) num_threads(call.threads)
+  for (int64_t part = 0; part < call.parts; ++part)
+    for (int64_t row = first_of(call.rows, part, call.parts); row < first_of(call.rows, part + 1, call.parts); ++row) {
+      if (backward)
+        norm_backward_row<T>(call, row, call.grad_weight + part * call.width, call.grad_bias + part * call.width);
+      else
+        norm_forward_row<T>(call, row);
+    }
+}
+
+template <class T>
+void run(const GeluCall& call, bool) {
+#pragma omp parallel for schedule(static) num_threads(call.threads)
+  for (int64_t part = 0; part < call.parts; ++part)
+    for (int64_t row = first_of(call.rows, part, call.parts); row < first_of(call.rows, part + 1, call.parts); ++row)
+      gelu_row<T>(call, row, call.grad ? call.grad_bias + part * call.width : nullptr);
+}
+
+template <class Call>
+void dispatch(const Call* call, int half, int backward) {
+  if (half)
+    run<bfloat16>(*call, backward);
+  else
+    run<float>(*call, backward);
+}
+
+}  // namespace
+
+extern "C" {
+int relpos_multiplies_bf16() { return cblas_gemm_bf16bf16f32 != nullptr; }
+void relpos_attention(const AttentionCall* call, int half, int backward) { dispatch(call, half, backward); }
+void relpos_norm(const NormCall* call, int half, int backward) { dispatch(call, half, backward); }
+void relpos_gelu(const GeluCall* call, int half, int backward) { dispatch(call, half, backward); }
+}

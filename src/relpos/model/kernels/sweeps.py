@@ -1,0 +1,147 @@
+"""LN(x + drop(y)) and GELU(x + bias) in one pass over memory each, forward and backward (cpu.cpp)."""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from functools import cache
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from relpos.counter import normal
+from relpos.model import residual
+from relpos.model.dropout import Draw
+from relpos.model.kernels import proof
+from relpos.model.kernels.compiled import DropoutCall, dropout_call, pointer, run
+
+_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+PARTS = 64
+"""The gradients of weights are summed in so many runs of rows, whatever the number of threads."""
+
+
+class _NormCall(ctypes.Structure):
+    """`NormCall` of cpu.cpp."""
+
+    _fields_ = (
+        *((name, _INT) for name in ("rows", "width")),
+        *((name, _POINTER) for name in ("x", "y", "total", "out", "grad_y", "mean", "rstd", "weight", "bias")),
+        *((name, _POINTER) for name in ("grad_weight", "grad_bias")),
+        ("dropout", DropoutCall),
+        ("eps", ctypes.c_double),
+        *((name, _INT) for name in ("parts", "threads")),
+    )
+
+
+class _GeluCall(ctypes.Structure):
+    """`GeluCall` of cpu.cpp."""
+
+    _fields_ = (
+        *((name, _INT) for name in ("rows", "width")),
+        *((name, _POINTER) for name in ("x", "grad", "out", "bias", "grad_bias")),
+        *((name, _INT) for name in ("parts", "threads")),
+    )
+
+
+class _AddNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw) -> Tensor:
+        x, y = x.contiguous(), y.contiguous()
+        total, out = torch.empty_like(x), torch.empty_like(x)
+        rows = x.shape[:-1].numel()
+        mean, rstd = x.new_empty(2, rows, dtype=torch.float32)
+        weight, bias = weight.float(), bias.float()
+        dropout, alive = dropout_call(x.shape, draw)
+        call = _NormCall(rows, x.shape[-1], pointer(x), pointer(y), pointer(total), pointer(out))
+        call.mean, call.rstd, call.weight, call.bias = pointer(mean), pointer(rstd), pointer(weight), pointer(bias)
+        call.dropout, call.eps, call.parts, call.threads = dropout, eps, min(PARTS, rows), torch.get_num_threads()
+        run("relpos_norm", call, x.dtype, backward=False)
+        del alive
+        ctx.save_for_backward(total, mean, rstd, weight)
+        ctx.draw = draw
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        total, mean, rstd, weight = ctx.saved_tensors
+        grad, grad_x = grad.contiguous(), torch.empty_like(total)
+        grad_y = torch.empty_like(total) if ctx.draw.rate > 0 else grad_x
+        rows, width = mean.numel(), total.shape[-1]
+        parts = min(PARTS, rows)
+        sums = weight.new_zeros(2, parts, width)
+        dropout, alive = dropout_call(total.shape, ctx.draw)
+        call = _NormCall(rows, width, None, pointer(grad), pointer(total), pointer(grad_x), pointer(grad_y))
+        call.mean, call.rstd, call.weight = pointer(mean), pointer(rstd), pointer(weight)
+        call.grad_weight, call.grad_bias = pointer(sums[0]), pointer(sums[1])
+        call.dropout, call.parts, call.threads = dropout, parts, torch.get_num_threads()
+        run("relpos_norm", call, total.dtype, backward=True)
+        del alive
+        grad_weight, grad_bias = sums.sum(1)
+        return grad_x, grad_y, grad_weight, grad_bias, None, None
+
+
+@cache
+def hold(dtype: torch.dtype) -> bool:
+    """Whether the compiled passes equal plain torch in this number format. Found out once; where not, one warning says so."""
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
+        for name, width in (("add_norm", 37), ("bias_gelu", 37), ("add_norm", 256), ("bias_gelu", 256)):
+            exact, plain, tested = (_example(name, width, *how) for how in ((torch.float64, False), (dtype, False), (dtype, True)))
+            for number, expected in enumerate(exact):
+                if not proof.close(tested[number], plain[number], expected, dtype):
+                    warnings.warn(f"the compiled {name} is off in {dtype}: plain torch computes instead", stacklevel=3)
+                    return False
+    return True
+
+
+def _example(name: str, width: int, dtype: torch.dtype, compiled: bool) -> list[Tensor]:
+    """Values and gradients of one of the passes on a few numbers, in float64."""
+    x, y, upstream = (normal(place, torch.arange(6 * width)).view(2, 3, width).bfloat16().to(dtype) for place in range(3))
+    norm, draw = nn.LayerNorm(width).to(dtype), Draw(0.25, 1234567)
+    inputs = [x.requires_grad_(), y.requires_grad_(), *norm.parameters()]
+    if name == "add_norm":
+        result = (add_norm if compiled else residual.add_norm)(x, y, norm, draw)
+    else:
+        result = bias_gelu(x, norm.bias + 1) if compiled else nn.functional.gelu(x + (norm.bias + 1))
+    result.backward(upstream)
+    return [value.detach().double() for value in (result, *(part.grad for part in inputs if part.grad is not None))]
+
+
+def add_norm(
+    x: Float[Tensor, "*batch hidden"], y: Float[Tensor, "*batch hidden"], norm: nn.LayerNorm, draw: Draw
+) -> Float[Tensor, "*batch hidden"]:
+    """LN(x + drop(y))."""
+    return _AddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, draw)
+
+
+class _BiasGelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
+        x, bias, out = x.contiguous(), bias.float(), torch.empty_like(x)
+        ctx.save_for_backward(x, bias)
+        _gelu(x, bias, out, None, None)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, bias = ctx.saved_tensors
+        grad_x = torch.empty_like(x)
+        sums = bias.new_zeros(min(PARTS, x.shape[:-1].numel()), len(bias))
+        _gelu(x, bias, grad_x, grad.contiguous(), sums)
+        return grad_x, sums.sum(0)
+
+
+def _gelu(x: Tensor, bias: Tensor, out: Tensor, grad: Tensor | None, sums: Tensor | None) -> None:
+    rows = x.shape[:-1].numel()
+    call = _GeluCall(rows, x.shape[-1], pointer(x), pointer(grad), pointer(out), pointer(bias), pointer(sums))
+    call.parts, call.threads = min(PARTS, rows), torch.get_num_threads()
+    run("relpos_gelu", call, x.dtype, backward=grad is not None)
+
+
+def bias_gelu(x: Float[Tensor, "*batch width"], bias: Float[Tensor, "width"]) -> Float[Tensor, "*batch width"]:
+    """GELU(x + bias), the exact one."""
+    return _BiasGelu.apply(x, bias)

@@ -1,0 +1,164 @@
+"""The kernels that are compiled for the processor at hand equal the definition. Skipped where there is no compiler."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from relpos.errors import RelposError
+from relpos.model import kernels
+from relpos.model.attention import kernels_used
+from relpos.model.dropout import Draw, seed_dropout
+from relpos.model.heads import MaskedLM
+from relpos.model.kernels import compiled, fused, library, proof, sweeps
+from relpos.model.position import Terms
+from schemes import VOCABULARY, model_of
+
+CPU = torch.device("cpu")
+TERMS: dict[str, dict[str, int]] = {
+    "none": {}, "offset": {"offset": 1}, "query": {"query": 5}, "key": {"key": 7}, "value": {"value": 5},
+    "wide": {"query": 41, "key": 41},
+    "all": {"offset": 1, "query": 9, "key": 5, "value": 3},
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library is built, or taken from the user's cache; the state of this process is put back."""
+    monkeypatch.setenv("RELPOS_COMPILE", "1")
+    if library.load(build=True) is None:
+        pytest.skip("no C++ compiler: the compiled kernels are not tested")
+
+
+@pytest.fixture
+def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a new process."""
+    monkeypatch.setattr(library, "_loaded", {})
+
+
+def kind(name: str, outside: str, dtype: torch.dtype = torch.float32, content: bool = True) -> proof.Kind:
+    terms = TERMS[name]
+    widths = {part: terms.get(part) for part in ("query", "key", "value")}
+    return proof.Kind(CPU, dtype, 8, content, "offset" in terms, dense=False, outside=outside, **widths)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rate", [0.0, 0.3], ids=["kept", "dropped"])
+@pytest.mark.parametrize("padded", [True, False], ids=["padded", "full"])
+@pytest.mark.parametrize("outside", ["clamp", "zero"])
+@pytest.mark.parametrize("name", TERMS)
+def test_values_and_gradients_are_as_near_to_float64_as_those_of_eager(
+    name: str, outside: str, padded: bool, rate: float, dtype: torch.dtype
+) -> None:
+    assert proof.compare(compiled, kind(name, outside, dtype), 19, padded, rate) is None
+
+
+def test_they_are_for_sequences_in_several_blocks() -> None:
+    assert proof.compare(compiled, kind("all", "clamp"), 197, True, 0.1) is None
+
+
+def test_they_are_without_content() -> None:
+    assert proof.compare(compiled, kind("all", "zero", content=False), 19, True, 0.1) is None
+
+
+def gradients(threads: int) -> list[Tensor]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        generator = torch.Generator().manual_seed(0)
+        shapes = ((3, 2, 40, 8), (3, 2, 40, 8), (3, 2, 40, 8), (2, 79), (3, 2, 40, 5))
+        inputs = [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
+        q, k, v, offset, query = inputs
+        y = compiled.attention(q, k, v, Terms(offset=offset, query=query), None, Draw(0.1, 3))
+        x = y.transpose(1, 2).flatten(2)
+        norm, bias = torch.nn.LayerNorm(16), torch.zeros(16, requires_grad=True)
+        sweeps.bias_gelu(sweeps.add_norm(x, x, norm, Draw(0.1, 4)), bias).square().sum().backward()
+        return [y.detach(), *(part.grad for part in (*inputs, *norm.parameters(), bias) if part.grad is not None)]
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_two_runs_give_the_same_bits_with_any_number_of_threads() -> None:
+    once, again, with_two = gradients(1), gradients(1), gradients(2)
+    assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(once, again, with_two, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_passes_over_activations_equal_plain_torch(dtype: torch.dtype) -> None:
+    assert sweeps.hold(dtype)
+
+
+def test_what_is_not_kept_for_a_gradient_gives_the_same_output() -> None:
+    v = torch.randn(2, 2, 9, 4)
+    with torch.no_grad():
+        y = compiled.attention(v, v, v, Terms(), None, (0.0, 0))
+    torch.testing.assert_close(y, fused.attention(v, v, v, Terms(), None, (0.0, 0)))
+
+
+def model(kernel: str) -> MaskedLM:
+    made = model_of("composite", kernel=kernel, spread=0.1).float().train()
+    seed_dropout(made, 5)
+    return made
+
+
+def test_a_model_of_any_caller_trains_through_them() -> None:
+    losses, grads = [], []
+    ids = torch.randint(5, VOCABULARY, (3, 11), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(3, 11, dtype=torch.bool)
+    mask[2, 6:] = False
+    for kernel in ("auto", "eager"):
+        network = model(kernel)
+        loss = network.loss(ids, ids, mask)
+        loss.backward()
+        losses.append(loss.detach())
+        grads.append([part.grad for part in network.parameters()])
+        assert kernels_used(network) == ["compiled" if kernel == "auto" else "eager"]
+    torch.testing.assert_close(losses[0], losses[1])
+    torch.testing.assert_close(grads[0], grads[1], atol=1e-6, rtol=1e-4)
+
+
+def test_they_serve_float32_and_bfloat16_without_dense_terms() -> None:
+    v = torch.zeros(1, 1, 3, 4)
+    assert kernels.select("auto", Terms(), v, True) is compiled
+    assert kernels.select("auto", Terms(), v.double(), True) is fused
+    assert kernels.select("auto", Terms(dense=torch.zeros(1, 1, 3, 3)), v, True) is fused
+
+
+@pytest.mark.usefixtures("no_library")
+def test_they_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_COMPILE", "0")
+    assert kernels.select("auto", Terms(), torch.zeros(1, 1, 3, 4), True) is fused
+    with pytest.raises(RelposError, match="'compiled' needs Linux, a C\\+\\+ compiler"):
+        kernels.select("compiled", Terms(), torch.zeros(1, 1, 3, 4), True)
+
+
+@pytest.mark.usefixtures("no_library")
+def test_a_compiler_that_fails_is_told_once_and_training_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "g++"
+    broken.write_text("#!/bin/sh\necho 'fatal error: no such file' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CXX", str(broken))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.warns(UserWarning, match="cannot be built: fatal error: no such file; plain torch computes instead"):
+        assert kernels.select("auto", Terms(), torch.zeros(1, 1, 3, 4), True) is fused
+    assert kernels.select("auto", Terms(), torch.zeros(1, 1, 3, 4), True) is fused
+    assert not list((tmp_path / "relpos").glob("*.so"))
+
+
+@pytest.mark.usefixtures("no_library")
+def test_the_library_is_built_once_and_only_for_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    quick = tmp_path / "g++"  # instead of compiling: copies an empty library
+    quick.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift || exit 0; done\necho built >>"$COUNTED"\ntouch "$2"\n')
+    quick.chmod(0o755)
+    for name, value in (("CXX", quick), ("XDG_CACHE_HOME", tmp_path), ("COUNTED", tmp_path / "count")):
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(ctypes, "CDLL", lambda path: path)
+    assert library.load(build=False) is None
+    for _ in range(2):
+        library._loaded.clear()
+        assert str(library.load(build=True)).startswith(str(tmp_path))
+    assert (tmp_path / "count").read_text() == "built\n"
