@@ -175,6 +175,21 @@ def Score(run: str | Path, form: str = "within_word") -> score.Score:
     return Scorer(*masked_lm(run), form)
 
 
+def _register_with_transformers() -> None:
+    """Lets `AutoConfig` and `AutoModel…` open exported networks that `transformers` has no class for, once that library is imported
+    by somebody, before or after this one; `import relpos` alone does not import it."""
+    from importlib import import_module
+
+    from relpos.when_imported import when_imported
+
+    auto = "transformers.models.auto"
+    when_imported(f"{auto}.configuration_auto", lambda: import_module("relpos.train.huggingface_config"))
+    when_imported(f"{auto}.modeling_auto", lambda: import_module("relpos.train.huggingface"))
+
+
+_register_with_transformers()
+
+
 def __getattr__(name: str) -> Any:
     if name == "analysis":
         import importlib

@@ -49,7 +49,7 @@ class FillMask:
         with exact(self.model) as model:
             device = next(model.parameters()).device
             hidden = model.encoder(torch.from_numpy(ids)[None].to(device))[0, places]
-            logits = model.head(hidden, model.encoder.embedding.words.weight).double()
+            logits = model.head(hidden, model.table).double()
             best = logits.softmax(-1).topk(min(top, logits.shape[-1]), -1)
         return [
             [self._guess(ids, place, number, value) for number, value in zip(numbers, values, strict=True)]

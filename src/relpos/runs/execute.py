@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import socket
+import subprocess
 import sys
 import time
 import traceback
@@ -107,9 +108,27 @@ def _begin(run: Run) -> None:
         inputs={name: str(needed.path) for name, needed in run.inputs.items()},
         command=" ".join(["relpos", *sys.argv[1:]]) if sys.argv else "",
         versions={name: _version(name) for name in PACKAGES} | {"python": platform.python_version()},
+        commit=_commit(),
         hardware=hardware(),
         error=None,
     )
+
+
+@cache
+def _commit() -> str | None:
+    """The commit of the checkout that this is, with `+` where files differ from it; None for an installed package."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():
+        return None
+    try:
+        commands = (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        answers = [
+            subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True) for words in commands
+        ]
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    commit, changes = (answer.stdout.strip() for answer in answers)
+    return f"{commit}{'+' if changes else ''}"
 
 
 def _carry_out(run: Run, log: bool = False) -> None:

@@ -183,6 +183,11 @@ class Score(TypedDict):
     json: bool
 
 
+class Export(TypedDict):
+    run: str
+    to: str
+
+
 class Reproduce(Plan):
     engine: dict[str, Any]
     stages: Names | None
@@ -242,6 +247,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "order": (Order,),
     "fill": (Fill,),
     "score": (Score,),
+    "export": (Export,),
     "reproduce": (Reproduce,),
     "status": (Status,),
     "claims": (Claims,),

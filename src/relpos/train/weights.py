@@ -14,8 +14,12 @@ from torch import nn
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.files import replacing, write_text
-from relpos.pretrained.checkpoint import Checkpoint, is_published
+from relpos.pretrained.checkpoint import Checkpoint, is_exported, is_published
+from relpos.pretrained.files import read_config
 from relpos.train.network import network
+
+WORDS = ("size", "position", "conv", "vocabulary", "head", "outputs")
+"""Keys of a model folder's configuration."""
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
@@ -63,6 +67,9 @@ def read_model_config(folder: Path) -> dict[str, Any]:
     """
     if is_published(folder):
         return Checkpoint(folder).words
+    if is_exported(folder):
+        config = read_config(folder)
+        return {name: config[name] for name in WORDS if config.get(name) is not None}
     path = folder / "config.yaml"
     if not path.is_file() or not (folder / "model.safetensors").is_file():
         raise RelposError(
@@ -77,7 +84,8 @@ def load_model(folder: Path, kernel: str = "auto") -> Any:
     """The network of a model folder, with its weights, in evaluation mode.
 
     Ours is a `MaskedLM`, or a `Classifier` where it was fine-tuned. That of a published checkpoint has the head whose weights there
-    are, and is an `Encoder` where there are none; its weights keep the number format in which they are stored.
+    are, and is an `Encoder` where there are none. The weights of a folder with `config.json` keep the number format that they have
+    there.
     """
     if is_published(folder):
         checkpoint = Checkpoint(folder)
@@ -85,5 +93,7 @@ def load_model(folder: Path, kernel: str = "auto") -> Any:
         checkpoint.fill(model)
     else:
         model = network(read_model_config(folder) | {"kernel": kernel})
+        if is_exported(folder):
+            model = model.to(getattr(torch, read_config(folder).get("dtype", "float32")))
         load_weights(model, folder / "model.safetensors")
     return model.eval()

@@ -1,0 +1,76 @@
+"""`relpos export`: a run as a folder of Hugging Face."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from relpos.data.tokenizer import Tokenizer
+from relpos.errors import RelposError
+from relpos.pretrained.checkpoint import OWN, is_published
+from relpos.runs.card import card
+from relpos.runs.run import read_record
+from relpos.runs.trained import trained
+from relpos.tables import experiment
+from relpos.tables.named_runs import named_folder
+from relpos.train.export import export as write
+from relpos.train.weights import load_model, load_weights, read_model_config
+
+
+def export(cfg: DictConfig) -> str:
+    """Writes the folder `to` and returns it; what kind of model it holds is said on stderr.
+
+    Raises:
+        RelposError: `run` names no finished network, or `to` has files.
+    """
+    named, to = named_folder("run", str(cfg.run)), Path(str(cfg.to)).expanduser()
+    folder, weights, record = _source(named)
+    if is_published(folder):
+        raise RelposError(f"run={named}: this is a folder of Hugging Face already")
+    words: dict[str, Any] = read_model_config(folder)
+    model = load_model(folder)
+    if weights is not None:
+        load_weights(model, weights)
+    config_file = folder.parent / "config.yaml"
+    run: Any = OmegaConf.load(config_file) if record and config_file.is_file() else {}
+    name = folder.parent.resolve().name if record else folder.resolve().name
+
+    def readme(config: dict[str, Any]) -> str:
+        return card(name, config, record, words, _question(run.get("table")))
+
+    labels = (record.get("meaning", {}).get("task") or {}).get("labels")
+    config = write(to, model, words, Tokenizer.load(folder), readme, list(labels) if labels else None)
+    how = (
+        "import relpos, then AutoModel…, or relpos.load"
+        if config["model_type"] == OWN
+        else "AutoModel… of transformers, or relpos.load"
+    )
+    print(f"{config['architectures'][0]}: {how}", file=sys.stderr)
+    return str(to)
+
+
+def _source(named: Path) -> tuple[Path, Path | None, dict[str, Any]]:
+    """Model folder, weights where they are a snapshot's, and record of what the user named."""
+    record = read_record(named)
+    if named.name == "model" and not record:
+        return named, None, read_record(named.resolve().parent)
+    if record.get("stage") == "finetune":
+        if record.get("state") != "finished":
+            raise RelposError(f"run={named}: this fine-tuning is not finished (its record says {record.get('state')})")
+        return named / "model", None, record
+    subject = trained(named, key="run")
+    is_snapshot = subject.weights.parent != subject.folder
+    return subject.folder, subject.weights if is_snapshot else None, read_record(subject.run) if subject.run else {}
+
+
+def _question(table: str | None) -> str | None:
+    """Of the experiment file that a run was made for, where it is still to be found."""
+    if not table:
+        return None
+    try:
+        return experiment.load(table).question
+    except RelposError:
+        return None

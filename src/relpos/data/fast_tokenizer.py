@@ -1,0 +1,86 @@
+"""Our SentencePiece tokenizer as a fast tokenizer of Hugging Face: the same pieces under the same ids.
+
+A fast tokenizer is `tokenizer.json`, a description that the library `tokenizers` executes: the normalisation that the SentencePiece
+model holds, white space as `▁`, and the unigram model itself. It takes `[MASK]`, `[CLS]`, `[SEP]` and `[PAD]` in a text for tokens,
+as `Tokenizer.encode_marked` does, and puts [CLS] before a text and [SEP] behind it.
+
+Differs from our tokenizer: `<unk>` is called `[UNK]`. The library would find the name of the unknown token in a text, and WikiText
+has `<unk>`; the square brackets of the special tokens survive normalisation in no text.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relpos.data.tokenizer import CLS, MASK, PAD, SEP, UNK, Tokenizer
+from relpos.errors import RelposError
+from relpos.files import write_json
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Fast
+
+NAMES = {PAD: "[PAD]", UNK: "[UNK]", CLS: "[CLS]", SEP: "[SEP]", MASK: "[MASK]"}
+ROLES = {PAD: "pad_token", UNK: "unk_token", CLS: "cls_token", SEP: "sep_token", MASK: "mask_token"}
+
+
+def fast_tokenizer(tokenizer: Tokenizer, second_type: int = 0) -> Fast:
+    """The fast tokenizer.
+
+    Args:
+        tokenizer: of a run.
+        second_type: token type of the second of two texts; 0 in our pre-training, 1 in our fine-tuning.
+
+    Raises:
+        RelposError: the library `tokenizers` is not installed.
+    """
+    try:
+        from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+        from tokenizers import Tokenizer as Fast
+    except ImportError:
+        raise RelposError("a fast tokenizer needs the library tokenizers: pip install 'relpos[pretrained]'") from None
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.path.read_bytes())  # type: ignore[attr-defined]
+    pieces = [(NAMES.get(number, piece.piece), piece.score) for number, piece in enumerate(model.pieces)]
+    fast = Fast(models.Unigram(pieces, unk_id=UNK, byte_fallback=False))
+    fast.normalizer = normalizers.Sequence(
+        [
+            normalizers.Precompiled(model.normalizer_spec.precompiled_charsmap),
+            normalizers.Replace(Regex(" {2,}"), " "),
+            normalizers.Strip(left=False, right=True),  # on the left a space begins a word, also behind a special token
+        ]
+    )
+    fast.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first")
+    fast.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="first")
+    fast.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair=f"[CLS]:0 $A:0 [SEP]:0 $B:{second_type} [SEP]:{second_type}",
+        special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)],
+    )
+    # A special token takes the place of a word, with the space before it.
+    fast.add_special_tokens([AddedToken(NAMES[number], lstrip=True, normalized=False, special=True) for number in NAMES])
+    return fast
+
+
+def write_fast_tokenizer(folder: Path, tokenizer: Tokenizer, max_length: int | None, second_type: int = 0) -> None:
+    """Writes `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`.
+
+    Args:
+        folder: that exists.
+        tokenizer: of a run.
+        max_length: the longest sequence that the network serves; None: any.
+        second_type: see `fast_tokenizer`.
+    """
+    write_json(folder / "tokenizer.json", json.loads(fast_tokenizer(tokenizer, second_type).to_str()))
+    special = {ROLES[number]: name for number, name in NAMES.items()}
+    config: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        "padding_side": "right",
+    }
+    longest = {} if max_length is None else {"model_max_length": max_length}
+    write_json(folder / "tokenizer_config.json", config | longest | special)
+    write_json(folder / "special_tokens_map.json", special)

@@ -1,0 +1,66 @@
+"""A network of ours as a folder of Hugging Face: configuration, weights, tokenizer and model card."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+
+from relpos.data.fast_tokenizer import write_fast_tokenizer
+from relpos.data.tokenizer import FILE, Tokenizer
+from relpos.errors import RelposError
+from relpos.files import replacing_folder, write_json, write_text
+from relpos.model.heads import Classifier, MaskedLM
+from relpos.pretrained.checkpoint import OWN
+from relpos.pretrained.writing import published
+
+ARCHITECTURES = {MaskedLM: "RelposForMaskedLM", Classifier: "RelposForSequenceClassification"}
+
+
+def export(
+    folder: Path,
+    model: MaskedLM | Classifier,
+    words: Mapping[str, Any],
+    tokenizer: Tokenizer,
+    card: Callable[[dict[str, Any]], str],
+    labels: list[str] | None = None,
+) -> dict[str, Any]:
+    """Writes the folder, whole or not at all; returns the content of `config.json`.
+
+    Args:
+        folder: that does not exist, or is empty.
+        model: the network.
+        words: that describe it: `size`, `position`, `conv`, `vocabulary`, of a classifier `outputs`.
+        tokenizer: of the network.
+        card: content of `config.json` → text of the model card.
+        labels: names of a classifier's classes.
+
+    Raises:
+        RelposError: the folder has files, or cannot be written.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RelposError(f"to={folder}: it is there already; name a folder that is not, or delete this one")
+    stored = published(model, words)
+    if stored is None:
+        config = {"model_type": OWN, "architectures": [ARCHITECTURES[type(model)]], "tie_word_embeddings": False} | dict(words)
+        tensors = {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
+    else:
+        config, tensors = stored.config, stored.tensors
+    config |= {"pad_token_id": tokenizer.pad, "dtype": str(next(model.parameters()).dtype).removeprefix("torch.")}
+    if isinstance(model, Classifier):
+        names = labels or [f"LABEL_{number}" for number in range(model.classifier.out_features)]
+        kind = "regression" if len(names) == 1 else "single_label_classification"
+        config |= {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
+        config |= {"problem_type": kind}
+    with replacing_folder(folder) as temporary:
+        write_json(temporary / "config.json", config)
+        longest = model.encoder.position.max_length
+        write_fast_tokenizer(temporary, tokenizer, longest, second_type=int(isinstance(model, Classifier)))
+        shutil.copyfile(tokenizer.path, temporary / FILE)
+        write_text(temporary / "README.md", card(config))
+        save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
+        shutil.copymode(temporary / "config.json", temporary / "model.safetensors")  # safetensors makes it the owner's alone
+    return config

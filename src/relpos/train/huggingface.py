@@ -1,0 +1,133 @@
+"""`AutoModel…` opens folders whose `model_type` is relpos. Imported when `transformers` is, see `relpos/__init__.py`.
+
+The parameters have the names that they have here, so the folder opens with `relpos.load` too. The classes hold no code of the
+network: they build ours and hand its outputs on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
+
+from relpos.train.huggingface_config import RelposConfig
+from relpos.train.network import network
+
+
+class RelposPreTrainedModel(PreTrainedModel):
+    """Builds the network that the words of a configuration describe, its encoder as `encoder`."""
+
+    config_class = RelposConfig
+    base_model_prefix = ""
+    main_input_name = "input_ids"
+
+    def __init__(self, config: RelposConfig, **words: Any) -> None:
+        super().__init__(config)
+        is_meta = torch.empty(0).device.type == "meta"  # the weights follow from a file
+        self._adopt(network(config.words() | words, filled=not is_meta))
+        for module in self.modules():  # `from_pretrained` overwrites what is computed and not stored
+            module._computed = {name: value.clone() for name, value in module.named_buffers(recurse=False)}  # type: ignore[assignment]
+        self.post_init()
+
+    def _adopt(self, model: Any) -> None:
+        self.encoder = model.encoder
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The word table."""
+        table: nn.Module = self.encoder.embedding.words
+        return table
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replaces the word table."""
+        self.encoder.embedding.words = value
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Parameters that no file holds are drawn as ours are; `init` leaves those alone that were read."""
+        if isinstance(module, nn.Linear | nn.Embedding) and module not in set(self.encoder.position.modules()):
+            init.normal_(module.weight, std=0.02)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                init.zeros_(module.bias)
+        for name, value in getattr(module, "_computed", {}).items():
+            init.copy_(getattr(module, name), value)
+
+
+class RelposModel(RelposPreTrainedModel):
+    """The encoder."""
+
+    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^pooler\.", r"^classifier\."]  # noqa: RUF012
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        **_: Any,
+    ) -> Any:
+        """`last_hidden_state` (B, n, hidden), and `hidden_states` where they are asked for."""
+        states = self.encoder(input_ids, attention_mask, token_type_ids, hidden_states=True)
+        return BaseModelOutput(last_hidden_state=states[-1], hidden_states=tuple(states) if output_hidden_states else None)
+
+
+class RelposForMaskedLM(RelposPreTrainedModel):
+    """The encoder with its masked-language-modelling head."""
+
+    def _adopt(self, model: Any) -> None:
+        self.encoder, self.head = model.encoder, model.head
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        **_: Any,
+    ) -> Any:
+        """`logits` (B, n, vocabulary); with `labels` (−100: not predicted) the mean cross-entropy as `loss`."""
+        states = self.encoder(input_ids, attention_mask, token_type_ids, hidden_states=True)
+        table = self.encoder.embedding.words.weight if self.head.table is None else self.head.table
+        logits = self.head(states[-1], table)
+        loss = None if labels is None else functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return MaskedLMOutput(loss=loss, logits=logits, hidden_states=tuple(states) if output_hidden_states else None)
+
+
+class RelposForSequenceClassification(RelposPreTrainedModel):
+    """The encoder with pooler and classifier; one label means regression."""
+
+    _keys_to_ignore_on_load_unexpected = [r"^head\."]  # noqa: RUF012
+
+    def __init__(self, config: RelposConfig) -> None:
+        super().__init__(config, outputs=config.outputs or config.num_labels)
+
+    def _adopt(self, model: Any) -> None:
+        self.encoder, self.pooler, self.dropout, self.classifier = model.encoder, model.pooler, model.dropout, model.classifier
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        **_: Any,
+    ) -> Any:
+        """`logits` (B, labels); with `labels` the mean cross-entropy, or squared error, as `loss`."""
+        first = self.encoder(input_ids, attention_mask, token_type_ids)[:, 0]
+        logits = self.classifier(self.dropout(torch.tanh(self.pooler(first))))
+        loss = None
+        if labels is not None and logits.shape[1] == 1:
+            loss = functional.mse_loss(logits.squeeze(1), labels.to(logits.dtype))
+        elif labels is not None:
+            loss = functional.cross_entropy(logits, labels)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+
+AutoModel.register(RelposConfig, RelposModel, exist_ok=True)
+AutoModelForMaskedLM.register(RelposConfig, RelposForMaskedLM, exist_ok=True)
+AutoModelForSequenceClassification.register(RelposConfig, RelposForSequenceClassification, exist_ok=True)

@@ -1,0 +1,52 @@
+"""A function that is called once a module has been imported, by whoever imports it; at once where that has happened already."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+
+def when_imported(module: str, call: Callable[[], object]) -> None:
+    """Calls `call` when `module` has been imported. What it raises reaches whoever imports the module.
+
+    >>> import colorsys, sys
+    >>> called = []
+    >>> when_imported("colorsys", lambda: called.append("at once"))
+    >>> del sys.modules["colorsys"]
+    >>> when_imported("colorsys", lambda: called.append("later"))
+    >>> import colorsys
+    >>> called
+    ['at once', 'later']
+    """
+    if module in sys.modules:
+        call()
+    else:
+        sys.meta_path.insert(0, _Finder(module, call))
+
+
+class _Finder(MetaPathFinder):
+    """Finds one module as the other finders do, and makes its loader call a function at the end."""
+
+    def __init__(self, module: str, call: Callable[[], object]) -> None:
+        self.module, self.call = module, call
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != self.module:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            loader: Any = spec.loader
+            execute = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                self.call()
+
+            loader.exec_module = exec_module
+        return spec

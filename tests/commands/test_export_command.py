@@ -1,0 +1,102 @@
+"""`relpos export`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import relpos
+from relpos.cli import main
+
+pytest.importorskip("transformers", reason="needs relpos[pretrained]")
+
+TINY = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "length=32", "size.layers=1", "size.max_positions=32"]
+
+
+@pytest.fixture(scope="module")
+def runs(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two pre-trainings of two steps, one with a snapshot."""
+    root = tmp_path_factory.mktemp("runs")
+    for stage in ("toy", "tokenizer", "store"):
+        (root / stage).symlink_to(prepared / stage)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RELPOS_RUNS", str(root))
+        words = {"fixed": ["snapshots=[50]"], "absolute": ["size.embedding=64"]}
+        return {
+            name: relpos.run(relpos.compose("pretrain", [*TINY, f"position={name}", *more])).path for name, more in words.items()
+        }
+
+
+def exported(capsys: pytest.CaptureFixture[str], run: Path, to: Path) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["export", f"run={run}", f"to={to}"]) == 0
+    assert capsys.readouterr().out == f"{to}\n"
+    content: dict[str, Any] = json.loads((to / "config.json").read_text())
+    return content
+
+
+def same(first: Path, second: Path) -> bool:
+    (one, _), (other, _) = relpos.load(first), relpos.load(second)
+    return all(torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())
+
+
+def test_a_run_leaves_with_its_weights_and_its_record(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, kind in (("fixed", "relpos"), ("absolute", "bert")):
+        to = tmp_path / name
+        assert exported(capsys, runs[name], to)["model_type"] == kind
+        assert same(runs[name], to)
+        card = (to / "README.md").read_text()
+        record = json.loads((runs[name] / "record.json").read_text())
+        assert f"# {runs[name].name}\n" in card
+        assert f"| heldout_loss | {record['metrics']['heldout_loss']:.6g} |" in card
+        assert f"commit: {record['commit'] or 'not recorded'}" in card
+        assert ("import relpos  #" in card) == (kind == "relpos")
+        assert str(tmp_path) not in card
+        assert record["starts"][0]["host"] not in card.split()
+
+
+def test_model_folders_and_snapshots_leave_too(runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, alone = runs["fixed"], shutil.copytree(runs["fixed"] / "model", tmp_path / "alone")
+    for number, named in enumerate((run / "model", alone)):
+        exported(capsys, named, tmp_path / str(number))
+        assert same(run, tmp_path / str(number))
+    exported(capsys, run / "snapshots" / "50.safetensors", tmp_path / "half")
+    assert not same(run, tmp_path / "half")
+    assert "No record of the training" in (tmp_path / "1" / "README.md").read_text()
+
+
+def test_what_leaves_is_a_run_for_the_other_commands(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, run in runs.items():
+        exported(capsys, run, tmp_path / name)
+        [there], [here] = relpos.FillMask(tmp_path / name)("a [MASK]"), relpos.FillMask(run)("a [MASK]")
+        assert [guess.text for guess in there] == [guess.text for guess in here]
+        assert [guess.probability for guess in there] == pytest.approx([guess.probability for guess in here], rel=1e-6)
+
+
+def test_a_mistake_is_one_line_and_writes_nothing(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exported(capsys, runs["absolute"], tmp_path / "there")
+    unfinished = shutil.copytree(runs["fixed"], tmp_path / "unfinished")
+    record = json.loads((unfinished / "record.json").read_text()) | {"state": "running"}
+    (unfinished / "record.json").write_text(json.dumps(record))
+    for run, to, said in (
+        (runs["fixed"], "there", "it is there already"),
+        (tmp_path / "nowhere", "new", "no finished run and no model folder"),
+        (unfinished, "new", "not finished (its record says running)"),
+        (tmp_path / "there", "new", "this is a folder of Hugging Face already"),
+    ):
+        assert main(["export", f"run={run}", f"to={tmp_path / to}"]) == 1
+        error = capsys.readouterr().err
+        assert said in error
+        assert len(error.splitlines()) == 1
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,173 @@
+"""What leaves as a folder of Hugging Face computes there, and here again, what it computes here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import relpos
+from relpos.analysis.fill import FillMask
+from relpos.data.tokenizer import Tokenizer
+from relpos.errors import RelposError
+from relpos.model.heads import Classifier
+from relpos.train.export import export
+from relpos.train.network import network
+from schemes import CONVS, POSITIONS, SIZE, node
+
+transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")
+transformers.utils.logging.disable_progress_bar()
+
+WIDE = {"embedding": 8}  # as wide as the layers
+CONVBERT = node("conv", "convbert", edges="zero", bias=False)
+FAMILIES: dict[str, tuple[dict[str, Any], str, Any, str]] = {
+    "bert": (WIDE, "absolute", node("conv", "none"), "BertForMaskedLM"),
+    "electra": ({}, "absolute", node("conv", "none"), "ElectraForMaskedLM"),
+    "albert": ({"share_layers": True, "activation": "gelu_new"}, "absolute", node("conv", "none"), "AlbertForMaskedLM"),
+    "roformer": ({}, "rope", node("conv", "none"), "RoFormerForMaskedLM"),
+    "convbert": ({}, "absolute", CONVBERT, "ConvBertForMaskedLM"),
+}
+PAIRS = [(name, "none") for name in POSITIONS] + [("none", name) for name in CONVS if name not in ("none", "convbert")]
+
+
+@pytest.fixture(scope="session")
+def tokenizer(prepared: Path) -> Tokenizer:
+    return Tokenizer.load(next((prepared / "tokenizer").glob("*/tokenizer.model")))
+
+
+def made(tokenizer: Tokenizer, size: dict[str, Any], position: str, conv: Any, **more: Any) -> tuple[Any, dict[str, Any]]:
+    """A network in float64 whose parameters are all away from zero, and its words."""
+    words = {"size": SIZE | size, "position": node("position", position), "conv": conv, "vocabulary": tokenizer.size} | more
+    torch.manual_seed(0)
+    model = network(words).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.3)
+    return model, words
+
+
+def batch(tokenizer: Tokenizer, padded: bool = True) -> tuple[Tensor, Tensor]:
+    ids = torch.randint(5, tokenizer.size, (2, 9), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(ids)
+    if padded:
+        mask[1, 6:] = 0
+    return ids, mask
+
+
+def theirs(folder: Path, auto: str = "AutoModelForMaskedLM") -> Any:
+    return getattr(transformers, auto).from_pretrained(folder, dtype=torch.float64).eval()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_network_that_transformers_has_a_class_for_leaves_as_that(family: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    size, position, conv, architecture = FAMILIES[family]
+    model, words = made(tokenizer, size, position, conv)
+    config = export(tmp_path / "out", model, words, tokenizer, str)
+    host = theirs(tmp_path / "out")
+    assert config["model_type"] == family
+    assert config["architectures"] == [type(host).__name__] == [architecture]
+    ids, mask = batch(tokenizer, padded=family != "convbert")  # theirs leaks padding into the last tokens of a text
+    logits, real = model(ids, mask), mask.bool()
+    torch.testing.assert_close(host(ids, mask).logits[real], logits[real], rtol=0, atol=1e-10)
+    again, _ = relpos.load(tmp_path / "out")
+    torch.testing.assert_close(again(ids, mask)[real], logits[real], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(("position", "conv"), PAIRS)
+def test_every_other_network_opens_with_both_libraries(position: str, conv: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model, words = made(tokenizer, {"activation": "relu"}, position, node("conv", conv))
+    config = export(tmp_path / "out", model, words, tokenizer, str)
+    ids, mask = batch(tokenizer)
+    logits, real = model(ids, mask)[mask.bool()], mask.bool()
+    host = theirs(tmp_path / "out")
+    torch.testing.assert_close(host(ids, mask).logits[real], logits, rtol=0, atol=1e-10)
+    again, _ = relpos.load(tmp_path / "out")
+    torch.testing.assert_close(again(ids, mask)[real], logits, rtol=0, atol=1e-10)
+    assert (config["model_type"] == "relpos") == (type(host).__module__ == "relpos.train.huggingface")
+
+
+def test_the_encoder_alone_and_its_hidden_states_are_auto_model(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model, words = made(tokenizer, {}, "t5", node("conv", "none"))
+    export(tmp_path / "out", model, words, tokenizer, str)
+    ids, mask = batch(tokenizer)
+    states = model.encoder(ids, mask, hidden_states=True)
+    outputs = theirs(tmp_path / "out", "AutoModel")(ids, mask, output_hidden_states=True)
+    torch.testing.assert_close(outputs.last_hidden_state, states[-1], rtol=0, atol=1e-10)
+    for here, there in zip(states, outputs.hidden_states, strict=True):
+        torch.testing.assert_close(there, here, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(("position", "size"), [("absolute", WIDE), ("fixed", {})])
+def test_a_classifier_leaves_with_its_labels(position: str, size: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model, words = made(tokenizer, size, position, node("conv", "none"), outputs=3)
+    assert isinstance(model, Classifier)
+    export(tmp_path / "out", model, words, tokenizer, str, ["no", "perhaps", "yes"])
+    host = theirs(tmp_path / "out", "AutoModelForSequenceClassification")
+    ids, mask = batch(tokenizer)
+    torch.testing.assert_close(host(ids, mask).logits, model(ids, mask), rtol=0, atol=1e-10)
+    assert host.config.id2label == {0: "no", 1: "perhaps", 2: "yes"}
+    pair = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")("dogs", "cats")
+    assert pair["token_type_ids"] == [0, 0, 0, 1, 1]
+
+
+def test_a_network_is_fine_tuned_and_saved_there_and_opens_here(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model, words = made(tokenizer, {}, "composite", node("conv", "none"))
+    export(tmp_path / "out", model, words, tokenizer, str)
+    host = theirs(tmp_path / "out").train()
+    ids, mask = batch(tokenizer)
+    host(ids, mask, labels=ids).loss.backward()
+    torch.optim.SGD(host.parameters(), 0.1).step()
+    host.eval().save_pretrained(tmp_path / "tuned")
+    (tmp_path / "tuned" / "tokenizer.model").write_bytes(tokenizer.path.read_bytes())
+    again, _ = relpos.load(tmp_path / "tuned")
+    torch.testing.assert_close(again(ids, mask), host(ids, mask).logits, rtol=0, atol=1e-10)
+
+
+def test_a_new_model_of_the_configuration_has_a_fresh_head(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model, words = made(tokenizer, {}, "t5", node("conv", "none"))
+    export(tmp_path / "out", model, words, tokenizer, str)
+    classifier = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out", num_labels=4)
+    ids, mask = batch(tokenizer)
+    assert classifier(ids, mask).logits.shape == (2, 4)
+    assert 0.01 < classifier.pooler.weight.std() < 0.03
+    torch.testing.assert_close(classifier.double().encoder(ids, mask), model.encoder(ids, mask), rtol=0, atol=1e-4)
+    fresh = transformers.AutoModelForMaskedLM.from_config(classifier.config)
+    assert 0.01 < fresh.encoder.layers[0].widen.weight.std() < 0.03
+
+
+@pytest.mark.parametrize(("position", "size"), [("absolute", WIDE), ("composite", {})])
+def test_the_pipeline_fills_masks_as_we_do(position: str, size: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model, words = made(tokenizer, size, position, node("conv", "none"))
+    export(tmp_path / "out", model.float(), words, tokenizer, str)
+    text = "the [MASK], and cats."
+    answers = transformers.pipeline("fill-mask", model=str(tmp_path / "out"), top_k=3)(text)
+    [guesses] = FillMask(model, tokenizer)(text, top=3)
+    assert [answer["token"] for answer in answers] == [guess.id for guess in guesses]
+    assert [answer["score"] for answer in answers] == pytest.approx([guess.probability for guess in guesses], rel=1e-4)
+    assert answers[0]["sequence"] == guesses[0].text
+
+
+def test_a_folder_that_has_files_is_refused_and_a_failure_leaves_none(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model, words = made(tokenizer, {}, "none", node("conv", "none"))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("mine")
+    with pytest.raises(RelposError, match="to=.*full: it is there already"):
+        export(tmp_path / "full", model, words, tokenizer, str)
+
+    def fails(_: dict[str, Any]) -> str:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        export(tmp_path / "new", model, words, tokenizer, fails)
+    assert [path.name for path in tmp_path.rglob("*")] == ["full", "file"]
+
+
+def test_config_json_holds_no_path(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model, words = made(tokenizer, {}, "none", node("conv", "none"))
+    export(tmp_path / "out", model, words, tokenizer, lambda config: json.dumps(config))
+    texts = [path.read_text() for path in (tmp_path / "out").iterdir() if path.suffix in (".json", ".md")]
+    assert all(str(tmp_path) not in text for text in texts)
