@@ -10,7 +10,8 @@ from typing import Any
 from safetensors.torch import save_file
 
 from relpos.data.fast_tokenizer import write_fast_tokenizer
-from relpos.data.tokenizer import FILE, Tokenizer
+from relpos.data.published_tokenizer import PublishedTokenizer
+from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.files import replacing_folder, write_json, write_text
 from relpos.model.heads import Classifier, MaskedLM
@@ -58,8 +59,9 @@ def export(
     with replacing_folder(folder) as temporary:
         write_json(temporary / "config.json", config)
         longest = model.encoder.position.max_length
-        write_fast_tokenizer(temporary, tokenizer, longest, second_type=int(isinstance(model, Classifier)))
-        shutil.copyfile(tokenizer.path, temporary / FILE)
+        tokenizer.save(temporary)
+        if not isinstance(tokenizer, PublishedTokenizer):  # that of a published checkpoint is a fast one already
+            write_fast_tokenizer(temporary, tokenizer, longest, second_type=int(isinstance(model, Classifier)))
         write_text(temporary / "README.md", card(config))
         save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
         shutil.copymode(temporary / "config.json", temporary / "model.safetensors")  # safetensors makes it the owner's alone
