@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -16,7 +17,7 @@ from relpos.runs.run import runs_root
 from relpos.tables.columns import rows_of
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load
-from relpos.tables.order_columns import instrument, with_order
+from relpos.tables.order_columns import instrument, order_columns, with_order
 from relpos.tables.plan import plan_table
 from relpos.tables.row import Column, Row
 from relpos.tables.table import Table, read
@@ -92,7 +93,39 @@ def test_the_interval_over_few_pre_trainings_is_that_of_the_t_distribution(table
     column = table.row("absolute").columns["other_pairs"]
     assert column.mean is not None
     assert column.sem is not None
-    assert column.interval == pytest.approx((column.mean - 12.706 * column.sem, column.mean + 12.706 * column.sem), rel=1e-3)
+    low, high = column.mean - 12.706 * column.sem, column.mean + 12.706 * column.sem
+    assert column.interval == pytest.approx((max(low, 0), min(high, 100)), rel=1e-3)
+
+
+def made_results(seed: int, n: int = 40) -> dict[str, Any]:
+    """Results of a network that knows 0.5 nats and nine in ten pairs, give or take."""
+    chance = np.random.default_rng(seed)
+    gaps = chance.normal(0.5, 0.2, n) * 10
+    marks = "".join(map(str, (chance.random(n) < 0.9).astype(int)))
+    accuracy = 100 * marks.count("1") / n
+    pooled = {"accuracy": accuracy, "interval": [accuracy - 9, accuracy + 9], "n": n}
+    return {
+        "shuffle_gap": {"all": gaps.sum() / (10 * n)},
+        "shuffle_gap_intervals": {"all": [0.4, 0.6]},
+        "by_example": {"predicted": [10] * n, "all": gaps.tolist()},
+        "pairs": {"same_words": pooled, "others": {"accuracy": None, "interval": None, "n": 0}},
+        "answers": {"same_words": {"a": marks}, "others": {}},
+    }
+
+
+@pytest.mark.parametrize("name", ["shuffle_gap", "same_word_pairs"])
+def test_the_interval_over_five_pre_trainings_is_over_these_and_their_examples(name: str) -> None:
+    columns = order_columns([name], {seed: made_results(seed) for seed in range(5)}, ["finished"] * 5)
+    column = columns[name]
+    assert column.mean is not None
+    assert column.sem is not None
+    low, high = column.interval or (0, 0)
+    assert low < column.mean < high <= 100
+    alone = {seed: made_results(0) for seed in range(5)}  # the spread of the seeds is none, that of the examples stays
+    [same] = order_columns([name], alone, ["finished"] * 5).values()
+    assert same.interval == ((0.4, 0.6) if name == "shuffle_gap" else (same.mean - 9, same.mean + 9))  # type: ignore[operator]
+    older = {seed: {key: value for key, value in made_results(seed).items() if key not in order.DETAILS} for seed in range(5)}
+    assert order_columns([name], older, ["finished"] * 5)[name].interval is not None
 
 
 def test_the_columns_about_order_have_no_mean(made: Path) -> None:

@@ -37,11 +37,19 @@ class PairScores:
         return [self.right[chosen & (names == name)] for name in dict.fromkeys(self.paradigms)]
 
     def summary(self) -> dict[str, Any]:
-        """{"same_words": {accuracy, interval, n}, "others": …, "paradigms": {name: …}}, accuracies from 0 to 100, intervals by
-        bootstrap over pairs within their paradigm; None where there is no pair."""
+        """{"same_words": {accuracy, interval, n}, "others": …, "paradigms": {name: …}}, accuracies from 0 to 100. The 95 %
+        intervals are for other pairs of these same paradigms, not for other paradigms; None where there is no pair."""
         names = np.array(self.paradigms)
         paradigms = {name: self._pooled(names == name) for name in dict.fromkeys(self.paradigms)}
         return {"same_words": self._pooled(self.same), "others": self._pooled(~self.same), "paradigms": paradigms}
+
+    def answers(self) -> dict[str, dict[str, str]]:
+        """{"same_words": {paradigm: "110t"}, "others": …}: a character a pair, right, wrong or tied."""
+        found: dict[str, dict[str, str]] = {"same_words": {}, "others": {}}
+        for right, same, paradigm in zip(self.right, self.same, self.paradigms, strict=True):
+            of_group = found["same_words" if same else "others"]
+            of_group[paradigm] = of_group.get(paradigm, "") + ("t" if right == 0.5 else str(int(right)))
+        return found
 
     def _pooled(self, chosen: npt.NDArray[np.bool_]) -> dict[str, Any]:
         n = int(chosen.sum())

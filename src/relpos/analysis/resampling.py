@@ -1,8 +1,8 @@
-"""95 % bootstrap intervals over examples, for figures that are ratios of sums and for accuracies that are pooled over groups."""
+"""95 % intervals over examples, and over networks and examples, of ratios of sums and of accuracies that are pooled over groups."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -27,16 +27,57 @@ def ratio_interval(numerators: Floats, denominators: Floats) -> Interval:
 
 
 def pooled_interval(groups: Sequence[Floats]) -> Interval | None:
-    """Of the mean over all values of all groups: values are drawn with replacement within their group, whose sizes stay.
+    """Of the mean over all values of all groups, for other values of the same groups: Wilson's interval of each group, put together
+    by MOVER (Zou & Donner 2008): with weights w = group size / all, low = mean − √Σ w²(p − low of the group)², and high alike.
 
-    The values are few different ones (0, ½, 1), so that a draw is one multinomial count a group. None where there is no value.
+    A bootstrap within groups would have no width where each group is all right or all wrong, as if a few dozen pairs were proof.
+
+    Args:
+        groups: values 1, 0, or ½ for a tie. A tie is taken to be one again: groups of nothing but ties have no width.
+
+    Returns:
+        None where there is no value.
+    """
+    count = sum(map(len, groups))
+    if not count:
+        return None
+    mean = sum(float(values.sum()) for values in groups) / count
+    below, above = 0.0, 0.0
+    for values in groups:
+        decided = values[values != 0.5]
+        if len(decided):
+            low, high = _wilson(int(decided.sum()), len(decided))
+            share, weight = float(decided.mean()), len(decided) / count
+            below += (weight * (share - low)) ** 2
+            above += (weight * (high - share)) ** 2
+    return [mean - below**0.5, mean + above**0.5]
+
+
+def _wilson(right: int, n: int) -> tuple[float, float]:
+    from scipy.stats import binomtest
+
+    ends = binomtest(right, n).proportion_ci(0.95, method="wilson")
+    return float(ends.low), float(ends.high)
+
+
+def crossed_interval(numerators: Floats, denominators: Floats, groups: Sequence[Hashable] | None = None) -> Interval:
+    """Of the mean over networks of Σ numerators / Σ denominators: networks and examples are drawn with replacement, independently
+    of each other (Sellam et al. 2022, the Multi-Bootstrap).
+
+    Args:
+        numerators: (networks, examples), likewise `denominators`; the examples are the same for all networks.
+        groups: (examples,) of each example, the group within which it is drawn; None: all are one group.
     """
     chance = np.random.default_rng(SEED)
-    total, count = np.zeros(RESAMPLES), 0
-    for values in groups:
-        if not len(values):
-            continue
-        kinds, times = np.unique(values, return_counts=True)
-        total += chance.multinomial(len(values), times / len(values), RESAMPLES) @ kinds
-        count += len(values)
-    return [float(bound) for bound in np.quantile(total / count, _BOUNDS)] if count else None
+    networks, examples = numerators.shape
+    members: dict[Hashable, list[int]] = {}
+    for number, group in enumerate(groups if groups is not None else [0] * examples):
+        members.setdefault(group, []).append(number)
+    above, below = np.zeros((RESAMPLES, networks)), np.zeros((RESAMPLES, networks))
+    for numbers in members.values():
+        drawn = chance.multinomial(len(numbers), np.full(len(numbers), 1 / len(numbers)), RESAMPLES).astype(np.float64)
+        above += drawn @ numerators[:, numbers].T
+        below += drawn @ denominators[:, numbers].T
+    weights = chance.multinomial(networks, np.full(networks, 1 / networks), RESAMPLES) / networks
+    means = (weights * above / np.maximum(below, 1e-300)).sum(1)
+    return [float(bound) for bound in np.quantile(means, _BOUNDS)]

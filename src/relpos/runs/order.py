@@ -35,6 +35,9 @@ VERSION = 1
 """Raised when a change of code alters these figures: kept ones are then measured again."""
 FOLDER = "order"
 MEASURES = ("shuffle", "pairs", "probes", "attention")
+DETAILS = ("by_example", "answers")
+"""Results that intervals over several networks need: of each held-out example its predicted tokens and the nats by which shuffling
+all words raises their loss; of each pair whether it is right, by paradigm."""
 WINDOW = 32
 """Tokens of the texts of probes and attention."""
 TEXTS = 256
@@ -74,7 +77,7 @@ def measured(
 
     Returns:
         For the measures asked for: `shuffle_gap` {"2": nats, …, "all": nats}, `shuffle_gap_intervals`, `heldout_loss`; `pairs`
-        {"same_words", "others", "paradigms"}; `probes`; `attention`. See `docs/commands.md`.
+        {"same_words", "others", "paradigms"}; `probes`; `attention`; and the `DETAILS`. See `docs/commands.md`.
 
     Raises:
         RelposError: there is no held-out text for a measure that needs some, or no pairs, or no GPU.
@@ -205,7 +208,14 @@ def _shuffle(subject: Trained, dials: Dials, _: Any, model: MaskedLM, tokenizer:
     examples = _store(subject, tokenizer).examples("heldout", subject.packing, subject.length, dials.examples)
     with bar(f"{subject.name}: shuffled text", len(examples) * (1 + len(WINDOWS))) as advance:
         gap = shuffle_gap(model, examples, words, advance)
-    return {"shuffle_gap": gap.gaps, "shuffle_gap_intervals": gap.intervals, "heldout_loss": gap.loss, "examples": len(examples)}
+    by_example = {"predicted": gap.predicted.astype(int).tolist(), "all": gap.differences["all"].round(4).tolist()}
+    return {
+        "shuffle_gap": gap.gaps,
+        "shuffle_gap_intervals": gap.intervals,
+        "heldout_loss": gap.loss,
+        "examples": len(examples),
+        "by_example": by_example,
+    }
 
 
 def _pairs(
@@ -216,7 +226,7 @@ def _pairs(
     pairs = _given(source).pairs()
     with bar(f"{subject.name}: minimal pairs", 2 * len(pairs)) as advance:
         scores = minimal_pairs(model, tokenizer, pairs, dials.form, words, advance)
-    return {"pairs": scores.summary(), "form": dials.form}
+    return {"pairs": scores.summary(), "form": dials.form, "answers": scores.answers()}
 
 
 def _probes(subject: Trained, _dials: Dials, _: Any, model: MaskedLM, tokenizer: Tokenizer, words: Words) -> Results:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from relpos.analysis.resampling import crossed_interval
 from relpos.data.pairs import AutoPairs, PairSource
 from relpos.errors import RelposError, nearest
 from relpos.runs.config import compose, instantiate
@@ -22,8 +25,10 @@ from relpos.tables.plan import PlannedRow
 from relpos.tables.row import LOSS, NATS, ORDER, Column, Row
 from relpos.tables.statistics import Difference, Interval
 
+Floats = npt.NDArray[np.float64]
 FEWEST = 5
 """Pre-trainings from which on the interval over them is bootstrapped; fewer get one by the t-distribution, which is wide enough."""
+RIGHT = {"1": 1.0, "0": 0.0, "t": 0.5}
 GUESS = 50.0
 """Accuracy of guessing on minimal pairs."""
 GROUPS = {"same_word_pairs": "same_words", "other_pairs": "others"}
@@ -131,17 +136,17 @@ def _with_order(row: Row, planned: PlannedRow, given: Instrument) -> Row:
         if state == "finished"
     }
     ends = {seed: given.results(subject) for seed, subject in subjects.items()}
-    columns = _columns(given.columns(), ends, states)
+    columns = order_columns(given.columns(), ends, states)
     snapshots: dict[int, dict[str, Column]] = {}
     if given.snapshots is not None:
         networks = {seed: subject.snapshots() | {END: subject} for seed, subject in subjects.items()}
         for share in sorted({share for of_seed in networks.values() for share in of_seed}):
             then = {seed: given.snapshots.results(of_seed[share]) for seed, of_seed in networks.items() if share in of_seed}
-            snapshots[share] = _columns([*([LOSS] if "shuffle" in given.measures else []), *given.columns()], then, states)
+            snapshots[share] = order_columns([*([LOSS] if "shuffle" in given.measures else []), *given.columns()], then, states)
     return replace(row, columns=columns | row.columns, snapshots=snapshots)
 
 
-def _columns(names: Iterable[str], by_seed: Mapping[int, Results], states: list[str]) -> dict[str, Column]:
+def order_columns(names: Iterable[str], by_seed: Mapping[int, Results], states: list[str]) -> dict[str, Column]:
     """The columns of these names; `by_seed` are the figures of the finished pre-trainings, `states` those of all."""
     columns = {}
     n_failed = states.count("failed")
@@ -154,44 +159,81 @@ def _columns(names: Iterable[str], by_seed: Mapping[int, Results], states: list[
 
 @dataclass(frozen=True)
 class _Figure:
-    """One network's figure, its 95 % interval over examples or pairs, and how many pairs there are."""
+    """One network's figure.
+
+    Args:
+        interval: 95 %, over examples or over pairs of these paradigms.
+        n: pairs.
+        parts: (2, examples or pairs): the figure is Σ of the first over Σ of the second; None where they were not kept.
+        groups: of each pair, its paradigm.
+    """
 
     value: float
-    interval: Interval | None
-    n: int | None
+    interval: Interval | None = None
+    n: int | None = None
+    parts: Floats | None = None
+    groups: tuple[str, ...] | None = None
 
 
-def _figure(name: str, results: dict[str, Any]) -> _Figure | None:
+def _figure(name: str, results: Results) -> _Figure | None:
     if name == LOSS:
-        return _Figure(results["heldout_loss"], None, None) if "heldout_loss" in results else None
+        return _Figure(results["heldout_loss"]) if "heldout_loss" in results else None
     if name in ORDER["shuffle"]:
         if "shuffle_gap" not in results:
             return None
         low, high = results["shuffle_gap_intervals"]["all"]
-        return _Figure(results["shuffle_gap"]["all"], (low, high), None)
+        examples = results.get("by_example")
+        parts = np.array([examples["all"], examples["predicted"]], np.float64) if examples else None
+        return _Figure(results["shuffle_gap"]["all"], (low, high), parts=parts)
     pooled = results.get("pairs", {}).get(GROUPS[name], {})
     if pooled.get("accuracy") is None:
         return None
+    answers = [(paradigm, mark) for paradigm, marks in results.get("answers", {}).get(GROUPS[name], {}).items() for mark in marks]
+    right = np.array([100 * RIGHT[mark] for _, mark in answers])
+    parts = np.stack([right, np.ones(len(right))]) if answers else None
     low, high = pooled["interval"]
-    return _Figure(pooled["accuracy"], (low, high), pooled["n"])
+    return _Figure(pooled["accuracy"], (low, high), pooled["n"], parts, tuple(paradigm for paradigm, _ in answers))
 
 
 def _column(name: str, figures: dict[int, _Figure], by_pretraining: bool) -> Column:
-    """Mean, standard error and interval over pre-trainings; the interval of a single one is that over examples or pairs."""
+    """Mean, standard error and interval over pre-trainings."""
     is_loss_or_gap = name == LOSS or name in ORDER["shuffle"]
     values = [figure.value for figure in figures.values()]
-    column = replace(
-        summary(values),
+    column = summary(values)
+    return replace(
+        column,
         seeds=[str(seed) if by_pretraining else seed for seed in figures],
         metric=NATS if is_loss_or_gap else "accuracy",
         majority=None if is_loss_or_gap else GUESS,
         examples=next((figure.n for figure in figures.values()), None),
+        best=None if is_loss_or_gap else column.best,  # more is not better
+        interval=_interval(list(figures.values()), column, None if is_loss_or_gap else (0.0, 100.0)),
     )
-    if is_loss_or_gap:  # more is not better
-        column = replace(column, best=None)
-    if len(values) == 1:
-        return replace(column, interval=next(iter(figures.values())).interval)
-    if column.mean is not None and column.sem is not None and len(values) < FEWEST:
-        around = Difference(column.mean, column.sem, freedom=len(values) - 1, n=len(values))
-        return replace(column, interval=(around.low, around.high))
-    return column
+
+
+def _interval(figures: list[_Figure], column: Column, bounds: Interval | None) -> Interval | None:
+    """The 95 % interval: of one network, over its examples or pairs; of a few networks, by the t-distribution over them, because a
+    bootstrap of a few is too narrow; of `FEWEST` or more, by bootstrap over networks and examples.
+
+    Networks that agree to the last digit have that of the first one, since they show no spread.
+
+    Args:
+        figures: of the networks.
+        column: their mean and standard error.
+        bounds: that no interval passes.
+    """
+    if not figures:
+        return None
+    if column.mean is None or not column.sem:
+        return figures[0].interval
+    if len(figures) >= FEWEST:
+        parts = [figure.parts for figure in figures if figure.parts is not None]
+        is_crossed = len(parts) == len(figures) and len({part.shape for part in parts}) == 1
+        if not is_crossed or len({figure.groups for figure in figures}) > 1:  # kept by an earlier version of relpos, or other pairs
+            return column.interval
+        both = np.stack(parts, 1)
+        low, high = crossed_interval(both[0], both[1], figures[0].groups or None)
+    else:
+        around = Difference(column.mean, column.sem, freedom=len(figures) - 1, n=len(figures))
+        low, high = around.low, around.high
+    return (low, high) if bounds is None else (max(low, bounds[0]), min(high, bounds[1]))

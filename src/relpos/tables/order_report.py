@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from relpos.errors import RelposError
 from relpos.files import replacing, write_json
 from relpos.runs.config import instantiate, names
-from relpos.runs.order import MEASURES, Dials, Results, measured, suited
+from relpos.runs.order import DETAILS, MEASURES, Dials, Results, measured, suited
 from relpos.runs.run import runs_root
 from relpos.runs.trained import Trained, trained
 from relpos.tables.named_runs import named_networks
@@ -53,10 +53,10 @@ def write_report(cfg: DictConfig) -> Path:
     for network, subject, source in zip(networks, subjects, sources, strict=True):
         name = network.name if is_clear else subject.name
         results: Results = {"name": name, "folder": subject.name} | ({"row": network.row} if network.row else {})
-        results |= measured(subject, dials, source, cfg.accelerator, cfg.threads)
+        results |= _summary(measured(subject, dials, source, cfg.accelerator, cfg.threads))
         if cfg.curves:
             results["snapshots"] = {
-                str(share): measured(then, dials, source, cfg.accelerator, cfg.threads)
+                str(share): _summary(measured(then, dials, source, cfg.accelerator, cfg.threads))
                 for share, then in subject.snapshots().items()
             }
         rows.append(results)
@@ -65,6 +65,10 @@ def write_report(cfg: DictConfig) -> Path:
     write_json(folder / FILE, rows[0] if len(rows) == 1 else {"rows": rows})
     _draw(rows, folder)
     return folder
+
+
+def _summary(results: Results) -> Results:
+    return {key: value for key, value in results.items() if key not in DETAILS}
 
 
 def _line(results: Results) -> str:

@@ -24,7 +24,8 @@ ORDER_COLUMNS = tuple(name for names in ORDER.values() for name in names)
 ORDER_NOTE = (
     "Shuffle gap: nats that the held-out loss rises when the words of each sentence are put in random order (0 = order is not "
     "noticed). Pairs: per cent of minimal pairs whose good sentence is found the more likely one (50 = a guess); same-word pairs "
-    "hold the same words in two orders."
+    "hold the same words in two orders. The interval of a single network is for other pairs of these paradigms, not for other "
+    "paradigms."
 )
 
 
