@@ -1,4 +1,5 @@
-"""What launching costs: from a command to its first training step, from run to run, and of runs that do nothing.
+"""What launching costs: commands that train nothing, from a command to its first training step, from run to run, and runs that do
+nothing.
 
     python benchmarks/launcher.py        writes benchmarks/results/launcher.{json,md}
 
@@ -150,6 +151,9 @@ def main() -> int:
         call([*RELPOS, "pretrain", *TINY], root)  # the data, and warm files
         imports = least(3, lambda _: timed(lambda: call([sys.executable, "-c", IMPORTS], root)))
         add("import torch and Lightning", "", *imports)
+        add("import torch", "", *least(3, lambda _: timed(lambda: call([sys.executable, "-c", "import torch"], root))))
+        add("relpos --help", "0.2", *least(5, lambda _: timed(lambda: call([*RELPOS, "--help"], root))))
+        add("relpos claims, without runs", "3", *least(3, lambda n: timed(lambda: call([*RELPOS, "claims"], folder / f"none{n}"))))
         first = least(3, lambda number: first_step(root, number))
         add("command to the first training step, beyond these imports", "2", first[0] - imports[0], first[1] - imports[1])
         add("next run in the same worker, to its first step", "0.5", *next_run(root))
@@ -177,7 +181,7 @@ def main() -> int:
         large = table6_like(folder)
         add(
             "plan of 19 rows × (1 + 9 tasks × 10 seeds)",
-            "5",
+            "2.5",
             *least(3, lambda _: timed(lambda: call([*RELPOS, "reproduce", large, "dry_run=true"], root))),
         )
     write_results("launcher", {"machine": machine(), "load": os.getloadavg()[0], "rows": rows})

@@ -1,4 +1,4 @@
-"""Networks from words, composed once: Hydra takes a tenth of a second a composition, and the claims ask for some eighty."""
+"""Networks from words."""
 
 from __future__ import annotations
 
@@ -7,28 +7,21 @@ from functools import cache
 
 from omegaconf import DictConfig, OmegaConf
 
-from relpos.runs.config import compose, conf_dir
+from relpos.runs.config import compose
+from relpos.runs.variation import varied
 
 Nodes = dict[str, object]
 """`position` and `conv` as plain values."""
 
 
 def configured(words: Sequence[str]) -> DictConfig:
-    """What `compose("params", words)` gives for correct words; nothing is checked.
-
-    Args:
-        words: `GROUP=OPTION` and `KEY=VALUE`, without Hydra's `+`, `~`, `@` and lists of options.
+    """What `compose("params", words)` gives; only what Hydra has to compose is checked.
 
     >>> configured(["position=tisa", "kernels=3"]).position.kernels
     3
     """
-    cfg = _defaults().copy()
-    options = {word: conf_dir() / f"{word.replace('=', '/')}.yaml" for word in words}
-    for word, file in options.items():
-        if file.is_file():
-            cfg[word.partition("=")[0]] = OmegaConf.load(file)
-    cfg.merge_with_dotlist([word for word, file in options.items() if not file.is_file()])
-    return cfg
+    cfg = varied(_defaults(), words)
+    return compose("params", words) if cfg is None else cfg
 
 
 def nodes(words: Sequence[str]) -> Nodes:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from relpos.data.tasks import Task
 from relpos.errors import RelposError
@@ -12,8 +14,7 @@ from relpos.model.build import count
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs.config import instantiate
 from relpos.runs.run import Run
-from relpos.train.finetune import classifier_on
-from relpos.train.network import network
+from relpos.train.network import classifier_on, network
 from relpos.train.weights import load_model
 
 MOST = 10**13
@@ -74,15 +75,26 @@ class without_memory:
     """Networks made inside have shapes and no values. Sizes that no tensor can have are a RelposError."""
 
     def __init__(self) -> None:
-        self.device = torch.device("meta")
+        self.modes = ExitStack()
 
     def __enter__(self) -> None:
-        self.device.__enter__()
+        self.modes.enter_context(torch.device("meta"))
+        self.modes.enter_context(_Undrawn())
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self.device.__exit__(kind, error, trace)
+        self.modes.close()
         if isinstance(error, RuntimeError | OverflowError) and "verflow" in str(error):
             raise RelposError(f"more than {MOST:.0e} parameters: too many to count") from error
+
+
+class _Undrawn(TorchFunctionMode):
+    """`normal_` does nothing: on the meta device it would import torch's compiler, which takes two seconds."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function is torch.nn.init.normal_:
+            return kwargs["tensor"]
+        return args[0] if function is torch.Tensor.normal_ else function(*args, **kwargs)
 
 
 def counted(model: MaskedLM) -> dict[str, Any]:

@@ -245,9 +245,11 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     >>> [round(p, 3) for p in benjamini_hochberg([0.01, 0.04, 0.03])]
     [0.03, 0.04, 0.04]
     """
+    if not p_values:
+        return []
     from scipy.stats import false_discovery_control
 
-    return [float(p) for p in false_discovery_control(p_values)] if p_values else []
+    return [float(p) for p in false_discovery_control(p_values)]
 
 
 def detectable_by_seeds(spread: float, n: int, other: int | None = None) -> float | None:

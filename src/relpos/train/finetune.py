@@ -19,7 +19,6 @@ from relpos.data.tasks import Task
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier
-from relpos.model.initial import redraw
 from relpos.model.precision import autocast
 from relpos.train.metrics import decide, majority, progress_metric, score
 from relpos.train.module import Training
@@ -84,19 +83,6 @@ class FinetuningData(pl.LightningDataModule):
     def transfer_batch_to_device(self, batch: Any, device: Any, index: int) -> Any:
         """Dataclasses of tensors move as a whole."""
         return move(batch, device)
-
-
-def classifier_on(model: nn.Module, outputs: int, dropout: float) -> Classifier:
-    """A new classifier on a pre-trained or fine-tuned encoder, drawn from torch's present seed.
-
-    From an intermediate task the pooler is kept and the output layer is new, as the authors do.
-    """
-    seed = int(torch.randint(1 << 62, (), device="cpu"))
-    new = Classifier(model.encoder, outputs, dropout)  # type: ignore[arg-type]
-    redraw(((name, parameter) for name, parameter in new.named_parameters() if not name.startswith("encoder.")), seed)
-    if isinstance(model, Classifier):
-        new.pooler.load_state_dict(model.pooler.state_dict())
-    return new
 
 
 def columns(

@@ -1,4 +1,4 @@
-"""From the words `size`, `position`, `conv`, `vocabulary` to a network, without touching data."""
+"""From the words `size`, `position`, `conv`, `vocabulary` to a network, without touching data; and a classifier on its encoder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from torch import nn
 from relpos.errors import RelposError
 from relpos.model.build import build
 from relpos.model.conv import Conv
-from relpos.model.heads import MaskedLM
+from relpos.model.heads import Classifier, MaskedLM
+from relpos.model.initial import redraw
 from relpos.model.position import Scheme
 from relpos.model.shape import Shape
 
@@ -54,6 +55,19 @@ def network(config: dict[str, Any], filled: bool = True) -> Any:
 
     with torch.device("meta"):
         return build(config["size"], with_values, config["vocabulary"], conv, kernel, head)
+
+
+def classifier_on(model: nn.Module, outputs: int, dropout: float) -> Classifier:
+    """A new classifier on a pre-trained or fine-tuned encoder, drawn from torch's present seed.
+
+    From an intermediate task the pooler is kept and the output layer is new, as the authors do.
+    """
+    seed = int(torch.randint(1 << 62, (), device="cpu"))
+    new = Classifier(model.encoder, outputs, dropout)  # type: ignore[arg-type]
+    redraw(((name, parameter) for name, parameter in new.named_parameters() if not name.startswith("encoder.")), seed)
+    if isinstance(model, Classifier):
+        new.pooler.load_state_dict(model.pooler.state_dict())
+    return new
 
 
 def constructor(key: str, node: dict[str, Any], base: type[nn.Module]) -> Any:
