@@ -96,7 +96,7 @@ def run(cfg: DictConfig) -> Run:
 def load(path: str | Path) -> tuple[nn.Module, Tokenizer | None]:
     """Network and tokenizer of a finished run, of a model folder, or of a published checkpoint.
 
-    A published checkpoint is a folder as `transformers` writes it. Its weights keep the number format in which they are stored; the
+    A published checkpoint is a folder as `transformers` writes it, or the id of one on the Hugging Face hub. Its weights keep the number format in which they are stored; the
     network is the encoder alone where there are no weights of a head, and the tokenizer is None where there are no files of one.
 
     Raises:
@@ -111,11 +111,12 @@ def load(path: str | Path) -> tuple[nn.Module, Tokenizer | None]:
     from relpos.data.published_tokenizer import has_tokenizer
     from relpos.data.tokenizer import Tokenizer
     from relpos.pretrained.checkpoint import is_published
+    from relpos.pretrained.hub import located
     from relpos.train.weights import load_model
 
-    folder = Path(path) / "model" if (Path(path) / "model").is_dir() else Path(path)
-    tokenizer = None if is_published(folder) and not has_tokenizer(folder) else Tokenizer.load(folder)
-    return load_model(folder), tokenizer
+    folder = Path(path) / "model" if (Path(path) / "model").is_dir() else located(path)
+    model = load_model(folder)
+    return model, None if is_published(folder) and not has_tokenizer(folder) else Tokenizer.load(folder)
 
 
 def order(*folders: str | Path, words: Sequence[str] = ()) -> dict[str, Any]:

@@ -56,5 +56,6 @@ FAMILY = Family(
         ),
         Head("AlbertForSequenceClassification", _CLASSIFIER, {"kind": "classifier"}),
     ),
+    always_widens=True,
     unread=(r"sop_classifier\..*", r"predictions\.decoder\.weight", r".*\.position_ids"),
 )

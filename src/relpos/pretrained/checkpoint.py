@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -118,7 +119,7 @@ class Checkpoint:
             state = {weight.ours: read(weight, self.tensors, parameters[weight.ours]) for weight in weights}
         except RelposError as error:
             raise RelposError(f"{self.folder}: {error}") from None
-        known = {name for weight in weights for name in (*names(weight), *weight.also)}
+        known = {name for weight in weights for name in (*names(weight), *weight.also)} | self._empty_map()
         unread = re.compile("|".join(self.family.unread) or "$^")
         for name in sorted(self.tensors.keys() - known):
             if not unread.fullmatch(name):
@@ -126,6 +127,17 @@ class Checkpoint:
         missing = parameters.keys() - state.keys()
         assert not missing, f"{self.family.model_type} says nothing about {sorted(missing)}"
         model.load_state_dict(state, strict=False, assign=True)
+
+    def _empty_map(self) -> set[str]:
+        """Names of a map between two equal widths that does nothing; ALBERT has one always, ours has none there."""
+        size = self.words["size"]
+        if not self.family.always_widens or size["embedding"] != size["hidden"]:
+            return set()
+        weight, bias = (self.prefix + names(one)[0] for one in self.family.widen)
+        eye = torch.eye(size["hidden"])
+        if weight in self.tensors and torch.equal(self.tensors[weight].float(), eye) and not self.tensors[bias].any():
+            return {weight, bias}
+        raise RelposError(f"{self.folder}: weight {weight!r} between two equal widths can be expressed only if it does nothing")
 
     @property
     def _has_pooler(self) -> bool:

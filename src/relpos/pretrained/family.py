@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 
 def same(value: Any) -> Any:
     """The value itself."""
@@ -84,6 +86,8 @@ class Family:
         pooler: weights of the pooler.
         heads: the heads that are understood.
         unread: weights that published checkpoints have and that none of our networks reads; regular expressions.
+        always_widens: whether there is a map between the two widths even where they are equal.
+        computed: weights that are computed and yet stored: their names, and the functions of `config.json` that give them.
         refused: why there is no such network here, of a family of which the position table alone is read.
     """
 
@@ -98,6 +102,8 @@ class Family:
     pooler: tuple[Weight, ...]
     heads: tuple[Head, ...]
     unread: tuple[str, ...] = ()
+    always_widens: bool = False
+    computed: Mapping[str, Callable[[Mapping[str, Any]], Tensor]] = field(default_factory=dict)
     refused: str = ""
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from relpos.pretrained.bert import EMBEDDINGS, LAYER
 from relpos.pretrained.bert import FAMILY as BERT
@@ -12,6 +18,15 @@ from relpos.pretrained.family import SIZE, Family, Key, linear
 _ROPE = {"_target_": "relpos.model.position.Rope", "base": 10000.0, "values": Key("rotary_value", False)}
 _SIZE = SIZE | {"embedding": Key("embedding_size", 768), "max_positions": Key("max_position_embeddings", 1536)}
 _MASKED, _UNTIED = (replace(head, architecture="RoFormerForMaskedLM") for head in BERT.heads[:2])
+
+
+def waves(config: Mapping[str, Any]) -> Float[Tensor, "positions head_dim"]:
+    """The sines of all angles, then the cosines, which `transformers` keeps among the weights."""
+    width = config["hidden_size"] // config["num_attention_heads"]
+    wave = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angles = torch.arange(config["max_position_embeddings"], dtype=torch.float64)[:, None] * wave
+    return torch.cat((angles.sin(), angles.cos()), 1)
+
 
 FAMILY = Family(
     model_type="roformer",
@@ -25,4 +40,5 @@ FAMILY = Family(
     pooler=linear("pooler", "pooler.dense"),
     heads=(_MASKED, _UNTIED),
     unread=(*BERT.unread, r".*embed_positions\.weight"),
+    computed={"encoder.embed_positions.weight": waves},
 )

@@ -1,0 +1,99 @@
+"""A network of ours → `config.json` and weights as `transformers` has them, where it has such a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from relpos.errors import RelposError
+from relpos.pretrained import FAMILIES
+from relpos.pretrained.family import Family, Head
+from relpos.pretrained.weights import listed, names, write
+from relpos.pretrained.words import to_config
+
+
+def to_huggingface(network: nn.Module, words: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The content of `config.json`, and name → weight, of a network that `words` describe.
+
+    `absolute` becomes BERT where the embedding is as wide as the layers, else ELECTRA; `rope` RoFormer; `convbert` ConvBERT; shared
+    layers ALBERT. The weights share the network's memory.
+
+    Args:
+        network: a `MaskedLM`, a `Classifier`, a `ReplacedTokens` or an `Encoder`.
+        words: `size`, `position`, `conv`, `vocabulary`, and `head` or `outputs`, as a model folder's config.yaml has them.
+
+    Raises:
+        RelposError: `transformers` has no such network; names the word and the reason.
+    """
+    family = family_of(words)
+    config = to_config(family, words)
+    head = _head(family, words)
+    config["architectures"] = [head.architecture if head else family.base]
+    config["tie_word_embeddings"] = (head.words if head else {}).get("tied", True)
+    if "outputs" in words:
+        config["id2label"] = {str(number): f"LABEL_{number}" for number in range(words["outputs"])}
+        config["label2id"] = {label: int(number) for number, label in config["id2label"].items()}
+    return config, _weights(network, family, head, words, config)
+
+
+def family_of(words: Mapping[str, Any]) -> Family:
+    """The family that has such a network, judged by position, convolution and shape.
+
+    Raises:
+        RelposError: there is none.
+    """
+    size = words["size"]
+    position, conv = (words[key]["_target_"].rpartition(".")[2] for key in ("position", "conv"))
+    shared = bool(size.get("share_layers", False))
+    if (position, conv) == ("Absolute", "NoConv"):
+        return FAMILIES["albert" if shared else "bert" if size["embedding"] == size["hidden"] else "electra"]
+    if conv not in ("NoConv", "ConvBert"):
+        raise RelposError(f"conv={conv}: transformers has no encoder with this convolution")
+    if position not in ("Absolute", "Rope") or (position == "Rope" and conv == "ConvBert"):
+        raise RelposError(f"position={position}, conv={conv}: transformers has no encoder with these two")
+    if shared:
+        raise RelposError(f"share_layers=true, position={position}, conv={conv}: in transformers ALBERT alone shares its layers")
+    return FAMILIES["roformer" if position == "Rope" else "convbert"]
+
+
+def _head(family: Family, words: Mapping[str, Any]) -> Head | None:
+    """The head of the family that computes what the network's does; None for an encoder alone."""
+    of_network = dict(words.get("head") or {})
+    kind = "classifier" if "outputs" in words else of_network.get("kind", "masked_lm")
+    if kind == "none":
+        return None
+    heads = [head for head in family.heads if head.words.get("kind", "masked_lm") == kind]
+    if not heads:
+        raise RelposError(f"{family.base} has no head of the kind {kind} that computes what ours does")
+    if kind != "masked_lm":
+        return heads[0]
+    activation = of_network.get("activation") or words["size"].get("activation", "gelu")
+    tied = of_network.get("tied", True)
+    head = next(head for head in heads if head.words.get("tied", True) == tied)
+    needed = head.words.get("activation", words["size"].get("activation", "gelu"))
+    if activation != needed:
+        raise RelposError(f"{head.architecture} has {needed} in its head, this network {activation}")
+    return head
+
+
+def _weights(
+    network: nn.Module, family: Family, head: Head | None, words: Mapping[str, Any], config: Mapping[str, Any]
+) -> dict[str, Tensor]:
+    parameters = {name: value.detach() for name, value in network.named_parameters()}
+    size = words["size"]
+    layers = 1 if size.get("share_layers", False) else size["layers"]
+    pooler = "outputs" not in words and any(".pooler." in f".{name}" for name in parameters)
+    prefix = family.prefix if head else ""
+    widen = size["embedding"] != size["hidden"]
+    weights = {}
+    for weight in listed(family, head, layers, pooler, widen, prefix):
+        weights.update(write(weight, parameters.pop(weight.ours)))
+    assert not parameters, f"{family.model_type} says nothing about {sorted(parameters)}"
+    like = next(network.parameters())
+    if family.always_widens and not widen:  # a map that does nothing
+        eye = torch.eye(size["hidden"], dtype=like.dtype)
+        weights |= {prefix + names(one)[0]: part for one, part in zip(family.widen, (eye, eye.new_zeros(len(eye))), strict=True)}
+    return weights | {prefix + name: compute(config).to(like.dtype) for name, compute in family.computed.items()}

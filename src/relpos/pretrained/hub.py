@@ -1,0 +1,50 @@
+"""What a user names as a published checkpoint → its folder: a folder, or an id of the Hugging Face hub.
+
+The network is used for an id alone, and not where `HF_HUB_OFFLINE=1`; what has been fetched before is found without it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from relpos.errors import RelposError
+
+ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w.-]+)?")
+"""`name` or `owner/name`, and a revision behind an @."""
+
+TEXTS = ("config.json", "tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "spiece.model", "sentencepiece*.model")
+SAFE, PICKLED = ("model*.safetensors*",), ("pytorch_model*.bin*",)
+
+
+def located(name: str | Path) -> Path:
+    """The folder that is named, or the one in the hub's cache into which a checkpoint was fetched.
+
+    The folder in the cache is named for the commit, so that it says which revision was meant.
+
+    Raises:
+        RelposError: there is no such folder, or the hub does not give such a checkpoint; one line.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir() or not is_id(str(name)):
+        return folder
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise RelposError(f"{name}: fetching from the hub needs huggingface_hub: pip install 'relpos[pretrained]'") from None
+    repository, _, revision = str(name).partition("@")
+
+    def fetched(*patterns: str) -> Path:
+        return Path(snapshot_download(repository, revision=revision or None, allow_patterns=[*patterns], ignore_patterns="*/*"))
+
+    try:
+        place = fetched(*TEXTS, *SAFE)
+        return place if list(place.glob("*.safetensors")) else fetched(*TEXTS, *PICKLED)
+    except Exception as error:  # offline, no such id, no permission: the library has a class for each
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise RelposError(f"{name}: no such folder, and the hub gives no such checkpoint: {reason}") from None
+
+
+def is_id(name: str) -> bool:
+    """Whether a name that is no folder may be one of the hub's: `name` or `owner/name`, where no folder `owner` is here."""
+    return ID.fullmatch(name) is not None and ("/" not in name or not Path(name).parent.is_dir())

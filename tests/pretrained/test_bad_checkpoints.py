@@ -1,0 +1,239 @@
+"""A bad checkpoint is refused in one line that names what is wrong, and nothing in it is executed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import relpos
+from hosts import host, saved
+from relpos.errors import RelposError
+from relpos.pretrained.checkpoint import position_table
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A good BERT."""
+    return saved(host("BertForMaskedLM"), tmp_path / "bert")
+
+
+def refused(folder: str | Path) -> str:
+    """The message, which is one line."""
+    with pytest.raises(RelposError) as caught:
+        relpos.load(folder)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def changed(folder: Path, **config: Any) -> Path:
+    """The folder with other values in its config.json."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | config))
+    return folder
+
+
+def rewritten(folder: Path, **tensors: torch.Tensor | None) -> Path:
+    """The folder with other weights; None takes one away. A double underscore stands for a dot."""
+    weights = load_file(folder / "model.safetensors") | {name.replace("__", "."): value for name, value in tensors.items()}
+    save_file({name: value.clone() for name, value in weights.items() if value is not None}, folder / "model.safetensors")
+    return folder
+
+
+def sharded(folder: Path) -> Path:
+    """The folder with its weights in two files and an index."""
+    weights = load_file(folder / "model.safetensors")
+    names = sorted(weights)
+    shards = {name: f"model-0000{1 + (place >= 9)}-of-00002.safetensors" for place, name in enumerate(names)}
+    for shard in set(shards.values()):
+        save_file({name: weights[name].clone() for name in names if shards[name] == shard}, folder / shard)
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": shards}))
+    return folder
+
+
+def test_a_folder_without_config_is_refused(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    assert "or the config.json of a published checkpoint" in refused(folder)
+
+
+def test_a_damaged_config_is_refused(folder: Path) -> None:
+    (folder / "config.json").write_text('{"model_type": "bert"')
+    assert "config.json: damaged" in refused(folder)
+
+
+def test_an_unsupported_family_is_named_with_the_nearest_one(folder: Path) -> None:
+    assert "model_type=robert is not supported. Did you mean 'roberta'" in refused(changed(folder, model_type="robert"))
+
+
+def test_a_config_without_a_family_is_refused(folder: Path) -> None:
+    assert "model_type=None is not supported" in refused(changed(folder, model_type=None))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("position_embedding_type", "relative_key_query", "position_embedding_type=relative_key_query: only absolute is supported"),
+        ("is_decoder", True, "is_decoder=True: only False is supported for bert"),
+        ("hidden_act", "silu", "gelu, gelu_new or relu is expected"),
+        ("num_hidden_layers", "three", "layers=three: a whole number"),
+        ("num_attention_heads", 5, "hidden=16 is not a multiple of heads=5"),
+    ],
+)
+def test_what_cannot_be_expressed_is_refused_by_its_key(folder: Path, key: str, value: Any, message: str) -> None:
+    assert message in refused(changed(folder, **{key: value}))
+
+
+def test_longformer_is_refused_and_its_position_table_read(folder: Path) -> None:
+    positions = torch.arange(10.0).view(5, 2)
+    changed(folder, model_type="longformer")
+    save_file({"longformer.embeddings.position_embeddings.weight": positions}, folder / "model.safetensors")
+    assert "its attention by windows cannot be expressed" in refused(folder)
+    assert torch.equal(position_table(folder), positions[2:])
+
+
+def test_the_position_table_of_a_family_without_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RelposError, match="roformer has no table of absolute positions"):
+        position_table(saved(host("RoFormerModel"), tmp_path))
+
+
+def test_a_missing_weight_is_named(folder: Path) -> None:
+    name = "bert.encoder.layer.1.attention.self.key.bias"
+    assert f"weight {name!r} is missing" in refused(rewritten(folder, **{name: None}))
+
+
+def test_a_part_of_a_head_is_not_taken_for_none(folder: Path) -> None:
+    assert "weight 'cls.predictions.bias' is missing" in refused(rewritten(folder, cls__predictions__bias=None))
+
+
+def test_an_unknown_weight_is_named(folder: Path) -> None:
+    message = refused(rewritten(folder, bert__encoder__gate=torch.ones(2)))
+    assert "weight 'bert.encoder.gate' is unknown to bert" in message
+
+
+def test_a_weight_of_another_shape_is_named_with_both_shapes(folder: Path) -> None:
+    message = refused(changed(folder, vocab_size=41))
+    assert "weight 'bert.embeddings.word_embeddings.weight' has shape (40, 16); by config.json it is (41, 16)" in message
+
+
+def test_quantised_weights_are_refused(folder: Path) -> None:
+    name = "bert.embeddings.LayerNorm.bias"
+    assert f"weight {name!r} is int8" in refused(rewritten(folder, **{name: torch.ones(16, dtype=torch.int8)}))
+
+
+def test_truncated_weights_are_refused(folder: Path) -> None:
+    content = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(content[:-100])
+    assert "cannot read" in refused(folder)
+
+
+def test_a_folder_without_weights_is_refused(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    assert "model.safetensors or pytorch_model.bin is expected" in refused(folder)
+
+
+def test_shards_load_like_one_file(folder: Path) -> None:
+    before, _ = relpos.load(folder)
+    after, _ = relpos.load(sharded(folder))
+    assert all(map(torch.equal, before.parameters(), after.parameters()))
+
+
+def test_a_missing_shard_is_named(folder: Path) -> None:
+    (sharded(folder) / "model-00002-of-00002.safetensors").unlink()
+    assert "shard model-00002-of-00002.safetensors is missing" in refused(folder)
+
+
+def test_a_foreign_shard_is_named(folder: Path) -> None:
+    sharded(folder)
+    first, second = (folder / f"model-0000{number}-of-00002.safetensors" for number in (1, 2))
+    first.write_bytes(second.read_bytes())
+    assert "model.safetensors.index.json says otherwise" in refused(folder)
+
+
+def test_a_shard_outside_the_folder_is_refused(folder: Path) -> None:
+    sharded(folder)
+    index = folder / "model.safetensors.index.json"
+    index.write_text(index.read_text().replace("model-00001", "../model-00001"))
+    assert "is missing" in refused(folder)
+
+
+def test_pickled_weights_are_read(folder: Path) -> None:
+    before, _ = relpos.load(folder)
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    after, _ = relpos.load(folder)
+    assert all(map(torch.equal, before.parameters(), after.parameters()))
+
+
+def test_pickled_weights_in_the_old_format_are_read(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    torch.save(weights, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    (folder / "model.safetensors").unlink()
+    assert relpos.load(folder)[1] is None
+
+
+class Malicious:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.system, (f"touch {self.path}",)
+
+
+@pytest.mark.parametrize("torch_format", [True, False])
+def test_code_in_a_pickle_is_refused_and_not_executed(folder: Path, tmp_path: Path, torch_format: bool) -> None:
+    (folder / "model.safetensors").unlink()
+    content = {"bert.embeddings.LayerNorm.bias": Malicious(tmp_path / "executed")}
+    if torch_format:
+        torch.save(content, folder / "pytorch_model.bin")
+    else:
+        (folder / "pytorch_model.bin").write_bytes(pickle.dumps(content, protocol=2))
+    assert "holds more than weights: refused, and nothing in it was executed" in refused(folder)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_safetensors_come_first(folder: Path, tmp_path: Path) -> None:
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Malicious(tmp_path / "executed")))
+    relpos.load(folder)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_hub_id_without_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert refused("nobody/no-such-model").startswith("nobody/no-such-model: no such folder, and the hub gives no such checkpoint")
+
+
+def test_a_mistyped_folder_is_not_looked_up_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    assert refused("runs/missing").startswith("no model in runs/missing")
+
+
+def test_nothing_is_written_beside_a_bad_checkpoint(folder: Path) -> None:
+    files = {path: path.stat().st_mtime_ns for path in changed(folder, vocab_size=41).iterdir()}
+    refused(folder)
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == files
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_stored_number_format_is_kept(dtype: torch.dtype, tmp_path: Path) -> None:
+    model, _ = relpos.load(saved(host("AlbertForMaskedLM", embedding_size=8).to(dtype), tmp_path))
+    assert {parameter.dtype for parameter in model.parameters()} == {dtype}
+
+
+def test_old_names_of_layer_norms_are_understood(folder: Path) -> None:
+    before, _ = relpos.load(folder)
+    weights = load_file(folder / "model.safetensors")
+    old = {name: name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta") for name in weights}
+    save_file({old[name]: weight.clone() for name, weight in weights.items()}, folder / "model.safetensors")
+    after, _ = relpos.load(folder)
+    assert all(map(torch.equal, before.parameters(), after.parameters()))

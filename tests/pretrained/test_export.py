@@ -1,0 +1,103 @@
+"""A network of ours computes in `transformers` what it computes here, and comes back as it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import relpos
+from hosts import batch, transformers
+from relpos.errors import RelposError
+from relpos.pretrained.export import to_huggingface
+from relpos.train.network import network
+
+SIZE = {
+    "layers": 2, "hidden": 16, "embedding": 8, "heads": 4, "ffn": 24, "max_positions": 20, "dropout": 0.1, "attention_dropout": 0.1,
+    "activation": "gelu", "norm_eps": 1e-12, "token_types": 2, "share_layers": False,
+}  # fmt: skip
+ABSOLUTE = {"_target_": "relpos.model.position.Absolute"}
+ROPE = {"_target_": "relpos.model.position.Rope", "_partial_": True, "base": 10000.0}
+NONE = {"_target_": "relpos.model.conv.NoConv", "_partial_": True}
+CONVBERT = {"_target_": "relpos.model.conv.ConvBert", "width": 5, "kernel_from": "query", "edges": "zero", "bias": False}
+
+
+def words(position: Any = ABSOLUTE, conv: Any = NONE, more: Any = None, **size: Any) -> dict[str, Any]:
+    return {"size": SIZE | size, "position": position, "conv": conv, "vocabulary": 40} | (more or {})
+
+
+def drawn(described: dict[str, Any]) -> nn.Module:
+    """The network of these words in float64, every parameter drawn from N(0, 0.3²)."""
+    torch.manual_seed(0)
+    model: nn.Module = network(described).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.3)
+    return model
+
+
+def exported(model: nn.Module, described: dict[str, Any], folder: Path) -> str:
+    """Writes the two files; the class of `transformers` that opens them."""
+    config, weights = to_huggingface(model, described)
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return str(config["architectures"][0])
+
+
+NETWORKS = {
+    "BertForMaskedLM": words(embedding=16),
+    "BertForSequenceClassification": words(embedding=16, more={"outputs": 3}),
+    "BertModel": words(embedding=16, more={"head": {"kind": "none", "pooler": True}}),
+    "ElectraForMaskedLM": words(),
+    "ElectraForPreTraining": words(more={"head": {"kind": "replaced_tokens"}}),
+    "RoFormerForMaskedLM": words(ROPE, activation="relu"),
+    "ConvBertForMaskedLM": words(conv=CONVBERT),
+    "AlbertForMaskedLM": words(share_layers=True, activation="gelu_new"),
+    "AlbertForSequenceClassification": words(share_layers=True, embedding=16, more={"outputs": 1}),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_transformers_computes_the_same(name: str, tmp_path: Path) -> None:
+    ours = drawn(NETWORKS[name])
+    assert exported(ours, NETWORKS[name], tmp_path) == name
+    theirs, info = getattr(transformers, name).from_pretrained(tmp_path, dtype=torch.float64, output_loading_info=True)
+    assert not any(info.values()), info
+    ids, mask, types = batch(theirs.config, padded="ConvBert" not in name)
+    expected, output = theirs.eval()(ids, mask, types)[0], ours(ids, mask, types)
+    if output.shape[:2] == mask.shape:
+        expected, output = expected[mask], output[mask]
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_what_goes_out_comes_back_to_the_last_bit(name: str, tmp_path: Path) -> None:
+    ours = drawn(NETWORKS[name])
+    exported(ours, NETWORKS[name], tmp_path)
+    again, _ = relpos.load(tmp_path)
+    for (name, before), (name_again, after) in zip(ours.named_parameters(), again.named_parameters(), strict=True):
+        assert name == name_again
+        assert torch.equal(before, after)
+
+
+@pytest.mark.parametrize(
+    ("described", "reason"),
+    [
+        (words({"_target_": "relpos.model.position.Alibi"}), "position=Alibi, conv=NoConv: transformers has no encoder"),
+        (words(conv={"_target_": "relpos.model.conv.LightConv"}), "conv=LightConv: transformers has no encoder with this"),
+        (words(ROPE, share_layers=True), "in transformers ALBERT alone shares its layers"),
+        (words(conv=CONVBERT | {"edges": "renormalise"}), "convbert has conv.edges=zero, this network conv.edges=renormalise"),
+        (words(conv=CONVBERT | {"kernel_from": "key"}), "convbert has conv.kernel_from=query, this network conv.kernel_from=key"),
+        (words(ROPE | {"base": 500.0}), "roformer has position.base=10000.0, this network position.base=500.0"),
+        (words(activation="gelu_new"), "ElectraForMaskedLM has gelu in its head, this network gelu_new"),
+        (words(more={"outputs": 2}), "ElectraModel has no head of the kind classifier"),
+    ],
+)
+def test_what_transformers_does_not_have_is_refused_by_name(described: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RelposError, match=reason):
+        to_huggingface(nn.Identity(), described)
