@@ -96,8 +96,9 @@ def run(cfg: DictConfig) -> Run:
 def load(path: str | Path) -> tuple[nn.Module, Tokenizer | None]:
     """Network and tokenizer of a finished run, of a model folder, or of a published checkpoint.
 
-    A published checkpoint is a folder as `transformers` writes it, or the id of one on the Hugging Face hub. Its weights keep the number format in which they are stored; the
-    network is the encoder alone where there are no weights of a head, and the tokenizer is None where there are no files of one.
+    A published checkpoint is a folder as `transformers` writes it, or the id of one on the Hugging Face hub. Its weights keep the
+    number format in which they are stored; the network is the encoder alone where there are no weights of a head, and the tokenizer
+    is None where there are no files of one.
 
     Raises:
         RelposError: there is no network, or it is one that cannot be expressed here; names the file and what is wrong.
