@@ -88,7 +88,7 @@ def _weights(
     pooler = "outputs" not in words and any(".pooler." in f".{name}" for name in parameters)
     prefix = family.prefix if head else ""
     widen = size["embedding"] != size["hidden"]
-    weights = {}
+    weights: dict[str, Tensor] = {}
     for weight in listed(family, head, layers, pooler, widen, prefix):
         weights.update(write(weight, parameters.pop(weight.ours)))
     assert not parameters, f"{family.model_type} says nothing about {sorted(parameters)}"
