@@ -97,7 +97,7 @@ def composed(command: str) -> DictConfig:
         ("pretrain", "speed.devices=0", "speed.devices=0: a whole number of 1 or more is expected"),
         ("pretrain", "speed.threads=-4", "speed.threads=-4: a whole number of 1 or more or null is expected"),
         ("pretrain", "speed.accelerator=gpus", "speed.accelerator=gpus: auto, cpu or gpu is expected. Did you mean 'gpu'"),
-        ("pretrain", "speed.kernel=fuzed", "speed.kernel=fuzed: auto, triton, fused or eager is expected. Did you mean 'fused'"),
+        ("pretrain", "speed.kernel=fuzed", "speed.kernel=fuzed: auto, triton, compiled, fused or eager is expected"),
         ("pretrain", "length=4", "length=4: a whole number of 8 or more is expected"),
         ("pretrain", "vocabulary=0", "vocabulary=0: a whole number of 1 or more is expected"),
         ("pretrain", "size.dropout=1", "size.dropout=1: a number from 0 up to, not including, 1 is expected"),

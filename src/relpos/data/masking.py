@@ -16,9 +16,10 @@ from relpos.counter import counter_hash, uniform
 from relpos.data.tokenizer import CLS, MASK, PAD, SEP
 
 IGNORED = -100  # the label of what is not predicted
+RATE = 0.15  # of the tokens that are chosen
 
 
-def mask(input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, rate: float = 0.15) -> tuple[Tensor, Tensor]:
+def mask(input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, rate: float = RATE) -> tuple[Tensor, Tensor]:
     """input_ids (b, n), lengths (b,), keys (b,) -> (input_ids, labels), both (b, n). A row's masks depend on `seed`,
     its key and the token's place alone."""
     place = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]  # (1, n)

@@ -33,6 +33,31 @@ def passes(lengths: Tensor, room: int) -> list[Tensor]:
     return parts
 
 
+PADDED = 0.05
+"""Share of a pass that may be padding, where passes have equally many examples."""
+FEWEST = 16
+"""Examples of such a pass, fewer only where a step has fewer."""
+
+
+def even_rows(lengths: list[Tensor], most: int) -> int:
+    """How many examples the passes of all steps have: the largest number, halving `most`, with at most `PADDED` padding.
+
+    Args:
+        lengths: tokens of each example of some steps.
+        most: examples that fit into memory; of a step with fewer, all go together.
+    """
+    rows = min(most, max(len(step) for step in lengths))
+    while rows > FEWEST and _padding(lengths, rows) > PADDED:
+        rows = max(FEWEST, rows // 2)
+    return rows
+
+
+def _padding(lengths: list[Tensor], rows: int) -> float:
+    parts = [part for step in lengths for part in step.sort(descending=True).values.split(rows)]
+    computed = sum(len(part) * -(-int(part[0]) // MULTIPLE) * MULTIPLE for part in parts)
+    return 1 - sum(int(part.sum()) for part in parts) / computed
+
+
 def share(count: int, rank: int, world: int) -> Tensor:
     """The places of a sorted list that a process takes: dealt out 0, 1, 2, 2, 1, 0, 0, … so that nobody always has the longest."""
     place = np.arange(count) % (2 * world)

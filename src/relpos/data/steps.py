@@ -19,9 +19,10 @@ from relpos.counter import counter_hash
 from relpos.data.examples import Examples
 from relpos.data.masking import IGNORED, mask
 from relpos.data.order import order
-from relpos.data.passes import passes, share
+from relpos.data.passes import even_rows, passes, share
 from relpos.errors import RelposError
 
+SAMPLED_STEPS = 4  # from whose lengths the number of examples in a pass is chosen, the same whichever step a run goes on from
 HELDOUT_SEED = 20_210_801  # held-out text has the same masks in every run
 
 
@@ -43,6 +44,16 @@ class Step:
     index: int
     microbatches: list[MicroBatch]
     chosen: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class UnmaskedStep:
+    """A step whose masks are drawn later, on the device: passes with input_ids (b, n) as they stand in the text, lengths (b,), keys
+    (b,). All passes but the last have the same number of examples. `tokens` counts the real ones."""
+
+    index: int
+    passes: list[dict[str, Tensor]]
     tokens: int
 
 
@@ -100,6 +111,34 @@ class Steps(IterableDataset[Step]):
         ]
         chosen = sum(int((part.labels != IGNORED).sum()) for part in parts)
         return Step(index, parts, chosen, tokens)
+
+    def unmasked(self, index: int, rows: int) -> UnmaskedStep:
+        """One step in passes of `rows` examples, sorted by length, longest first."""
+        pairs = self.pairs(index)
+        lengths = self.examples.lengths(pairs)
+        by_length = torch.argsort(lengths, stable=True, descending=True)
+        passes = []
+        for part in pairs[by_length].split(rows):
+            ids, sizes = self.examples.batch(part)
+            passes.append({"input_ids": ids, "lengths": sizes, "keys": counter_hash(index, part)})
+        return UnmaskedStep(index, passes, int(lengths.sum()))
+
+
+class UnmaskedSteps(IterableDataset[UnmaskedStep]):
+    """Steps whose masks are drawn on the device.
+
+    Args:
+        stages: one after the other.
+        most: examples that a pass may have; all passes have the largest number for which little is padded, see `even_rows`.
+    """
+
+    def __init__(self, stages: list[Steps], most: int) -> None:
+        self.stages, self.most = stages, most
+
+    def __iter__(self) -> Iterator[UnmaskedStep]:
+        for stage in self.stages:
+            rows = even_rows([stage.examples.lengths(stage.pairs(index)) for index in range(SAMPLED_STEPS)], self.most)
+            yield from (stage.unmasked(index, rows) for index in range(stage.start, stage.stop))
 
 
 def heldout_batches(examples: Examples, microbatch: int, vocabulary: int, rank: int = 0, world: int = 1) -> Iterator[MicroBatch]:

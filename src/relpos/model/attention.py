@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import cat, nn
 
-from relpos.counter import fold
 from relpos.model import kernels
 from relpos.model.conv import Conv
 from relpos.model.dropout import Draw, Dropout
@@ -36,15 +35,14 @@ class Attention(nn.Module):
     def forward(self, x: Hidden, mask: Mask | None, position: Scheme, layer: int, state: Any) -> Hidden:
         q, k, v = self.heads(x, mask)
         draw = self.dropout.draw(layer)
-        beside = draw._replace(key=fold(draw.key, 1))
         if self.scored == self.shape.heads:
             y = self.attend(q, k, v, mask, position, layer, state, draw)
         elif self.scored == 0:
-            y = self.conv.heads(x, q, v, mask, beside)
+            y = self.conv.heads(x, q, v, mask, draw.beside())
         else:
             first, last = v.split([self.scored, self.shape.heads - self.scored], 1)
             y = self.attend(q, k, first, mask, position, layer, state, draw)
-            y = cat((y, self.conv.heads(x, q, last, mask, beside)), 1)
+            y = cat((y, self.conv.heads(x, q, last, mask, draw.beside())), 1)
         y = y.transpose(1, 2).flatten(2)
         after = self.conv.after(v.transpose(1, 2).flatten(2), mask)
         return self.output(y if after is None else y + after)

@@ -10,7 +10,7 @@ On a CPU it costs a tenth of `bernoulli_`: one 64-bit word decides four elements
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int16, Int64
 from torch import Tensor, nn
 
 from relpos.counter import counter_hash, fold
+from relpos.model.recorded_keys import RecordedKeys
 
 _LEVELS = 1 << 15
 _LANES = 0x0001_0001_0001_0001
@@ -62,11 +63,15 @@ class Draw(NamedTuple):
     """What decides one use of dropout. Without `examples` the rows of the batch count as examples 0, 1, …"""
 
     rate: float
-    key: int
+    key: int | Tensor
     examples: Examples | None = None
 
+    def beside(self) -> Draw:
+        """Another draw of the same pass."""
+        return self._replace(key=counter_hash(self.key, 1) if isinstance(self.key, Tensor) else fold(self.key, 1))
 
-@lru_cache(maxsize=16)
+
+@cache  # a recorded forward pass reads them from where they are: none may be dropped
 def _words(count: int, device: torch.device) -> Tensor:
     """(count,) well-mixed words, one for each place along an axis."""
     return counter_hash(0, torch.arange(count, device=device))
@@ -142,7 +147,7 @@ class _Drop(torch.autograd.Function):
         return zero_dropped(grad, bits).mul_(ctx.rescale), None
 
 
-def drop(x: Float[Tensor, "*shape"], rate: float, key: int, examples: Examples | None = None) -> Float[Tensor, "*shape"]:
+def drop(x: Float[Tensor, "*shape"], rate: float, key: int | Tensor, examples: Examples | None = None) -> Float[Tensor, "*shape"]:
     """Inverted dropout of x, of one of the shapes of `dropped`, with the mask of a Draw."""
     return _Drop.apply(x, Draw(rate, key, examples)) if rate > 0 else x
 
@@ -156,7 +161,7 @@ class Dropout(nn.Module):
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
-        self.seed: int | None = None
+        self.seed: int | RecordedKeys | None = None
         self.place = 0
         self.examples: Examples | None = None
 
@@ -166,6 +171,8 @@ class Dropout(nn.Module):
             return Draw(0.0, 0)
         if self.seed is None:
             return Draw(self.p, int(torch.randint(1 << 62, ())))
+        if isinstance(self.seed, RecordedKeys):
+            return Draw(self.p, self.seed.key(self.place, number), self.examples)
         return Draw(self.p, fold(self.seed, self.place, number), self.examples)
 
     def forward(self, x: Float[Tensor, "*shape"], number: int = 0) -> Float[Tensor, "*shape"]:
@@ -175,7 +182,7 @@ class Dropout(nn.Module):
         return f"p={self.p}"
 
 
-def seed_dropout(module: nn.Module, seed: int | None, examples: Tensor | None = None) -> None:
+def seed_dropout(module: nn.Module, seed: int | RecordedKeys | None, examples: Tensor | None = None) -> None:
     """Makes every later forward pass of `module` a pure function of (weights, batch, seed, examples).
 
     Args:

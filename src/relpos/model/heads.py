@@ -10,10 +10,8 @@ from torch.nn import functional
 from relpos.model.dropout import Dropout
 from relpos.model.encoder import ACTIVATIONS, Encoder
 from relpos.model.initial import normal_
-from relpos.model.loss import tied_cross_entropy
+from relpos.model.loss import IGNORED, tied_cross_entropy
 from relpos.model.shape import Ids
-
-IGNORED = -100  # the label of a token that is not predicted
 
 
 class Head(nn.Module):
@@ -68,13 +66,25 @@ class MaskedLM(nn.Module):
         return self.head(self.encoder(input_ids, attention_mask, token_types), self.table)
 
     def loss_sum(
-        self, input_ids: Ids, labels: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
+        self,
+        input_ids: Ids,
+        labels: Ids,
+        attention_mask: Shaped[Tensor, "batch n"] | None = None,
+        token_types: Ids | None = None,
+        room: int | None = None,
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Int[Tensor, ""]]:
-        """(sum of the losses, number of chosen tokens, number predicted right). The head runs at the chosen tokens only."""
-        chosen = labels.flatten().ne(IGNORED).nonzero().squeeze(1)
-        x = self.encoder(input_ids, attention_mask, token_types).flatten(0, 1).index_select(0, chosen)
-        total, right = tied_cross_entropy(self.head.transform(x), self.table, self.head.bias, labels.flatten()[chosen])
-        return total, torch.tensor(len(chosen)), right
+        """(sum of the losses, number of chosen tokens, number predicted right). The head runs at the chosen tokens only.
+
+        Args:
+            room: the head runs at so many tokens instead, of which the chosen ones count. Nothing then waits for the device to
+                count them. Of more than `room` the last are left out; the number says how many there were.
+        """
+        labels = labels.flatten()
+        predicted = labels.ne(IGNORED)
+        at = predicted.nonzero().squeeze(1) if room is None else predicted.byte().argsort(descending=True, stable=True)[:room]
+        x = self.encoder(input_ids, attention_mask, token_types).flatten(0, 1).index_select(0, at)
+        total, right = tied_cross_entropy(self.head.transform(x), self.table, self.head.bias, labels[at], padded=room is not None)
+        return total, torch.tensor(len(at)) if room is None else predicted.sum(), right
 
     def loss(
         self, input_ids: Ids, labels: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None

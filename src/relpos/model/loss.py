@@ -10,35 +10,44 @@ from torch import Tensor
 
 from relpos.model.precision import compute_dtype
 
-_ROWS = 64  # logits in float32 exist for this many tokens at a time
+IGNORED = -100
+"""The label of a token that is not predicted."""
+
+
+def _rows_at_once(x: Tensor) -> int:
+    """Logits in float32 exist for so many tokens: on a CPU for as many as its cache holds, elsewhere for enough to keep it busy."""
+    return 64 if x.device.type == "cpu" else 2048
 
 
 class _TiedCrossEntropy(torch.autograd.Function):
     """The gradient with respect to the logits, softmax − one-hot, falls out of the forward pass and is all that is kept."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, words: Tensor, bias: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, x: Tensor, words: Tensor, bias: Tensor, target: Tensor, padded: bool) -> tuple[Tensor, Tensor]:
         dtype = compute_dtype(x)
         x, table, shift = x.to(dtype), words.to(dtype), bias.to(dtype)
         grad = x.new_empty(len(x), len(table))
         total = x.new_zeros((), dtype=torch.promote_types(dtype, torch.float32))
         right = torch.zeros((), dtype=torch.int64, device=x.device)
-        for start in range(0, len(x), _ROWS):
-            rows = slice(start, start + _ROWS)
-            logits, correct = _logits(x[rows], table, shift, target[rows])
+        at_once = _rows_at_once(x)
+        for start in range(0, len(x), at_once):
+            rows = slice(start, start + at_once)
+            predicted = target[rows] != IGNORED if padded else None
+            logits, correct = _logits(x[rows], table, shift, target[rows].clamp(min=0) if padded else target[rows])
             top, chosen = logits.amax(1), logits.gather(1, correct).squeeze(1)
-            right += (chosen == top).sum()  # argmax is slow; in a training log a tie of rounded logits may count as a hit
+            right += _sum(chosen == top, predicted)  # argmax is slow; in a training log a tie of rounded logits may count as a hit
             p = torch.softmax(logits, 1)
-            total += (top - p.amax(1).log() - chosen).sum()  # log Σ exp = top − log p(top)
+            total += _sum(top - p.amax(1).log() - chosen, predicted)  # log Σ exp = top − log p(top)
             # Subtracted in float32: bfloat16 has no number between 0.996 and 1, so that p − 1 of a likely target would be 0.
-            grad[rows] = p.scatter_add_(1, correct, p.new_full(correct.shape, -1))
+            p.scatter_add_(1, correct, p.new_full(correct.shape, -1))
+            grad[rows] = p if predicted is None else p.mul_(predicted[:, None])
         ctx.save_for_backward(x, table, grad)
         ctx.types = words.dtype, bias.dtype
         ctx.mark_non_differentiable(right)
         return total, right
 
     @staticmethod
-    def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         x, table, grad = ctx.saved_tensors
         words_type, bias_type = ctx.types
         scale = scale.to(x.dtype)
@@ -47,7 +56,13 @@ class _TiedCrossEntropy(torch.autograd.Function):
             (grad.t() @ (x * scale)).to(words_type),
             grad.sum(0).to(bias_type).mul_(scale),
             None,
+            None,
         )
+
+
+def _sum(values: Tensor, predicted: Tensor | None) -> Tensor:
+    """Over the rows that are predicted; None: over all."""
+    return values.sum() if predicted is None else (values * predicted).sum()
 
 
 def _logits(x: Tensor, table: Tensor, shift: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,7 +77,8 @@ def _evaluated(x: Tensor, words: Tensor, bias: Tensor, target: Tensor) -> tuple[
     x, table, shift = x.to(dtype), words.to(dtype), bias.to(dtype)
     total = x.new_zeros((), dtype=torch.promote_types(dtype, torch.float32))
     right = torch.zeros((), dtype=torch.int64, device=x.device)
-    for rows, wanted in zip(x.split(_ROWS), target.split(_ROWS), strict=True):
+    at_once = _rows_at_once(x)
+    for rows, wanted in zip(x.split(at_once), target.split(at_once), strict=True):
         logits, correct = _logits(rows, table, shift, wanted)
         right += (logits.argmax(1) == wanted).sum()
         total += (logits.logsumexp(1) - logits.gather(1, correct).squeeze(1)).sum()
@@ -74,9 +90,14 @@ def tied_cross_entropy(
     words: Float[Tensor, "vocabulary embedding"],
     bias: Float[Tensor, "vocabulary"],
     target: Int[Tensor, "tokens"],
+    padded: bool = False,
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-    """x (N, E), words (V, E), bias (V,), target (N,) → (Σ −log softmax(x wordsᵀ + bias)[target], number predicted right)."""
+    """x (N, E), words (V, E), bias (V,), target (N,) → (Σ −log softmax(x wordsᵀ + bias)[target], number predicted right).
+
+    Args:
+        padded: rows whose target is IGNORED count for nothing, in training.
+    """
     # Asked here: inside `forward` gradients are always off, and `needs_input_grad` is true under `no_grad` as well.
     wanted = torch.is_grad_enabled() and any(part.requires_grad for part in (x, words, bias))
-    total, right = _TiedCrossEntropy.apply(x, words, bias, target) if wanted else _evaluated(x, words, bias, target)
+    total, right = _TiedCrossEntropy.apply(x, words, bias, target, padded) if wanted else _evaluated(x, words, bias, target)
     return total, right

@@ -62,6 +62,8 @@ class Speed(TypedDict):
     threads: Count | None
     profiler: Literal["simple", "advanced", "pytorch"] | None
     detect_anomaly: bool
+    graphs: bool
+    deterministic: bool
 
 
 class Network(TypedDict):

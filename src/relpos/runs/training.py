@@ -6,6 +6,7 @@ import logging
 import shutil
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from relpos.train.module import Training, set_threads
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining, PretrainingData
 from relpos.train.progress import Bar
+from relpos.train.replay import Recorder, recorder_for
 from relpos.train.room import fitting_microbatch
 from relpos.train.weights import read_model_config, save_model
 
@@ -51,12 +53,14 @@ def pretrain(run: Run) -> dict[str, Any]:
     model = of_pretraining(config, store.vocabulary)
     group = present()
     dials = {key: config[key] for key in ("steps", "seed", "precision", "log_every")}
-    module = Pretraining(model, Recipe(**config["recipe"]), **dials, group=group)
+    recorder = _recorder(run, model.encoder, group)
+    module = Pretraining(model, Recipe(**config["recipe"]), **dials, group=group, recorder=recorder)
     keys = ("seed", "steps", "batch", "length", "packing", "pairs")
     microbatch = _microbatch(run, model.encoder, group)
     data = PretrainingData(
-        store, **{key: config[key] for key in keys}, microbatch=microbatch, first=config.get("first"), group=group
-    )
+        store, **{key: config[key] for key in keys}, microbatch=microbatch, first=config.get("first"), group=group,
+        unmasked=recorder is not None,
+    )  # fmt: skip
     trainer = _fit(run, module, data, config["evaluations"], microbatch)
     if not hasattr(module, "result") or trainer.global_step % _interval(config["steps"], config["evaluations"]):
         with stopping():
@@ -122,7 +126,8 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
     callbacks: list[pl.Callback] = [Checkpointing(folder, config["checkpoint_every"], group)]
     loggers: list[Any] = []
     if group.first:
-        run.note_start(from_step=step, threads=threads, processes=group.world, microbatch=microbatch)
+        recorded = isinstance(module, Pretraining) and module.recorder is not None
+        run.note_start(from_step=step, threads=threads, processes=group.world, microbatch=microbatch, recorded=recorded)
         callbacks += [Snapshots(run.path / "snapshots", config["snapshots"]), Bar(run.name, module.steps)]
         loggers = [JsonLines(run.path / "metrics.jsonl", step), *_more_loggers(run)]
     trainer = pl.Trainer(
@@ -136,6 +141,7 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
         check_val_every_n_epoch=None,
         limit_val_batches=1.0 if evaluations else 0,
         num_sanity_val_steps=0,
+        deterministic="warn" if config["speed"]["deterministic"] else None,
         use_distributed_sampler=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -174,6 +180,12 @@ def _microbatch(run: Run, encoder: Encoder, group: Group) -> int:
     if asked != "auto":
         return int(asked)
     return _before(run, "microbatch", group.world) or fitting_microbatch(encoder, run.config["length"], accelerator)
+
+
+def _recorder(run: Run, encoder: Encoder, group: Group) -> Callable[[], Recorder] | None:
+    """What records the passes of a pre-training on one GPU, where `speed.graphs` asks for it and every step does the same."""
+    wanted = run.config["speed"]["graphs"] and group.world == 1 and encoder.position.same_each_step
+    return recorder_for(run.config["speed"]["accelerator"]) if wanted else None
 
 
 def _device(accelerator: str, group: Group) -> Any:

@@ -22,8 +22,8 @@ from relpos.model.heads import Classifier
 from relpos.model.precision import autocast
 from relpos.train.metrics import decide, majority, progress_metric, score
 from relpos.train.module import Training
+from relpos.train.move import move
 from relpos.train.predictions import write_answers, write_predictions
-from relpos.train.pretrain import move
 
 EVALUATION_BATCH = 64
 

@@ -11,7 +11,7 @@ from relpos.data.heldout_windows import MaskedText, heldout_windows
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
-from relpos.train.pretrain import move
+from relpos.train.move import move
 
 
 @torch.no_grad()

@@ -71,8 +71,12 @@ class Training(pl.LightningModule):
         if norm.device.type == "cpu":  # elsewhere reading it would wait for the device: `check_finite` is left to log lines
             self.check_finite()
         optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        self.zero_gradients(optimizer)
         scheduler.step()
+
+    def zero_gradients(self, optimizer: Any) -> None:
+        """Before the next step; recorded passes need the gradients to stay where they are."""
+        optimizer.zero_grad(set_to_none=True)
 
     def check_finite(self) -> None:
         """Looks at the gradients since the last log line; called before anything is logged or a checkpoint is written.

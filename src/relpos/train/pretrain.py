@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 from torch import Tensor
 from torch.utils.data import ChainDataset, DataLoader, IterableDataset
 
-from relpos.data.steps import MicroBatch, Step, Steps, heldout_batches
+from relpos.data.steps import MicroBatch, Step, Steps, UnmaskedStep, UnmaskedSteps, heldout_batches
 from relpos.data.store import Store
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
 from relpos.train.group import ALONE, Group
 from relpos.train.module import Training
+from relpos.train.move import move
+from relpos.train.prefetch import Prefetched
+from relpos.train.recorded import RecordedStep
+from relpos.train.replay import Recorder
 
 HELDOUT_EXAMPLES = 2000
 """Held-out examples that are scored; every run scores the same ones under the same masks."""
@@ -27,13 +31,37 @@ MOST_LOSS = 700.0
 
 
 class Pretraining(Training):
-    """One masked-language-modelling run; the loss of a step is the sum over its chosen tokens divided by their number."""
+    """One masked-language-modelling run; the loss of a step is the sum over its chosen tokens divided by their number.
+
+    Args:
+        recorder: makes, on the device, what records the passes of unmasked steps; None: steps come with masks.
+    """
 
     model: MaskedLM
 
-    def training_step(self, step: Step, _index: int) -> None:
-        """Sums the gradients of the micro-batches and updates once."""
+    def __init__(self, *args: Any, recorder: Callable[[], Recorder] | None = None, **keys: Any) -> None:
+        super().__init__(*args, **keys)
+        self.recorder = recorder
+        self.recorded: RecordedStep | None = None
+
+    def on_train_start(self) -> None:
+        """The network is on its device now."""
+        super().on_train_start()
+        if self.recorder:
+            self.recorded = RecordedStep(self.model, self.seed, self.precision, self.recorder())
+
+    def training_step(self, step: Step | UnmaskedStep, _index: int) -> None:
+        """Sums the gradients of the passes and updates once."""
         self.model.encoder.position.begin_step(step.index)
+        if isinstance(step, UnmaskedStep):
+            assert self.recorded is not None
+            self.add(**self.recorded(step), tokens=step.tokens)
+        else:
+            self._plain(step)
+        self.update()
+        self.log_step()
+
+    def _plain(self, step: Step) -> None:
         chosen = max(1.0, self.group.sums([step.chosen])[0])
         for microbatch in step.microbatches:
             assert microbatch.keys is not None
@@ -42,8 +70,13 @@ class Pretraining(Training):
             self.manual_backward(loss / chosen)
             self.add(loss=loss, correct=correct)
         self.add(chosen=chosen, tokens=step.tokens)
-        self.update()
-        self.log_step()
+
+    def zero_gradients(self, optimizer: Any) -> None:
+        """In place where passes are recorded."""
+        if self.recorded is None:
+            super().zero_gradients(optimizer)
+        else:
+            self.recorded.zero_gradients()
 
     def summed(self, sums: dict[str, float]) -> dict[str, float]:
         """Losses and hits are of the micro-batches held here; the other sums are of whole steps."""
@@ -52,6 +85,10 @@ class Pretraining(Training):
 
     def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
         """Loss and accuracy per chosen token, and real tokens (padding not counted) per second."""
+        if sums.get("left_out"):
+            raise RelposError(
+                f"{sums['left_out']:.0f} chosen tokens found no room in a recorded pass; speed.graphs=false has no such limit"
+            )
         return {
             "loss": sums["loss"] / sums["chosen"],
             "accuracy": sums["correct"] / sums["chosen"],
@@ -98,6 +135,7 @@ class PretrainingData(pl.LightningDataModule):
         first: two-stage training: this `share` of the steps reads `batch` examples of at most `length` tokens, the others what
             stands outside; None: all do that.
         group: the processes among which the examples of a step and the held-out ones are dealt out.
+        unmasked: masks are drawn on the device, see `relpos.train.recorded`; a thread reads the coming steps.
     """
 
     def __init__(
@@ -113,6 +151,7 @@ class PretrainingData(pl.LightningDataModule):
         pairs: int | None,
         first: Mapping[str, Any] | None = None,
         group: Group = ALONE,
+        unmasked: bool = False,
     ) -> None:
         super().__init__()
         examples = store.examples("train", packing, length, pairs)
@@ -124,14 +163,17 @@ class PretrainingData(pl.LightningDataModule):
             turn = round(first["share"] * steps)
             self.stages.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=turn, **place))
         self.heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES)
+        self.most, self.unmasked = microbatch, unmasked
         self.microbatch = max(16, microbatch)  # of the held-out examples, which need less memory
 
-    def train_dataloader(self) -> DataLoader[Step]:
+    def train_dataloader(self) -> DataLoader[Any]:
         """Called after a checkpoint is restored: the trainer knows the step to go on from."""
         assert self.trainer is not None
         start = self.trainer.global_step
         for stage in self.stages:
             stage.start, start = start, max(start, stage.stop)
+        if self.unmasked:
+            return DataLoader(Prefetched(UnmaskedSteps(self.stages, self.most)), batch_size=None)
         return DataLoader(ChainDataset(self.stages), batch_size=None)
 
     def val_dataloader(self) -> DataLoader[MicroBatch]:
@@ -150,18 +192,3 @@ class _Heldout(IterableDataset[MicroBatch]):
     def __iter__(self) -> Iterator[MicroBatch]:
         steps = self.data.steps
         return heldout_batches(self.data.heldout, self.data.microbatch, steps.vocabulary, steps.rank, steps.world)
-
-
-def move(value: Any, device: Any) -> Any:
-    """Tensors inside dataclasses, lists and dicts, to a device; where they are there already nothing is copied."""
-    from dataclasses import fields, is_dataclass, replace
-
-    if isinstance(value, Tensor):
-        return value.to(device, non_blocking=True)
-    if isinstance(value, list):
-        return [move(item, device) for item in value]
-    if isinstance(value, dict):
-        return {key: move(item, device) for key, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{field.name: move(getattr(value, field.name), device) for field in fields(value)})
-    return value

@@ -83,6 +83,7 @@ class Scheme(nn.Module):
 
     projections: frozenset[str] = frozenset("qkv")  # which linear maps the attention needs
     max_length: int | None = None  # None: runs at any length
+    same_each_step: bool = True  # whether passes of one shape do the same operations in every step: others are not recorded
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()

@@ -66,6 +66,8 @@ class Floater(Sinusoidal):
         self.register_buffer("cache", torch.zeros(sizes) if refresh > 1 else None)
         self.solved: tuple[list[Tensor], Tensor] | None = None  # parameters and their vectors, for evaluation
 
+    same_each_step = False
+
     def begin_step(self, step: int) -> None:
         """Whether this update solves; if so, its vectors are what the next ones see."""
         self.solving = step % self.refresh == 0

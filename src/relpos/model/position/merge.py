@@ -47,6 +47,7 @@ class Merge(Scheme):
                 )
         self.projections = frozenset().union(*(part.projections for part in self.parts))
         self.max_length = min((part.max_length for part in self.parts if part.max_length is not None), default=None)
+        self.same_each_step = all(part.same_each_step for part in self.parts)
 
     @property
     def scale(self) -> float | None:

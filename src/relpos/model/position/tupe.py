@@ -52,6 +52,7 @@ class Tupe(Scheme):
             nn.init.zeros_(part.bias)
         if relative:
             self.buckets = normal_(nn.Parameter(torch.empty(BUCKETS + 1, shape.heads)), 0.02)
+            self.register_buffer("edges", torch.tensor(bucket_edges(BUCKETS)), persistent=False)
 
     @property
     def scale(self) -> float:
@@ -70,7 +71,7 @@ class Tupe(Scheme):
     def _relative(self, n: int) -> Float[Tensor, "heads {n} {n}"]:
         """T5's term."""
         token = torch.arange(n, device=self.table.device)
-        columns = bucket(token[None, :] - token[:, None], torch.tensor(bucket_edges(BUCKETS), device=token.device))
+        columns = bucket(token[None, :] - token[:, None], self.get_buffer("edges"))
         columns[:, 0], columns[0, :] = BUCKETS, BUCKETS // 2
         return self.buckets.t()[:, columns]
 

@@ -1,0 +1,76 @@
+"""The step of a pre-training on a GPU: masks, places of predicted tokens and dropout are drawn on the device, passes are replayed.
+
+Results are those of the plain step to rounding. Gradients of the sum of the losses are divided by the number of chosen tokens at
+the end, because only the device knows that number; and the language model's head runs at a fixed number of tokens, the chosen ones
+among them, so that nothing has to be counted before the pass is launched.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from relpos.counter import fold
+from relpos.data.masking import RATE, mask
+from relpos.data.steps import UnmaskedStep
+from relpos.model.dropout import seed_dropout
+from relpos.model.heads import MaskedLM
+from relpos.model.precision import autocast
+from relpos.model.recorded_keys import RecordedKeys
+from relpos.train.replay import Inputs, Recorder, Replay
+
+DEVIATIONS = 8.0
+"""The head has room for the mean number of chosen tokens and so many standard deviations: one step in 10^15 has more."""
+
+
+def room(tokens: int) -> int:
+    """Tokens at which the head runs in a pass of so many tokens: a multiple of 64, or all of them."""
+    chosen = RATE * tokens + DEVIATIONS * math.sqrt(RATE * (1 - RATE) * tokens)
+    return min(tokens, -(-math.ceil(chosen) // 64) * 64)
+
+
+class RecordedStep:
+    """Gradients of whole steps, pass by pass.
+
+    Args:
+        seed: of masks and dropout.
+        precision: `fp32` or `bf16`.
+    """
+
+    def __init__(self, model: MaskedLM, seed: int, precision: str, recorder: Recorder) -> None:
+        self.model, self.seed, self.precision = model, seed, precision
+        self.device = next(model.parameters()).device
+        self.keys = RecordedKeys(self.device)
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.replay = Replay(self._pass, self.parameters, recorder)
+
+    def __call__(self, step: UnmaskedStep) -> dict[str, Tensor]:
+        """Leaves the gradient of the mean loss in `grad`.
+
+        Returns:
+            Sums over the step, on the device: loss, correct, chosen, and how many chosen tokens found no room (`left_out`).
+        """
+        self.keys.fill(fold(self.seed, step.index))
+        sums = torch.zeros(4, dtype=torch.float64, device=self.device)
+        for inputs in step.passes:
+            sums += torch.stack([value.double() for value in self.replay(inputs)])
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        torch._foreach_div_(grads, sums[2].clamp(min=1).to(grads[0].dtype))
+        return dict(zip(("loss", "correct", "chosen", "left_out"), sums, strict=True))
+
+    def zero_gradients(self) -> None:
+        """In place: recordings add to them where they are."""
+        torch._foreach_zero_([p.grad for p in self.parameters if p.grad is not None])
+
+    def _pass(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        ids, lengths, keys = inputs["input_ids"], inputs["lengths"], inputs["keys"]
+        masked, labels = mask(ids, lengths, keys, self.seed, self.model.encoder.embedding.words.num_embeddings)
+        real = torch.arange(ids.shape[1], device=ids.device)[None, :] < lengths[:, None]
+        seed_dropout(self.model, self.keys, keys)
+        places = room(ids.numel())
+        with autocast(self.precision, self.device):
+            loss, chosen, correct = self.model.loss_sum(masked, labels, real, room=places)
+        loss.backward()
+        return loss.detach(), correct, chosen, (chosen - places).clamp(min=0)

@@ -1,0 +1,237 @@
+"""Recorded steps, with plain calls in the place of CUDA graphs: the same gradients, drawn anew each step, and nothing waits."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.data import IterableDataset
+
+import relpos
+from relpos.data.passes import even_rows
+from relpos.data.steps import Steps, UnmaskedSteps
+from relpos.data.store import Store
+from relpos.model.heads import MaskedLM
+from relpos.runs import Run, execute, plan, training
+from relpos.train.optim import Recipe
+from relpos.train.prefetch import Prefetched
+from relpos.train.pretrain import Pretraining
+from relpos.train.recorded import RecordedStep, room
+from relpos.train.replay import PlainCalls, Replay
+
+
+class Refused(TorchDispatchMode):
+    """Refuses operations whose result the processor has to see before it can go on."""
+
+    WAITING = ("aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.equal", "aten.is_nonzero", "aten.unique")
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert not str(function).startswith(self.WAITING), f"{function} waits for the device"
+        return function(*args, **(kwargs or {}))
+
+
+def network(position: str = "composite", conv: str = "none") -> MaskedLM:
+    torch.manual_seed(0)
+    words = ["size=tiny", f"position={position}", f"conv={conv}", "vocabulary=232"]
+    model: MaskedLM = relpos.build(relpos.compose("params", words))
+    return model.double().train()
+
+
+def steps(prepared: Path) -> Steps:
+    examples = Store(next((prepared / "store").iterdir())).examples("train", "pair", 128, 500)
+    return Steps(examples, 3, 24, 24, 232)
+
+
+def plain_gradients(model: MaskedLM, index: int, data: Steps) -> list[Tensor]:
+    module = Pretraining(model, Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision="fp32", log_every=10)
+    step = data.step(index)
+    model.zero_grad()
+    for part in step.microbatches:
+        assert part.keys is not None
+        with module.forward_scope(index, part.keys):
+            (model.loss_sum(part.input_ids, part.labels, part.attention_mask)[0] / step.chosen).backward()
+    return [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]
+
+
+@pytest.mark.parametrize(
+    ("position", "conv"), [("composite", "none"), ("rope", "none"), ("tupe_r", "none"), ("shaw", "none"), ("fixed", "convbert")]
+)
+def test_a_recorded_step_has_the_gradients_of_a_plain_one(prepared: Path, position: str, conv: str) -> None:
+    model, data = network(position, conv), steps(prepared)
+    recorded = RecordedStep(model, 3, "fp32", PlainCalls())
+    for index in (2, 5):
+        expected = plain_gradients(model, index, data)
+        model.zero_grad()
+        sums = recorded(data.unmasked(index, 8))
+        found = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+        torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-8)
+        assert float(sums["chosen"]) == data.step(index).chosen
+        assert float(sums["left_out"]) == 0
+
+
+def test_a_replay_waits_for_nothing(prepared: Path) -> None:
+    recorded, data = RecordedStep(network(), 3, "bf16", PlainCalls()), steps(prepared)
+    step = data.unmasked(0, 24)
+    recorded(step)
+    with Refused():
+        recorded(step)
+
+
+def test_a_replay_draws_new_masks_and_dropout_each_step(prepared: Path) -> None:
+    model, data = network(), steps(prepared)
+    recorded = RecordedStep(model, 3, "fp32", PlainCalls())
+    step = data.unmasked(0, 24)
+    losses = [float(recorded(type(step)(index, step.passes, step.tokens))["loss"]) for index in (0, 1, 0)]
+    assert losses[0] == losses[2] != losses[1]
+
+
+@pytest.fixture
+def recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs take the path of a GPU."""
+    monkeypatch.setattr(training, "recorder_for", lambda accelerator: PlainCalls)
+
+
+WORDS = ["steps=3", "batch=8", "log_every=1", "evaluations=1", "data.pairs=64", "checkpoint_every=1"]
+
+
+def anew(run: Run) -> dict[str, Any]:
+    """Its final metrics, trained from the start."""
+    shutil.rmtree(run.path, ignore_errors=True)
+    execute(run)
+    metrics: dict[str, Any] = run.record["metrics"]
+    return metrics
+
+
+def test_a_run_with_recorded_passes_learns_what_a_plain_one_does(toy_runs: Path, request: pytest.FixtureRequest) -> None:
+    run = plan(relpos.compose("pretrain", WORDS))
+    plain = anew(run)
+    request.getfixturevalue("recording")
+    recorded = anew(run)
+    assert run.record["starts"][-1]["recorded"]
+    assert recorded["heldout_loss"] == pytest.approx(plain["heldout_loss"], rel=1e-5)
+
+
+def test_a_run_with_recorded_passes_goes_on_bit_for_bit(toy_runs: Path, recording: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = plan(relpos.compose("pretrain", WORDS))
+    whole = anew(run)
+    shutil.rmtree(run.path)
+    step = Pretraining.training_step
+
+    def interrupted(self: Pretraining, batch: Any, index: int) -> None:
+        if batch.index == 2:
+            raise KeyboardInterrupt
+        step(self, batch, index)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pretraining, "training_step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            execute(run)
+    execute(run)
+    assert [start["from_step"] for start in run.record["starts"]] == [0, 2]
+    assert run.record["metrics"]["heldout_loss"] == whole["heldout_loss"]
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(3.0))
+
+    def double_sum(self, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
+        loss = (2 * self.weight * inputs["x"]).sum()
+        loss.backward()
+        return (loss.detach(),)
+
+
+def test_each_shape_is_recorded_once() -> None:
+    model, recorded = Scaled(), []
+
+    class Counting(PlainCalls):
+        def record(self, function: Callable[[], None]) -> Callable[[], None]:
+            recorded.append(function)
+            return super().record(function)
+
+    replay = Replay(model.double_sum, list(model.parameters()), Counting())
+    outputs = [float(replay({"x": torch.full((size,), value)})[0]) for size, value in ((2, 1.0), (3, 1.0), (2, 5.0))]
+    assert outputs == [12.0, 18.0, 60.0]
+    assert len(recorded) == 2
+    assert model.weight.grad == 2 * (2 + 3 + 10)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_recording_that_fails_or_is_wrong_is_not_used(fails: bool) -> None:
+    model = Scaled()
+
+    class Wrong(PlainCalls):
+        def record(self, function: Callable[[], None]) -> Callable[[], None]:
+            if fails:
+                raise RuntimeError("operation not permitted when stream is capturing\nmore")
+            return lambda: None
+
+    replay = Replay(model.double_sum, list(model.parameters()), Wrong())
+    with pytest.warns(UserWarning, match="not recorded as CUDA graphs"):
+        assert float(replay({"x": torch.ones(2)})[0]) == 12
+    assert model.weight.grad == 4
+
+
+def test_steps_are_read_ahead_in_order_and_the_thread_ends() -> None:
+    class Numbers(IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(50))
+
+    before = threading.active_count()
+    assert list(Prefetched(Numbers())) == list(range(50))
+    some = iter(Prefetched(Numbers()))
+    assert [next(some) for _ in range(3)] == [0, 1, 2]
+    some.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
+
+
+def test_an_error_while_reading_ahead_is_raised_where_steps_are_taken() -> None:
+    class Broken(IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:
+            yield 1
+            raise ValueError("damaged")
+
+    with pytest.raises(ValueError, match="damaged"):
+        list(Prefetched(Broken()))
+
+
+def test_passes_have_the_most_rows_with_little_padding() -> None:
+    assert even_rows([torch.full((256,), 128)], most=10_000) == 256
+    assert even_rows([torch.arange(1, 257) // 2 + 1], most=64) < 64
+    assert even_rows([torch.tensor([8, 128] * 32)], most=64) == 32
+
+
+def test_unmasked_steps_go_on_from_where_their_stage_starts(prepared: Path) -> None:
+    data = steps(prepared)
+    data.start, data.stop = 3, 5
+    (first, second) = UnmaskedSteps([data], 24)
+    assert [first.index, second.index] == [3, 4]
+    assert torch.equal(first.passes[0]["keys"], data.unmasked(3, len(first.passes[0]["keys"])).passes[0]["keys"])
+
+
+def test_the_head_has_room_for_all_chosen_tokens_but_the_unlikeliest() -> None:
+    assert room(32_768) == 5440
+    assert room(40) == 40
+
+
+def test_the_head_at_a_fixed_number_of_tokens_gives_the_same_loss() -> None:
+    model = network().eval()
+    ids = torch.randint(5, 232, (4, 16))
+    labels = torch.where(torch.rand(4, 16) < 0.3, ids, -100)
+    wanted, number, right = model.loss_sum(ids, labels)
+    wanted.backward()
+    expected = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    model.zero_grad()
+    found, counted, hits = model.loss_sum(ids, labels, room=40)
+    found.backward()
+    torch.testing.assert_close(found, wanted)
+    assert (int(counted), int(hits)) == (int(number), int(right))
+    torch.testing.assert_close([p.grad for p in model.parameters() if p.grad is not None], expected)
