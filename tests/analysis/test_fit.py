@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from relpos.analysis.fit import fit_tisa
+from relpos.analysis.fit import fit_heads, fit_tisa
 from relpos.model.position import Tisa
 from relpos.model.shape import Shape
 
@@ -36,7 +36,7 @@ def test_what_the_module_computes_is_met(seed: int) -> None:
 
 
 def test_noise_is_not_met_and_a_constant_is() -> None:
-    assert fit_tisa(np.random.default_rng(0).standard_normal(63)).r2 < 0.6
+    assert fit_tisa(np.random.default_rng(0).standard_normal(63)).r2 < 0.8
     assert fit_tisa(np.full(63, 2.0)).r2 == pytest.approx(1.0)
 
 
@@ -49,5 +49,28 @@ def test_more_basis_functions_hold_more() -> None:
 
 
 def test_too_few_offsets_are_refused() -> None:
-    with pytest.raises(ValueError, match="lm"):
+    with pytest.raises(ValueError, match="7 offsets are too few for the 16 parameters"):
         fit_tisa(np.arange(7.0), functions=5)
+
+
+def test_profiles_made_from_known_basis_functions_are_met_to_one_part_in_ten_thousand() -> None:
+    draw = np.random.default_rng(1)
+    offsets = np.arange(-63.0, 64.0)
+    curves = []
+    for _ in range(6):
+        a, b, c = draw.normal(size=5), 10 ** draw.uniform(-2, 0, 5), draw.choice(np.arange(-24, 25, 8), 5, replace=False)
+        curves.append(1.0 + (a * np.exp(-b * (offsets[:, None] - c) ** 2)).sum(1))
+    assert min(fit.r2 for fit in fit_heads(curves, functions=5)) >= 0.9999
+
+
+def test_weights_say_which_offsets_must_be_met() -> None:
+    curve = np.where(OFFSETS < 0, np.exp(-0.1 * (OFFSETS + 10.0) ** 2), 3 * np.exp(-0.1 * (OFFSETS - 10.0) ** 2))
+    right = fit_heads([curve], 1, weights=np.where(OFFSETS < 0, 1e-6, 1.0))[0]
+    left = fit_heads([curve], 1, weights=np.where(OFFSETS < 0, 1.0, 1e-6))[0]
+    assert right.centre == pytest.approx([10.0], abs=0.1)
+    assert left.centre == pytest.approx([-10.0], abs=0.1)
+
+
+def test_numbers_that_are_not_finite_are_refused() -> None:
+    with pytest.raises(ValueError, match="finite"):
+        fit_tisa(np.full(63, np.nan))

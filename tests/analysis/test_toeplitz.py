@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from relpos.analysis import toeplitz_r2
+from relpos.analysis.toeplitz import block_r2, diagonal_means
 from relpos.errors import RelposError
 
 
@@ -34,3 +35,30 @@ def test_equals_least_squares_on_diagonal_indicators() -> None:
 def test_what_is_no_square_of_numbers_is_refused(matrix: object) -> None:
     with pytest.raises(RelposError):
         toeplitz_r2(matrix)
+
+
+def test_equals_a_double_loop() -> None:
+    matrix = np.random.default_rng(0).standard_normal((9, 9)).cumsum(1)
+    residual = 0.0
+    for i in range(9):
+        for j in range(9):
+            same = [matrix[a, a + j - i] for a in range(9) if 0 <= a + j - i < 9]
+            residual += (matrix[i, j] - sum(same) / len(same)) ** 2
+    mean = sum(matrix[i, j] for i in range(9) for j in range(9)) / 81
+    total = sum((matrix[i, j] - mean) ** 2 for i in range(9) for j in range(9))
+    assert toeplitz_r2(matrix) == pytest.approx(1 - residual / total, abs=1e-12)
+
+
+def test_the_mean_of_a_diagonal_stands_at_its_offset() -> None:
+    means = diagonal_means([[1.0, 2.0], [4.0, 3.0]])
+    assert means.tolist() == [4.0, 2.0, 2.0]
+
+
+def test_blocks_are_judged_by_themselves() -> None:
+    matrix = np.random.default_rng(0).standard_normal((6, 6))
+    token = np.arange(4)
+    matrix[:4, :4] = np.abs(token[:, None] - token)
+    blocks = block_r2(matrix, 4)
+    assert [(start, end) for start, end, _ in blocks] == [(0, 4), (4, 6)]
+    assert blocks[0][2] == pytest.approx(1.0)
+    assert blocks[1][2] < 1.0

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from relpos.errors import RelposError
+
+Matrix = Float[np.ndarray, "n n"]
 
 
 def toeplitz_r2(matrix: Any) -> float:
@@ -14,15 +17,39 @@ def toeplitz_r2(matrix: Any) -> float:
 
     `matrix` (n, n): anything numpy or torch. 1 for a Toeplitz matrix, a constant one too. RelposError unless square and finite.
     """
+    values = _square(matrix)
+    n = len(values)
+    residual = sum(_spread(values.diagonal(offset)) for offset in range(1 - n, n))
+    total = _spread(values)
+    return 1.0 - residual / total if total > 0 else 1.0
+
+
+def diagonal_means(matrix: Any) -> Float[np.ndarray, "offsets"]:
+    """The best Toeplitz matrix of an (n, n) one as a curve: the mean of each diagonal, at offsets 1−n … n−1."""
+    values = _square(matrix)
+    n = len(values)
+    return np.array([values.diagonal(offset).mean() for offset in range(1 - n, n)])
+
+
+def block_r2(matrix: Any, width: int) -> list[tuple[int, int, float]]:
+    """R² of the blocks on the diagonal, `width` positions each, as (first position, the one after the last, R²); the last block may
+    be narrower.
+
+    R² falls with the width by itself, so that only blocks of one width can be compared.
+    """
+    values = _square(matrix)
+    starts = range(0, len(values), width)
+    ends = [min(start + width, len(values)) for start in starts]
+    return [(start, end, toeplitz_r2(values[start:end, start:end])) for start, end in zip(starts, ends, strict=True)]
+
+
+def _square(matrix: Any) -> Matrix:
     values = np.asarray(matrix.detach().cpu() if hasattr(matrix, "detach") else matrix, dtype=np.float64)
     if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
         raise RelposError(f"a Toeplitz fit needs a square matrix, not one of shape {values.shape}")
     if not np.isfinite(values).all():
         raise RelposError("a Toeplitz fit needs finite numbers")
-    n = len(values)
-    residual = sum(_spread(values.diagonal(offset)) for offset in range(1 - n, n))
-    total = _spread(values)
-    return 1.0 - residual / total if total > 0 else 1.0
+    return values
 
 
 def _spread(values: np.ndarray) -> float:

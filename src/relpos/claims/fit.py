@@ -29,16 +29,16 @@ class FitsFast(OfModels):
         return f"S = {self.kernels} is fitted to {self.heads} profiles like those of {self.row} in less than {self.seconds:g} s"
 
     def at(self, scale: Scale, folders: Sequence[Path]) -> Finding:
-        from relpos.analysis.fit import fit_tisa
+        from relpos.analysis.fit import fit_heads
         from relpos.analysis.patterns import pattern
 
         profiles = [pattern(load(folder).encoder, length=scale.meaning["length"]) for folder in folders]
         curves = [curve for found in profiles if found for curve in found.mean.numpy()]
         if not curves:
             return Finding(NOT_RUN, f"{self.row} has no position products", scale.label)
-        fit_tisa(curves[0], self.kernels)  # importing scipy is not part of the time
+        fit_heads(curves[:1], self.kernels)  # importing torch is not part of the time
         began = time.process_time()
-        held = [fit_tisa(curve, self.kernels).r2 for curve in curves]
+        held = [fit.r2 for fit in fit_heads(curves, self.kernels)]
         took = (time.process_time() - began) * self.heads / len(curves)
         figures = f"{took:.1f} s for {self.heads} heads; R² of the fits {', '.join(f'{one:.3f}' for one in held)}"
         return Finding(HOLDS if took < self.seconds else FAILS, f"{figures} ({len(folders)} models)", scale.label)

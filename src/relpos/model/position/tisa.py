@@ -21,6 +21,9 @@ class Tisa(Scheme):
 
     Parameters: 3·S·H·L
 
+    `reused=true`: one module for all layers, 3·S·H parameters. The paper counts twelve modules (Table 2) and indexes its
+    parameters by head alone (Section 5).
+
     Differs from the authors' code: the released module fills its matrix with f(i − j − 1), mirrored and one off; here it is the
     f(j − i) of the paper. A centre trained there stands at −c − 1 here. Initial centres are drawn around 0 all the same, the token
     itself.
@@ -37,23 +40,23 @@ class Tisa(Scheme):
     """
 
     @checked
-    def __init__(self, shape: Shape, kernels: Natural = 5) -> None:
+    def __init__(self, shape: Shape, kernels: Natural = 5, reused: bool = False) -> None:
         super().__init__(shape)
-        self.kernels = kernels
-        sizes = (shape.layers, shape.heads, kernels)
+        self.kernels, self.reused = kernels, reused
+        sizes = (1 if reused else shape.layers, shape.heads, kernels)
         self.amplitude = normal_(nn.Parameter(torch.empty(sizes)), 0.01, mean=0.1)  # a
         self.sharpness = normal_(nn.Parameter(torch.empty(sizes)), 0.01, mean=0.1)  # b
         self.centre = normal_(nn.Parameter(torch.empty(sizes)), 5.0)  # c
 
     def prepare(self, n: int) -> tuple[Float[Tensor, "heads 2*{n}-1"], ...]:
-        """β (H, 2n−1) of each pass."""
+        """β (H, 2n−1) of each module."""
         dtype = torch.promote_types(self.centre.dtype, torch.float32)
         a, b, c = (x[..., None].to(dtype) for x in (self.amplitude, self.sharpness, self.centre))  # (L, H, S, 1)
         o = torch.arange(1 - n, n, device=c.device, dtype=c.dtype)
         return (a * torch.exp(-b.abs() * (c - o) ** 2)).sum(2).unbind(0)
 
     def terms(self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "heads offsets"], ...]) -> Terms:
-        return Terms(offset=state[layer])
+        return Terms(offset=state[0 if self.reused else layer])
 
     def count(self, shape: Shape) -> int:
-        return 3 * self.kernels * shape.heads * shape.layers
+        return 3 * self.kernels * shape.heads * (1 if self.reused else shape.layers)

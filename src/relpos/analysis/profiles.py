@@ -1,0 +1,126 @@
+"""What position embeddings do to the attention scores of each head: F̂_P of Wennberg & Henter 2021 (Eq. 12, Appendix C).
+
+A token at position i enters a layer as x_i = w̄ + P_i, with w̄ the mean of all word embeddings. Its score with another splits into
+the product of the words, which no position enters, and the rest:
+
+    F̂_P[i, j] = (x_i W_Q · x_j W_K − w̄ W_Q · w̄ W_K) / √d_h
+
+The equations leave out what stands between embeddings and queries in the models that the paper looks at. `Choices` names each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from relpos.errors import RelposError
+from relpos.model.encoder import Encoder
+from relpos.model.shape import Ids
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the paper does not say.
+
+    Args:
+        source: `embeddings`: x_i as above, whatever the layer. `stream`: what enters the layer, averaged over texts at each
+            position, which is another thing from the second layer on; w̄ is then the mean over all positions.
+        norm: the layer norm of the embeddings is applied to w̄ + P_i and to w̄. Without it the rows of Eq. 12 enter as they are.
+        types: the row of token type 0 is part of w̄.
+        bias: queries and keys have their biases. The linear map from narrow embeddings to the layers' width is always applied, and
+            its bias goes by this switch too.
+        words: the products of position with word are part of F̂_P, as in Eq. 12; false: those of position with position alone.
+    """
+
+    source: Literal["embeddings", "stream"] = "embeddings"
+    norm: bool = True
+    types: bool = True
+    bias: bool = True
+    words: bool = True
+
+
+@torch.no_grad()
+def profiles(
+    encoder: Encoder, layer: int = 0, length: int = 128, choices: Choices | None = None, texts: Ids | None = None
+) -> Float[Tensor, "heads n n"]:
+    """F̂_P of a layer, divided by √d_h, in float64; (i, j) is what position i adds to its score of position j.
+
+    Args:
+        layer: from 0.
+        length: n, at most as many positions as the network has.
+        choices: what Eq. 12 leaves open.
+        texts: (texts, n) ids, for `source=stream`.
+
+    Raises:
+        RelposError: no such layer, a network without position embeddings (for `source=embeddings`), one whose queries and keys are
+            not linear maps, or no texts.
+    """
+    choices = choices or Choices()
+    if not 0 <= layer < encoder.shape.layers:
+        raise RelposError(f"layer={layer + 1}: there are {encoder.shape.layers}")
+    longest = encoder.position.max_length
+    n = length if longest is None else min(length, longest)
+    if choices.source == "stream":
+        if texts is None:
+            raise RelposError("source=stream averages over texts: there are none")
+        states = _stream(encoder, texts[:, :n], layer)
+        word = states.mean(0, keepdim=True)
+    else:
+        rows = encoder.position.embed(n)
+        if rows is None:
+            raise RelposError(f"{type(encoder.position).__name__} adds nothing to the embeddings: there is no F̂_P")
+        embedding = encoder.embedding
+        word = embedding.words.weight.double().mean(0, keepdim=True)
+        if choices.types:
+            word = word + embedding.types.weight[0].double()
+        states = _entering(encoder, word + rows.double(), choices)
+        word = _entering(encoder, word, choices)
+    q, k = _queries_and_keys(encoder, layer, states, choices.bias)
+    word_q, word_k = _queries_and_keys(encoder, layer, word, choices.bias)
+    scores = q @ k.mT - word_q @ word_k.mT if choices.words else (q - word_q) @ (k - word_k).mT
+    return (scores * float(encoder.shape.head_dim) ** -0.5).cpu()
+
+
+def _entering(encoder: Encoder, rows: Float[Tensor, "n embedding"], choices: Choices) -> Float[Tensor, "n hidden"]:
+    """Embeddings as the first layer gets them."""
+    embedding, x = encoder.embedding, rows
+    if choices.norm:
+        norm = embedding.norm
+        x = torch.nn.functional.layer_norm(x, norm.normalized_shape, norm.weight.double(), norm.bias.double(), norm.eps)
+    if isinstance(embedding.widen, torch.nn.Linear):
+        bias = embedding.widen.bias if choices.bias else None
+        x = torch.nn.functional.linear(x, embedding.widen.weight.double(), None if bias is None else bias.double())
+    return x
+
+
+def _stream(encoder: Encoder, texts: Ids, layer: int) -> Float[Tensor, "n hidden"]:
+    """What enters a layer, averaged over texts."""
+    training = encoder.training
+    encoder.eval()
+    total: Tensor | float = 0.0
+    for part in texts.split(16):
+        total = total + encoder(part, hidden_states=True)[layer].double().sum(0)
+    encoder.train(training)
+    assert isinstance(total, Tensor)
+    return total / len(texts)
+
+
+def _queries_and_keys(encoder: Encoder, layer: int, x: Float[Tensor, "n hidden"], bias: bool) -> tuple[Tensor, Tensor]:
+    """(heads, n, head_dim) of each."""
+    attention = encoder.layers[layer % len(encoder.layers)].attention
+    widths = attention.widths
+    if "q" not in widths or "k" not in widths:
+        raise RelposError("the queries and keys of this network are not linear maps: there is no F̂_P")
+    weight = dict(zip(widths, attention.project.weight.split(list(widths.values())), strict=True))
+    shift = dict(zip(widths, attention.project.bias.split(list(widths.values())), strict=True))
+    made = [
+        torch.nn.functional.linear(x, weight[name].double(), shift[name].double() if bias else None)
+        .view(len(x), -1, encoder.shape.head_dim)
+        .transpose(0, 1)
+        for name in "qk"
+    ]
+    return made[0], made[1]

@@ -1,0 +1,93 @@
+"""A trained network with other positions than it was trained with (Wennberg & Henter 2021, Section 5 and Appendix C)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from relpos.errors import RelposError
+from relpos.model.encoder import Encoder
+from relpos.model.position import Absolute, Merge, NoPosition, Tisa
+from relpos.model.shape import Shape
+
+
+@torch.no_grad()
+def average_positions(encoder: Encoder) -> None:
+    """Replaces every row of the position table by the mean row: tokens become a bag of words.
+
+    Raises:
+        RelposError: the network has no table of position embeddings.
+    """
+    table = position_table(encoder)
+    table.copy_(table.double().mean(0).to(table.dtype).expand_as(table).clone())
+
+
+@torch.no_grad()
+def fold_positions(encoder: Encoder) -> None:
+    """The same network as `average_positions` gives, without a table: the mean row is added to the rows of the token types.
+
+    Sequences may then have any length.
+
+    Raises:
+        RelposError: the network has no table of position embeddings, or adds something else to the scores beside it.
+    """
+    if not isinstance(encoder.position, Absolute):
+        raise RelposError(
+            f"{type(encoder.position).__name__} is more than a table of position embeddings: it cannot be folded away"
+        )
+    table, types = position_table(encoder), encoder.embedding.types.weight
+    types.add_(table.double().mean(0).to(types.dtype))
+    encoder.position = NoPosition(_shape(encoder))
+
+
+def add_tisa(encoder: Encoder, functions: int, reused: bool = False) -> Tisa:
+    """Puts TISA beside what the network has, with initial values as the authors released them; returns the new module.
+
+    With amplitudes of zero the network computes what it did, to the last bit.
+
+    Args:
+        functions: S.
+        reused: one module for all layers instead of one a layer.
+    """
+    shape = _shape(encoder)
+    tisa = Tisa(shape, functions, reused).to(encoder.embedding.words.weight.device)
+    before = encoder.position
+    if isinstance(before, NoPosition):
+        encoder.position = tisa
+    else:
+        merged = Merge(shape, [lambda _: before, lambda _: tisa])
+        encoder.position = merged
+    return tisa
+
+
+@torch.no_grad()
+def set_tisa(tisa: Tisa, values: Sequence[Sequence[tuple[Sequence[float], Sequence[float], Sequence[float]]]]) -> None:
+    """Fills amplitude, sharpness and centre.
+
+    Args:
+        values: for each module (a layer, or one for all) and head: (a, b, c), S numbers each.
+    """
+    for name, place in (("amplitude", 0), ("sharpness", 1), ("centre", 2)):
+        table: Float[Tensor, "modules heads functions"] = getattr(tisa, name)
+        table.copy_(torch.as_tensor([[head[place] for head in heads] for heads in values], dtype=table.dtype))
+
+
+def position_table(encoder: Encoder) -> nn.Parameter:
+    """The learned table (positions, embedding) that is added to the embeddings.
+
+    Raises:
+        RelposError: there is none.
+    """
+    position = encoder.position
+    tables = [part.table for part in getattr(position, "parts", [position]) if isinstance(part, Absolute)]
+    if len(tables) != 1:
+        raise RelposError(f"{type(position).__name__} is no table of position embeddings")
+    return tables[0]
+
+
+def _shape(encoder: Encoder) -> Shape:
+    return replace(encoder.shape, heads=encoder.position.shape.heads)
