@@ -11,7 +11,7 @@ The equations leave out what stands between embeddings and queries in the models
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -111,16 +111,17 @@ def _stream(encoder: Encoder, texts: Ids, layer: int) -> Float[Tensor, "n hidden
 
 def _queries_and_keys(encoder: Encoder, layer: int, x: Float[Tensor, "n hidden"], bias: bool) -> tuple[Tensor, Tensor]:
     """(heads, n, head_dim) of each."""
-    attention = encoder.layers[layer % len(encoder.layers)].attention
-    widths = attention.widths
+    layers: Any = encoder.layers
+    attention = layers[layer % len(layers)].attention
+    widths: dict[str, int] = attention.widths
     if "q" not in widths or "k" not in widths:
         raise RelposError("the queries and keys of this network are not linear maps: there is no F̂_P")
-    weight = dict(zip(widths, attention.project.weight.split(list(widths.values())), strict=True))
-    shift = dict(zip(widths, attention.project.bias.split(list(widths.values())), strict=True))
-    made = [
-        torch.nn.functional.linear(x, weight[name].double(), shift[name].double() if bias else None)
-        .view(len(x), -1, encoder.shape.head_dim)
-        .transpose(0, 1)
-        for name in "qk"
-    ]
-    return made[0], made[1]
+    project: torch.nn.Linear = attention.project
+    weights = dict(zip(widths, project.weight.double().split(list(widths.values())), strict=True))
+    biases = dict(zip(widths, project.bias.double().split(list(widths.values())), strict=True))
+
+    def heads(name: str) -> Tensor:
+        made = torch.nn.functional.linear(x, weights[name], biases[name] if bias else None)
+        return made.view(len(x), -1, encoder.shape.head_dim).transpose(0, 1)
+
+    return heads("q"), heads("k")

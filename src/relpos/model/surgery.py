@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
@@ -65,7 +67,7 @@ def add_tisa(encoder: Encoder, functions: int, reused: bool = False) -> Tisa:
 
 
 @torch.no_grad()
-def set_tisa(tisa: Tisa, values: Sequence[Sequence[tuple[Sequence[float], Sequence[float], Sequence[float]]]]) -> None:
+def set_tisa(tisa: Tisa, values: Sequence[Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]]) -> None:
     """Fills amplitude, sharpness and centre.
 
     Args:
@@ -73,7 +75,7 @@ def set_tisa(tisa: Tisa, values: Sequence[Sequence[tuple[Sequence[float], Sequen
     """
     for name, place in (("amplitude", 0), ("sharpness", 1), ("centre", 2)):
         table: Float[Tensor, "modules heads functions"] = getattr(tisa, name)
-        table.copy_(torch.as_tensor([[head[place] for head in heads] for heads in values], dtype=table.dtype))
+        table.copy_(torch.as_tensor(np.array([[head[place] for head in heads] for heads in values]), dtype=table.dtype))
 
 
 def position_table(encoder: Encoder) -> nn.Parameter:
