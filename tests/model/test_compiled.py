@@ -15,6 +15,7 @@ from relpos.model.attention import kernels_used
 from relpos.model.dropout import Draw, seed_dropout
 from relpos.model.heads import MaskedLM
 from relpos.model.kernels import compiled, fused, library, proof, sweeps
+from relpos.model.loss import tied_cross_entropy
 from relpos.model.position import Terms
 from schemes import VOCABULARY, model_of
 
@@ -162,3 +163,17 @@ def test_the_library_is_built_once_and_only_for_training(monkeypatch: pytest.Mon
         library._loaded.clear()
         assert str(library.load(build=True)).startswith(str(tmp_path))
     assert (tmp_path / "count").read_text() == "built\n"
+
+
+def test_the_loss_over_the_vocabulary_has_the_values_and_gradients_of_plain_torch() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, words, bias = (torch.randn(*shape, generator=generator).requires_grad_() for shape in ((130, 3), (70, 3), (70,)))
+    target = torch.randint(70, (130,), generator=generator)
+    results = []
+    for swept in (True, False):
+        for part in (x, words, bias):
+            part.grad = None
+        total, right = tied_cross_entropy(x, words, bias, target, swept=swept)
+        (total / 130).backward()
+        results.append([total.detach(), right, *(part.grad for part in (x, words, bias))])
+    torch.testing.assert_close(*results)

@@ -113,7 +113,7 @@ class Encoder(nn.Module):
         super().__init__()
         if hidden % heads:
             raise RelposError(f"hidden={hidden} is not a multiple of heads={heads}")
-        self.activation = activation
+        self.activation, self.kernel = activation, kernel
         self.shape = shape = Shape(heads, hidden // heads, hidden, embedding, layers, max_positions)
         # What a scheme or a convolution draws leaves all else as it is: the rows of a table are paired.
         with torch.random.fork_rng(devices=[]):

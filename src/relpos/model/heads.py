@@ -7,6 +7,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
+from relpos.model import kernels
 from relpos.model.dropout import Dropout
 from relpos.model.encoder import ACTIVATIONS, Encoder
 from relpos.model.initial import normal_
@@ -83,7 +84,9 @@ class MaskedLM(nn.Module):
         predicted = labels.ne(IGNORED)
         at = predicted.nonzero().squeeze(1) if room is None else predicted.byte().argsort(descending=True, stable=True)[:room]
         x = self.encoder(input_ids, attention_mask, token_types).flatten(0, 1).index_select(0, at)
-        total, right = tied_cross_entropy(self.head.transform(x), self.table, self.head.bias, labels[at], padded=room is not None)
+        x = self.head.transform(x)
+        swept = room is None and kernels.sweeps_serve(self.encoder.kernel, x, self.training)
+        total, right = tied_cross_entropy(x, self.table, self.head.bias, labels[at], padded=room is not None, swept=swept)
         return total, torch.tensor(len(at)) if room is None else predicted.sum(), right
 
     def loss(

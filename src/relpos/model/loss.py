@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from relpos.model.kernels import sweeps
 from relpos.model.precision import compute_dtype
 
 IGNORED = -100
@@ -23,7 +24,9 @@ class _TiedCrossEntropy(torch.autograd.Function):
     """The gradient with respect to the logits, softmax − one-hot, falls out of the forward pass and is all that is kept."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, words: Tensor, bias: Tensor, target: Tensor, padded: bool) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, x: Tensor, words: Tensor, bias: Tensor, target: Tensor, padded: bool, swept: bool
+    ) -> tuple[Tensor, Tensor]:
         dtype = compute_dtype(x)
         x, table, shift = x.to(dtype), words.to(dtype), bias.to(dtype)
         grad = x.new_empty(len(x), len(table))
@@ -32,6 +35,11 @@ class _TiedCrossEntropy(torch.autograd.Function):
         at_once = _rows_at_once(x)
         for start in range(0, len(x), at_once):
             rows = slice(start, start + at_once)
+            if swept:
+                losses, hits = sweeps.cross_entropy_(torch.mm(x[rows], table.t(), out=grad[rows]), bias, target[rows])
+                total += losses.sum()
+                right += hits.sum().long()
+                continue
             predicted = target[rows] != IGNORED if padded else None
             logits, correct = _logits(x[rows], table, shift, target[rows].clamp(min=0) if padded else target[rows])
             top, chosen = logits.amax(1), logits.gather(1, correct).squeeze(1)
@@ -91,13 +99,15 @@ def tied_cross_entropy(
     bias: Float[Tensor, "vocabulary"],
     target: Int[Tensor, "tokens"],
     padded: bool = False,
+    swept: bool = False,
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
     """x (N, E), words (V, E), bias (V,), target (N,) → (Σ −log softmax(x wordsᵀ + bias)[target], number predicted right).
 
     Args:
         padded: rows whose target is IGNORED count for nothing, in training.
+        swept: through the compiled pass of kernels/sweeps.py; not with `padded`.
     """
     # Asked here: inside `forward` gradients are always off, and `needs_input_grad` is true under `no_grad` as well.
     wanted = torch.is_grad_enabled() and any(part.requires_grad for part in (x, words, bias))
-    total, right = _TiedCrossEntropy.apply(x, words, bias, target, padded) if wanted else _evaluated(x, words, bias, target)
+    total, right = _TiedCrossEntropy.apply(x, words, bias, target, padded, swept) if wanted else _evaluated(x, words, bias, target)
     return total, right

@@ -1,4 +1,5 @@
-// Sweeps over the activations of a training step on a CPU: attention with position terms, dropout + add + layer norm, bias + GELU.
+// Sweeps over the activations of a training step on a CPU: attention with position terms, dropout + add + layer norm, bias + GELU,
+// cross-entropy.
 //
 // Built on the machine that uses it (library.py) and called through ctypes with plain pointers, so that no header of torch is needed.
 // Numbers are stored as float or bfloat16; all arithmetic is in float. Every sum has an order that does not depend on the number of
@@ -153,6 +154,15 @@ struct GeluCall {
   const float* bias;                 // (width)
   float* grad_bias;                  // (parts, width), zero before
   int64_t parts, threads;
+};
+
+struct LossCall {
+  int64_t rows, width;
+  char* logits;                      // (rows, width) without their bias; becomes softmax − one-hot
+  const float* bias;                 // (width)
+  const int64_t* target;             // (rows)
+  float *loss, *right;               // (rows): −log softmax[target]; 1 where no other logit is higher
+  int64_t threads;
 };
 }
 
@@ -503,6 +513,38 @@ void gelu_row(const GeluCall& call, int64_t row, float* grad_bias) {
 }
 
 template <class T>
+void loss_row(const LossCall& call, int64_t row) {
+  const int64_t width = call.width, target = call.target[row];
+  T* logits = reinterpret_cast<T*>(call.logits) + row * width;
+  const float* bias = call.bias;
+  float* line = scratch(0, width);
+  float top = load(logits[0]) + bias[0], total = 0;
+#pragma omp simd reduction(max : top)
+  for (int64_t c = 0; c < width; ++c) {
+    line[c] = load(logits[c]) + bias[c];
+    top = line[c] > top ? line[c] : top;
+  }
+  const float chosen = line[target];
+#pragma omp simd reduction(+ : total)
+  for (int64_t c = 0; c < width; ++c) {
+    line[c] = exponential(line[c] - top);
+    total += line[c];
+  }
+  const float share = 1.0f / total, likely = line[target] * share;
+#pragma omp simd
+  for (int64_t c = 0; c < width; ++c) store(logits[c], line[c] * share);
+  store(logits[target], likely - 1.0f);  // in float: bfloat16 has no number between 0.996 and 1
+  call.loss[row] = std::log(total) + (top - chosen);
+  call.right[row] = chosen == top;
+}
+
+template <class T>
+void run(const LossCall& call, bool) {
+#pragma omp parallel for schedule(static) num_threads(call.threads)
+  for (int64_t row = 0; row < call.rows; ++row) loss_row<T>(call, row);
+}
+
+template <class T>
 void run(const AttentionCall& call, bool backward) {
 #pragma omp parallel for schedule(static) num_threads(call.threads)
   for (int64_t place = 0; place < call.batch * call.heads; ++place) {
@@ -550,5 +592,6 @@ extern "C" {
 int relpos_multiplies_bf16() { return cblas_gemm_bf16bf16f32 != nullptr; }
 void relpos_attention(const AttentionCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_norm(const NormCall* call, int half, int backward) { dispatch(call, half, backward); }
+void relpos_loss(const LossCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_gelu(const GeluCall* call, int half, int backward) { dispatch(call, half, backward); }
 }

@@ -1,10 +1,11 @@
-"""LN(x + drop(y)) and GELU(x + bias) in one pass over memory each, forward and backward (cpu.cpp)."""
+"""LN(x + drop(y)), GELU(x + bias) and cross-entropy in one pass over memory each, forward and backward (cpu.cpp)."""
 
 from __future__ import annotations
 
 import ctypes
 import warnings
 from functools import cache
+from itertools import product
 from typing import Any
 
 import torch
@@ -43,6 +44,16 @@ class _GeluCall(ctypes.Structure):
         *((name, _INT) for name in ("rows", "width")),
         *((name, _POINTER) for name in ("x", "grad", "out", "bias", "grad_bias")),
         *((name, _INT) for name in ("parts", "threads")),
+    )
+
+
+class _LossCall(ctypes.Structure):
+    """`LossCall` of cpu.cpp."""
+
+    _fields_ = (
+        *((name, _INT) for name in ("rows", "width")),
+        *((name, _POINTER) for name in ("logits", "bias", "target", "loss", "right")),
+        ("threads", _INT),
     )
 
 
@@ -88,7 +99,7 @@ class _AddNorm(torch.autograd.Function):
 def hold(dtype: torch.dtype) -> bool:
     """Whether the compiled passes equal plain torch in this number format. Found out once; where not, one warning says so."""
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
-        for name, width in (("add_norm", 37), ("bias_gelu", 37), ("add_norm", 256), ("bias_gelu", 256)):
+        for name, width in product(("add_norm", "bias_gelu", "cross_entropy"), (37, 256)):
             exact, plain, tested = (_example(name, width, *how) for how in ((torch.float64, False), (dtype, False), (dtype, True)))
             for number, expected in enumerate(exact):
                 if not proof.close(tested[number], plain[number], expected, dtype):
@@ -104,10 +115,25 @@ def _example(name: str, width: int, dtype: torch.dtype, compiled: bool) -> list[
     inputs = [x.requires_grad_(), y.requires_grad_(), *norm.parameters()]
     if name == "add_norm":
         result = (add_norm if compiled else residual.add_norm)(x, y, norm, draw)
-    else:
+    elif name == "bias_gelu":
         result = bias_gelu(x, norm.bias + 1) if compiled else nn.functional.gelu(x + (norm.bias + 1))
+    else:
+        return [value.double() for value in _example_loss(x.detach().flatten(0, 1), y.detach()[0, 0], compiled)]
     result.backward(upstream)
     return [value.detach().double() for value in (result, *(part.grad for part in inputs if part.grad is not None))]
+
+
+def _example_loss(logits: Tensor, bias: Tensor, compiled: bool) -> list[Tensor]:
+    """The losses of six rows, then softmax − one-hot."""
+    target = torch.arange(6)
+    if compiled:
+        return [cross_entropy_(logits, bias, target)[0], logits]
+    logits = logits + bias
+    one_hot = nn.functional.one_hot(target, logits.shape[1])
+    return [
+        nn.functional.cross_entropy(logits.float() if logits.dtype == torch.bfloat16 else logits, target, reduction="none"),
+        logits.softmax(1) - one_hot,
+    ]
 
 
 def add_norm(
@@ -145,3 +171,15 @@ def _gelu(x: Tensor, bias: Tensor, out: Tensor, grad: Tensor | None, sums: Tenso
 def bias_gelu(x: Float[Tensor, "*batch width"], bias: Float[Tensor, "width"]) -> Float[Tensor, "*batch width"]:
     """GELU(x + bias), the exact one."""
     return _BiasGelu.apply(x, bias)
+
+
+def cross_entropy_(logits: Tensor, bias: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Turns logits (rows, V) without their bias into softmax − one-hot.
+
+    Returns:
+        (rows,) −log softmax of the targets, and (rows,) 1 where no other logit is higher than that of the target.
+    """
+    bias, result = bias.float(), logits.new_empty(2, len(logits), dtype=torch.float32)
+    call = _LossCall(*logits.shape, *map(pointer, (logits, bias, target, *result)), torch.get_num_threads())
+    run("relpos_loss", call, logits.dtype, backward=False)
+    return result[0], result[1]
