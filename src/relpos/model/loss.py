@@ -65,6 +65,7 @@ class _TiedCrossEntropy(torch.autograd.Function):
             grad.sum(0).to(bias_type).mul_(scale),
             None,
             None,
+            None,
         )
 
 
