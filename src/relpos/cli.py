@@ -27,6 +27,7 @@ COMMANDS = {
     "fill": ("what a network puts in place of [MASK]", '"the cat [MASK] on the mat" run=FOLDER'),
     "score": ("how probable a text is, token by token", '"the cat sat on the mat" run=FOLDER'),
     "merge": ("runs of other machines → this runs folder", "FOLDER FOLDER"),
+    "compare": ("runs beside each other on one page", "FOLDER FOLDER"),
     "export": ("a run → a folder of Hugging Face", "run=FOLDER to=FOLDER"),
     "submit": ("a row → the zip for the GLUE server", "table=NAME row=composite"),
     "record-scores": ("what that server answered → the table", "table=NAME row=composite cola=…"),

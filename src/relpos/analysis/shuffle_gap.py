@@ -65,6 +65,19 @@ def shuffle_gap(model: MaskedLM, examples: Examples, words: Words, advance: Call
     return ShuffleGap(float(before.sum() / tokens), gaps, intervals, differences, predicted)
 
 
+def heldout_losses(model: MaskedLM, examples: Examples, advance: Callable[[int], object] = lambda _: None) -> tuple[Floats, Floats]:
+    """(examples,) the summed loss of each example in nats, and how many tokens were predicted; arguments as of `shuffle_gap`."""
+    vocabulary = model.encoder.embedding.words.num_embeddings
+    losses, predicted = np.zeros(len(examples)), np.zeros(len(examples))
+    with exact(model):
+        for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS):
+            rows = numbers.numpy()
+            predicted[rows] = (batch.labels != IGNORED).sum(1).numpy()
+            losses[rows] = _losses(model, batch)
+            advance(len(rows))
+    return losses, predicted
+
+
 def name(window: int | None) -> str:
     """The window as a key of the results."""
     return "all" if window is None else str(window)

@@ -185,6 +185,11 @@ class Score(TypedDict):
     json: bool
 
 
+class Compare(TypedDict):
+    runs: Names
+    examples: Count
+
+
 class Export(TypedDict):
     run: str
     to: str
@@ -249,6 +254,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "order": (Order,),
     "fill": (Fill,),
     "score": (Score,),
+    "compare": (Compare,),
     "export": (Export,),
     "reproduce": (Reproduce,),
     "status": (Status,),

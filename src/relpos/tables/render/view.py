@@ -75,6 +75,7 @@ class View:
         by_length: held-out losses at other lengths.
         by_step: held-out losses during training.
         by_snapshot: what the networks knew of order during training.
+        more: other side tables, of a table that is not an experiment's; shown first.
     """
 
     table: Table
@@ -88,6 +89,7 @@ class View:
     by_length: SideTable | None
     by_step: SideTable | None
     by_snapshot: list[SideTable]
+    more: tuple[SideTable, ...] = ()
 
     @property
     def note(self) -> str | None:
@@ -102,11 +104,11 @@ class View:
     @property
     def side_tables(self) -> list[SideTable]:
         """The side tables that are shown in every format: differences to the baseline, lengths, snapshots."""
-        return [table for table in (self.deltas, self.by_length, *self.by_snapshot) if table is not None]
+        return [table for table in (*self.more, self.deltas, self.by_length, *self.by_snapshot) if table is not None]
 
 
-def view_of(table: Table) -> View:
-    """Builds the view: columns, cells, the best of them, side tables."""
+def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
+    """Builds the view: columns, cells, the best of them, side tables; `more` are shown besides."""
     rows, columns = table.rows, columns_of(table.rows)
     mean = mean_name(columns) if mean_of(columns) else None
     heads = [*(NAMES.get(name, name) for name in columns), *([mean] if mean else [])]
@@ -130,6 +132,7 @@ def view_of(table: Table) -> View:
         by_length=losses_by_length(rows),
         by_step=losses_by_step(rows),
         by_snapshot=by_snapshot(rows),
+        more=tuple(more),
     )
 
 

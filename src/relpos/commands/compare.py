@@ -1,0 +1,80 @@
+"""`relpos compare`: runs beside each other on one page."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from relpos.runs.config import names
+from relpos.runs.order import bar
+from relpos.runs.run import runs_root
+from relpos.tables.compared import Subject, compared_rows, subjects_of
+from relpos.tables.comparison import with_comparisons
+from relpos.tables.differing import differences, in_words, titled
+from relpos.tables.experiment import Experiment
+from relpos.tables.paired_losses import PairedLoss, paired_losses, why_not
+from relpos.tables.render import curves, text, write
+from relpos.tables.render.cell import MISSING, signed
+from relpos.tables.render.side_tables import SideTable
+from relpos.tables.render.view import view_of
+from relpos.tables.row import Row
+from relpos.tables.table import Table
+
+
+def compare(cfg: DictConfig) -> str:
+    """Writes a table of the runs below `$RELPOS_RUNS/compare`, prints it, and returns its folder.
+
+    The first run is the baseline with which the losses and the columns of the others are compared.
+
+    Raises:
+        RelposError: fewer than two runs are named, or one is not a finished pre-training.
+    """
+    subjects = titled(subjects_of(names(cfg.runs) or []))
+    differing = differences(subjects)
+    rows = [_with_words(row, place, differing) for place, row in enumerate(compared_rows(subjects))]
+    name, question = " and ".join(subject.name for subject in subjects), f"They differ in: {in_words(differing)}."
+    given = Experiment(name, Path(), question, {row.name: row.words for row in rows}, [], baseline=[subjects[0].name])
+    rows = with_comparisons(rows, given, {})
+    side_tables = []
+    if reason := why_not(subjects):
+        question += f" Their held-out losses are not compared: {reason}."
+    else:
+        with bar("held-out text", cfg.examples * sum(len(subject.pretrainings) for subject in subjects)) as advance:
+            side_tables.append(_of_losses(paired_losses(subjects, cfg.examples, advance)))
+    view = view_of(Table(name, question, rows, baseline=given.baseline), side_tables)
+    folder = runs_root() / "compare" / _folder_name(subjects, cfg.examples)
+    write.write(folder, view)
+    curves.draw(folder / "curves.png", rows)
+    text.terminal(view)
+    print(f"one page: {folder / 'table.html'}", file=sys.stderr)
+    return str(folder)
+
+
+def _with_words(row: Row, place: int, differing: Mapping[str, Sequence[str]]) -> Row:
+    """The row with its own words among those in which the runs differ."""
+    return replace(row, words=[f"{key}={values[place]}" for key, values in differing.items() if values[place] != MISSING])
+
+
+def _of_losses(losses: Sequence[PairedLoss]) -> SideTable:
+    heads = ["nats per token", f"− {losses[0].name}", "95 % from", "to", "p", "over"]
+    return SideTable("paired held-out loss", heads, [(of_one.name, _texts(of_one)) for of_one in losses])
+
+
+def _texts(of_one: PairedLoss) -> list[str]:
+    loss, difference = f"{of_one.loss:.4f}", of_one.difference
+    if difference is None:
+        return [loss, *[MISSING] * 5]
+    bounds = [signed(value, 4) for value in (difference.value, difference.low, difference.high)]
+    return [loss, *bounds, f"{difference.p:.2g}", f"{difference.n} {of_one.over}"]
+
+
+def _folder_name(subjects: Sequence[Subject], examples: int) -> str:
+    content = repr([[run.identity for run in subject.pretrainings] for subject in subjects] + [examples])
+    name = re.sub(r"[^\w.=-]+", "-", "-".join(subject.name for subject in subjects))
+    return f"{name[:80]}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"

@@ -1,0 +1,181 @@
+"""Runs that a user names, as rows of a table of their own: finished pre-trainings, and the fine-tunings that all of them have."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from relpos.errors import RelposError
+from relpos.runs.order import Results, kept
+from relpos.runs.run import Run, read_record, runs_root
+from relpos.tables.columns import rows_of
+from relpos.tables.named_runs import labels, named_row
+from relpos.tables.order_columns import END, order_columns
+from relpos.tables.plan import PlannedRow, Tuning
+from relpos.tables.row import ORDER, Column, Row
+
+
+@dataclass(frozen=True)
+class RecordedRun(Run):
+    """A run as its folder tells of it, whatever code and configuration made it."""
+
+    @cached_property
+    def identity(self) -> str:
+        """That of its record."""
+        return str(self.record.get("identity"))
+
+    @classmethod
+    def of(cls, folder: Path) -> RecordedRun:
+        """The run of a folder that has a record."""
+        record = read_record(folder)
+        config: Any = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
+        return cls(record["stage"], folder.resolve().name, record["meaning"], config, folder=str(folder.resolve()))
+
+    @property
+    def text(self) -> str:
+        """The name of the token store that it read."""
+        return Path(self.record.get("inputs", {}).get("store", "")).name
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is compared under one name: a pre-training, or those of a table's row."""
+
+    name: str
+    pretrainings: list[RecordedRun]
+
+    @property
+    def by_seed(self) -> dict[int, RecordedRun]:
+        """Seed → pre-training."""
+        return {int(run.meaning["seed"]): run for run in self.pretrainings}
+
+
+def subjects_of(names: Sequence[str]) -> list[Subject]:
+    """The subjects of folders of pre-trainings and `TABLE:ROW`; several may have one name, see `differing.titled`.
+
+    Raises:
+        RelposError: fewer than two are named, one is named twice, or one is not a finished pre-training; it is named.
+    """
+    if len(names) < 2:
+        raise RelposError(f"runs={','.join(names)}: two or more are compared, as in: relpos compare FOLDER TABLE:ROW")
+    rows = [named_row(name) for name in names]
+    titles = [labels([Path(name).expanduser()])[0] if row is None else row.name for name, row in zip(names, rows, strict=True)]
+    subjects = [Subject(title, _pretrainings(name, row)) for title, name, row in zip(titles, names, rows, strict=True)]
+    known: dict[tuple[str, ...], str] = {}
+    for name, subject in zip(names, subjects, strict=True):
+        identities = tuple(run.identity for run in subject.pretrainings)
+        if identities in known:
+            raise RelposError(f"runs={name}: the same as {known[identities]}; runs that differ are compared")
+        known[identities] = name
+    return subjects
+
+
+def _pretrainings(name: str, row: Row | None) -> list[RecordedRun]:
+    folders = [Path(name).expanduser()] if row is None else [runs_root() / run.path for run in row.runs if run.stage == "pretrain"]
+    if not folders:
+        raise RelposError(f"runs={name}: this row has no pre-training")
+    for folder in folders:
+        record = read_record(folder)
+        if not record:
+            raise RelposError(f"runs={name}: there is no run in {folder} (its record.json is missing)")
+        if record.get("stage") != "pretrain":
+            start = (record.get("inputs") or {}).get("start")
+            there = f": {start}" if start else ""
+            raise RelposError(f"runs={name}: a pre-training is expected, not a run of stage {record.get('stage')}{there}")
+        if record.get("state") != "finished":
+            raise RelposError(f"runs={name}: {folder.resolve().name} is not finished (its record says {record.get('state')})")
+    return [RecordedRun.of(folder) for folder in folders]
+
+
+def compared_rows(subjects: Sequence[Subject]) -> list[Row]:
+    """A row for each subject, with the columns that all of them have.
+
+    These are fine-tunings of one meaning, seeds apart, and figures about order that were measured in one way before.
+    """
+    tunings = _shared_tunings(subjects)
+    planned = [PlannedRow(subject.name, [], list(subject.pretrainings), tunings[subject.name]) for subject in subjects]
+    order = _order(subjects)
+    rows = []
+    for subject, row in zip(subjects, rows_of(planned), strict=True):
+        names = [name for measure in order[subject.name] for name in ORDER[measure]]
+        by_seed = _by_seed(order[subject.name])
+        columns = order_columns(names, by_seed, ["finished"] * len(subject.pretrainings))
+        known: dict[str, Column] = {name: column for name, column in columns.items() if column.values}
+        rows.append(replace(row, columns=known | row.columns))
+    return rows
+
+
+def _shared_tunings(subjects: Sequence[Subject]) -> dict[str, list[Tuning]]:
+    """Subject → its fine-tunings under the tasks and dials that all subjects were fine-tuned with.
+
+    Of several choices of dials for a task it is the one with the most runs.
+    """
+    starts = {str(run.path.resolve()): (subject.name, seed) for subject in subjects for seed, run in subject.by_seed.items()}
+    found: dict[tuple[str, str], dict[str, list[Tuning]]] = defaultdict(lambda: defaultdict(list))
+    for path in sorted((runs_root() / "finetune").glob("*/record.json")):
+        record = read_record(path.parent)
+        if record.get("state") != "finished":
+            continue
+        start, between = _start(record)
+        if start in starts:
+            name, seed = starts[start]
+            meaning = {key: value for key, value in record["meaning"].items() if key != "seed"}
+            task = str(meaning["task"]["name"])
+            tuning = Tuning(task, seed, int(record["meaning"]["seed"]), RecordedRun.of(path.parent))
+            found[task, json.dumps([meaning, between], sort_keys=True)][name].append(tuning)
+    shared = {key: of_names for key, of_names in found.items() if len(of_names) == len(subjects)}
+    best: dict[str, tuple[str, str]] = {}
+    for key, of_names in shared.items():
+        if key[0] not in best or _count(of_names) > _count(shared[best[key[0]]]):
+            best[key[0]] = key
+    return {subject.name: [tuning for key in best.values() for tuning in shared[key][subject.name]] for subject in subjects}
+
+
+def _count(of_names: dict[str, list[Tuning]]) -> int:
+    return min(len(tunings) for tunings in of_names.values())
+
+
+def _start(record: dict[str, Any]) -> tuple[str, list[str]]:
+    """The pre-training that a fine-tuning goes back to, and the tasks between the two."""
+    between: list[str] = []
+    while (start := (record.get("inputs") or {}).get("start")) and record.get("stage") == "finetune":
+        folder = Path(start).parent if Path(start).name == "model" else Path(start)  # `from=` may have named either
+        record = read_record(folder)
+        if record.get("stage") != "finetune":
+            return str(folder.resolve()), between
+        between.append(str(record["meaning"]["task"]["name"]))
+    return "", between
+
+
+def _order(subjects: Sequence[Subject]) -> dict[str, dict[str, dict[int, Results]]]:
+    """Subject → measure → seed → figures that were measured before, in the same way for all; of several ways the most examples."""
+    found: dict[str, dict[str, dict[int, Results]]] = {subject.name: {} for subject in subjects}
+    for measure in ORDER:
+        by_run = {
+            (subject.name, seed): {
+                json.dumps(entry.meaning, sort_keys=True): entry for entry in kept(run.path, measure) if entry.share == END
+            }
+            for subject in subjects
+            for seed, run in subject.by_seed.items()
+        }
+        shared = set.intersection(*(set(entries) for entries in by_run.values()))
+        if shared:
+            way = max(sorted(shared), key=lambda meaning: json.loads(meaning).get("examples", 0))
+            for (name, seed), entries in by_run.items():
+                found[name].setdefault(measure, {})[seed] = entries[way].results
+    return found
+
+
+def _by_seed(order: dict[str, dict[int, Results]]) -> dict[int, Results]:
+    merged: dict[int, Results] = defaultdict(dict)
+    for by_seed in order.values():
+        for seed, results in by_seed.items():
+            merged[seed] |= results
+    return merged

@@ -1,0 +1,115 @@
+"""In what runs differ, in words: `position=fixed → composite`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import yaml
+
+from relpos.runs.config import conf_dir
+from relpos.tables.compared import Subject
+
+GROUPS = ("position", "conv")
+MISSING = "—"
+Words = dict[str, str]
+
+
+def differences(subjects: Sequence[Subject]) -> dict[str, list[str]]:
+    """Key → its value in each subject, for the keys in which they are not all equal. What one does not have is `—`.
+
+    The dials of different schemes say nothing beside each other. Where there are several schemes, dials in which two of the same
+    scheme differ stand behind its name, `composite(k=4)`.
+    """
+    described = [_described(subject) for subject in subjects]
+    values = _differing(described)
+    for group in (group for group in GROUPS if group in values):
+        for name in set(values[group]):
+            of_name = [words for words in described if words.get(group) == name]
+            dials = [key for key in _differing(of_name) if key.startswith(f"{group}.")]
+            for words in of_name:
+                shown = ",".join(f"{key.partition('.')[2]}={words.get(key, MISSING)}" for key in dials)
+                words[group] = f"{name}({shown})" if shown else name
+        described = [{key: value for key, value in words.items() if not key.startswith(f"{group}.")} for words in described]
+    return _differing(described)
+
+
+def in_words(differing: Mapping[str, Sequence[str]]) -> str:
+    """`position=fixed → composite, steps=100 → 200`; says so where there are none."""
+    return ", ".join(f"{key}={' → '.join(values)}" for key, values in differing.items()) or "nothing that results depend on"
+
+
+def titled(subjects: Sequence[Subject]) -> list[Subject]:
+    """The subjects under names of their own: where several have one, the words in which these differ stand behind it."""
+    count = Counter(subject.name for subject in subjects)
+    result = []
+    for subject in subjects:
+        same = [other for other in subjects if other.name == subject.name]
+        words = {key: values[same.index(subject)] for key, values in differences(same).items()}
+        name = " ".join([subject.name, *(f"{key.rpartition('.')[2]}={value}" for key, value in words.items())])
+        result.append(replace(subject, name=name) if count[subject.name] > 1 else subject)
+    return result
+
+
+def option_of(group: str, node: Mapping[str, Any]) -> str:
+    """The option of `conf` that a node comes from, with whatever dials; the name of its class where no option has it."""
+    said = {name: _said(preset, node) for name, preset in _presets(group)}
+    known = {name: number for name, number in said.items() if number is not None}
+    return max(known, key=lambda name: known[name]) if known else str(node["_target_"]).rpartition(".")[2]
+
+
+def _said(preset: Any, node: Any) -> int | None:
+    """How many values of a node a preset says; None where it says another one. An interpolation is a dial: it says none."""
+    if isinstance(preset, str) and "${" in preset:
+        return 0
+    if isinstance(preset, Mapping):
+        parts = [_said(value, node.get(key)) for key, value in preset.items()] if isinstance(node, Mapping) else [None]
+    elif isinstance(preset, list):
+        fits = isinstance(node, list) and len(node) == len(preset)
+        parts = [_said(*pair) for pair in zip(preset, node, strict=True)] if fits else [None]
+    else:
+        parts = [1 if preset == node else None]
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
+def _differing(described: Sequence[Words]) -> dict[str, list[str]]:
+    keys = dict.fromkeys(key for words in described for key in words)
+    values = {key: [words.get(key, MISSING) for words in described] for key in keys}
+    return {key: of_key for key, of_key in values.items() if len(set(of_key)) > 1}
+
+
+def _described(subject: Subject) -> Words:
+    """Key → value of everything that the subject's results depend on; `seed` are those of its pre-trainings."""
+    run = subject.pretrainings[0]
+    words: Words = {}
+    for group in GROUPS:
+        words |= _node(group, run.meaning.get(group))
+    for key in (key for key in run.meaning if key not in GROUPS):
+        words |= dict(_leaves(key, run.meaning[key]))
+    return words | {"seed": ",".join(str(seed) for seed in sorted(subject.by_seed)), "text": run.text}
+
+
+def _node(group: str, node: Mapping[str, Any] | None) -> Words:
+    """`position` → the name of the option, and `position.k`, … → its dials."""
+    if not node:
+        return {group: "none"}
+    dials = {path: value for path, value in _leaves(group, node) if not path.endswith(("._target_", "._partial_"))}
+    return {group: option_of(group, node)} | dials
+
+
+@cache
+def _presets(group: str) -> list[tuple[str, dict[str, Any]]]:
+    files = sorted((conf_dir() / group).glob("*.yaml"))
+    return [(file.stem, yaml.safe_load(file.read_text(encoding="utf-8"))) for file in files if file.stem != "custom"]
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _leaves(f"{path}.{key}", part)
+    else:
+        yield path, "null" if value is None else str(value)

@@ -1,0 +1,121 @@
+"""Held-out losses of several runs on the same examples under the same masks, and their differences with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from relpos.errors import RelposError
+from relpos.tables.compared import RecordedRun, Subject
+from relpos.tables.statistics import Difference, paired
+
+Floats = npt.NDArray[np.float64]
+SHARED = ("packing", "length")
+"""Dials of a pre-training that decide, beside its text, what a held-out example is."""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Of one network: `summed` (examples,) the loss of each example in nats, over its `predicted` (examples,) masked tokens."""
+
+    summed: Floats
+    predicted: Floats
+
+    @property
+    def mean(self) -> float:
+        """Nats per predicted token."""
+        return float(self.summed.sum() / self.predicted.sum())
+
+
+@dataclass(frozen=True)
+class PairedLoss:
+    """A subject's held-out loss beside the first one's.
+
+    Args:
+        name: of the subject.
+        loss: nats per predicted token, the mean over its pre-trainings.
+        difference: to the first subject's; None for the first one itself.
+        over: what the interval is over: `examples` or `seeds`.
+    """
+
+    name: str
+    loss: float
+    difference: Difference | None = None
+    over: str = "examples"
+
+
+def why_not(subjects: Sequence[Subject]) -> str | None:
+    """Why losses per token cannot be paired; None where they can."""
+    runs = [run for subject in subjects for run in subject.pretrainings]
+    if len({run.text for run in runs}) > 1:
+        return "they were trained on different text or tokenizers, whose losses per token are not of one kind"
+    for key in SHARED:
+        if len({run.meaning[key] for run in runs}) > 1:
+            return f"their held-out examples differ in {key}"
+    return None
+
+
+def paired_losses(
+    subjects: Sequence[Subject], examples: int, advance: Callable[[int], object] = lambda _: None
+) -> list[PairedLoss]:
+    """The losses of the subjects on at most so many held-out examples, each with its difference to the first subject's.
+
+    Of subjects with two or more pre-training seeds in common the difference is over seeds (Student's paired test). Else it is over
+    examples: it then says how these two networks differ, and nothing about other seeds.
+
+    Args:
+        subjects: two or more, of which `why_not` says nothing.
+        examples: held-out examples, at most.
+        advance: is told of every portion of examples done.
+    """
+    losses = [{seed: losses_of(run, examples, advance) for seed, run in subject.by_seed.items()} for subject in subjects]
+    first = losses[0]
+    found = []
+    for subject, own in zip(subjects, losses, strict=True):
+        mean = float(np.mean([of_seed.mean for of_seed in own.values()]))
+        seeds = sorted(own.keys() & first.keys())
+        difference, over = None, "examples"
+        if own is not first and len(seeds) > 1:
+            difference, over = paired([own[seed].mean for seed in seeds], [first[seed].mean for seed in seeds]), "seeds"
+        elif own is not first:
+            difference = over_examples(next(iter(own.values())), next(iter(first.values())))
+        found.append(PairedLoss(subject.name, mean, difference, over))
+    return found
+
+
+def over_examples(second: Losses, first: Losses) -> Difference:
+    """`second − first` in nats per predicted token, with the standard error of a ratio of sums over examples.
+
+    >>> one = Losses(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
+    >>> over_examples(Losses(one.summed + one.predicted, one.predicted), one).value
+    1.0
+    """
+    n, tokens = len(first.predicted), float(first.predicted.sum())
+    differences = second.summed - first.summed
+    ratio = float(differences.sum() / tokens)
+    residuals = differences - ratio * first.predicted
+    return Difference(ratio, sqrt(n / max(n - 1, 1) * float((residuals**2).sum())) / tokens, max(n - 1, 1), n)
+
+
+def losses_of(run: RecordedRun, examples: int, advance: Callable[[int], object] = lambda _: None) -> Losses:
+    """The losses of a network on its held-out text, in float32, under the masks that every run is scored with.
+
+    Raises:
+        RelposError: its token store is no longer there.
+    """
+    from pathlib import Path
+
+    from relpos.analysis.shuffle_gap import heldout_losses
+    from relpos.data.store import Store
+    from relpos.runs.trained import trained
+
+    folder = Path(run.record["inputs"]["store"])
+    if not (folder / "record.json").is_file():
+        raise RelposError(f"{run.name}: its text {folder} is no longer there")
+    store = Store(folder)
+    heldout = store.examples("heldout", run.meaning["packing"], run.meaning["length"], examples)
+    return Losses(*heldout_losses(trained(run.path).load(), heldout, advance))

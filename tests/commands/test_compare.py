@@ -1,0 +1,174 @@
+"""`relpos compare`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relpos
+from relpos.cli import main
+from relpos.files import write_json
+from relpos.runs import runs_root
+from relpos.tables.compared import RecordedRun, Subject
+from relpos.tables.differing import differences, in_words, option_of, titled
+from relpos.tables.paired_losses import Losses, losses_of, over_examples, paired_losses
+from relpos.tables.table import Table, read
+from schemes import POSITIONS, node
+
+TINY = ["steps=4", "batch=4", "evaluations=2", "data.pairs=64", "length=32", "size.layers=1", "size.max_positions=32"]
+RUNS = {"none": [], "composite": [], "narrow": ["k=2"], "seed": ["seed=1"]}
+
+
+@pytest.fixture(scope="module")
+def root(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """$RELPOS_RUNS with four pre-trainings; two of them are fine-tuned, and two have their shuffle gap measured."""
+    root = tmp_path_factory.mktemp("runs")
+    for stage in ("toy", "tokenizer", "store"):
+        (root / stage).symlink_to(prepared / stage)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RELPOS_RUNS", str(root))
+        folders = {}
+        for name, more in RUNS.items():
+            position = "none" if name == "none" else "composite"
+            folders[name] = relpos.run(relpos.compose("pretrain", [*TINY, f"position={position}", *more])).path
+        for name in ("none", "composite"):
+            (root / name).symlink_to(folders[name])
+            relpos.order(folders[name], words=["measure=shuffle", "examples=16", "threads=1"])
+            for seed in (0, 1):
+                words = [f"from={folders[name]}", "task=cola", "steps=2", "length=32", f"seed={seed}"]
+                relpos.run(relpos.compose("finetune", words))
+        for name in ("narrow", "seed"):
+            (root / name).symlink_to(folders[name])
+    return root
+
+
+@pytest.fixture(autouse=True)
+def _here(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(root))
+
+
+def compared(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[Path, Table]:
+    capsys.readouterr()
+    assert main(["compare", *words, "examples=40"]) == 0
+    folder = Path(capsys.readouterr().out.splitlines()[-1])
+    return folder, read(folder / "table.json")
+
+
+def test_two_runs_become_a_page_a_table_and_a_figure(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, table = compared(capsys, str(root / "none"), str(root / "composite"))
+    assert [row.name for row in table.rows] == ["none", "composite"]
+    assert table.question == "They differ in: position=none → composite."
+    assert table.row("composite").words == ["position=composite"]
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("table.html", "table.md"):
+        text = (folder / name).read_text()
+        assert all(word in text for word in ("paired held-out loss", "shuffle gap", "CoLA", "40 examples"))
+
+
+def test_columns_are_those_that_all_runs_have(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, table = compared(capsys, str(root / "none"), str(root / "composite"))
+    for row in table.rows:
+        assert set(row.columns) == {"shuffle_gap", "cola"}
+        assert len(row.columns["cola"].values) == 2
+        assert len(row.runs) == 3
+    assert abs(table.row("none").columns["shuffle_gap"].mean or 0) < 1e-5
+    assert table.row("composite").columns["cola"].delta is not None
+    _, table = compared(capsys, str(root / "none"), str(root / "narrow"))
+    assert [row.columns for row in table.rows] == [{}, {}]
+
+
+def test_runs_of_one_name_are_told_apart_by_what_differs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, table = compared(capsys, *(str(root / name) for name in ("none", "composite", "narrow", "seed")))
+    assert [row.name for row in table.rows] == ["none", "composite k=8 seed=0", "composite k=2 seed=0", "composite k=8 seed=1"]
+    assert "position=none → composite(k=8) → composite(k=2) → composite(k=8), seed=0 → 0 → 0 → 1" in table.question
+
+
+def test_rows_of_tables_are_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def row(name: str, *folders: str) -> dict[str, object]:
+        run = {"stage": "pretrain", "identity": "1", "state": "finished"}
+        return {"name": name, "runs": [run | {"path": str(root / folder)} for folder in folders]}
+
+    rows = [row("bag", "none"), row("both", "composite", "seed"), row("nothing")]
+    write_json(runs_root() / "tables" / "mine" / "table.json", {"name": "mine", "question": "?", "rows": rows})
+    _, table = compared(capsys, "mine:bag", "mine:both")
+    assert [(row.name, len([run for run in row.runs if run.stage == "pretrain"])) for row in table.rows] == [
+        ("bag", 1),
+        ("both", 2),
+    ]
+    assert main(["compare", "mine:bag", "mine:nothing"]) == 1
+    assert capsys.readouterr().err == "relpos: runs=mine:nothing: this row has no pre-training\n"
+
+
+def test_a_paired_difference_is_that_of_the_losses_and_its_error_that_of_a_ratio(root: Path) -> None:
+    first, second = (RecordedRun.of((root / name).resolve()) for name in ("none", "composite"))
+    losses = [losses_of(run, 30) for run in (first, second)]
+    bag, composite = paired_losses([Subject("none", [first]), Subject("composite", [second])], 30)
+    assert bag.loss == losses[0].mean
+    assert bag.difference is None
+    assert composite.difference is not None
+    assert composite.difference.value == pytest.approx(composite.loss - bag.loss)
+    chance = np.random.default_rng(0)
+    drawn = [chance.integers(30, size=30) for _ in range(2_000)]
+    changes = [(losses[1].summed[rows].sum() - losses[0].summed[rows].sum()) / losses[0].predicted[rows].sum() for rows in drawn]
+    assert composite.difference.error == pytest.approx(np.std(changes), rel=0.15)
+
+
+def test_subjects_that_share_seeds_are_paired_over_these(root: Path) -> None:
+    runs = {name: RecordedRun.of((root / name).resolve()) for name in ("composite", "seed")}
+    both = list(runs.values())
+    one, other = paired_losses([Subject("a", both), Subject("b", both)], 10)
+    assert one.loss == other.loss
+    assert (other.over, other.difference and other.difference.n, other.difference and other.difference.value) == ("seeds", 2, 0.0)
+
+
+def test_equal_losses_have_no_difference() -> None:
+    losses = Losses(np.array([2.0, 3.0]), np.array([1.0, 1.0]))
+    assert (over_examples(losses, losses).value, over_examples(losses, losses).p) == (0.0, 1.0)
+
+
+def test_losses_of_different_text_are_not_compared_and_the_table_says_why(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = shutil.copytree((root / "narrow").resolve(), tmp_path / "other")
+    record = json.loads((other / "record.json").read_text())
+    record["inputs"]["store"] += "-of-other-text"
+    (other / "record.json").write_text(json.dumps(record))
+    folder, table = compared(capsys, str(root / "none"), str(other))
+    assert "Their held-out losses are not compared: they were trained on different text" in table.question
+    assert "paired held-out loss" not in (folder / "table.md").read_text()
+
+
+def test_what_cannot_be_compared_is_refused_by_name(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unfinished = shutil.copytree((root / "none").resolve(), tmp_path / "unfinished")
+    record = json.loads((unfinished / "record.json").read_text())
+    (unfinished / "record.json").write_text(json.dumps(record | {"state": "interrupted"}))
+    finetuned = next((root / "finetune").glob("*/record.json")).parent
+    none = str(root / "none")
+    for words, said in (
+        ([none], "two or more are compared"),
+        ([none, none], "the same as"),
+        ([none, str(unfinished)], "unfinished is not finished (its record says interrupted)"),
+        ([none, str(finetuned)], "a pre-training is expected, not a run of stage finetune: "),
+        ([none, str(tmp_path)], "there is no run in"),
+        ([none, "gone:row"], "no table 'gone'"),
+    ):
+        assert main(["compare", *words]) == 1
+        error = capsys.readouterr().err
+        assert said in error
+        assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_the_option_of_a_node_is_found_again(name: str) -> None:
+    assert option_of("position", node("position", name)) == name
+
+
+def test_the_words_of_runs_that_do_not_differ_say_so(root: Path) -> None:
+    subject = Subject("none", [RecordedRun.of((root / "none").resolve())])
+    assert differences([subject, subject]) == {}
+    assert in_words({}) == "nothing that results depend on"
+    assert titled([subject]) == [subject]
