@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from relpos.errors import RelposError
 from relpos.model.attention import kernels_used
 from relpos.model.build import count
 from relpos.model.encoder import Encoder
+from relpos.model.precision import slowdown_of_bf16
 from relpos.runs.config import instantiate
 from relpos.runs.networks import of_finetuning, of_pretraining
 from relpos.runs.plan import task_files
@@ -150,6 +152,8 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
         profiler=_profiler(config["speed"]["profiler"], run.path / "profile"),
         default_root_dir=run.path,
     )
+    if group.first and config["precision"] == "bf16" and trainer.strategy.root_device.type == "cpu":
+        warn_of_bf16()
     started = time.perf_counter()
     try:
         with stopping():
@@ -160,6 +164,16 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
     if group.first:
         run.update(fit_seconds=round(run.record.get("fit_seconds", 0.0) + time.perf_counter() - started, 2))
     return trainer
+
+
+def warn_of_bf16() -> None:
+    """Says so where bfloat16 makes this CPU slower."""
+    if (factor := slowdown_of_bf16()) > 1:
+        print(
+            f"relpos: this processor takes {factor:.1f} times as long over a matrix product in bf16 as in fp32; "
+            "precision=fp32 is faster here",
+            file=sys.stderr,
+        )
 
 
 def _profiler(name: str | None, folder: Path) -> Profiler | None:

@@ -19,7 +19,7 @@ from relpos.data.tasks import Task
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier
-from relpos.model.precision import autocast
+from relpos.model.precision import autocast, casting_once
 from relpos.train.metrics import decide, majority, progress_metric, score
 from relpos.train.module import Training
 from relpos.train.move import move
@@ -40,17 +40,18 @@ class Finetuning(Training):
     def training_step(self, step: TuningStep, _: int) -> None:
         """Sums the gradients of the micro-batches and updates once."""
         self.model.encoder.position.begin_step(step.index)
-        for batch in step.microbatches:
-            labels = batch["labels"]
-            with self.forward_scope(step.index, batch["keys"]):
-                outputs = self.model(batch["input_ids"], batch["attention_mask"], batch["token_types"])
-            if labels.is_floating_point():
-                loss = nn.functional.mse_loss(outputs.squeeze(-1).float(), labels, reduction="sum") / step.rows
-            else:
-                loss = nn.functional.cross_entropy(outputs.float(), labels, reduction="sum") / step.rows
-            self.manual_backward(loss)
-            self.add(loss=loss)
-            self.progress.update(outputs.detach().squeeze(-1) if labels.is_floating_point() else outputs.detach(), labels)
+        with casting_once(self.precision, self.device):
+            for batch in step.microbatches:
+                labels = batch["labels"]
+                with self.forward_scope(step.index, batch["keys"]):
+                    outputs = self.model(batch["input_ids"], batch["attention_mask"], batch["token_types"])
+                if labels.is_floating_point():
+                    loss = nn.functional.mse_loss(outputs.squeeze(-1).float(), labels, reduction="sum") / step.rows
+                else:
+                    loss = nn.functional.cross_entropy(outputs.float(), labels, reduction="sum") / step.rows
+                self.manual_backward(loss)
+                self.add(loss=loss)
+                self.progress.update(outputs.detach().squeeze(-1) if labels.is_floating_point() else outputs.detach(), labels)
         self.add(examples=step.rows)
         self.update()
         self.log_step()

@@ -14,7 +14,7 @@ from relpos.data.steps import MicroBatch, Step, Steps, UnmaskedStep, UnmaskedSte
 from relpos.data.store import Store
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
-from relpos.model.precision import autocast
+from relpos.model.precision import autocast, casting_once
 from relpos.train.group import ALONE, Group
 from relpos.train.module import Training
 from relpos.train.move import move
@@ -63,12 +63,13 @@ class Pretraining(Training):
 
     def _plain(self, step: Step) -> None:
         chosen = max(1.0, self.group.sums([step.chosen])[0])
-        for microbatch in step.microbatches:
-            assert microbatch.keys is not None
-            with self.forward_scope(step.index, microbatch.keys):
-                loss, _, correct = self.model.loss_sum(microbatch.input_ids, microbatch.labels, microbatch.attention_mask)
-            self.manual_backward(loss / chosen)
-            self.add(loss=loss, correct=correct)
+        with casting_once(self.precision, self.device):
+            for microbatch in step.microbatches:
+                assert microbatch.keys is not None
+                with self.forward_scope(step.index, microbatch.keys):
+                    loss, _, correct = self.model.loss_sum(microbatch.input_ids, microbatch.labels, microbatch.attention_mask)
+                self.manual_backward(loss / chosen)
+                self.add(loss=loss, correct=correct)
         self.add(chosen=chosen, tokens=step.tokens)
 
     def zero_gradients(self, optimizer: Any) -> None:
