@@ -32,10 +32,10 @@ def casting_once(precision: str, device: str | torch.device) -> AbstractContextM
 
 @cache
 def slowdown_of_bf16() -> float:
-    """A matrix product on this CPU takes so many times as long in bfloat16 as in float32: less than 1 where there are instructions."""
+    """So many times as long as in float32 a matrix product on this CPU takes in bfloat16: less than 1 where it has instructions."""
     seconds = []
     for dtype in (torch.float32, torch.bfloat16):
-        a = torch.ones(384, 384, dtype=dtype)
+        a = torch.ones(256, 256, dtype=dtype)
         times = []
         for _ in range(4):
             start = time.perf_counter()
