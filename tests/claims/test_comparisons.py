@@ -8,11 +8,11 @@ import pytest
 
 from claims.made_up import ONE_PRETRAINING, around, at_chance, glue, of_one_pretraining, scale, scales
 from relpos.claims.columns import LosesLessThanOthers, SuffersMost
-from relpos.claims.comparisons import About, Higher, NotHigher, NotLower
+from relpos.claims.comparisons import About, Higher, HigherOnAverage, NotHigher, NotLower
 from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Finding, adjusted, all_of, headline
 from relpos.claims.scales import Scale, Scores
 from relpos.claims.signs import GainWithoutLoss, Signs
-from relpos.claims.trends import Falls, HigherAtLargest, Shrinks, Steady
+from relpos.claims.trends import Falls, HigherAtLargest, NotLowerAtLargest, Shrinks, Steady
 from relpos.tables.columns import GLUE
 
 
@@ -318,3 +318,54 @@ def test_steady(last: float, expected: str) -> None:
     assert only(Steady(steps, "old", bound=0.8).findings(scales(scale(rows)))).verdict == expected
     del rows["three"]
     assert only(Steady(steps, "old").findings(scales(scale(rows)))).verdict == "not run"
+
+
+UNDECIDED_ROWS = {"new": glue(60.05, rte=60.3), "old": glue(60.0, -1), "one": glue(60.0), "five": glue(60.4, -1)}
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        Higher(PAIR),
+        HigherOnAverage([["new", "old"], ["five", "old"]]),
+        NotHigher(PAIR, bound=0.2),
+        About(PAIR, value=1.0, bound=0.9),
+        Signs(PAIR[0], at_least=5, of=9),
+        GainWithoutLoss(PAIR[0]),
+        SuffersMost("new", "old", "rte"),
+        Steady(STEPS, "old", bound=0.4),
+    ],
+)
+def test_every_undecided_claim_says_what_it_would_take(test: Any) -> None:
+    found = only(test.findings(scales(scale(UNDECIDED_ROWS))))
+    assert found.verdict == "undecided", found
+    assert "seed" in found.takes or "too small" in found.takes
+
+
+@pytest.mark.parametrize(("last", "expected"), [(0.3, "holds"), (0.0, "holds"), (-3.0, "fails")])
+def test_higher_on_average(last: float, expected: str) -> None:
+    rows = {"base": glue(60.0), "one": glue(58.0, -1), "two": glue(59.0, -1), "three": glue(60.0 - last, -1)}
+    test = HigherOnAverage([["base", "one"], ["base", "two"], ["base", "three"]])
+    found = only(test.findings(scales(scale(rows))))
+    assert found.verdict == expected
+    assert f"mean of these {(3 + last) / 3:+.1f} [" in found.figures
+    del rows["three"]
+    assert only(test.findings(scales(scale(rows)))).verdict == "not run"
+
+
+def test_most_loss_is_counted_in_points_and_standard_deviations_stand_beside() -> None:
+    rows = {
+        "with": {"cola": [40.0, 50.0, 60.0], "rte": [60.0, 60.1, 60.2]},
+        "without": {"cola": [0.0, 6.0, 9.0], "rte": [50.0, 50.2, 50.1]},
+    }
+    found = only(SuffersMost("with", "without", "cola").findings(scales(scale(rows))))
+    assert found.verdict == "holds"
+    share = float(found.figures.partition("draws (")[2].partition("%")[0])
+    assert share < 5  # its scores vary far more
+
+
+def test_not_lower_at_the_largest_size() -> None:
+    small = scale({"new": glue(50.0), "old": glue(60.0, -1)})
+    big = scale({"new": glue(80.0), "old": glue(80.1, -1)}, size=4)
+    assert only(NotLowerAtLargest(PAIR, bound=0.8).findings(scales(small, big))).verdict == "holds"
+    assert NotLowerAtLargest(PAIR).findings(scales(small)) == []

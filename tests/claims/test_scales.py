@@ -1,4 +1,4 @@
-"""Runs are sorted by what their records say."""
+"""Runs are sorted by what their records say; covers scales and travel."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from claims.made_up import ONE_PRETRAINING
 from relpos.claims.comparisons import Higher
 from relpos.claims.scales import read
+from relpos.claims.travel import with_travel
 from relpos.files import write_json
 from relpos.runs.run import Run
 from relpos.tables.experiment import load
@@ -126,3 +127,27 @@ def test_shuffle_gaps_that_were_kept_beside_the_runs_are_read(rows: list[Planned
     assert found.scores["fixed"]["order"].values == {(0, 0): 0.75}  # at the end, not at the snapshot
     assert "order" not in found.scores["none"]
     assert "damaged results" in capsys.readouterr().err
+
+
+def test_rows_of_another_position_lr_are_of_the_same_scale_and_the_tuned_one_counts(rows: list[PlannedRow], tmp_path: Path) -> None:
+    file = str(tmp_path / "small.yaml")
+    finish_row(rows[0])
+    for rate, seeds in ((3, (8,)), (10, (8, 0, 1))):  # tried on one seed, and chosen
+        for seed in seeds:
+            (row,) = plan_table(load(file), ["fixed"], [f"recipe.position_lr={rate}", f"pretrain.seed={seed}"])
+            finish(row.pretrainings[0], {"heldout_loss": 3.0})
+    (scale,) = read(ROWS)
+    assert (sorted(scale.folders["none"]), sorted(scale.folders["fixed"])) == ([0], [0, 1, 8])
+    assert scale.position_lr == {"none": 1.0, "fixed": 10.0}
+    assert scale.travel("fixed") == pytest.approx(10 * (scale.travel("none") or 0.0))
+
+
+def test_a_verdict_says_where_positions_could_not_move_far(rows: list[PlannedRow]) -> None:
+    for row in rows:
+        finish_row(row)
+    findings = Higher([["fixed", "none"]]).findings(read(ROWS))
+    (noted,) = with_travel(findings, ["fixed", "none"], read(ROWS))
+    assert "position parameters could move by at most about 0.00" in noted.figures
+    (far,) = scales = read(ROWS)
+    far.position_lr["fixed"] = 1e6
+    assert with_travel(findings, ["fixed", "none"], scales) == findings

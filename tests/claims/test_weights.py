@@ -1,4 +1,4 @@
-"""Weights of models set by hand: weights, toeplitz, fit. From records: step_time, dev_and_test."""
+"""Weights of models set by hand: weights, toeplitz, fit. From records: lengths, step_time, dev_and_test."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from claims.made_up import saved, scale, scales
 from relpos.claims.dev_and_test import DevAboveTest
 from relpos.claims.finding import Finding, Waits
 from relpos.claims.fit import FitsFast
+from relpos.claims.lengths import ServesLonger
 from relpos.claims.scales import Scale
 from relpos.claims.step_time import StepTime
 from relpos.claims.toeplitz import (
@@ -21,8 +22,10 @@ from relpos.claims.toeplitz import (
     ProfilesCloseToToeplitz,
     RisesWithTraining,
     SeldomTrainedIsLess,
+    reached,
 )
 from relpos.claims.weights import EarlyKinds, KernelKinds, Neighbours
+from relpos.data.store import Store
 from relpos.files import write_json
 
 GROUPS = [["previous"], ["next"], ["uniform", "avoiding"]]
@@ -119,7 +122,8 @@ def test_an_untrained_wide_table_is_not_close_to_toeplitz(tmp_path: Path) -> Non
     said = found(CloseToToeplitz("absolute"), with_models("absolute", *folders))
     assert min(float(one) for one in said.figures[3:].partition(" of ")[0].split(", ")) > 0.8
     assert said.verdict == "fails"
-    assert "of 3 models; the highest of 20 random tables 0.9" in said.figures
+    assert "of 3 models, positions 1 to 16, which half" in said.figures
+    assert "the highest of 20 random tables 0.9" in said.figures
 
 
 @pytest.mark.parametrize(("first", "last", "expected"), [(0.1, 0.9, "holds"), (0.9, 0.1, "fails")])
@@ -143,6 +147,60 @@ def test_toeplitz_with_loss(tmp_path: Path, sign: float, expected: str) -> None:
         write_json(folders[-1] / "record.json", {"metrics": {"heldout_loss": 3 + sign * run / 10}})
     assert found(GoesWithScore("absolute"), with_models("absolute", *folders)).verdict == expected
     assert found(GoesWithScore("absolute"), with_models("absolute", *folders[:4])).verdict == "not run"
+
+
+def test_only_positions_that_half_of_the_examples_reach_count(tmp_path: Path, prepared: Path) -> None:
+    (store,) = (prepared / "store").iterdir()
+    folder = saved(tmp_path / "one", lambda model: None, "position=absolute", "size.max_positions=128")
+    write_json(folder / "record.json", {"inputs": {"store": str(store)}})
+    made = with_models("absolute", folder, packing="pair")
+    made.meaning["size"] = {**made.meaning["size"], "max_positions": 128}
+    rows = reached(made, folder)
+    lengths = Store(store).examples("train", "pair", 128).lengths(torch.arange(2_000))
+    assert float((lengths >= rows).float().mean()) == pytest.approx(0.5, abs=0.1)
+    assert 8 < rows < 64
+    assert f"positions 1 to {rows}, " in found(CloseToToeplitz("absolute"), made).figures
+    assert f" of positions {rows + 1} to {2 * rows}, " in found(SeldomTrainedIsLess("absolute"), made).figures
+    made.meaning["first"] = {"share": 0.9, "length": 8, "batch": 8}
+    assert reached(made, folder) == 8
+
+
+def test_runs_without_weights_are_told(tmp_path: Path) -> None:
+    said = found(CloseToToeplitz("absolute"), with_models("absolute", tmp_path))
+    assert (said.verdict, said.figures[:33]) == ("not run", "needs the weights of absolute, wh")
+
+
+def test_an_undecided_claim_about_weights_says_which_runs_it_takes(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "one", toeplitz, *ABSOLUTE)
+    for place, share in enumerate((5, 25, 100)):
+        saved(folder, lambda model, s=0.1 + place / 3: toeplitz(model, s), *ABSOLUTE, share=share)
+    made = with_models("absolute", folder)
+    made.seconds = 7_200.0
+    takes = found(RisesWithTraining("absolute"), made).takes
+    assert takes == "1 more pre-training seeds of absolute at this scale with three snapshots=[…] or more, 2 device-hours"
+    kernels = with_models("fixed", saved(tmp_path / "bad", noisy, "position=fixed"))
+    assert "more pre-training seeds of fixed" in found(KernelKinds("fixed", GROUPS), kernels).takes
+
+
+@pytest.mark.parametrize(
+    ("longer", "verdict"),
+    [(-0.1, "holds"), (0.0, "holds"), (0.5, "fails"), (None, "fails"), (0.02, "undecided")],
+)
+def test_losses_at_longer_inputs(tmp_path: Path, longer: float | None, verdict: str) -> None:
+    made = scale({}, length=32)
+    for seed, jitter in enumerate((0.001, -0.001, 0.002)):
+        folder = tmp_path / str(seed)
+        more = None if longer is None else 3.0 + longer + jitter
+        write_json(folder / "lengths-0.json", {"32": 3.0, "64": more, "128": more})
+        made.folders.setdefault("tisa", {})[seed] = folder
+    said = found(ServesLonger("tisa", ["absolute"]), made)
+    assert said.verdict == verdict
+    assert said.figures.startswith("tisa refuses 64" if longer is None else f"tisa {longer + 0.000667:+.3f} at 64, ")
+    assert bool(said.takes) == (verdict == "undecided")
+    made.folders["tisa"] = {0: tmp_path / "0"}
+    assert found(ServesLonger("tisa"), made).verdict == ("fails" if longer is None else "undecided")
+    made.folders["tisa"] = {0: tmp_path}
+    assert found(ServesLonger("tisa"), made).verdict == "not run"
 
 
 def test_seldom_trained_positions(tmp_path: Path) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from relpos.claims.effort import to_decide
 from relpos.claims.finding import NOT_RUN, UNDECIDED, Evidence, Finding, joined
 from relpos.claims.gains import among, gain, units
 from relpos.claims.scales import Scale, Scales
 from relpos.tables.pooled import difference
-from relpos.tables.statistics import SEED, Difference
+from relpos.tables.statistics import SEED, Difference, combined
 
 DRAWS = 20_000
 
@@ -84,12 +85,21 @@ class SuffersMost(FromTo):
             f"loss in points: {said}; {self.column} first in {share:.0%} of the draws "
             f"({share_in_deviations:.0%} in standard deviations)"
         )
-        return Finding(evidence.verdict, joined([figures, self.note]), scale.label, evidence.p)
+        takes = to_decide(scale, [_lead(tested, self.column, self.least)]) if evidence.verdict == UNDECIDED else ""
+        return Finding(evidence.verdict, joined([figures, self.note]), scale.label, evidence.p, takes)
 
     def _share_first(self, drawn: np.ndarray, columns: Sequence[str]) -> float:
         """In how many of the draws, (columns, draws), the column loses most."""
         first = drawn.argmin(axis=0) if self.least else drawn.argmax(axis=0)
         return float(np.mean(first == columns.index(self.column)))
+
+
+def _lead(tested: Mapping[str, Difference], column: str, least: bool) -> Difference:
+    """By how much the column loses more than the next one, or less where `least` asks for that."""
+    sign = -1.0 if least else 1.0
+    others = {name: each for name, each in tested.items() if name != column}
+    rival = max(others.values(), key=lambda each: sign * each.value)
+    return combined([(sign, tested[column]), (-sign, rival)])
 
 
 def _drawn_losses(chance: np.random.Generator, tested: Difference) -> tuple[np.ndarray, np.ndarray]:
@@ -123,7 +133,8 @@ class LosesLessThanOthers(FromTo):
         if tested is None:
             return Finding(UNDECIDED, figures, scale.label, takes="two pre-training seeds or more")
         evidence = Evidence(tested.p if tested.value > 0 else 1.0, tested.p if tested.value < 0 else 1.0)
-        return Finding(evidence.verdict, figures, scale.label, evidence.p)
+        takes = to_decide(scale, [tested]) if evidence.verdict == UNDECIDED else ""
+        return Finding(evidence.verdict, figures, scale.label, evidence.p, takes)
 
 
 def _advantages(scale: Scale, column: str, others: Sequence[str]) -> dict[str, dict[int, float]]:

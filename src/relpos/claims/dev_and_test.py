@@ -9,7 +9,7 @@ from math import hypot
 from statistics import fmean, stdev
 from typing import Any
 
-from relpos.claims.finding import Evidence, Finding
+from relpos.claims.finding import UNDECIDED, Evidence, Finding
 from relpos.claims.scales import Scales
 from relpos.runs.run import runs_root
 from relpos.tables.statistics import Difference, standard_error
@@ -55,7 +55,10 @@ class DevAboveTest:
         figures = (
             f"dev − test: {said}; mean {tested.value:+.1f} [{tested.low:+.1f}, {tested.high:+.1f}] by the examples of both sets"
         )
-        return [Finding(evidence.verdict, figures, "rows with recorded scores", evidence.p)]
+        takes = (
+            "nothing that is trained: the examples of the dev and test sets are too few" if evidence.verdict == UNDECIDED else ""
+        )
+        return [Finding(evidence.verdict, figures, "rows with recorded scores", evidence.p, takes)]
 
 
 def _examples_error(columns: Iterable[dict[str, Any]]) -> float:

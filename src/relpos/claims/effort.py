@@ -5,28 +5,68 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-import numpy as np
-
 from relpos.claims.scales import Scale
-from relpos.tables.statistics import ALPHA, POWER, Difference
+from relpos.tables.statistics import Difference
 
 MOST = 1_000
 """Pre-training seeds beyond which a difference is called too small to be found."""
+QUANTILES = 1.959964 + 0.841621
+"""Normal quantiles of 0.975 and 0.8: so many standard errors a difference has to be, to be found at 0.05 with probability 0.8."""
 
 
-def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0) -> str:
+def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0, of_row: str | None = None) -> str:
     """Seeds, and hours of the machines that ran these rows, which would find differences as large as these with probability 0.8.
 
     Args:
         scale: its pre-trainings say how long one takes.
         tested: the differences that a claim needs.
         against: what they have to differ from.
+        of_row: the row, where they are those of one row alone.
     """
     seeds = max((seeds_needed(each, against) for each in tested), default=MOST)
     if seeds >= MOST:
         return "the differences are too small to be found at this scale"
+    if of_row is not None:
+        return models(scale, of_row, seeds)
+    return f"about {seeds} pre-training seeds of each row{_hours(scale, seeds, ' a row')}"
+
+
+def models(scale: Scale, row: str, count: int, how: str = "") -> str:
+    """So many pre-trainings of one row in all, and the hours that those take which are not there.
+
+    Args:
+        scale: where they are needed.
+        row: its name.
+        count: how many.
+        how: how they are to be trained, where it matters.
+    """
+    if count >= MOST:
+        return "the effect is too small to be found at this scale"
+    missing = max(1, count - len(scale.folders.get(row, {})))
+    return " ".join(filter(None, [f"{missing} more pre-training seeds of {row} at this scale", how])) + _hours(scale, missing)
+
+
+def longer(scale: Scale) -> str:
+    """Training for twice the steps: for what lies between two bounds, where more seeds would leave it."""
+    steps = f"steps={2 * scale.meaning['steps']}"
+    return f"longer training and not more seeds, for instance {steps}{_hours(scale, 2, ' a pre-training')}"
+
+
+def trials(share: float, chance: float, tried: int) -> float:
+    """How many times as many trials as there were find a share above chance with probability 0.8 (one-sided binomial test, 0.05).
+
+    >>> round(trials(0.6, 0.5, tried=76), 1)
+    2.0
+    """
+    if share <= chance:
+        return float(MOST)
+    needed = ((1.645 * (chance * (1 - chance)) ** 0.5 + 0.842 * (share * (1 - share)) ** 0.5) / (share - chance)) ** 2
+    return needed / tried
+
+
+def _hours(scale: Scale, seeds: int, of_what: str = "") -> str:
     hours = seeds_hours(scale, seeds)
-    return f"about {seeds} pre-training seeds of each row" + (f", {hours:.2g} device-hours a row" if hours else "")
+    return f", {hours:.2g} device-hours{of_what}" if hours else ""
 
 
 def seeds_hours(scale: Scale, seeds: int) -> float:
@@ -38,15 +78,13 @@ def seeds_hours(scale: Scale, seeds: int) -> float:
 def seeds_needed(tested: Difference, against: float = 0.0) -> int:
     """Pre-trainings of each row with which a two-sided t-test at 0.05 finds this difference with probability 0.8; `MOST` at most.
 
+    By the normal approximation, and one more for the t-distribution.
+
     >>> seeds_needed(Difference(1.0, error=0.5, freedom=8.0, n=5)), seeds_needed(Difference(0.0, error=0.5, freedom=8.0, n=5))
     (11, 1000)
     """
-    from statsmodels.stats.power import TTestIndPower
-
     spread = tested.error * (tested.n / 2) ** 0.5
     effect = abs(tested.value - against) / spread if spread else 0.0
-    if effect < (7.85 * 2 / MOST) ** 0.5:  # 7.85 = (1.96 + 0.84)²: so large an effect takes MOST seeds
+    if effect < (2 * QUANTILES**2 / MOST) ** 0.5:
         return MOST
-    if effect > 5:
-        return 2
-    return ceil(float(np.squeeze(TTestIndPower().solve_power(effect_size=effect, alpha=ALPHA, power=POWER))))
+    return max(2, ceil(2 * (QUANTILES / effect) ** 2 + 1))

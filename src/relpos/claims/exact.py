@@ -145,23 +145,6 @@ class TisaIsFixed(Live):
         return far < EQUAL, f"largest difference of scores {far:.0e}"
 
 
-class TisaIsInductive(Live):
-    """TISA and absolute positions on two and four times the positions they were made for."""
-
-    says = "tisa serves two and four times the trained length, as fixed and composite do; absolute does not"
-
-    def look(self) -> tuple[bool, str]:
-        from relpos.analysis.properties import runs_at
-
-        found = {
-            name: [runs_at(network(f"position={name}"), 16 * by) for by in (2, 4)]
-            for name in ("tisa", "absolute", "fixed", "composite")
-        }
-        holds = all(found["tisa"]) and not any(found["absolute"])
-        said = ", ".join(f"{name} {'serves' if all(both) else 'refuses'}" for name, both in found.items())
-        return holds, f"{said} 32 and 64 tokens with max_positions=16; relpos reproduce table=length measures the loss"
-
-
 class TisaHasAllProperties(Live):
     """The six properties of Table 1 tried out, see `relpos.analysis.properties`; parameters are counted at size=base."""
 

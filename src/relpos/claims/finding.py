@@ -109,7 +109,8 @@ def _among(finding: Finding, p: float, tests: int) -> Finding:
     if finding.verdict not in (HOLDS, FAILS) or p < ALPHA:
         return finding
     note = f"p {finding.p:.2g} alone, {p:.2g} among the {tests} tests of this page, by which it {finding.verdict} no longer"
-    return replace(finding, verdict=UNDECIDED, figures="; ".join(filter(None, [finding.figures, note])))
+    takes = finding.takes or "more pre-training seeds, half as many again or more: it is clear alone and not among so many tests"
+    return replace(finding, verdict=UNDECIDED, figures="; ".join(filter(None, [finding.figures, note])), takes=takes)
 
 
 def joined(parts: Iterable[str]) -> str:

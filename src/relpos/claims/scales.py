@@ -1,9 +1,10 @@
 """All finished runs below `$RELPOS_RUNS`, sorted by scale: what a claim can be tested with.
 
-A *scale* is everything about a pre-training but position scheme, convolution and seed: size, steps, batch, text, recipe.
-Rows of one scale may be compared. They are found by what they are and not by the table that made them: the row `composite` is every
-run whose `position` and `conv` are those that `position=composite` gives. Runs of older code (another version of their stage) are
-left out, and counted.
+A *scale* is everything about a pre-training but position scheme, convolution, seed and `recipe.position_lr`, which is tuned for
+each kind of scheme. Rows of one scale may be compared. They are found by what they are and not by the table that made them: the row
+`composite` is every run whose `position` and `conv` are those that `position=composite` gives. Of a row that was trained at several
+`position_lr`, those runs count that have most seeds (the chosen one is trained with more than those it was chosen from), of as many
+the lowest. Runs of older code (another version of their stage) are left out, and counted.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ class Scale:
         folders: row → seed → pre-training.
         scores: row → column → scores.
         seconds: that all of its runs took, fine-tunings included.
+        position_lr: row → multiplier of the learning rate of its position scheme and convolution.
     """
 
     meaning: Plain
@@ -98,6 +100,7 @@ class Scale:
     folders: dict[str, dict[int, Path]] = field(default_factory=dict)
     scores: dict[str, dict[str, Scores]] = field(default_factory=dict)
     seconds: float = 0.0
+    position_lr: dict[str, float] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -114,6 +117,16 @@ class Scale:
         """Weights of the layers, about: what makes one size larger than another."""
         size = self.meaning["size"]
         return int(size["layers"] * size["hidden"] * (4 * size["hidden"] + 2 * size["ffn"]))
+
+    def travel(self, row: str) -> float | None:
+        """How far a parameter of a row's position scheme can move, about: the sum of its learning rates over the steps.
+
+        Adam moves a parameter by the learning rate a step, at most about. None where the recipe is not known.
+        """
+        recipe = self.meaning.get("recipe")
+        if not recipe or "lr" not in recipe:
+            return None
+        return float(recipe["lr"]) * self.meaning["steps"] / 2 * self.position_lr.get(row, 1.0)  # up and down linearly
 
     def shared(self, columns: Sequence[str], *rows: str) -> list[str]:
         """Those of `columns` that all of these rows have."""
@@ -163,29 +176,46 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
     pretrainings = _finished(root, "pretrain")
     names = {_key(nodes(words)): name for name, words in rows.items()} if pretrainings else {}
     scales: dict[str, Scale] = {}
-    places: dict[str, tuple[Scale, str, int]] = {}
+    variants: dict[tuple[str, str], dict[float, dict[Path, Plain]]] = {}  # scale and row → position_lr → pre-trainings
     older = 0
     for folder, record in pretrainings.items():
         if not _is_current(record):
             older += 1
             continue
-        meaning = record["meaning"]
-        row = names.get(_key(meaning))
+        row = names.get(_key(record["meaning"]))
         if row is None:
             continue
-        common = {key: value for key, value in meaning.items() if key not in DISTINGUISHING}
+        common, position_lr = _common(record["meaning"])
         store = Path(record["inputs"]["store"]).name
-        scale = scales.setdefault(json.dumps([common, store], sort_keys=True), Scale(common, store))
-        seed = meaning["seed"]
-        scale.folders.setdefault(row, {})[seed] = folder
-        scale.seconds += record.get("seconds", 0.0)
+        key = json.dumps([common, store], sort_keys=True)
+        scales.setdefault(key, Scale(common, store))
+        variants.setdefault((key, row), {}).setdefault(position_lr, {})[folder] = record
+    places: dict[str, tuple[Scale, str, int]] = {}
+    for (key, row), by_rate in variants.items():
+        position_lr, chosen = max(by_rate.items(), key=lambda item: (len(item[1]), -item[0]))
+        scale = scales[key]
+        scale.position_lr[row] = position_lr
         losses = scale.scores.setdefault(row, {}).setdefault(LOSS, Scores())
-        losses.values[seed, 0] = -float(record["metrics"]["heldout_loss"])
-        places[folder.name] = (scale, row, seed)
+        for folder, record in chosen.items():
+            seed = record["meaning"]["seed"]
+            scale.folders.setdefault(row, {})[seed] = folder
+            scale.seconds += record.get("seconds", 0.0)
+            losses.values[seed, 0] = -float(record["metrics"]["heldout_loss"])
+            places[folder.name] = (scale, row, seed)
     _read_scores(root, places)
     for scale in scales.values():
         _read_order(scale)
     return Scales(sorted(scales.values(), key=lambda scale: (scale.magnitude, scale.meaning["steps"])), older)
+
+
+def _common(meaning: Plain) -> tuple[Plain, float]:
+    """What the pre-trainings of a scale have in common, and the `position_lr` of this one."""
+    common = {key: value for key, value in meaning.items() if key not in DISTINGUISHING}
+    if "recipe" not in common:
+        return common, 1.0
+    recipe = dict(common["recipe"])
+    position_lr = float(recipe.pop("position_lr", 1.0))
+    return common | {"recipe": recipe}, position_lr
 
 
 def _read_scores(root: Path, places: Mapping[str, tuple[Scale, str, int]]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from relpos.claims.comparisons import SEVERAL_SEEDS, Higher, Pair, mean_without_loss
+from relpos.claims.effort import to_decide
 from relpos.claims.finding import NOT_RUN, UNDECIDED, Evidence, Finding, joined
 from relpos.claims.gains import among, gain
 from relpos.claims.scales import Scale, Scales
@@ -55,7 +56,8 @@ class OverColumns:
         evidence, said = self.judge(tested, mean.tested)
         up, down = (sum(each.p < ALPHA and sign * each.value > 0 for each in tested) for sign in (1, -1))
         figures[0] += f" ({up} clearly above, {down} clearly below{said})"
-        return Finding(evidence.verdict, joined([*figures, mean.said, self.note]), scale.label, evidence.p)
+        takes = to_decide(scale, [mean.tested]) if evidence.verdict == UNDECIDED else ""
+        return Finding(evidence.verdict, joined([*figures, mean.said, self.note]), scale.label, evidence.p, takes)
 
     def judge(self, columns: Sequence[Difference], mean: Difference) -> tuple[Evidence, str]:
         """The evidence of the differences in each column and in their mean, and what it rests on."""

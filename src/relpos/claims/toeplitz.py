@@ -1,25 +1,36 @@
 """Claims about how close to Toeplitz the positions of trained models are (Wennberg & Henter 2021, Section 3, Appendix B).
 
-R² is that of `relpos.analysis.toeplitz_r2`. From 0.8 on it counts as close, below 0.5 as not close.
+R² is that of `relpos.analysis.toeplitz_r2`. From 0.8 on it counts as close, below 0.5 as not close. Of a position table only the
+rows count that at least half of the training examples reach: those behind are hardly trained and close to random, and would lower
+R² whatever the others have learned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log2
+from math import atanh, ceil, log2
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Finding
+from relpos.claims.effort import longer, models, to_decide
+from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Finding
 from relpos.claims.scales import Scale
 from relpos.claims.weights import OfModels, load, snapshots
-from relpos.tables.statistics import ALPHA, paired
+from relpos.tables.statistics import paired
+
+if TYPE_CHECKING:
+    from relpos.data.store import Store
 
 CLOSE, NOT_CLOSE = 0.8, 0.5
 RANDOM = 20
 """Random tables that a trained one is held against: above all of them by chance once in 21 times."""
+SAMPLE = 10_000
+"""Training examples whose lengths are looked at."""
+NARROWEST = 8
+"""Rows below which a block of a table says nothing."""
 
 
 def products(table: np.ndarray) -> np.ndarray:
@@ -34,9 +45,55 @@ def table_of(folder: Path, share: int | None = None) -> np.ndarray:
 
 
 def r2(matrix: np.ndarray) -> float:
-    from relpos.analysis import toeplitz_r2
+    """R² of the best Toeplitz matrix."""
+    from relpos.analysis.toeplitz import toeplitz_r2
 
     return toeplitz_r2(matrix)
+
+
+def reached(scale: Scale, folder: Path) -> int:
+    """How many rows of the position table at least half of the training examples reach.
+
+    Two-stage training counts each stage by its examples. Where the store of the text is gone: all up to `length`.
+    """
+    from relpos.data.store import Store
+    from relpos.errors import RelposError
+    from relpos.runs.run import read_record
+
+    meaning = scale.meaning
+    whole = int(min(meaning["length"], meaning["size"]["max_positions"]))
+    try:
+        store = Store(Path(read_record(folder)["inputs"]["store"]))
+    except (KeyError, RelposError):
+        return whole
+    first = meaning.get("first")
+    stages = [(1.0, whole)]
+    if first:
+        counts = first["share"] * first["batch"], (1 - first["share"]) * meaning["batch"]
+        stages = [(counts[0], int(first["length"])), (counts[1], whole)]
+    lengths, weights = zip(*(_lengths(store, meaning, length, weight) for weight, length in stages), strict=True)
+    return _at_least_half(np.concatenate(lengths), np.concatenate(weights))
+
+
+def _lengths(store: Store, meaning: dict[str, Any], length: int, weight: float) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens of training examples, spread evenly over all, and what each counts."""
+    import torch
+
+    examples = store.examples("train", meaning.get("packing", "pair"), length, meaning.get("pairs"))
+    count = min(SAMPLE, len(examples))
+    lengths = examples.lengths(torch.arange(count) * len(examples) // count).numpy()
+    return lengths, np.full(count, weight / count)
+
+
+def _at_least_half(lengths: np.ndarray, weights: np.ndarray) -> int:
+    """The largest length that at least half of the weight has.
+
+    >>> _at_least_half(np.array([10, 20, 30, 40]), np.ones(4))
+    30
+    """
+    order = np.argsort(-lengths)
+    counted = np.cumsum(weights[order]) / weights.sum()
+    return int(lengths[order][np.searchsorted(counted, 0.5 - 1e-9)])
 
 
 def _judged(values: Sequence[float]) -> str:
@@ -57,13 +114,18 @@ class CloseToToeplitz(OfModels):
         return f"R² of P = E·E^T of {self.row} is {CLOSE} or more (fails below {NOT_CLOSE}), and above {RANDOM} random tables"
 
     def at(self, scale: Scale, folders: Sequence[Path]) -> Finding:
-        tables = [table_of(folder) for folder in folders]
-        found = [r2(products(table)) for table in tables]
+        rows = reached(scale, folders[0])
+        tables = [table_of(folder)[:rows] for folder in folders]
+        values = [r2(products(table)) for table in tables]
         chance = max(r2(products(np.random.default_rng(seed).standard_normal(tables[0].shape))) for seed in range(RANDOM))
-        verdict = _judged(found) if float(np.median(found)) > chance else FAILS
-        said = ", ".join(f"{one:.2f}" for one in found)
-        figures = f"R² {said} of {len(found)} models; the highest of {RANDOM} random tables {chance:.2f}"
-        return Finding(verdict, figures, scale.label)
+        verdict = _judged(values) if float(np.median(values)) > chance else FAILS
+        said = ", ".join(f"{value:.2f}" for value in values)
+        figures = f"R² {said} of {len(values)} models, {_of_rows(rows)}; the highest of {RANDOM} random tables {chance:.2f}"
+        return Finding(verdict, figures, scale.label, takes=longer(scale) if verdict == UNDECIDED else "")
+
+
+def _of_rows(rows: int) -> str:
+    return f"positions 1 to {rows}, which half of the examples reach"
 
 
 @dataclass(frozen=True)
@@ -77,16 +139,16 @@ class ProfilesCloseToToeplitz(OfModels):
     def at(self, scale: Scale, folders: Sequence[Path]) -> Finding:
         from relpos.analysis.patterns import pattern
 
-        found: list[float] = []
+        values: list[float] = []
         for folder in folders:
             shown = pattern(load(folder).encoder, length=scale.meaning["length"])
-            found += [r2(head.numpy()) for head in shown.matrix] if shown else []
-        if not found:
+            values += [r2(head.numpy()) for head in shown.matrix] if shown else []
+        if not values:
             return Finding(NOT_RUN, f"{self.row} has no position products", scale.label)
-        figures = (
-            f"R² {min(found):.2f} to {max(found):.2f}, median {np.median(found):.2f}, over {len(found)} heads of the first layer"
-        )
-        return Finding(_judged(found), figures, scale.label)
+        verdict = _judged(values)
+        spread = f"R² {min(values):.2f} to {max(values):.2f}, median {np.median(values):.2f}"
+        figures = f"{spread}, over {len(values)} heads of the first layer"
+        return Finding(verdict, figures, scale.label, takes=longer(scale) if verdict == UNDECIDED else "")
 
 
 @dataclass(frozen=True)
@@ -106,15 +168,19 @@ class RisesWithTraining(OfModels):
             shares = snapshots(folder)
             if len(shares) < 3:
                 continue
-            found = [r2(products(table_of(folder, share))) for share in shares]
-            slopes.append(float(np.polyfit([log2(share) for share in shares], found, 1)[0]))
-            said.append(" ".join(f"{share} %: {one:.2f}" for share, one in zip(shares, found, strict=True)))
+            rows = reached(scale, folder)
+            values = [r2(products(table_of(folder, share)[:rows])) for share in shares]
+            slopes.append(float(np.polyfit([log2(share) for share in shares], values, 1)[0]))
+            said.append(" ".join(f"{share} %: {value:.2f}" for share, value in zip(shares, values, strict=True)))
         if not slopes:
             return Finding(NOT_RUN, "needs three snapshots=[…] or more of a run", scale.label)
+        figures = f"{'; '.join(said)}; slope {np.mean(slopes):+.3f} a doubling over {len(slopes)} runs, {_of_rows(rows)}"
         test = paired(slopes, [0.0] * len(slopes))
-        verdict = UNDECIDED if test is None else HOLDS if test.low > 0 else FAILS if test.high < 0 else UNDECIDED
-        figures = f"{'; '.join(said)}; slope {np.mean(slopes):+.3f} a doubling over {len(slopes)} runs"
-        return Finding(verdict, figures, scale.label)
+        if test is None:
+            return Finding(UNDECIDED, figures, scale.label, takes=models(scale, self.row, 2, "with three snapshots=[…] or more"))
+        evidence = Evidence(test.p if test.value > 0 else 1.0, test.p if test.value < 0 else 1.0)
+        takes = to_decide(scale, [test], of_row=self.row) if evidence.verdict == UNDECIDED else ""
+        return Finding(evidence.verdict, figures, scale.label, evidence.p, takes)
 
 
 @dataclass(frozen=True)
@@ -132,16 +198,24 @@ class GoesWithScore(OfModels):
 
         if len(folders) < 5:
             return Finding(NOT_RUN, f"needs five pre-training seeds or more; there are {len(folders)}", scale.label)
+        rows = reached(scale, folders[0])
         losses = [read_record(folder)["metrics"]["heldout_loss"] for folder in folders]
-        found = spearmanr([r2(products(table_of(folder))) for folder in folders], losses)
-        clear = found.pvalue < ALPHA
-        verdict = HOLDS if clear and found.statistic < 0 else FAILS if clear else UNDECIDED
-        return Finding(verdict, f"ρ {found.statistic:+.2f}, p {found.pvalue:.2g}, {len(folders)} runs", scale.label)
+        test = spearmanr([r2(products(table_of(folder)[:rows])) for folder in folders], losses)
+        rho = float(test.statistic)
+        evidence = Evidence(float(test.pvalue) if rho < 0 else 1.0, float(test.pvalue) if rho > 0 else 1.0)
+        figures = f"ρ {rho:+.2f}, p {test.pvalue:.2g}, {len(folders)} runs, {_of_rows(rows)}"
+        takes = models(scale, self.row, _runs_for(rho)) if evidence.verdict == UNDECIDED else ""
+        return Finding(evidence.verdict, figures, scale.label, evidence.p, takes)
+
+
+def _runs_for(rho: float) -> int:
+    """Runs with which a correlation as large as this is found with probability 0.8 (Fisher's z, two-sided, 0.05)."""
+    return ceil(3 + (2.8 / atanh(min(max(abs(rho), 0.01), 0.99))) ** 2)
 
 
 @dataclass(frozen=True)
 class SeldomTrainedIsLess(OfModels):
-    """In models trained on inputs shorter than their table, the last trained positions have a higher R² than as many after them.
+    """The last positions that half of the training examples reach have a higher R² than as many after them.
 
     Both blocks are equally wide, for R² falls with the width by itself. Holds: the 95 % interval of the difference over models lies
     above zero; fails: below.
@@ -149,20 +223,26 @@ class SeldomTrainedIsLess(OfModels):
 
     @property
     def says(self) -> str:
-        return f"R² of P of {self.row} is higher among the last trained positions than among as many after them"
+        return f"R² of P of {self.row}: higher among the last positions that half of the examples reach than among as many after"
 
     def at(self, scale: Scale, folders: Sequence[Path]) -> Finding:
-        length, rows = scale.meaning["length"], scale.meaning["size"]["max_positions"]
-        width = min(length, rows - length)
-        if width < 8:
-            return Finding(NOT_RUN, "needs a run with length= below size.max_positions=", scale.label)
+        trained = reached(scale, folders[0])
+        width = min(trained, scale.meaning["size"]["max_positions"] - trained)
+        if width < NARROWEST:
+            return Finding(
+                NOT_RUN, "needs runs on examples shorter than size.max_positions=: half of them reach all positions", scale.label
+            )
         tables = [table_of(folder) for folder in folders]
-        blocks = slice(length - width, length), slice(length, length + width)
+        blocks = slice(trained - width, trained), slice(trained, trained + width)
         inside, outside = ([r2(products(table[block])) for table in tables] for block in blocks)
-        test = paired(inside, outside)
-        verdict = UNDECIDED if test is None else HOLDS if test.low > 0 else FAILS if test.high < 0 else UNDECIDED
         said = [
             f"{np.mean(some):.2f} of positions {block.start + 1} to {block.stop}"
             for some, block in zip((inside, outside), blocks, strict=True)
         ]
-        return Finding(verdict, f"R² {', '.join(said)}, {len(folders)} runs", scale.label)
+        figures = f"R² {', '.join(said)}, {len(folders)} runs"
+        test = paired(inside, outside)
+        if test is None:
+            return Finding(UNDECIDED, figures, scale.label, takes=models(scale, self.row, 2))
+        evidence = Evidence(test.p if test.value > 0 else 1.0, test.p if test.value < 0 else 1.0)
+        takes = to_decide(scale, [test], of_row=self.row) if evidence.verdict == UNDECIDED else ""
+        return Finding(evidence.verdict, figures, scale.label, evidence.p, takes)

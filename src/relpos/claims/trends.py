@@ -9,6 +9,7 @@ from math import log2
 import numpy as np
 
 from relpos.claims.comparisons import Higher, NotLower
+from relpos.claims.effort import to_decide
 from relpos.claims.finding import NOT_RUN, UNDECIDED, Evidence, Finding, joined
 from relpos.claims.gains import MEAN, Gain, gains_alike, units
 from relpos.claims.scales import Scale, Scales
@@ -46,7 +47,9 @@ class OfScales:
     def _gains(self, group: Sequence[Scale]) -> list[Gain | None]:
         return gains_alike([(scale, self.first, self.second) for scale in group], self.column)
 
-    def _finding(self, change: Difference | None, said: Sequence[str], label: str, gains: Sequence[Gain]) -> Finding:
+    def _finding(
+        self, change: Difference | None, said: Sequence[str], scales: Sequence[Scale], label: str, gains: Sequence[Gain]
+    ) -> Finding:
         """Of how much the gain shrinks or falls; holds where that is above zero and no less than the bound."""
         if any(not each.columns for each in gains):
             return Finding(NOT_RUN, joined(said), label)
@@ -56,7 +59,8 @@ class OfScales:
         evidence = Evidence(holds, change.p_against(self.bound) if change.value < self.bound else 1.0)
         digits = 1 if self.column in (MEAN, *GLUE) else 3
         figures = f"by {change.value:+.{digits}f} [{change.low:+.{digits}f}, {change.high:+.{digits}f}]"
-        return Finding(evidence.verdict, joined([*said, figures]), label, evidence.p)
+        takes = to_decide(scales[-1], [change], self.bound) + " at each scale" if evidence.verdict == UNDECIDED else ""
+        return Finding(evidence.verdict, joined([*said, figures]), label, evidence.p, takes)
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class Shrinks(OfScales):
             tested = [each.tested for each in gains]
             change = combined([(1.0, tested[0]), (-1.0, tested[1])]) if tested[0] and tested[1] else None
             said = [f"{scale.label}: {each.said}" for scale, each in zip(ends, gains, strict=True)] + ["shrinks"] * bool(change)
-            findings.append(self._finding(change, said, " and ".join(scale.label for scale in ends), gains))
+            findings.append(self._finding(change, said, ends, " and ".join(scale.label for scale in ends), gains))
         return findings
 
 
@@ -152,7 +156,7 @@ class Falls(OfScales):
             change = combined(known) if len(known) == len(tested) else None
             said = [f"{pairs:,} pairs: {each.said}" for pairs, each in by_pairs.items()] + ["falls"] * bool(change)
             label = f"{limited[0].label} to {limited[-1].meaning['pairs']:,}"
-            findings.append(self._finding(change, said, label, list(by_pairs.values())))
+            findings.append(self._finding(change, said, limited, label, list(by_pairs.values())))
         return findings
 
 
@@ -228,4 +232,5 @@ class Steady:
         inside = against if abs(tested.value) < self.bound else 1.0
         evidence = Evidence(inside, tested.p if inside >= ALPHA else 1.0)
         figures = f"changes by {tested.value:+.2f} [{tested.low:+.2f}, {tested.high:+.2f}] over {tested.n} pre-training seeds"
-        return Finding(evidence.verdict, joined([*said, figures, self.note]), scale.label, evidence.p)
+        takes = to_decide(scale, [tested], self.bound if tested.value > 0 else -self.bound) if evidence.verdict == UNDECIDED else ""
+        return Finding(evidence.verdict, joined([*said, figures, self.note]), scale.label, evidence.p, takes)

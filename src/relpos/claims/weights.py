@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from relpos.claims.effort import MOST, longer, models, trials
 from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Finding
 from relpos.claims.scales import Scale, Scales
 from relpos.tables.statistics import ALPHA
 
 NEAR_K = 8
+ENOUGH = 24
+"""Kernels from which on a kind that none of them has is missing."""
 SHORT = 2
 """Offsets that count as a short distance."""
+LEAST_TYPED = 0.1
+"""Share of the kernels that have a kind at the end, below which nothing can be said of when they took it."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +37,15 @@ class OfModels:
         return (self.row,)
 
     def findings(self, scales: Scales) -> list[Finding]:
-        """Of every scale that has such models."""
-        return [self.at(scale, [*scale.folders[self.row].values()]) for scale in scales if self.row in scale.folders]
+        """Of every scale that has such models; runs that came here without their weights (`relpos merge`) are told."""
+        return [self._of(scale) for scale in scales if self.row in scale.folders]
+
+    def _of(self, scale: Scale) -> Finding:
+        folders = [folder for folder in scale.folders[self.row].values() if (folder / "model").is_dir()]
+        if not folders:
+            needs = f"needs the weights of {self.row}, which are not here (relpos merge FOLDER weights=true)"
+            return Finding(NOT_RUN, needs, scale.label)
+        return self.at(scale, folders)
 
     def at(self, scale: Scale, folders: Sequence[Path]) -> Finding:
         """The verdict at one scale."""
@@ -41,12 +54,16 @@ class OfModels:
 
 @dataclass(frozen=True)
 class KernelKinds(OfModels):
-    """The kernels of a row fall into the kinds of `relpos.analysis.kernel_types`, each group of kinds at least once.
+    """The kernels of a row are of the kinds of `relpos.analysis.kernel_types`, each group of kinds at least once.
 
-    Holds: every group is there, and more kernels have a kind than the same kernels in random order (binomial test, one-sided, 0.05;
-    uniform ones count for neither). Fails: a group is missing among 24 kernels or more, or as few have a kind as in random order
-    (0.05 the other way). `profiles` looks at what positions do to each head's scores in the first layer instead; `short` asks that
-    half of the heads that are not uniform peak at a distance of two tokens at most.
+    Holds: every group occurs, and more kernels have a kind than if their weights were shuffled (one-sided binomial test at 0.05;
+    uniform kernels are not counted). Fails: a group is missing among 24 kernels or more, or fewer kernels have a kind than shuffled
+    ones would.
+
+    Args:
+        groups: alternatives; one kernel of each group is asked for.
+        profiles: look at what positions add to the scores of each head of the first layer, instead of at learned kernels.
+        short: half of the heads that are not uniform must peak at a distance of two tokens or less.
     """
 
     groups: Sequence[Sequence[str]] = ()
@@ -63,25 +80,28 @@ class KernelKinds(OfModels):
         from relpos.analysis.kernel_types import by_chance, counted
 
         kernels = np.concatenate([curves(folder, self.profiles) for folder in folders])
-        kinds = counted(kernels)
-        shaped = kernels[[one != "uniform" for one in _kinds(kernels)]]
-        typed = len(shaped) - kinds["other"]
+        counts = counted(kernels)
+        shaped = kernels[[name != "uniform" for name in _kinds(kernels)]]
+        n_typed = len(shaped) - counts["other"]
         chance = by_chance(shaped) if len(shaped) else 0.0
-        missing = ["/".join(group) for group in self.groups if not any(kinds[one] for one in group)]
+        missing = ["/".join(group) for group in self.groups if not any(counts[name] for name in group)]
         more, fewer = (
-            float(binomtest(typed, len(shaped), chance, alternative=side).pvalue) if len(shaped) else 1.0
+            float(binomtest(n_typed, len(shaped), chance, alternative=side).pvalue) if len(shaped) else 1.0
             for side in ("greater", "less")
         )
-        verdict = UNDECIDED
+        verdict, p, takes = UNDECIDED, min(more, fewer, 1.0), ""
         if not missing and more < ALPHA and self._is_short(shaped):
             verdict = HOLDS
-        elif (missing and len(kernels) >= 24) or fewer < ALPHA:
+        elif (missing and len(kernels) >= ENOUGH) or fewer < ALPHA:
             verdict = FAILS
-        said = ", ".join(f"{name} {count}" for name, count in kinds.most_common())
+        else:
+            times = ENOUGH / len(kernels) if missing else trials(n_typed / max(1, len(shaped)), chance, max(1, len(shaped)))
+            takes = models(scale, self.row, ceil(times * len(folders))) if times < MOST else longer(scale)
+        said = ", ".join(f"{name} {count}" for name, count in counts.most_common())
         absent = f"; none is {', '.join(missing)}" if missing else ""
-        shares = f"{typed / max(1, len(shaped)):.0%} of {len(shaped)} not uniform have a kind, {chance:.0%} in random order"
+        shares = f"{n_typed / max(1, len(shaped)):.0%} of {len(shaped)} not uniform have a kind, {chance:.0%} in random order"
         figures = f"{len(kernels)} kernels of {len(folders)} models: {said}; {shares}{absent}"
-        return Finding(verdict, figures, scale.label)
+        return Finding(verdict, figures, scale.label, p, takes)
 
     def _is_short(self, shaped: np.ndarray) -> bool:
         peaks = np.abs(shaped.argmax(axis=1) - shaped.shape[1] // 2)
@@ -107,12 +127,12 @@ def curves(folder: Path, profiles: bool = False, share: int | None = None) -> np
 
     model = load(folder, share)
     if not profiles:
-        return np.concatenate([one.numpy() for one in learned_kernels(model, k=NEAR_K)])
-    found = pattern(model.encoder)
-    if found is None:
+        return np.concatenate([kernels.numpy() for kernels in learned_kernels(model, k=NEAR_K)])
+    shown = pattern(model.encoder)
+    if shown is None:
         return np.empty((0, 2 * NEAR_K + 1))
-    middle = found.mean.shape[1] // 2
-    return found.mean[:, middle - NEAR_K : middle + NEAR_K + 1].numpy()
+    middle = shown.mean.shape[1] // 2
+    return shown.mean[:, middle - NEAR_K : middle + NEAR_K + 1].numpy()
 
 
 def load(folder: Path, share: int | None = None) -> Any:
@@ -132,9 +152,9 @@ def snapshots(folder: Path) -> list[int]:
 
 @dataclass(frozen=True)
 class Neighbours(OfModels):
-    """The largest, and the smallest, weights of depthwise kernels stand at −1 or +1 more often than two of 2k+1 places by chance.
+    """Depthwise kernels have their largest weight at −1 or +1 more often than by chance (2 of 2k+1 places), and so their smallest.
 
-    Holds: so for both, by a one-sided binomial test at 0.05. Fails: neither more often. Counted over all channels of all layers.
+    Holds: both are shown by one-sided binomial tests at 0.05, over all channels of all layers. Fails: neither is shown.
     """
 
     @property
@@ -144,22 +164,26 @@ class Neighbours(OfModels):
     def at(self, scale: Scale, folders: Sequence[Path]) -> Finding:
         from scipy.stats import binomtest
 
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         by_layer: list[str] = []
         for folder in folders:
             layers = [layer.attention.conv.values.weight.detach().numpy() for layer in load(folder).encoder.layers]
             for kernels in layers:
                 middle = kernels.shape[1] // 2
-                own = {name: int((np.abs(place(kernels, axis=1) - middle) == 1).sum()) for name, place in _PLACES.items()}
-                found.update(own | {"all": len(kernels)})
-                by_layer.append(f"{own['largest'] / len(kernels):.0%}/{own['smallest'] / len(kernels):.0%}")
-        chance = 2 / kernels.shape[1]
-        p = {name: float(binomtest(found[name], found["all"], chance, alternative="greater").pvalue) for name in _PLACES}
+                beside = {name: int((np.abs(place(kernels, axis=1) - middle) == 1).sum()) for name, place in _PLACES.items()}
+                counts.update(beside | {"all": len(kernels)})
+                by_layer.append(f"{beside['largest'] / len(kernels):.0%}/{beside['smallest'] / len(kernels):.0%}")
+        chance, n = 2 / kernels.shape[1], counts["all"]
+        p = {name: float(binomtest(counts[name], n, chance, alternative="greater").pvalue) for name in _PLACES}
         clear = [name for name in _PLACES if p[name] < ALPHA]
         verdict = HOLDS if len(clear) == 2 else UNDECIDED if clear else FAILS
-        said = ", ".join(f"{name} {found[name] / found['all']:.0%} (p {p[name]:.1g})" for name in _PLACES)
-        figures = f"weight at −1 or +1 of {found['all']:,} channels: {said}, by chance {chance:.0%}; by layer {' '.join(by_layer)}"
-        return Finding(verdict, figures, scale.label)
+        takes = ""
+        if verdict == UNDECIDED:
+            times = max(trials(counts[name] / n, chance, n) for name in _PLACES if name not in clear)
+            takes = models(scale, self.row, ceil(times * len(folders)))
+        said = ", ".join(f"{name} {counts[name] / n:.0%} (p {p[name]:.1g})" for name in _PLACES)
+        figures = f"weight at −1 or +1 of {n:,} channels: {said}, by chance {chance:.0%}; by layer {' '.join(by_layer)}"
+        return Finding(verdict, figures, scale.label, max(p.values()) if verdict == HOLDS else None, takes)
 
 
 _PLACES = {"largest": np.argmax, "smallest": np.argmin}
@@ -167,9 +191,10 @@ _PLACES = {"largest": np.argmax, "smallest": np.argmin}
 
 @dataclass(frozen=True)
 class EarlyKinds(OfModels):
-    """Kernels take their kinds early: at the first tenth of the steps, as many have one as at the end, to within a fifth.
+    """Kernels take their kinds early: after a tenth of the steps at least four fifths as many have one as at the end.
 
-    Holds or fails by the numbers of all models; not run without snapshots in the first tenth. Uniform kernels have none.
+    Decided by the counts of all models together; not run without a snapshot in the first tenth of the steps. Uniform kernels count
+    as having no kind, and where fewer than a tenth of the kernels have one at the end the claim is undecided.
     """
 
     early: int = 10
@@ -179,14 +204,15 @@ class EarlyKinds(OfModels):
         return f"kernels of {self.row} have their kinds after {self.early} % of the steps"
 
     def at(self, scale: Scale, folders: Sequence[Path]) -> Finding:
-        shares = {folder: [share for share in snapshots(folder) if share <= self.early] for folder in folders}
-        kept = {folder: found[-1] for folder, found in shares.items() if found}
+        early_shares = {folder: [share for share in snapshots(folder) if share <= self.early] for folder in folders}
+        kept = {folder: shares[-1] for folder, shares in early_shares.items() if shares}
         if not kept:
             return Finding(NOT_RUN, f"needs snapshots=[…] at {self.early} % or before", scale.label)
-        counts = []
+        typed = []
         for folder, share in kept.items():
-            kinds = [_kinds(curves(folder, share=at)) for at in (share, None)]
-            counts.append([sum(kind not in ("uniform", "other") for kind in one) / len(one) for one in kinds])
-        early, late = np.mean(counts, axis=0)
-        verdict = UNDECIDED if late < 0.1 else HOLDS if early >= 0.8 * late else FAILS
-        return Finding(verdict, f"{early:.0%} of the kernels early, {late:.0%} at the end, {len(kept)} models", scale.label)
+            kinds = [_kinds(curves(folder, share=then)) for then in (share, None)]
+            typed.append([sum(name not in ("uniform", "other") for name in names) / len(names) for names in kinds])
+        early, late = np.mean(typed, axis=0)
+        verdict = UNDECIDED if late < LEAST_TYPED else HOLDS if early >= 0.8 * late else FAILS
+        figures = f"{early:.0%} of the kernels early, {late:.0%} at the end, {len(kept)} models"
+        return Finding(verdict, figures, scale.label, takes=longer(scale) if verdict == UNDECIDED else "")

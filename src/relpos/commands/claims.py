@@ -107,10 +107,12 @@ def page(claims: list[Claim], runs: Scales, rows: dict[str, list[str]], tables: 
 
 
 def _tested(claim: Claim, runs: Scales, rows: dict[str, list[str]]) -> list[Finding]:
+    from relpos.claims.travel import with_travel
+
     for row in claim.tester.rows:
         if row not in rows:
             raise RelposError(f"claim {claim.id}: unknown row {row!r}.{nearest(row, rows)}")
-    return claim.tester.findings(runs)
+    return with_travel(claim.tester.findings(runs), claim.tester.rows, runs)
 
 
 def _show(claim: dict[str, Any]) -> None:
