@@ -174,3 +174,11 @@ def test_paws_in_a_folder_is_known_by_its_files(tmp_path: Path) -> None:
         path.write_text("id\tsentence1\tsentence2\tlabel\n1\ta b\tb a\t0\n")
     run = finetune("task=paws", "data=files", f"data.root={tmp_path}")
     assert [name for name, *_ in run.meaning["glue"]["files"]] == ["PAWS/dev.tsv", "PAWS/train.tsv"]
+
+
+def test_the_papers_fine_tuning_takes_what_a_task_of_ones_own_says(answers: Path) -> None:
+    words = ("task=answers/task.yaml", "recipe=finetune_paper")
+    run = finetune(*words, "task.epochs=7", "task.batch=5", "task.lr=2.0e-3")
+    assert (run.config["recipe"]["epochs"], run.config["batch"], run.config["recipe"]["lr"]) == (7, 5, 2e-3)
+    paws = finetune("task=paws", "recipe=finetune_paper", "data=hub")
+    assert (paws.config["recipe"]["epochs"], paws.config["batch"]) == (3, 32)

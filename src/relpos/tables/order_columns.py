@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from relpos.analysis.resampling import crossed_interval
 from relpos.data.pairs import AutoPairs, PairSource
 from relpos.errors import RelposError, nearest
 from relpos.runs.config import compose, instantiate
@@ -231,6 +230,8 @@ def _interval(figures: list[_Figure], column: Column, bounds: Interval | None) -
         is_crossed = len(parts) == len(figures) and len({part.shape for part in parts}) == 1
         if not is_crossed or len({figure.groups for figure in figures}) > 1:  # kept by an earlier version of relpos, or other pairs
             return column.interval
+        from relpos.analysis.resampling import crossed_interval  # loads torch
+
         both = np.stack(parts, 1)
         low, high = crossed_interval(both[0], both[1], figures[0].groups or None)
     else:

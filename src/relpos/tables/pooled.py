@@ -103,10 +103,10 @@ def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) 
     pool = {name: units for name, units in rows.items() if units and name not in constant}
     if row not in pool:
         return None
+    if max(map(len, pool.values())) < 2:  # without loading statsmodels
+        return None
     cells = _cells(pool)
     fit = _fit(cells, is_crossed=False)
-    if fit.df_resid < 1:
-        return None
     if _spreads_differ(cells, is_crossed=False):
         values = list(pool[row].values())
         return Spread(float(np.var(values, ddof=1)), len(values) - 1.0) if len(values) > 1 else None
