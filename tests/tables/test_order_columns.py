@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -269,3 +270,15 @@ def test_a_table_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str
     assert "no table 'demmo'" in capsys.readouterr().err.splitlines()[-1]
     assert main(["order", "measure=shuffle"]) == 1
     assert "from=FOLDER or table=NAME is expected" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_dry_run_says_how_long_measuring_takes(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(made))
+    words = ["reproduce", f"table={made / 'ordered.yaml'}", "dry_run=true"]
+    assert main(words) == 0
+    assert capsys.readouterr().out.splitlines()[2] == "order: all is measured"
+    assert main([*words, "order.examples=21", "rows=none"]) == 0
+    said = capsys.readouterr().out.splitlines()[2]
+    assert re.fullmatch(r"order: about [\d.]+ device-minutes to measure 6 networks, snapshots counted", said)

@@ -80,7 +80,7 @@ def reproduce(cfg: DictConfig) -> str:
     runs = plan.of_stages(plan.runs_of(rows), names(cfg.stages))
     folder: Path = runs_root() / "tables" / given.name
     if cfg.dry_run:
-        print(dry_run.describe(given.name, rows, runs))
+        print(dry_run.describe(given.name, rows, runs, instrument))
         return str(folder)
     failed = engine.run_all(plan.needed(runs), folder, engine_of(cfg, given), cfg.retries)
     show(given, rows, folder, instrument)

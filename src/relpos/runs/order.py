@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,14 +160,28 @@ def with_pairs(words: Sequence[str]) -> list[str]:
 
 def suited(source: PairSource | AutoPairs, subject: Trained) -> PairSource | None:
     """The pairs that are named; of `pairs=auto` those that suit the network, None where there are none."""
-    return source.suited(_is_toy(subject.store)) if isinstance(source, AutoPairs) else source
+    return source.suited(_is_of_toy(subject.store)) if isinstance(source, AutoPairs) else source
 
 
-def _is_toy(store: Path | None) -> bool:
+def is_toy(data: Mapping[str, Any]) -> bool:
+    """Whether the node `data` of a configuration is the embedded language."""
+    return str(data.get("_target_", "")).endswith(".Toy")
+
+
+def _is_of_toy(store: Path | None) -> bool:
     if store is None or not (store / "config.yaml").is_file():
         return False
-    data: Any = OmegaConf.to_container(OmegaConf.load(store / "config.yaml")).get("data", {})  # type: ignore[union-attr]
-    return str(data.get("_target_", "")).endswith(".Toy")
+    content: Any = OmegaConf.to_container(OmegaConf.load(store / "config.yaml"))
+    return is_toy(content.get("data", {}))
+
+
+def is_measured(subject: Trained, dials: Dials, source: PairSource | None, measure: str) -> bool:
+    """Whether the figures of a measure lie beside the network's run."""
+    try:
+        place = _place(subject, {"measure": measure, "version": VERSION} | _meaning(measure, dials, source))
+    except NothingToMeasure:
+        return True
+    return place is not None and place.is_file()
 
 
 def _device(accelerator: str) -> str:

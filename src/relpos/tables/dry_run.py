@@ -4,25 +4,36 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from relpos.runs.cost import REACHED, flops, matrix_product, measured
+from relpos.runs.cost import REACHED, Rates, flops, matrix_product, measured
 from relpos.runs.execute import hardware
 from relpos.runs.run import Run, runs_root
+from relpos.tables.order_columns import Instrument
+from relpos.tables.order_cost import work_left
 from relpos.tables.plan import PlannedRow
 
+if TYPE_CHECKING:
+    from relpos.runs.trial import Trials
 
-def describe(name: str, rows: list[PlannedRow], runs: list[Run]) -> str:
+
+def describe(name: str, rows: list[PlannedRow], runs: list[Run], instrument: Instrument | None = None) -> str:
     """The counts and the estimate, the shared inputs, then each row with its pre-trainings and its fine-tunings.
 
     Args:
         name: of the table.
         rows: of the plan.
         runs: those of the rows that are wanted, and what they need.
+        instrument: of the columns about order; None: there are none.
     """
     states = {run.identity: run.state for run in runs}
-    hours, said = _hours([run for run in runs if states[run.identity] != "finished"], runs)
+    speeds = _Speeds(runs)
+    hours, said = _hours([run for run in runs if states[run.identity] != "finished"], speeds)
     own = {run.identity for row in rows for run in row.runs}
     lines = [f"{name}: {len(runs):,} runs: {_counts(Counter(states.values()))}", said]
+    if instrument is not None:
+        lines.append(_of_order(rows, instrument, speeds))
     lines += [f"  {_line(run, states)}" for run in runs if run.identity not in own]
     for row in rows:
         wanted = [run for run in row.runs if run.identity in states]
@@ -39,29 +50,54 @@ def describe(name: str, rows: list[PlannedRow], runs: list[Run]) -> str:
     return "\n".join(lines)
 
 
-def _hours(missing: list[Run], runs: list[Run]) -> tuple[dict[str, float], str]:
+class _Speeds:
+    """Operations a second and device that runs like a given one reach here."""
+
+    def __init__(self, runs: list[Run]) -> None:
+        self.runs, self.guess = runs, 0.0
+
+    @cached_property
+    def finished(self) -> Rates:
+        return measured(self.runs, runs_root(), hardware())
+
+    @cached_property
+    def trials(self) -> Trials:
+        from relpos.runs.trial import Trials
+
+        return Trials()
+
+    def of(self, run: Run) -> tuple[float, str]:
+        """The rate, and where it comes from."""
+        if rate := self.finished.of(run):
+            return rate, "the rate of finished runs of the same size"
+        if rate := self.trials.of(run):
+            return rate, "the rate of a step tried here"
+        self.guess = self.guess or matrix_product() * REACHED
+        return self.guess, f"a guess, {REACHED:.0%} of the rate of a matrix product here"
+
+
+def _hours(missing: list[Run], speeds: _Speeds) -> tuple[dict[str, float], str]:
     """Device-hours of each missing run, and a sentence about them."""
     work = {run.identity: flops(run) for run in missing}
     if not sum(work.values()):
         return {}, "nothing is left to train" if not missing else "nothing of it trains"
-    from relpos.runs.trial import Trials
-
-    finished, trials = measured(runs, runs_root(), hardware()), Trials()
     hours: dict[str, float] = {}
     sources: Counter[str] = Counter()
-    guess = 0.0
     for run in (run for run in missing if work[run.identity]):
-        if rate := finished.of(run):
-            source = "the rate of finished runs of the same size"
-        elif rate := trials.of(run):
-            source = "the rate of a step tried here"
-        else:
-            guess = rate = guess or matrix_product() * REACHED
-            source = f"a guess, {REACHED:.0%} of the rate of a matrix product here"
+        rate, source = speeds.of(run)
         hours[run.identity] = work[run.identity] / rate / 3600
         sources[source] += 1
     said = "; ".join(f"{count:,} of {len(hours):,} runs by {source}" for source, count in sources.items())
-    return hours, (f"about {_duration(sum(hours.values()))} left{', some of it guessed' if guess else ''}: {said}")
+    return hours, (f"about {_duration(sum(hours.values()))} left{', some of it guessed' if speeds.guess else ''}: {said}")
+
+
+def _of_order(rows: list[PlannedRow], instrument: Instrument, speeds: _Speeds) -> str:
+    """How many networks are to be measured, and about how long that takes."""
+    left = work_left(rows, instrument)
+    if not left:
+        return "order: all is measured"
+    hours = sum(operations / speeds.of(run)[0] for run, operations in left) / 3600
+    return f"order: about {_duration(hours)} to measure {len(left):,} networks, snapshots counted"
 
 
 def _duration(hours: float) -> str:

@@ -1,0 +1,64 @@
+"""What is left to measure about order, and about how many operations that takes; for a dry run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from relpos.data.pairs import AutoPairs, PairSource
+from relpos.data.shuffle import WINDOWS
+from relpos.runs.cost import flops_per_token
+from relpos.runs.order import is_measured, is_toy
+from relpos.runs.run import Run
+from relpos.runs.trained import trained
+from relpos.tables.order_columns import END, Instrument
+from relpos.tables.plan import PlannedRow
+
+
+def work_left(plan: Iterable[PlannedRow], given: Instrument) -> list[tuple[Run, float]]:
+    """An entry for each network that is not measured yet, snapshots included: its pre-training, and the operations."""
+    left = []
+    tokens = _Tokens()
+    for run in {run.identity: run for row in plan for run in row.pretrainings}.values():
+        tasks = [(END, given)]
+        if given.snapshots is not None:
+            tasks += [(share, given.snapshots) for share in sorted({*run.config["snapshots"], END})]
+        for share, instrument in tasks:
+            measures = [measure for measure in instrument.measures if not _is_there(run, share, instrument, measure)]
+            operations = flops_per_token(run) / 3 * sum(tokens.of(run, instrument, measure) for measure in measures)
+            if measures:
+                left.append((run, operations))
+    return left
+
+
+def _is_there(run: Run, share: int, given: Instrument, measure: str) -> bool:
+    if run.state != "finished":
+        return False
+    subject = trained(run.path)
+    subject = subject if share == END else subject.snapshots().get(share, subject)
+    dials = replace(given.dials, measures=(measure,))
+    return is_measured(subject, dials, _suited(given.pairs, run) if measure == "pairs" else None, measure)
+
+
+def _suited(pairs: PairSource | AutoPairs, run: Run) -> PairSource | None:
+    return pairs.suited(is_toy(run.inputs["store"].config["data"])) if isinstance(pairs, AutoPairs) else pairs
+
+
+class _Tokens:
+    """The tokens that a measure puts through a network, counted as `relpos.runs.cost` counts; pairs are read once."""
+
+    def __init__(self) -> None:
+        self.of_pairs: dict[str, float] = {}
+
+    def of(self, run: Run, given: Instrument, measure: str) -> float:
+        if measure == "shuffle":
+            return float(given.dials.examples * run.config["length"] * (1 + len(WINDOWS)))
+        source = _suited(given.pairs, run)
+        if source is None:
+            return 0.0
+        key = str(source.identity())
+        if key not in self.of_pairs:
+            lengths = [len(re.findall(r"\w+|[^\w\s]", text)) for pair in source.pairs() for text in (pair.good, pair.bad)]
+            self.of_pairs[key] = float(sum(n * (n + 2) for n in lengths))
+        return self.of_pairs[key]
