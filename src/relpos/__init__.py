@@ -144,7 +144,7 @@ def FillMask(run: str | Path) -> fill.FillMask:
     """A function: text with `[MASK]` → the most probable pieces at each masked token, as `relpos fill` shows them.
 
     Args:
-        run: a pre-training's folder, a model folder, a snapshot's file, or `TABLE:ROW`.
+        run: a pre-training's folder, a model folder, a snapshot's file, a published checkpoint, or `TABLE:ROW`.
 
     Example:
         >>> fill = FillMask(run(compose("pretrain", ["size=tiny", "steps=2", "batch=4", "evaluations=1"])).path)
@@ -162,7 +162,7 @@ def Score(run: str | Path, form: str = "within_word") -> score.Score:
     """A function: text → its pseudo-log-likelihood by token, as `relpos score` shows it.
 
     Args:
-        run: a pre-training's folder, a model folder, a snapshot's file, or `TABLE:ROW`.
+        run: a pre-training's folder, a model folder, a snapshot's file, a published checkpoint, or `TABLE:ROW`.
         form: `within_word` masks the later pieces of a token's word with it, `plain` the token alone.
 
     Example:

@@ -33,12 +33,12 @@ class _Finder(MetaPathFinder):
     """Finds one module as the other finders do, and makes its loader call a function at the end."""
 
     def __init__(self, module: str, call: Callable[[], object]) -> None:
-        self.module, self.call = module, call
+        self.module, self.call, self.is_done = module, call, False
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != self.module:
+        if self.is_done or name != self.module:
             return None
-        sys.meta_path.remove(self)
+        self.is_done = True  # the search below comes here again
         spec = find_spec(name)
         if spec is not None and spec.loader is not None:
             loader: Any = spec.loader

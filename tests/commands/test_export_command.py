@@ -12,6 +12,12 @@ import torch
 
 import relpos
 from relpos.cli import main
+from relpos.data.tokenizer import Tokenizer
+from relpos.files import write_text
+from relpos.model.heads import Classifier
+from relpos.runs import plan
+from relpos.tables import experiment
+from relpos.train.weights import load_model, read_model_config, save_model
 
 pytest.importorskip("transformers", reason="needs relpos[pretrained]")
 
@@ -40,6 +46,12 @@ def exported(capsys: pytest.CaptureFixture[str], run: Path, to: Path) -> dict[st
     return content
 
 
+def classifier(folder: Path) -> tuple[Classifier, dict[str, Any], Tokenizer]:
+    """A classifier on the encoder of a model folder, its words and its tokenizer."""
+    words = read_model_config(folder) | {"outputs": 2}
+    return Classifier(load_model(folder).encoder, 2), words, Tokenizer.load(folder)
+
+
 def same(first: Path, second: Path) -> bool:
     (one, _), (other, _) = relpos.load(first), relpos.load(second)
     return all(torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())
@@ -60,6 +72,30 @@ def test_a_run_leaves_with_its_weights_and_its_record(
         assert ("import relpos  #" in card) == (kind == "relpos")
         assert str(tmp_path) not in card
         assert record["starts"][0]["host"] not in card.split()
+
+
+def test_a_fine_tuning_leaves_as_a_classifier_with_the_labels_of_its_task(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [f"from={runs['absolute']}", "task=rte", "intermediate=none", "length=32"]
+    planned = plan(relpos.compose("finetune", words))
+    save_model(planned.path / "model", *classifier(runs["absolute"] / "model"))
+    write_text(planned.path / "config.yaml", "{}")
+    planned.update(stage="finetune", state="finished", meaning=planned.meaning, metrics={"columns": {"rte": 50.0}})
+    config = exported(capsys, planned.path, tmp_path / "out")
+    assert config["architectures"] == ["BertForSequenceClassification"]
+    assert config["id2label"] == {"0": "entailment", "1": "not_entailment"}
+    assert "| rte | 50 |" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_the_card_has_the_question_of_the_table_that_a_run_was_made_for(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(runs["fixed"], tmp_path / "run")
+    with (run / "config.yaml").open("a") as file:
+        file.write("table: demo\n")
+    exported(capsys, run, tmp_path / "out")
+    assert f"Trained for the question: {experiment.load('demo').question}" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_model_folders_and_snapshots_leave_too(runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
