@@ -46,7 +46,7 @@ real: install ## The same table on real text: RELPOS_DATA names the folder with 
 	$(BIN)/relpos reproduce table=real_mini
 
 test: install ## Run the tests (WORKERS=1 for one process, ARGS=--random-order for another order)
-	$(PYTEST) -n $(WORKERS) --maxprocesses 4 --dist loadfile $(ARGS)
+	$(PYTEST) -n $(WORKERS) --maxprocesses 4 --dist worksteal $(ARGS)
 
 test-slurm: .venv/.slurm ## Run tables on a Slurm cluster of two nodes, started for it (Debian, root; elsewhere it skips)
 	@tests/slurm/run

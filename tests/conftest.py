@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from jaxtyping import install_import_hook
 
+from awake import Awake
 from shapes import CHECKED
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -49,3 +53,24 @@ def toy_runs(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for stage in ("toy", "tokenizer", "store"):
         (root / stage).symlink_to(prepared / stage)
     return root
+
+
+@pytest.fixture(scope="session")
+def _awake() -> Iterator[Path]:
+    import relpos.launch.worker
+    import relpos.runs.training  # noqa: F401  what takes seconds
+
+    with TemporaryDirectory() as folder:
+        awake = Awake(Path(folder))
+        yield awake.python
+        awake.close()
+
+
+@pytest.fixture
+def python(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What to call instead of `sys.executable`, which it becomes: without the seconds that imports take, see `awake`."""
+    if os.environ.get("RELPOS_FULL"):
+        return sys.executable
+    name = str(request.getfixturevalue("_awake"))
+    monkeypatch.setattr(sys, "executable", name)
+    return name

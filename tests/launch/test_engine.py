@@ -16,7 +16,7 @@ import pytest
 
 from tables.small_data import records, write_data, write_experiment
 
-RELPOS = str(Path(sys.executable).with_name("relpos"))
+pytestmark = pytest.mark.usefixtures("python")
 PATIENCE = 400.0  # a busy machine takes a minute over the imports of each worker
 
 
@@ -33,7 +33,7 @@ class Table:
         }
 
     def start(self, *words: str, workers: int = 2) -> subprocess.Popen[str]:
-        command = [RELPOS, "reproduce", f"table={self.file}", f"workers={workers}", *words]
+        command = [sys.executable, "-m", "relpos.cli", "reproduce", f"table={self.file}", f"workers={workers}", *words]
         return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:

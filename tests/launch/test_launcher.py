@@ -25,7 +25,7 @@ from relpos.runs.lock import locked
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
 
-RELPOS = str(Path(sys.executable).with_name("relpos"))
+pytestmark = pytest.mark.usefixtures("python")
 
 
 def experiment(folder: Path, **changes: Any) -> Path:
@@ -36,7 +36,8 @@ def experiment(folder: Path, **changes: Any) -> Path:
 
 
 def start(table: Path, *words: str, command: str = "reproduce") -> subprocess.Popen[str]:
-    return subprocess.Popen([RELPOS, command, f"table={table}", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    relpos = [sys.executable, "-m", "relpos.cli", command]
+    return subprocess.Popen([*relpos, f"table={table}", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -34,9 +33,11 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
     return load_file(run.path / "model" / "model.safetensors")
 
 
-def test_killed_and_continued_equals_uninterrupted(toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_and_continued_equals_uninterrupted(
+    toy_runs: Path, tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = plan(compose("pretrain", WORDS))
-    process = subprocess.Popen([sys.executable, "-c", SLOW, "pretrain", *WORDS], env=os.environ, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([python, "-c", SLOW, "pretrain", *WORDS], env=os.environ, stderr=subprocess.DEVNULL)
     checkpoints = run.path / "checkpoint"
     while not list(checkpoints.glob("last-*.ckpt")):
         assert process.poll() is None
@@ -77,11 +78,9 @@ def test_a_stop_before_the_first_step_is_no_failure(toy_runs: Path, monkeypatch:
     assert execute(run).state == "finished"
 
 
-def test_a_stop_signal_leaves_a_checkpoint(toy_runs: Path) -> None:
+def test_a_stop_signal_leaves_a_checkpoint(toy_runs: Path, python: str) -> None:
     run = plan(compose("pretrain", WORDS))
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLOW, "pretrain", *WORDS, "checkpoint_every=1000"], stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([python, "-c", SLOW, "pretrain", *WORDS, "checkpoint_every=1000"], stderr=subprocess.PIPE, text=True)
     while not (run.path / "metrics.jsonl").exists() or not (run.path / "metrics.jsonl").read_text():
         assert process.poll() is None
         time.sleep(0.02)
@@ -144,9 +143,9 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_a_full_disk_keeps_the_checkpoint_before(toy_runs: Path) -> None:
+def test_a_full_disk_keeps_the_checkpoint_before(toy_runs: Path, python: str) -> None:
     run = plan(compose("pretrain", WORDS))
-    done = subprocess.run([sys.executable, "-c", FULL, "pretrain", *WORDS], capture_output=True, text=True, check=False)
+    done = subprocess.run([python, "-c", FULL, "pretrain", *WORDS], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("relpos: cannot write")
     assert "Traceback" not in done.stderr

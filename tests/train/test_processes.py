@@ -1,4 +1,4 @@
-"""One, two and four real processes compute the same steps, to rounding; a run goes on with another number of them."""
+"""Real processes compute the same steps as one, to rounding (four of them with RELPOS_FULL); a run goes on with another number."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from safetensors.torch import load_file
 
 from relpos.errors import RelposError
 from relpos.runs import compose, execute, plan
+from schemes import FULL
 
+pytestmark = pytest.mark.usefixtures("python")
 WORDS = ["batch=8", "speed.microbatch=1", "position=composite", "recipe.warmup=5", "log_every=20", "evaluations=1"]
 WORDS += ["data.pairs=500"]
 SIXTY = [*WORDS, "steps=60", "snapshots=[1]"]
+TELLING = "import os, sys; from relpos.cli import main; print(os.getpid(), flush=True); sys.exit(main(sys.argv[1:]))"
 NO_DROPOUT = ["size.dropout=0", "size.attention_dropout=0"]
 
 
@@ -61,21 +64,24 @@ def in_groups(groups: list[dict[str, Any]]) -> list[Path]:
     return [Path(line) for line in done.stdout.splitlines()]
 
 
-def start(words: list[str], *prefix: str) -> subprocess.Popen[str]:
-    command = [*(prefix or (sys.executable, "-m")), "relpos.cli", "pretrain", *words]
+def start(words: list[str], *how: str) -> subprocess.Popen[str]:
+    command = [sys.executable, *how, "pretrain", *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
 
 
 @pytest.mark.slow
-def test_one_two_and_four_processes_compute_the_same_steps(toy_runs: Path) -> None:
+def test_several_processes_compute_the_same_steps_as_one(toy_runs: Path) -> None:
+    worlds, dials = ((1, 2, 4), {"dropout": [], "none": NO_DROPOUT}) if FULL else ((1, 2), {"dropout": []})
     groups = [
         {"world": world, "root": str(own_root(toy_runs, f"{name}{world}")), "words": [*SIXTY, *more]}
-        for name, more in {"dropout": [], "none": NO_DROPOUT}.items()
-        for world in (1, 2, 4)
+        for name, more in dials.items()
+        for world in worlds
     ]
     stopped = {"root": str(own_root(toy_runs, "stopped")), "words": [*SIXTY, "checkpoint_every=5"]}
     folders = in_groups([*groups, stopped | {"world": 3, "stop": True}, stopped | {"world": 2}])
-    for alone, *others in (folders[:3], folders[3:6], [folders[0], folders[7]]):
+    went_on = folders[-1]
+    compared = [folders[start : start + len(worlds)] for start in range(0, len(groups), len(worlds))]
+    for alone, *others in (*compared, [folders[0], went_on]):
         # The first step's learning rate is 0: the snapshot after it holds the initial weights.
         travelled = distance(alone / "model" / "model.safetensors", alone / "snapshots" / "1.safetensors")
         assert travelled > 0.5
@@ -85,21 +91,23 @@ def test_one_two_and_four_processes_compute_the_same_steps(toy_runs: Path) -> No
             for key in ("loss", "accuracy", "gradient_norm"):  # the last line: a run that went on averages from there
                 assert logged(other, key)[-1] == pytest.approx(logged(alone, key)[-1], abs=2e-3)
     assert [[start["processes"] for start in record(folder)["starts"]] for folder in folders] == [
-        *([world] for world in (1, 2, 4, 1, 2, 4)),
+        *([group["world"]] for group in groups),
         *([3, 2], [3, 2]),
     ]
-    assert 5 <= record(folders[7])["starts"][1]["from_step"] < 60
+    assert 5 <= record(went_on)["starts"][1]["from_step"] < 60
 
 
 @pytest.mark.slow
 def test_a_lost_process_fails_the_run_and_one_process_goes_on(toy_runs: Path) -> None:
-    words = [*WORDS, "steps=150", "batch=4", "checkpoint_every=2"]
+    words = [*WORDS, "steps=150", "batch=2", "checkpoint_every=2"]
     run = plan(compose("pretrain", words))
-    launcher = start([*words, "speed.devices=2"])
+    launcher = start([*words, "speed.devices=2"], "-c", TELLING)
+    assert launcher.stdout is not None
+    pid = int(launcher.stdout.readline())
     while not list((run.path / "checkpoint").glob("last-*.ckpt")):
         assert launcher.poll() is None, launcher.communicate()[1]
         time.sleep(0.01)
-    ranks = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text(encoding="utf-8").split()
+    ranks = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
     os.kill(int(ranks[1]), signal.SIGKILL)
     said = launcher.communicate(timeout=400)[1]
     assert launcher.returncode == 1, said
@@ -115,7 +123,7 @@ def test_a_lost_process_fails_the_run_and_one_process_goes_on(toy_runs: Path) ->
 @pytest.mark.slow
 def test_under_torchrun(toy_runs: Path) -> None:
     words = [*WORDS, "steps=2"]
-    done = start(words, sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m")
+    done = start(words, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "relpos.cli")
     said = done.communicate(timeout=400)[1]
     assert done.returncode == 0, said
     assert [start["processes"] for start in plan(compose("pretrain", words)).record["starts"]] == [2]

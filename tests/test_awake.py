@@ -1,0 +1,46 @@
+"""The stand-in for `python` behaves as the process that it stands for."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def started(python: str, code: str, *words: str) -> subprocess.Popen[str]:
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([python, "-c", code, *words], text=True, **streams)  # type: ignore[call-overload, no-any-return]
+
+
+def test_words_streams_folder_and_status_are_the_callers(python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    process = started(python, "import os, sys; print(sys.argv[1:], os.getcwd(), input()); sys.exit(3)", "a")
+    assert process.communicate("line\n") == (f"['a'] {tmp_path} line\n", "")
+    assert process.returncode == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_reaches_it_and_the_caller_ends_with_it(python: str, number: signal.Signals) -> None:
+    handler = "lambda *_: sys.exit(7)" if number != signal.SIGKILL else "signal.SIG_DFL"
+    code = f"import signal, sys, time; signal.signal({int(signal.SIGTERM)}, {handler}); print('on', flush=True); time.sleep(60)"
+    process = started(python, code)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(number)
+    said = process.communicate(timeout=50)[1]
+    assert process.returncode == {signal.SIGTERM: 7, signal.SIGKILL: -9}.get(number, process.returncode)
+    assert ("KeyboardInterrupt" in said) == (number == signal.SIGINT)
+
+
+def test_an_error_is_a_traceback_and_status_one(python: str) -> None:
+    process = started(python, "1 / 0")
+    assert process.communicate()[1].endswith("ZeroDivisionError: division by zero\n")
+    assert process.returncode == 1
+
+
+def test_a_process_that_kills_itself_is_seen_to(python: str) -> None:
+    process = started(python, "import os; os.kill(os.getpid(), 9)")
+    process.communicate()
+    assert process.returncode == -9
