@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo real test test-slurm check lint types floors links format bench golden same mechanisms clean
+.PHONY: help install demo real test test-slurm check lint types floors links format bench bench-gpu golden same mechanisms clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) \
@@ -75,8 +75,11 @@ format: install ## Let ruff reformat the tree and fix what it can
 	$(BIN)/ruff format .
 
 bench: .venv/.bench ## Run benchmarks/*.py, one after another; leave the machine alone meanwhile
-	@set -e; for script in $(filter-out benchmarks/_%,$(sort $(wildcard benchmarks/*.py))); do \
+	@set -e; for script in $(filter-out benchmarks/_% benchmarks/gpu.py,$(sort $(wildcard benchmarks/*.py))); do \
 	  echo "$$script" >&2; $(BIN)/python $$script; done
+
+bench-gpu: .venv/.bench ## The same on a GPU (benchmarks/gpu.py); refuses without CUDA
+	$(BIN)/python benchmarks/gpu.py
 
 golden: install ## Write the golden values anew, where results were meant to change
 	PYTHONPATH=tests $(BIN)/python tests/golden.py

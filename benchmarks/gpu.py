@@ -1,0 +1,313 @@
+"""Pre-training steps and attention alone on CUDA: ours beside Hugging Face, FlexAttention and SDPA, interleaved in one run.
+
+    python benchmarks/gpu.py [--repeats 10] [--sizes small base] [--only NAME …] [--rehearse]
+
+A step is 256 × 128 random tokens, 15 % predicted: forward, backward, clipping and fused AdamW in bf16. Ours takes the path of a
+training run (`relpos.train.recorded`, CUDA graphs), with every option of `position` and `conv`. Hugging Face's BERT runs eager,
+with SDPA and compiled. Attention alone has the terms of `composite` (β and a, k = 8), forward and backward, against compiled
+FlexAttention with the same terms and SDPA with the terms as one tensor, all without dropout, and ours with dropout besides. A large
+matrix product runs in every rotation as the ceiling; times are medians. Writes benchmarks/results/gpu.json and gpu.md. `--rehearse`
+runs everything once at toy sizes on a CPU and writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor, nn
+
+sys.path.insert(0, str(Path(__file__).parent))
+from _contestants import VOCABULARY, network
+from _presets import presets
+from _report import RESULTS, machine
+
+from relpos.data.steps import UnmaskedStep
+from relpos.model.dropout import Draw
+from relpos.model.kernels import eager, name_of, select
+from relpos.model.kernels import triton as fused_triton
+from relpos.model.position import Terms
+from relpos.runs.config import conf_dir
+from relpos.train.recorded import RecordedStep
+from relpos.train.replay import CudaGraphs, PlainCalls
+
+Work = Callable[[], Any]
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+K = 8
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--sizes", nargs="+", default=["small", "base"])
+    parser.add_argument("--rows", type=int, default=256, help="sequences of a step")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these presets, such as position=tisa")
+    parser.add_argument("--rehearse", action="store_true", help="everything once at toy sizes, on a CPU")
+    asked = parser.parse_args(words)
+    if DEVICE.type != "cuda" and not asked.rehearse:
+        raise SystemExit("benchmarks/gpu.py needs a CUDA device and there is none; make bench measures the CPU")
+    names = asked.only or presets()
+    length = 16 if asked.rehearse else 128
+    result: dict[str, Any] = {
+        "machine": machine() | {"gpu": _gpu()},
+        "repeats": asked.repeats,
+        "rows": asked.rows,
+        "length": length,
+    }
+    for size in asked.sizes:
+        result[f"step_{size}"] = steps(size, asked.rows, length, names, asked.repeats)
+    for n in [16] if asked.rehearse else [128, 512]:
+        result[f"attention_{n}"] = attention(n, asked.rows, asked.repeats)
+    text = report(result)
+    if not asked.rehearse:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / "gpu.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        (RESULTS / "gpu.md").write_text(text, encoding="utf-8")
+    print(text)
+
+
+def steps(size: str, rows: int, n: int, names: Sequence[str], repeats: int) -> dict[str, Any]:
+    """{contestant: milliseconds, tokens a second, over none, share of the ceiling}; five at a time beside `none`."""
+    sizes = yaml.safe_load((conf_dir() / "size" / f"{size}.yaml").read_text(encoding="utf-8"))
+    found: dict[str, Any] = {}
+    groups = [[], *(list(names[at : at + 5]) for at in range(0, len(names), 5))]
+    for number, group in enumerate(groups):
+        runs: dict[str, Work] = {"ours none": ours(size, "none", rows, n), "ceiling": ceiling()}
+        if number == 0:
+            runs |= {f"Hugging Face {kind}": partial(hugging_face(sizes, kind, rows, n)) for kind in PEERS}
+        runs |= {f"ours {name}": ours(size, name, rows, n) for name in group}
+        times = race(runs, repeats)
+        per_flop = statistics.median(times["ceiling"]) / (2 * SIDE**3)
+        for name, seconds in times.items():
+            if name != "ceiling" and (name != "ours none" or number == 0):
+                found[name] = {
+                    "milliseconds": 1e3 * statistics.median(seconds),
+                    "tokens_per_second": rows * n / statistics.median(seconds),
+                    "over_none": statistics.median(a / b for a, b in zip(seconds, times["ours none"], strict=True)),
+                }
+                if name.startswith("ours"):
+                    found[name]["share_of_ceiling"] = flops(sizes, rows, n) * per_flop / statistics.median(seconds)
+        del runs
+        _free()
+    return found
+
+
+def ours(size: str, words: str, rows: int, n: int) -> Work:
+    """One update as a training run on a GPU makes it."""
+    torch.manual_seed(0)
+    model = network(*words.split(), f"size={size}", f"vocabulary={VOCABULARY}").to(DEVICE).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    recorder = CudaGraphs if DEVICE.type == "cuda" and model.encoder.position.same_each_step else PlainCalls
+    step = RecordedStep(model, 0, "bf16", recorder())
+    ids = _tokens(rows, n)
+    lengths = torch.full((rows,), n, device=DEVICE)
+    passes = [{"input_ids": ids, "lengths": lengths, "keys": torch.arange(rows, device=DEVICE)}]
+    numbers = iter(range(1 << 30))
+
+    def once() -> Tensor:
+        number = next(numbers)
+        model.encoder.position.begin_step(number)
+        loss = step(UnmaskedStep(number, passes, rows * n))["loss"]
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        step.zero_gradients()
+        return loss
+
+    return once
+
+
+PEERS = ("eager", "sdpa", "compiled")
+
+
+def hugging_face(size: dict[str, Any], kind: str, rows: int, n: int) -> Work:
+    """`BertForMaskedLM` of the same sizes, whose embedding is as wide as its layers."""
+    from transformers import BertConfig, BertForMaskedLM
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=VOCABULARY, hidden_size=size["hidden"], num_hidden_layers=size["layers"], num_attention_heads=size["heads"],
+        intermediate_size=size["ffn"], max_position_embeddings=max(n, size["max_positions"]),
+        attn_implementation="eager" if kind == "eager" else "sdpa",
+    )  # fmt: skip
+    model: Any = BertForMaskedLM(config).to(DEVICE).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    called = torch.compile(model) if kind == "compiled" and DEVICE.type == "cuda" else model
+    ids = _tokens(rows, n)
+    labels = ids.masked_fill(torch.rand(rows, n, device=DEVICE) > 0.15, -100)
+
+    def once() -> None:
+        with torch.autocast(DEVICE.type, torch.bfloat16):
+            called(input_ids=ids, labels=labels).loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return once
+
+
+def attention(n: int, rows: int, repeats: int) -> dict[str, Any]:
+    """{kind: milliseconds, megabytes above the inputs} of 4 heads of 64, forward and backward to q, k, v, β and a."""
+    ways: dict[str, Callable[..., Tensor]] = {
+        "triton": _triton, "triton, dropout": partial(_triton, rate=0.1), "eager": _eager, "SDPA, terms as a tensor": _sdpa,
+        "FlexAttention, compiled": _flex(),
+    }  # fmt: skip
+    runs: dict[str, Work] = {}
+    memory = {}
+    for name, way in ways.items():
+        runs[name] = attention_work(way, rows, n)
+        memory[name] = _peak(runs[name])
+    times = race(runs, repeats)
+    return {name: {"milliseconds": 1e3 * statistics.median(times[name]), "megabytes": memory[name]} for name in ways}
+
+
+def attention_work(way: Callable[..., Tensor], rows: int, n: int) -> Work:
+    torch.manual_seed(0)
+    heads, width = 4, 64
+    shapes = [(rows, heads, n, width)] * 3 + [(heads, 2 * n - 1), (rows, heads, n, 2 * K + 1)]
+    x = [torch.randn(shape, device=DEVICE, dtype=torch.bfloat16, requires_grad=True) for shape in shapes]
+    upstream = torch.randn(shapes[0], device=DEVICE, dtype=torch.bfloat16)
+
+    def once() -> tuple[Tensor, ...]:
+        return torch.autograd.grad(way(*x), x, upstream)
+
+    return once
+
+
+def _triton(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, a: Tensor, rate: float = 0.0) -> Tensor:
+    return fused_triton.attention(q / 8, k, v, Terms(offset=beta, query=a), None, Draw(rate, 1))
+
+
+def _eager(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, a: Tensor) -> Tensor:
+    return eager.attention(q / 8, k, v, Terms(offset=beta, query=a), None, (0.0, 0))
+
+
+def _sdpa(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, a: Tensor) -> Tensor:
+    bias = eager.scores(None, None, Terms(offset=beta, query=a), v)
+    return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+
+
+def _flex() -> Callable[..., Tensor]:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    compiled = torch.compile(flex_attention) if DEVICE.type == "cuda" else flex_attention
+
+    def way(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, a: Tensor) -> Tensor:
+        n = q.shape[2]
+
+        def with_terms(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return score + beta[h, j - i + n - 1] + a[b, h, i, (j - i).clamp(-K, K) + K]
+
+        if DEVICE.type != "cuda":  # where it has no backward pass
+            with torch.no_grad():
+                compiled(*(x.detach() for x in (q, k, v)), score_mod=with_terms)
+            return _eager(q, k, v, beta, a)
+        y: Tensor = compiled(q, k, v, score_mod=with_terms)
+        return y
+
+    return way
+
+
+SIDE = 8192 if DEVICE.type == "cuda" else 128
+
+
+def ceiling() -> Work:
+    """A product of two square matrices in bfloat16."""
+    x = torch.randn(SIDE, SIDE, device=DEVICE, dtype=torch.bfloat16)
+    return lambda: x @ x
+
+
+def flops(size: dict[str, Any], rows: int, n: int) -> float:
+    """Of one of our steps: forward × 3, matrix products only, the head at the predicted tokens."""
+    d, e, ffn, layers = size["hidden"], size["embedding"], size["ffn"], size["layers"]
+    tokens = rows * n
+    encoder = layers * (tokens * (4 * d * d + 2 * d * ffn) + 2 * tokens * n * d)
+    return 6.0 * (encoder + (tokens * e * d if e != d else 0) + 0.15 * tokens * (d * e + e * VOCABULARY))
+
+
+def race(runs: dict[str, Work], repeats: int) -> dict[str, list[float]]:
+    """Seconds of each, one of each a repeat, every repeat starting elsewhere; three rounds before do not count."""
+    names = list(runs)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for repeat in range(-3, repeats):
+        start = repeat % len(names)
+        for name in names[start:] + names[:start]:
+            seconds = _seconds(runs[name])
+            if repeat >= 0:
+                times[name].append(seconds)
+    return times
+
+
+def _seconds(work: Work) -> float:
+    if DEVICE.type != "cuda":
+        before = time.perf_counter()
+        work()
+        return time.perf_counter() - before
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    start.record()
+    work()
+    end.record()
+    torch.cuda.synchronize()
+    return float(start.elapsed_time(end)) / 1e3
+
+
+def _peak(work: Work) -> float:
+    """MB on the device above what was there, 0 without one."""
+    if DEVICE.type != "cuda":
+        work()
+        return 0.0
+    work()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    work()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
+
+
+def _tokens(rows: int, n: int) -> Tensor:
+    return torch.randint(5, VOCABULARY, (rows, n), generator=torch.Generator().manual_seed(0)).to(DEVICE)
+
+
+def _gpu() -> str:
+    return torch.cuda.get_device_name() if DEVICE.type == "cuda" else "none"
+
+
+def _free() -> None:
+    gc.collect()
+    if DEVICE.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def report(result: dict[str, Any]) -> str:
+    """Markdown."""
+    return "\n".join(_lines(result)) + "\n"
+
+
+def _lines(result: dict[str, Any]) -> Iterator[str]:
+    yield "# On a GPU"
+    for key, value in result.items():
+        if not key.startswith(("step_", "attention_")):
+            yield f"\n{key}: {value}"
+    kernel = name_of(select("auto", Terms(), torch.zeros(1, 1, 16, 64, device=DEVICE, dtype=torch.bfloat16), True))
+    yield f"\nattention kernel of `auto`: {kernel}"
+    for key, rows in result.items():
+        if key.startswith(("step_", "attention_")):
+            columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+            yield f"\n## {key}\n"
+            yield "| " + " | ".join(["", *columns]) + " |"
+            yield "| --- |" + " ---: |" * len(columns)
+            for name, row in rows.items():
+                yield "| " + " | ".join([name, *(f"{row[column]:.4g}" if column in row else "" for column in columns)]) + " |"
+
+
+if __name__ == "__main__":
+    main()
