@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from relpos.data.heldout_windows import heldout_texts, heldout_windows
+from relpos.data.marks import OURS
 from relpos.data.masking import IGNORED
 from relpos.data.tokenizer import CLS, SEP
 from relpos.errors import RelposError
@@ -29,6 +30,7 @@ def store(lengths: list[int], heldout: list[int]) -> Any:
         documents=np.array(documents),
         heldout=np.array(heldout, dtype=bool),
         vocabulary=30_000,
+        marks=OURS,
     )
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from relpos.analysis.likelihood import exact
 from relpos.analysis.recording import record
-from relpos.data.tokenizer import CLS, SEP
+from relpos.data.marks import OURS, Marks
 from relpos.model.encoder import Encoder
 from relpos.model.kernels.eager import probabilities, scores
 from relpos.model.shape import Heads, Ids
@@ -19,7 +19,7 @@ REACH = 8
 _AT_ONCE = 32
 
 
-def attention_mass(model: Any, texts: Tensor) -> dict[str, Any]:
+def attention_mass(model: Any, texts: Tensor, marks: Marks = OURS) -> dict[str, Any]:
     """{"offsets": [−8, …, 8], "mass": (layers, heads, 17), "before": (layers, heads), "after": …}: the mean share of a token's
     attention that goes to each offset (+1 = the next token), and to all tokens further away on either side. They add up to 1.
 
@@ -28,10 +28,11 @@ def attention_mass(model: Any, texts: Tensor) -> dict[str, Any]:
     Args:
         model: a network with an `encoder`.
         texts: (texts, n) ids without special ones.
+        marks: the special tokens of the tokenizer.
     """
     encoder = model.encoder
     edge = torch.ones(len(texts), 1, dtype=texts.dtype)
-    ids = torch.cat((edge * CLS, texts, edge * SEP), 1)
+    ids = torch.cat((edge * marks.cls, texts, edge * marks.sep), 1)
     n = ids.shape[1]
     device = next(model.parameters()).device
     sums: list[Tensor | int] = [0] * encoder.shape.layers

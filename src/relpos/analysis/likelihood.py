@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from relpos.data.tokenizer import CLS, MASK, SEP
+from relpos.data.marks import OURS, Marks
 from relpos.data.words import Words
 from relpos.model.heads import MaskedLM
 
@@ -62,6 +62,7 @@ def pseudo_log_likelihoods(
     sentences: Sequence[Ids],
     words: Words | None,
     advance: Callable[[int], object] = lambda _: None,
+    marks: Marks = OURS,
 ) -> Floats:
     """The pseudo-log-likelihood of each sentence, in nats.
 
@@ -70,6 +71,7 @@ def pseudo_log_likelihoods(
         sentences: ids without special ones, none of them empty.
         words: the boundaries for the within-word form; None: the plain form.
         advance: is told of every portion of sentences done.
+        marks: the special tokens of the tokenizer.
 
     Raises:
         RelposError: a sentence is longer than the position scheme serves.
@@ -85,12 +87,12 @@ def pseudo_log_likelihoods(
             for start in range(0, len(members), at_once):
                 part = members[start : start + at_once]
                 batch: npt.NDArray[np.int64] = np.array([sentences[number] for number in part], np.int64)
-                totals[part] = _score(model, batch, words)
+                totals[part] = _score(model, batch, words, marks)
                 advance(len(part))
     return totals
 
 
-def masked_rows(ids: npt.NDArray[np.int64], words: Words | None) -> npt.NDArray[np.int64]:
+def masked_rows(ids: npt.NDArray[np.int64], words: Words | None, marks: Marks = OURS) -> npt.NDArray[np.int64]:
     """ids (m, n) → (m, n, n + 2): row t has [CLS] and [SEP] around it, and token t masked; with `words` the later pieces of its
     word too. The first [MASK] of a row is the token that is predicted."""
     m, n = ids.shape
@@ -98,19 +100,19 @@ def masked_rows(ids: npt.NDArray[np.int64], words: Words | None) -> npt.NDArray[
     if words is not None:
         word = words.numbers(ids)
         hidden = (word[:, None, :] == word[:, :, None]) & np.triu(np.ones((n, n), bool))
-    rows = np.full((m, n, n + 2), CLS)
-    rows[:, :, 1:-1] = np.where(hidden, MASK, ids[:, None, :])
-    rows[:, :, -1] = SEP
+    rows = np.full((m, n, n + 2), marks.cls)
+    rows[:, :, 1:-1] = np.where(hidden, marks.mask, ids[:, None, :])
+    rows[:, :, -1] = marks.sep
     return rows
 
 
-def _score(model: MaskedLM, ids: npt.NDArray[np.int64], words: Words | None) -> Floats:
+def _score(model: MaskedLM, ids: npt.NDArray[np.int64], words: Words | None, marks: Marks) -> Floats:
     """ids (m, n), sentences of one length → (m,)."""
     m, n = ids.shape
-    rows, inverse = np.unique(masked_rows(ids, words).reshape(m * n, n + 2), axis=0, return_inverse=True)
+    rows, inverse = np.unique(masked_rows(ids, words, marks).reshape(m * n, n + 2), axis=0, return_inverse=True)
     device = next(model.parameters()).device
     batch = torch.from_numpy(rows)
-    place = (batch == MASK).to(torch.int8).argmax(1)
+    place = (batch == marks.mask).to(torch.int8).argmax(1)
     step = max(1, BATCH_TOKENS // (n + 2))
     pairs = zip(batch.split(step), place.split(step), strict=True)
     hidden = torch.cat([model.encoder(part.to(device), at=at.to(device)).squeeze(1) for part, at in pairs])

@@ -90,7 +90,7 @@ def minimal_pairs(
                 scheme = type(model.encoder.position).__name__
                 raise RelposError(f"{pair.place}: a sentence of {len(ids) + 2} tokens is too long: {scheme} serves {longest}")
     both_in_turn = [ids for both in zip(good, bad, strict=True) for ids in both]  # neighbours share rows
-    scores = pseudo_log_likelihoods(model, both_in_turn, words if form == "within_word" else None, advance)
+    scores = pseudo_log_likelihoods(model, both_in_turn, words if form == "within_word" else None, advance, tokenizer.marks)
     difference = scores[0::2] - scores[1::2]
     right = np.where(np.abs(difference) <= TIE, 0.5, (difference > 0).astype(np.float64))
     same = np.array([words.same(*both) for both in zip(good, bad, strict=True)], dtype=bool)

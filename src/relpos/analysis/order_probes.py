@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from relpos.analysis.likelihood import exact
-from relpos.data.tokenizer import CLS, SEP
+from relpos.data.marks import OURS, Marks
 
 Floats = npt.NDArray[np.float64]
 REACH = 8
@@ -27,30 +27,31 @@ _TRAIN, _TUNE = 0.5, 1 / 3
 _AT_ONCE = 64
 
 
-def order_probes(model: Any, texts: Tensor) -> dict[str, list[float]]:
+def order_probes(model: Any, texts: Tensor, marks: Marks = OURS) -> dict[str, list[float]]:
     """{"place": R², "offset": R²} on held-out texts, each a list: the embedding's output first, then every layer's.
 
     Args:
         model: a network with an `encoder`.
         texts: (texts, n) ids without special ones, words in random order; at least six texts.
+        marks: the special tokens of the tokenizer.
     """
     n = texts.shape[1]
     place = np.broadcast_to(np.arange(n, dtype=np.float64), texts.shape)
     first, second = _token_pairs(texts.shape[0], n)
     offset = (second - first).astype(np.float64)
     found: dict[str, list[float]] = {"place": [], "offset": []}
-    for states in hidden_states(model, texts):
+    for states in hidden_states(model, texts, marks):
         found["place"].append(held_out_r2(states, place))
         rows = np.arange(len(states))[:, None]
         found["offset"].append(held_out_r2(np.concatenate((states[rows, first], states[rows, second]), -1), offset))
     return found
 
 
-def hidden_states(model: Any, texts: Tensor) -> list[npt.NDArray[np.float32]]:
+def hidden_states(model: Any, texts: Tensor, marks: Marks = OURS) -> list[npt.NDArray[np.float32]]:
     """(texts, n, hidden) of the embedding and of every layer, [CLS] and [SEP] left out."""
     device = next(model.parameters()).device
     edge = torch.ones(len(texts), 1, dtype=texts.dtype)
-    ids = torch.cat((edge * CLS, texts, edge * SEP), 1)
+    ids = torch.cat((edge * marks.cls, texts, edge * marks.sep), 1)
     batches = []
     with exact(model), _listening(model.encoder) as heard:
         for part in ids.split(_AT_ONCE):

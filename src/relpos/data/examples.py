@@ -16,8 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from relpos.data.marks import OURS, Marks
 from relpos.data.passes import MULTIPLE
-from relpos.data.tokenizer import CLS, PAD, SEP
 
 Ints = npt.NDArray[np.int64]
 
@@ -34,7 +34,9 @@ class Examples(ABC):
         last: Ints,
         length: int,
         limit: int | None = None,
+        marks: Marks = OURS,
     ) -> None:
+        self.marks = marks
         self.ids, self.sentences, self.first, self.last, self.length = ids, sentences, first, last, length
         self.before = np.concatenate([[0], np.cumsum(self._counts())])  # examples before each document
         self.total = int(self.before[-1])
@@ -69,7 +71,7 @@ class Examples(ABC):
         return lengths
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """(b,) -> ids (b, n), padded with 0 to a multiple of 8 but not beyond `length`, and lengths (b,)."""
+        """(b,) -> ids (b, n), padded to a multiple of 8 but not beyond `length`, and lengths (b,)."""
         start, middle, end = (part[:, None] for part in self._spans(indices.numpy()))  # (b, 1)
         lengths = self._lengths(start, middle, end)
         n = min(-(-int(lengths.max()) // MULTIPLE) * MULTIPLE, self.length)
@@ -77,8 +79,8 @@ class Examples(ABC):
         cut = middle - start + 1  # the place of the first [SEP]
         token = start + place - 1 - (place > cut)
         ids = self.ids[np.clip(token, 0, len(self.ids) - 1)].astype(np.int64)
-        ids = np.where((place == cut) | (place == lengths - 1), SEP, np.where(place == 0, CLS, ids))
-        return torch.from_numpy(np.where(place < lengths, ids, PAD)), torch.from_numpy(lengths[:, 0])
+        ids = np.where((place == cut) | (place == lengths - 1), self.marks.sep, np.where(place == 0, self.marks.cls, ids))
+        return torch.from_numpy(np.where(place < lengths, ids, self.marks.pad)), torch.from_numpy(lengths[:, 0])
 
 
 class Pairs(Examples):

@@ -81,14 +81,16 @@ def cut(a: int, b: int, room: int) -> tuple[int, int]:
 
 def _assemble(a: Ids, b: Ids | None, tokenizer: Tokenizing, length: int) -> tuple[Ids, NDArray[np.uint8]]:
     """Ids and types of one row."""
-    kept_a, kept_b = cut(len(a), 0 if b is None else len(b), length - (2 if b is None else 3))
-    ids = np.full(kept_a + 2 + (0 if b is None else kept_b + 1), tokenizer.sep, dtype=np.int32)
+    between = getattr(tokenizer, "separators", 1)
+    kept_a, kept_b = cut(len(a), 0 if b is None else len(b), length - (2 if b is None else 2 + between))
+    second = kept_a + 1 + between  # where b begins
+    ids = np.full(kept_a + 2 if b is None else second + kept_b + 1, tokenizer.sep, dtype=np.int32)
     ids[0] = tokenizer.cls
     ids[1 : kept_a + 1] = a[:kept_a]
     if b is not None:
-        ids[kept_a + 2 : -1] = b[:kept_b]
+        ids[second:-1] = b[:kept_b]
     types = np.zeros(len(ids), dtype=np.uint8)
-    types[kept_a + 2 :] = 1
+    types[second:] = 1
     return ids, types
 
 

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from relpos.data.marks import OURS, Marks
 from relpos.data.masking import IGNORED, mask
 from relpos.data.steps import HELDOUT_SEED, MicroBatch
 from relpos.data.store import Store
-from relpos.data.tokenizer import CLS, PAD, SEP
 from relpos.errors import RelposError
 
 AT_ONCE = 4096  # tokens of a batch, padding included
@@ -28,6 +28,7 @@ class MaskedText:
 
     ids: Tensor
     labels: Tensor
+    marks: Marks = OURS
 
 
 def heldout_texts(store: Store, longest: int, tokens: int) -> list[MaskedText]:
@@ -57,21 +58,21 @@ def heldout_windows(texts: list[MaskedText], length: int) -> Iterator[MicroBatch
     cuts = [(text, start) for text in texts for start in range(0, len(text.ids), step)]
     rows = max(1, AT_ONCE // length)
     for at in range(0, len(cuts), rows):
-        yield _batch([(text.ids[s : s + step], text.labels[s : s + step]) for text, s in cuts[at : at + rows]])
+        yield _batch([(text.ids[s : s + step], text.labels[s : s + step]) for text, s in cuts[at : at + rows]], cuts[at][0].marks)
 
 
 def _masked(store: Store, document: int, start: int, count: int) -> MaskedText:
     ids = torch.from_numpy(np.asarray(store.ids[start : start + count]).astype(np.int64))[None]
-    masked, labels = mask(ids, torch.tensor([count]), torch.tensor([document]), HELDOUT_SEED, store.vocabulary)
-    return MaskedText(masked[0], labels[0])
+    masked, labels = mask(ids, torch.tensor([count]), torch.tensor([document]), HELDOUT_SEED, store.vocabulary, marks=store.marks)
+    return MaskedText(masked[0], labels[0], store.marks)
 
 
-def _batch(parts: list[tuple[Tensor, Tensor]]) -> MicroBatch:
+def _batch(parts: list[tuple[Tensor, Tensor]], marks: Marks) -> MicroBatch:
     n = max(len(ids) for ids, _ in parts) + 2
-    input_ids, labels = torch.full((len(parts), n), PAD), torch.full((len(parts), n), IGNORED)
+    input_ids, labels = torch.full((len(parts), n), marks.pad), torch.full((len(parts), n), IGNORED)
     real = torch.zeros(len(parts), n, dtype=torch.bool)
     for row, (ids, targets) in enumerate(parts):
         end = len(ids) + 1
-        input_ids[row, 0], input_ids[row, 1:end], input_ids[row, end] = CLS, ids, SEP
+        input_ids[row, 0], input_ids[row, 1:end], input_ids[row, end] = marks.cls, ids, marks.sep
         labels[row, 1:end], real[row, : end + 1] = targets, True
     return MicroBatch(input_ids, real, labels)

@@ -13,22 +13,24 @@ import torch
 from torch import Tensor
 
 from relpos.counter import counter_hash, uniform
-from relpos.data.tokenizer import CLS, MASK, PAD, SEP
+from relpos.data.marks import OURS, Marks
 
 IGNORED = -100  # the label of what is not predicted
 RATE = 0.15  # of the tokens that are chosen
 
 
-def mask(input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, rate: float = RATE) -> tuple[Tensor, Tensor]:
+def mask(
+    input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, rate: float = RATE, marks: Marks = OURS
+) -> tuple[Tensor, Tensor]:
     """input_ids (b, n), lengths (b,), keys (b,) -> (input_ids, labels), both (b, n). A row's masks depend on `seed`,
     its key and the token's place alone."""
     place = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]  # (1, n)
     row = keys[:, None]  # (b, 1)
-    text = (place < lengths[:, None]) & (input_ids != CLS) & (input_ids != SEP) & (input_ids != PAD)
+    text = (place < lengths[:, None]) & (input_ids != marks.cls) & (input_ids != marks.sep) & (input_ids != marks.pad)
     chosen = text & (uniform(seed, row, place, 0) < rate)
     how = uniform(seed, row, place, 1)
     drawn = (counter_hash(seed, row, place, 2) >> 1 & (1 << 62) - 1) % vocabulary
-    replaced = torch.where(how < 0.8, torch.full_like(input_ids, MASK), torch.where(how < 0.9, drawn, input_ids))
+    replaced = torch.where(how < 0.8, torch.full_like(input_ids, marks.mask), torch.where(how < 0.9, drawn, input_ids))
     ids = torch.where(chosen, replaced, input_ids)
     labels = torch.where(chosen, input_ids, torch.full_like(input_ids, IGNORED))
     return ids, labels

@@ -60,6 +60,8 @@ class PublishedTokenizer(Tokenizer):
         self._check_size()
         ids = {role: self._id(*kinds) for role, kinds in ROLES.items()}
         self.pad, self.unk, self.cls, self.sep, self.mask = (ids[role] for role in ("pad", "unk", "cls", "sep", "mask"))
+        alone, pair = (len(self.backend.encode(*texts).ids) - len(texts) for texts in (("a",), ("a", "a")))
+        self.separators = max(1, pair - alone)
 
     def _check_size(self) -> None:
         """Refuses a tokenizer that is not that of the network beside it. Tables of words are often rounded up."""

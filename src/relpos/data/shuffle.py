@@ -18,7 +18,6 @@ from relpos.counter import counter_hash
 from relpos.data.examples import Examples
 from relpos.data.masking import IGNORED, mask
 from relpos.data.steps import HELDOUT_SEED, MicroBatch
-from relpos.data.tokenizer import CLS, PAD, SEP
 from relpos.data.words import Words
 
 WINDOWS: tuple[int | None, ...] = (2, 3, 4, 8, None)
@@ -35,7 +34,7 @@ def masked_batches(examples: Examples, vocabulary: int, tokens: int) -> Iterator
     while start < len(by_length):
         part = by_length[start : start + max(1, tokens // int(lengths[by_length[start]]))]
         ids, sizes = examples.batch(part)
-        masked, labels = mask(ids, sizes, part, HELDOUT_SEED, vocabulary)
+        masked, labels = mask(ids, sizes, part, HELDOUT_SEED, vocabulary, marks=examples.marks)
         yield MicroBatch(masked, torch.arange(ids.shape[1])[None, :] < sizes[:, None], labels), part
         start += len(part)
 
@@ -59,7 +58,8 @@ def permutation(ids: Tensor, batch: MicroBatch, numbers: Tensor, words: Words, w
     """ids (b, n) before masking → (b, n): the place that each token comes from."""
     array, real = ids.numpy(), batch.attention_mask.numpy()
     # A [SEP] that the masking drew stands in `input_ids` only, so these are the true ones.
-    fixed = ~real | (array == CLS) | (array == SEP) | (array == PAD)
+    marks = words.marks
+    fixed = ~real | (array == marks.cls) | (array == marks.sep) | (array == marks.pad)
     part = np.cumsum(fixed | np.roll(fixed, 1, 1), 1)  # every fixed token is a part by itself, and so is every sentence
     begins = words.begins(array) | fixed | np.roll(fixed, 1, 1)
     word = np.cumsum(begins, 1)
@@ -87,6 +87,6 @@ def windows_of_text(examples: Examples, count: int) -> Tensor:
 def shuffled(texts: Tensor, words: Words) -> Tensor:
     """texts (b, n) of ids without special ones → the same with the words of each in random order."""
     edge = torch.ones(len(texts), 1, dtype=texts.dtype)
-    ids = torch.cat((edge * CLS, texts, edge * SEP), 1)
+    ids = torch.cat((edge * words.marks.cls, texts, edge * words.marks.sep), 1)
     batch = MicroBatch(ids, torch.ones_like(ids, dtype=torch.bool), torch.full_like(ids, IGNORED))
     return permuted(batch, torch.arange(len(ids)), words, None).input_ids[:, 1:-1]

@@ -153,5 +153,5 @@ def _microbatch(examples: Examples, pairs: Tensor, keys: Tensor, seed: int, voca
     """Examples with masks in. A row's masks depend on the seed and its key."""
     ids, lengths = examples.batch(pairs)
     attention = torch.arange(ids.shape[1])[None, :] < lengths[:, None]
-    masked, labels = mask(ids, lengths, keys, seed, vocabulary)
+    masked, labels = mask(ids, lengths, keys, seed, vocabulary, marks=examples.marks)
     return MicroBatch(masked, attention, labels, keys)

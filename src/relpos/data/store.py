@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relpos.data.examples import Examples, Pairs, Windows
+from relpos.data.marks import Marks
 from relpos.data.writer import FORMAT, MANIFEST, write_store
 from relpos.errors import RelposError
 from relpos.files import sha256
@@ -39,6 +40,7 @@ class Store:
         self.folder = Path(folder)
         self.manifest = self._checked_manifest()
         self.vocabulary = int(self.manifest["vocabulary"])
+        self.marks = Marks(**self.manifest.get("marks", {}))
         self.ids = self._mapped("ids.bin", self.manifest["dtype"])
         self.sentences = self._mapped("sentences.bin", "<i8")
         self.documents = self._mapped("documents.bin", "<i8")
@@ -65,7 +67,9 @@ class Store:
         """The examples of a split ("train" or "heldout"); `limit` keeps so many, spread evenly over the store."""
         check("packing", packing, Packing)
         mine = np.flatnonzero(self.heldout == (split == "heldout"))
-        return PACKINGS[packing](self.ids, self.sentences, self.documents[mine], self.documents[mine + 1], length, limit)
+        return PACKINGS[packing](
+            self.ids, self.sentences, self.documents[mine], self.documents[mine + 1], length, limit, self.marks
+        )
 
     def verify(self) -> None:
         """Compare every file's SHA-256 with the manifest's; RelposError names the file that differs."""

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import sentencepiece
 
 from relpos.data.documents import UNKNOWN, Document
+from relpos.data.marks import Marks
 from relpos.data.sentences import sentences
 from relpos.errors import RelposError
 from relpos.files import replacing
@@ -97,6 +98,8 @@ class Tokenizer:
     """
 
     pad, unk, cls, sep, mask = PAD, UNK, CLS, SEP, MASK
+    separators = 1
+    """How many [SEP] stand between the two texts of a pair; RoBERTa has two."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -121,6 +124,11 @@ class Tokenizer:
         if not file.is_file():
             raise RelposError(f"tokenizer {file}: no such file")
         return cls(file)
+
+    @property
+    def marks(self) -> Marks:
+        """The special tokens of examples."""
+        return Marks(self.pad, self.cls, self.sep, self.mask)
 
     @property
     def size(self) -> int:

@@ -34,6 +34,7 @@ class Words:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        self.marks = tokenizer.marks
         pieces = [tokenizer.word_piece(number) for number in range(tokenizer.size)]
         texts = [piece.removeprefix(SPACE) for piece in pieces]
         self._spaced: Bools = np.array([piece.startswith(SPACE) for piece in pieces])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from relpos.data.documents import Document
 from relpos.data.encoding import encoded
+from relpos.data.marks import OURS
 from relpos.data.sentences import portions, splitter
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
@@ -45,7 +46,8 @@ def write_store(
             out.finish(heldout)
     except OSError as error:
         raise cannot_write(folder, error) from error
-    write_json(folder / MANIFEST, out.manifest | {"vocabulary": tokenizer.size, "splitter": splitter()})
+    marks = {} if tokenizer.marks == OURS else {"marks": asdict(tokenizer.marks)}
+    write_json(folder / MANIFEST, out.manifest | {"vocabulary": tokenizer.size, "splitter": splitter()} | marks)
 
 
 @dataclass(frozen=True)

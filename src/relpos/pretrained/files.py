@@ -18,6 +18,9 @@ CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 """Looked for in this order; each may be cut into shards with an index."""
 
+TOKENIZER = ("tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "spiece.model", "sentencepiece*.model")
+"""Patterns of the files of a tokenizer."""
+
 OLD_NAMES = {"gamma": "weight", "beta": "bias"}
 """Last parts of names in checkpoints that were once converted from TensorFlow."""
 
@@ -53,6 +56,12 @@ def weight_files(folder: Path) -> list[Path]:
         if index.is_file():
             return [folder / shard for shard in sorted(set(_shards(index).values()))]
     raise RelposError(f"no weights in {folder}: {' or '.join(WEIGHTS)} is expected")
+
+
+def checkpoint_files(folder: Path) -> list[Path]:
+    """Every file that says what a checkpoint is: configuration, weights, tokenizer."""
+    tokenizer = {path for pattern in TOKENIZER for path in folder.glob(pattern) if path.is_file()}
+    return [folder / CONFIG, *weight_files(folder), *sorted(tokenizer)]
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:

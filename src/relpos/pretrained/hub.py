@@ -9,11 +9,12 @@ import re
 from pathlib import Path
 
 from relpos.errors import RelposError
+from relpos.pretrained.files import CONFIG, TOKENIZER
 
 ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w.-]+)?")
 """`name` or `owner/name`, and a revision behind an @."""
 
-TEXTS = ("config.json", "tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "spiece.model", "sentencepiece*.model")
+TEXTS = (CONFIG, *TOKENIZER)
 SAFE, PICKLED = ("model*.safetensors*",), ("pytorch_model*.bin*",)
 
 

@@ -14,7 +14,7 @@ from relpos.model.build import count
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs.config import instantiate
 from relpos.runs.run import Run
-from relpos.train.network import classifier_on, network
+from relpos.train.network import classifier_on, encoder_of, network
 from relpos.train.weights import load_model
 
 MOST = 10**13
@@ -52,8 +52,9 @@ def of_finetuning(run: Run, vocabulary: int | None = None) -> Classifier:
         before: Any = load_model(folder, run.config["speed"]["kernel"])
     else:
         before = of_run(start, vocabulary)
+    before = before.float()  # a published checkpoint may hold half precision, in which small updates would be lost
     torch.manual_seed(run.config["seed"])
-    return classifier_on(before, task.outputs, before.encoder.embedding.dropout.p).train()
+    return classifier_on(before, task.outputs, encoder_of(before).embedding.dropout.p).train()
 
 
 def refuse_impossible(run: Run) -> None:

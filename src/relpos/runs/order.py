@@ -247,13 +247,13 @@ def _probes(subject: Trained, _dials: Dials, _: Any, model: MaskedLM, tokenizer:
     from relpos.analysis.order_probes import order_probes
     from relpos.data.shuffle import shuffled
 
-    return {"probes": order_probes(model, shuffled(_texts(subject, tokenizer, model), words))}
+    return {"probes": order_probes(model, shuffled(_texts(subject, tokenizer, model), words), tokenizer.marks)}
 
 
 def _attention(subject: Trained, _dials: Dials, _: Any, model: MaskedLM, tokenizer: Tokenizer, words: Words) -> Results:
     from relpos.analysis.attention_mass import attention_mass
 
-    return {"attention": attention_mass(model, _texts(subject, tokenizer, model))}
+    return {"attention": attention_mass(model, _texts(subject, tokenizer, model), tokenizer.marks)}
 
 
 _MEASURE: dict[str, Callable[..., Results]] = {"shuffle": _shuffle, "pairs": _pairs, "probes": _probes, "attention": _attention}

@@ -14,6 +14,9 @@ from relpos.data.filehash import described
 from relpos.data.source import Toy
 from relpos.errors import RelposError, nearest
 from relpos.files import sha256
+from relpos.pretrained.checkpoint import is_published
+from relpos.pretrained.files import checkpoint_files
+from relpos.pretrained.hub import located
 from relpos.runs import debug
 from relpos.runs.config import instantiate, targets
 from relpos.runs.run import Run, read_record
@@ -88,7 +91,7 @@ def finetune_run(cfg: DictConfig, pretrained: Run | None = None) -> Run:
         steps = {} if intermediate.steps is None else {"steps": intermediate.steps}
         start = finetune_run(with_task(cfg, intermediate.task, **steps), pretrained)
     else:
-        start = pretrained or (_given(Path(str(cfg["from"]))) if cfg["from"] else pretrain_run(pretraining_of(cfg)))
+        start = pretrained or (_given(str(cfg["from"])) if cfg["from"] else pretrain_run(pretraining_of(cfg)))
     plain = _plain(cfg)
     source = instantiate(plain["data"])
     inputs = {"start": start}
@@ -187,12 +190,22 @@ def _toy_input(source: Any) -> dict[str, Run]:
     return {"toy": Run("toy", f"seed{source.seed}", source.identity() or {}, {"seed": source.seed})}
 
 
-def _given(folder: Path) -> Run:
-    """A run's folder or a model folder that the user named.
+def _given(name: str) -> Run:
+    """A run's folder, a model folder or a published checkpoint that the user named.
+
+    A published checkpoint is identified by the SHA-256 of its files, one from the hub by its id and commit.
 
     Raises:
         RelposError: there is no model in it.
     """
+    folder = located(name)
+    if is_published(folder):
+        if folder.parent.name == "snapshots" and not Path(name).is_dir():
+            return Run(
+                "given", name.replace("/", "-"), {"hub": name.partition("@")[0], "revision": folder.name}, {}, folder=str(folder)
+            )
+        identity = described(checkpoint_files(folder), folder)
+        return Run("given", folder.resolve().name, {"model": identity}, {}, folder=str(folder.resolve()))
     model = folder / "model" if (folder / "model").is_dir() else folder
     weights = model / "model.safetensors"
     if not weights.is_file():

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from relpos.errors import RelposError
+from relpos.pretrained.checkpoint import is_published
+from relpos.pretrained.files import read_config, weight_files
+from relpos.pretrained.hub import located
 from relpos.runs.run import read_record
 
 if TYPE_CHECKING:
     from relpos.model.heads import MaskedLM
 
 WEIGHTS = "model.safetensors"
+LENGTH = 128  # of examples, for a network about whose training nothing is known
 SNAPSHOTS = "snapshots"
 
 
@@ -60,8 +64,9 @@ class Trained:
         if "outputs" in read_model_config(self.folder):
             raise RelposError(f"{self.key}={self.folder}: a fine-tuned classifier predicts no words; name its pre-training")
         model = load_model(self.folder)
-        assert isinstance(model, MaskedLM)
-        if self.weights != self.folder / WEIGHTS:
+        if not isinstance(model, MaskedLM):
+            raise RelposError(f"{self.key}={self.folder}: this checkpoint has no head that predicts words")
+        if self.weights.parent.name == SNAPSHOTS:
             load_weights(model, self.weights)
         return model.eval()
 
@@ -73,7 +78,7 @@ class Trained:
 
 
 def trained(path: Path, store: Path | None = None, key: str = "from") -> Trained:
-    """What `KEY=PATH` names: the folder of a finished pre-training, a model folder, or a snapshot's file.
+    """What `KEY=PATH` names: the folder of a finished pre-training, a model folder, a snapshot's file, or a published checkpoint.
 
     Args:
         path: the folder or file.
@@ -93,6 +98,11 @@ def trained(path: Path, store: Path | None = None, key: str = "from") -> Trained
         return _of_run(path, record, key)
     if path.name == "model" and (above := read_record(path.resolve().parent)).get("stage") == "pretrain":
         return _of_run(path.resolve().parent, above, key)
+    if (published := located(path)) and is_published(published):
+        config = read_config(published)
+        length = min(LENGTH, int(config.get("max_position_embeddings") or LENGTH))
+        name = path.name if published == path else str(path)
+        return Trained(name.replace("/", "-"), published, weight_files(published)[0], store=store, length=length, key=key)
     if not (path / WEIGHTS).is_file():
         raise RelposError(f"{key}={path}: no finished run and no model folder ({WEIGHTS} is missing)")
     return Trained(path.resolve().name, path, path / WEIGHTS, store=store, key=key)

@@ -105,9 +105,13 @@ def finetune(run: Run) -> dict[str, Any]:
     result = columns(model, task, location, tokenizer, config["length"], config["precision"], run.path / "predictions")
     for logger in trainer.loggers:
         logger.log_metrics(result["columns"], step=steps)
-    save_model(run.path / "model", model, words | {"outputs": task.outputs}, tokenizer)
+    save_model(run.path / "model", model, _without_head(words) | {"outputs": task.outputs}, tokenizer)
     _finish(run, trainer, result | {"steps": steps})
     return result | {"steps": steps}
+
+
+def _without_head(words: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in words.items() if key != "head"}
 
 
 def tuning_steps(steps: int | None, epochs: float | None, task: Task, rows: int, batch: int) -> int:

@@ -13,6 +13,7 @@ from torch import nn
 from relpos.errors import RelposError
 from relpos.model.build import build
 from relpos.model.conv import Conv
+from relpos.model.encoder import Encoder
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.model.initial import redraw
 from relpos.model.position import Scheme
@@ -57,16 +58,26 @@ def network(config: dict[str, Any], filled: bool = True) -> Any:
         return build(config["size"], with_values, config["vocabulary"], conv, kernel, head)
 
 
+def encoder_of(model: nn.Module) -> Encoder:
+    """The encoder under whatever head, or the encoder itself."""
+    return model if isinstance(model, Encoder) else model.encoder  # type: ignore[return-value]
+
+
 def classifier_on(model: nn.Module, outputs: int, dropout: float) -> Classifier:
     """A new classifier on a pre-trained or fine-tuned encoder, drawn from torch's present seed.
 
-    From an intermediate task the pooler is kept and the output layer is new, as the authors do.
+    From an intermediate task the pooler is kept and the output layer is new, as the authors do. That of a published checkpoint is
+    kept too.
     """
     seed = int(torch.randint(1 << 62, (), device="cpu"))
-    new = Classifier(model.encoder, outputs, dropout)  # type: ignore[arg-type]
+    encoder = encoder_of(model)
+    pooler, encoder.pooler = encoder.pooler, None
+    new = Classifier(encoder, outputs, dropout)
     redraw(((name, parameter) for name, parameter in new.named_parameters() if not name.startswith("encoder.")), seed)
     if isinstance(model, Classifier):
-        new.pooler.load_state_dict(model.pooler.state_dict())
+        pooler = model.pooler
+    if pooler is not None:
+        new.pooler.load_state_dict(pooler.state_dict())
     return new
 
 

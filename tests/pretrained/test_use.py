@@ -1,0 +1,98 @@
+"""Published checkpoints where a folder is asked for: fine-tuning, order, filling gaps."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import relpos
+from hosts import host, saved
+from published import published
+from relpos.errors import RelposError
+from relpos.runs import compose, plan
+from relpos.runs.run import Run
+
+SIZES = {"vocab_size": 300, "max_position_embeddings": 130, "type_vocab_size": 1}
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A RoBERTa with a tokenizer: other special ids than ours, one token type, two separators, half precision."""
+    folder = published("roberta", tmp_path / "roberta")
+    return saved(host("RobertaForMaskedLM", **SIZES).to(torch.bfloat16), folder)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+@torch.no_grad()
+def likelihood(model: Any, tokenizer: Any, text: str) -> float:
+    """The log-probability of each token while it is masked, added up."""
+    ids = torch.tensor([[tokenizer.cls, *tokenizer.encode([text])[0].tolist(), tokenizer.sep]])
+    total = 0.0
+    for place in range(1, ids.shape[1] - 1):
+        masked = ids.clone()
+        masked[0, place] = tokenizer.mask
+        total += float(model(masked)[0, place].float().log_softmax(-1)[ids[0, place]])
+    return total
+
+
+def tuning(folder: Path, *words: str) -> Run:
+    return plan(compose("finetune", ["task=rte", "intermediate=none", "steps=2", "batch=4", f"from={folder}", *words]))
+
+
+def test_fine_tuning_starts_from_a_checkpoint_and_leaves_its_files_alone(checkpoint: Path, toy_runs: Path) -> None:
+    before = contents(checkpoint)
+    words = ["task=rte", "intermediate=none", "steps=2", "batch=4", "length=64", f"from={checkpoint}"]
+    run = relpos.run(compose("finetune", words))
+    model, tokenizer = relpos.load(run.path)
+    assert contents(checkpoint) == before
+    assert type(model).__name__ == "Classifier"
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert tokenizer is not None
+    assert tokenizer.mask == relpos.load(checkpoint)[1].mask  # type: ignore[union-attr]
+
+
+def test_the_identity_of_a_run_holds_the_files_and_not_their_place(checkpoint: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(checkpoint, tmp_path / "elsewhere" / "roberta")
+    assert tuning(other).identity == tuning(checkpoint).identity
+    saved(host("RobertaForMaskedLM", **SIZES), other)
+    assert tuning(other).identity != tuning(checkpoint).identity
+
+
+def test_a_checkpoint_without_weights_is_refused_when_the_run_is_planned(checkpoint: Path) -> None:
+    (checkpoint / "model.safetensors").unlink()
+    with pytest.raises(RelposError, match="no weights in"):
+        tuning(checkpoint)
+
+
+def test_order_scores_pairs_with_the_special_tokens_of_the_checkpoint(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "pairs.txt").write_text("a the cat\na cat the\n")
+    known = relpos.order(checkpoint, words=[f"pairs={tmp_path}/pairs.txt", "measure=[pairs]", "form=plain"])
+    model, tokenizer = relpos.load(checkpoint)
+    good, bad = (likelihood(model, tokenizer, text) for text in ("a the cat", "a cat the"))
+    assert known["pairs"]["same_words"]["accuracy"] == 100 * (good > bad)
+
+
+def test_order_refuses_an_encoder_that_predicts_no_words(tmp_path: Path) -> None:
+    folder = saved(host("RobertaModel", **SIZES), published("roberta", tmp_path / "encoder"))
+    with pytest.raises(RelposError, match="this checkpoint has no head that predicts words"):
+        relpos.order(folder, words=["measure=[pairs]", "pairs=toy"])
+
+
+def test_a_pair_of_texts_has_two_separators_where_the_checkpoint_has_them(checkpoint: Path) -> None:
+    from relpos.data.glue import Rows
+    from relpos.data.glue_encoding import encode
+
+    tokenizer = relpos.load(checkpoint)[1]
+    assert tokenizer is not None
+    tokenizer.separators = 2
+    row = encode(Rows(["the cat"], ["a mat"], None, [0]), tokenizer, 32).ids[0].tolist()
+    a, b = (tokenizer.encode([text])[0].tolist() for text in ("the cat", "a mat"))
+    assert row == [tokenizer.cls, *a, tokenizer.sep, tokenizer.sep, *b, tokenizer.sep]
