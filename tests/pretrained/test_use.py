@@ -39,7 +39,7 @@ def likelihood(model: Any, tokenizer: Any, text: str) -> float:
     for place in range(1, ids.shape[1] - 1):
         masked = ids.clone()
         masked[0, place] = tokenizer.mask
-        total += float(model(masked)[0, place].float().log_softmax(-1)[ids[0, place]])
+        total += float(model.float()(masked)[0, place].log_softmax(-1)[ids[0, place]])
     return total
 
 
@@ -73,7 +73,7 @@ def test_a_checkpoint_without_weights_is_refused_when_the_run_is_planned(checkpo
 
 
 def test_order_scores_pairs_with_the_special_tokens_of_the_checkpoint(checkpoint: Path, tmp_path: Path) -> None:
-    (tmp_path / "pairs.txt").write_text("a the cat\na cat the\n")
+    (tmp_path / "pairs.txt").write_text("a cat the\na the cat\n")  # the bad one first
     known = relpos.order(checkpoint, words=[f"pairs={tmp_path}/pairs.txt", "measure=[pairs]", "form=plain"])
     model, tokenizer = relpos.load(checkpoint)
     good, bad = (likelihood(model, tokenizer, text) for text in ("a the cat", "a cat the"))

@@ -53,7 +53,7 @@ class Trained:
         return int(self.weights.stem) if self.weights.parent.name == SNAPSHOTS and self.weights.stem.isdigit() else 100
 
     def load(self) -> MaskedLM:
-        """The network, in evaluation mode.
+        """The network, in evaluation mode and float32, in which everything is measured.
 
         Raises:
             RelposError: it is a classifier, or the weights are those of another network.
@@ -68,7 +68,7 @@ class Trained:
             raise RelposError(f"{self.key}={self.folder}: this checkpoint has no head that predicts words")
         if self.weights.parent.name == SNAPSHOTS:
             load_weights(model, self.weights)
-        return model.eval()
+        return model.float().eval()
 
     def snapshots(self) -> dict[int, Trained]:
         """Per cent of the steps → the network as it was then; empty where the run kept none."""
