@@ -101,14 +101,24 @@ def test_the_encoder_alone_and_its_hidden_states_are_auto_model(tokenizer: Token
         torch.testing.assert_close(there, here, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(("position", "size"), [("absolute", WIDE), ("fixed", {})])
-def test_a_classifier_leaves_with_its_labels(position: str, size: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("position", "size", "architecture"),
+    [
+        ("absolute", WIDE, "BertForSequenceClassification"),
+        ("absolute", FAMILIES["albert"][0], "AlbertForSequenceClassification"),
+        ("fixed", {}, "RelposForSequenceClassification"),
+    ],
+)
+def test_a_classifier_leaves_with_its_labels(
+    position: str, size: dict[str, Any], architecture: str, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
     model, words = made(tokenizer, size, position, node("conv", "none"), outputs=3)
     assert isinstance(model, Classifier)
     export(tmp_path / "out", model, words, tokenizer, str, ["no", "perhaps", "yes"])
     host = theirs(tmp_path / "out", "AutoModelForSequenceClassification")
     ids, mask = batch(tokenizer)
     torch.testing.assert_close(host(ids, mask).logits, model(ids, mask), rtol=0, atol=1e-10)
+    assert type(host).__name__ == architecture
     assert host.config.id2label == {0: "no", 1: "perhaps", 2: "yes"}
     pair = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")("dogs", "cats")
     assert pair["token_type_ids"] == [0, 0, 0, 1, 1]

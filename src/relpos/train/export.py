@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from relpos.data.fast_tokenizer import write_fast_tokenizer
 from relpos.data.published_tokenizer import PublishedTokenizer
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
-from relpos.files import replacing_folder, write_json, write_text
+from relpos.files import cannot_write, replacing_folder, write_json, write_text
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.pretrained.checkpoint import OWN
 from relpos.pretrained.writing import published
@@ -63,6 +64,9 @@ def export(
         if not isinstance(tokenizer, PublishedTokenizer):  # that of a published checkpoint is a fast one already
             write_fast_tokenizer(temporary, tokenizer, longest, second_type=int(isinstance(model, Classifier)))
         write_text(temporary / "README.md", card(config))
-        save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
+        try:
+            save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
+        except SafetensorError as error:
+            raise cannot_write(folder, error) from error
         shutil.copymode(temporary / "config.json", temporary / "model.safetensors")  # safetensors makes it the owner's alone
     return config

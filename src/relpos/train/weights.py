@@ -28,11 +28,12 @@ def save_weights(model: nn.Module, path: Path) -> None:
         save_file({name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}, temporary)
 
 
-def load_weights(model: nn.Module, path: Path, strict: bool = True) -> None:
+def load_weights(model: nn.Module, path: Path, strict: bool = True, assign: bool = False) -> None:
     """Fills the parameters from a file.
 
     Args:
         strict: refuse a file that lacks some parameter of `model` or has one more.
+        assign: the parameters become those of the file, in its number format, rather than copies in that of the model.
 
     Raises:
         RelposError: names the file and the first parameter that is missing, too many, or of another shape.
@@ -42,13 +43,19 @@ def load_weights(model: nn.Module, path: Path, strict: bool = True) -> None:
     except (SafetensorError, OSError) as error:
         raise RelposError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
     own = dict(model.named_parameters())
+    for name, _ in model.named_buffers():  # `save_pretrained` of transformers stores some; ours are computed
+        found.pop(name, None)
     for name in sorted(own.keys() ^ found.keys()) if strict else ():
         raise RelposError(f"{path}: {'lacks' if name in own else 'has an unknown'} parameter {name!r}")
+    for name in own.keys() & found.keys():
+        if own[name].shape != found[name].shape:
+            shapes = f"{tuple(found[name].shape)}, the model needs {tuple(own[name].shape)}"
+            raise RelposError(f"{path}: {name!r} has shape {shapes}")
+    if assign:
+        model.load_state_dict(found, strict=False, assign=True)
+        return
     with torch.no_grad():
         for name in own.keys() & found.keys():
-            if own[name].shape != found[name].shape:
-                shapes = f"{tuple(found[name].shape)}, the model needs {tuple(own[name].shape)}"
-                raise RelposError(f"{path}: {name!r} has shape {shapes}")
             own[name].copy_(found[name])
 
 
@@ -91,9 +98,10 @@ def load_model(folder: Path, kernel: str = "auto") -> Any:
         checkpoint = Checkpoint(folder)
         model: nn.Module = network(checkpoint.words | {"kernel": kernel}, filled=False)
         checkpoint.fill(model)
+    elif is_exported(folder):
+        model = network(read_model_config(folder) | {"kernel": kernel}, filled=False)
+        load_weights(model, folder / "model.safetensors", assign=True)
     else:
         model = network(read_model_config(folder) | {"kernel": kernel})
-        if is_exported(folder):
-            model = model.to(getattr(torch, read_config(folder).get("dtype", "float32")))
         load_weights(model, folder / "model.safetensors")
     return model.eval()
