@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -119,9 +117,9 @@ def test_shuffle_gaps_that_were_kept_beside_the_runs_are_read(rows: list[Planned
         finish_row(row)
     folder = rows[1].pretrainings[0].path / "order"
     meaning = {"measure": "shuffle", "version": 1, "examples": 100}
-    for weights, gap in (("model", 0.75), ("50", 0.25)):
-        name = hashlib.sha256(json.dumps([meaning, weights], sort_keys=True).encode()).hexdigest()[:8]
-        write_json(folder / f"shuffle-{name}.json", {"meaning": meaning, "results": {"shuffle_gap": {"2": 0.1, "all": gap}}})
+    for share, gap in ((100, 0.75), (50, 0.25)):
+        content = {"meaning": meaning, "share": share, "results": {"shuffle_gap": {"2": 0.1, "all": gap}}}
+        write_json(folder / f"shuffle-{share}.json", content)
     (folder / "shuffle-damaged.json").write_text("{", encoding="utf-8")
     (found,) = read(ROWS)
     assert found.scores["fixed"]["order"].values == {(0, 0): 0.75}  # at the end, not at the snapshot

@@ -9,7 +9,6 @@ the lowest. Runs of older code (another version of their stage) are left out, an
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections import Counter
@@ -47,6 +46,8 @@ NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
     },
 }
 """What the record of a finished run has to have here, by stage."""
+END = 100
+"""Per cent of the steps at the end of a pre-training."""
 MANY = 200
 """Records from which on a progress bar is shown."""
 Plain = dict[str, Any]
@@ -265,19 +266,14 @@ def _read_order(scale: Scale) -> None:
 
 
 def _kept_gaps(folder: Path) -> dict[str, float]:
-    """What was measured, as JSON → nats, of the end of a pre-training; the files' names tell it from its snapshots."""
-    gaps = {}
-    for path in sorted((folder / "order").glob("shuffle-*.json")):
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            meaning, gap = content["meaning"], float(content["results"]["shuffle_gap"]["all"])
-        except (ValueError, KeyError, TypeError):
-            print(f"relpos: damaged results {path}: delete the file to measure anew", file=sys.stderr)
-            continue
-        of_end = json.dumps([meaning, "model"], sort_keys=True)
-        if path.stem.endswith(hashlib.sha256(of_end.encode()).hexdigest()[:8]):
-            gaps[json.dumps(meaning, sort_keys=True)] = gap
-    return gaps
+    """What was measured, as JSON → nats, of the end of a pre-training."""
+    from relpos.runs.order import kept
+
+    return {
+        json.dumps(of_end.meaning, sort_keys=True): float(of_end.results["shuffle_gap"]["all"])
+        for of_end in kept(folder, "shuffle")
+        if of_end.share == END
+    }
 
 
 def _key(node: Mapping[str, object]) -> str:

@@ -9,7 +9,10 @@ from relpos.errors import RelposError, nearest
 from relpos.tables.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from omegaconf import DictConfig
+    from rich.console import Console
 
     from relpos.claims.claim import Claim
     from relpos.claims.finding import Finding
@@ -37,13 +40,33 @@ def claims(cfg: DictConfig) -> str:
     rows = claim_files.rows()
     runs = scales.read(rows)
     content = page(wanted, runs, rows, claim_files.tables_of())
-    for claim in content["claims"]:
-        _show(claim)
-    _sum_up(content)
+    _show_page(content)
     name = "-".join(names(cfg.ids) or [str(cfg.paper)]).replace("/", "_")
     path = runs_root() / "claims" / f"{name}.json"
     write_json(path, {"paper": str(cfg.paper)} | content)
     return str(path)
+
+
+def of_table(ids: list[str], primary: str) -> str:
+    """The page of a table's claims as text: the twins in the primary measure, the other twins, then the claims themselves.
+
+    Args:
+        ids: of the claims.
+        primary: `loss` or `order`.
+    """
+    import io
+
+    from rich.console import Console
+
+    from relpos.claims import claim as claim_files
+    from relpos.claims import scales
+
+    rows = claim_files.rows()
+    wanted = chosen(claim_files.load("all"), ids)
+    wanted.sort(key=lambda claim: [claim.measure == primary, claim.measure is not None].count(False))
+    text = io.StringIO()
+    _show_page(page(wanted, scales.read(rows), rows, claim_files.tables_of()), Console(file=text, highlight=False, width=1_000))
+    return text.getvalue()
 
 
 def chosen(known: list[Claim], ids: list[str] | None) -> list[Claim]:
@@ -115,11 +138,19 @@ def _tested(claim: Claim, runs: Scales, rows: dict[str, list[str]]) -> list[Find
     return with_travel(claim.tester.findings(runs), claim.tester.rows, runs)
 
 
-def _show(claim: dict[str, Any]) -> None:
+def _show_page(content: dict[str, Any], console: Console | None = None) -> None:
+    """Prints the claims, then how many hold and how many tests were made."""
     from rich.console import Console
-    from rich.text import Text
 
-    console = Console(highlight=False)
+    console = console or Console(highlight=False)
+    for claim in content["claims"]:
+        _show(claim, console)
+    for text in _sums(content):
+        console.print(text, markup=False, soft_wrap=True)
+
+
+def _show(claim: dict[str, Any], console: Console) -> None:
+    from rich.text import Text
 
     def line(*parts: tuple[str, str]) -> None:
         console.print(Text.assemble(*parts), soft_wrap=True)
@@ -148,14 +179,15 @@ def _show(claim: dict[str, Any]) -> None:
         line((f"     {NOT_RUN:<9} ", "dim"), ("no finished runs of these rows at any scale", ""))
 
 
-def _sum_up(content: dict[str, Any]) -> None:
+def _sums(content: dict[str, Any]) -> Iterator[str]:
+    """How many claims, and how many twins, hold, fail, …; and how many tests that took."""
     from collections import Counter
 
     for kind, is_twin in (("claims", False), ("twins (loss, order)", True)):
         counts = Counter(claim["verdict"] for claim in content["claims"] if ("/" in claim["id"]) == is_twin)
         if counts:
-            print(f"{counts.total()} {kind}: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}")
+            yield f"{counts.total()} {kind}: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}"
     tests = content["tests"]
-    print(f"{tests} tests were made; by Benjamini and Hochberg's method at most 5 % of what holds or fails is expected to be false")
+    yield f"{tests} tests were made; by Benjamini and Hochberg's method at most 5 % of what holds or fails is expected to be false"
     if content["older"]:
-        print(f"{content['older']} runs of older code were left out")
+        yield f"{content['older']} runs of older code were left out"

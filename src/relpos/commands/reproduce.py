@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from relpos.tables.experiment import Experiment
     from relpos.tables.order_columns import Instrument
     from relpos.tables.plan import PlannedRow
+    from relpos.tables.row import Row
 
 
 OWN = ("table", "rows", "stages", "words", "workers", "retries", "dry_run", "engine", "every", "hydra")
@@ -137,4 +138,17 @@ def show(given: Experiment, plan: list[PlannedRow], folder: Path, instrument: In
     write.write(folder, view)
     curves.draw(folder / "curves.png", rows)
     snapshots.draw(folder / "snapshots.png", rows)
+    if given.primary is not None:
+        _write_claims(given, rows, folder)
     text.terminal(view)
+
+
+def _write_claims(given: Experiment, rows: Sequence[Row], folder: Path) -> None:
+    """`claims.txt`, and the figure of the claims along the training where the rows have snapshots."""
+    from relpos.claims import claim, over_training
+    from relpos.commands.claims import chosen, of_table
+    from relpos.files import write_text
+
+    assert given.primary is not None
+    write_text(folder / "claims.txt", of_table(given.claims, given.primary))
+    over_training.draw(folder, rows, chosen(claim.load("all"), given.claims), given.primary)

@@ -51,6 +51,8 @@ class Experiment:
         needs: a word that the rows need and relpos does not have yet; until then they are planned without runs.
         parameters: the table is nothing but parameter counts: those of this paper, see `relpos.commands.params`.
         claims: ids of the claims that the table is about.
+        primary: the measure in which these are decided first, named before the runs: `loss` (held-out loss) or `order` (shuffle
+            gap). `claims.txt` beside the table shows the claims' twins in it, then the other twins, then the claims.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Experiment:
     needs: str | None = None
     parameters: str | None = None
     claims: list[str] = field(default_factory=list)
+    primary: Literal["loss", "order"] | None = None
 
     def select(self, names: list[str] | None) -> dict[str, list[str]]:
         """The rows of these names, in the order of the file; None: all.

@@ -1,0 +1,208 @@
+"""At which point of the training does each claim appear, and does the early ranking of the rows foretell the last one?
+
+From the snapshots that a table has measured (`order_snapshots`). Of each claim that compares rows: the difference of each of its
+pairs at each share of the steps, with its 95 % interval over pre-trainings, by the errors of all rows of the table at that share.
+The intervals are pointwise: each share by itself, not a band for the whole curve. Of the rows: Spearman's ρ between their order at
+a share and their order at the end, with an interval by bootstrap over rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relpos.claims.claim import MEASURES, Claim
+from relpos.claims.comparisons import Comparison
+from relpos.claims.scales import LOSS
+from relpos.files import replacing, write_json
+from relpos.tables import row as table_rows
+from relpos.tables.columns import means_by
+from relpos.tables.pooled import difference
+from relpos.tables.row import ORDER, Column, Row
+from relpos.tables.statistics import ALPHA, SEED, Difference
+
+FEWEST = 4
+"""Rows from which on their order is compared."""
+RESAMPLES = 2_000
+NAME = "claims_over_training"
+"""Of the figure and of the file with its numbers."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """A claim along the training.
+
+    Args:
+        claim: the twin of the claim in the measure that is compared.
+        differences: (first, second) → share → difference in nats, higher being better.
+    """
+
+    claim: Claim
+    differences: dict[tuple[str, str], dict[int, Difference]]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Spearman's ρ between the order of the rows at a share of the steps and at the end.
+
+    Args:
+        low, high: 95 % interval by bootstrap over rows.
+        rows: how many.
+    """
+
+    rho: float
+    low: float
+    high: float
+    rows: int
+
+
+def courses(rows: Sequence[Row], claims: Sequence[Claim], measure: str) -> list[Course]:
+    """The twins in this measure, each with the pairs that the table has snapshots of; a claim with none is left out.
+
+    Args:
+        rows: of a table, named as in `experiments/claims/rows.yaml`.
+        claims: with their twins.
+        measure: `loss` or `order`.
+    """
+    units = _units(rows, measure)
+    found = []
+    for claim in claims:
+        if claim.measure != measure or not isinstance(claim.tester, Comparison):
+            continue
+        pairs = [(first, second) for first, second in claim.tester.pairs]
+        differences = {pair: _course(units, *pair) for pair in pairs}
+        if any(differences.values()):
+            found.append(Course(claim, {pair: course for pair, course in differences.items() if course}))
+    return found
+
+
+def agreements(rows: Sequence[Row], measure: str) -> dict[int, Agreement]:
+    """Share → how far the order of the rows is the last one already; empty for too few rows."""
+    means = {
+        share: {row: float(np.mean(list(of_row.values()))) for row, of_row in by_row.items() if of_row}
+        for share, by_row in _units(rows, measure).items()
+    }
+    if not means:
+        return {}
+    last = means.pop(max(means))
+    found = {}
+    for share, then in means.items():
+        shared = [row for row in then if row in last]
+        if len(shared) >= FEWEST:
+            found[share] = _agreement(np.array([then[row] for row in shared]), np.array([last[row] for row in shared]))
+    return found
+
+
+def draw(folder: Path, rows: Sequence[Row], claims: Sequence[Claim], measure: str) -> None:
+    """Writes the figure and its numbers, `claims_over_training.png` and `.json`; nothing where no snapshot was measured."""
+    found, ranks = courses(rows, claims, measure), agreements(rows, measure)
+    if not found:
+        return
+    write_json(folder / f"{NAME}.json", {"measure": measure} | _plain(found, ranks))
+    _figure(folder / f"{NAME}.png", found, ranks, measure)
+
+
+def _units(rows: Sequence[Row], measure: str) -> dict[int, dict[str, dict[int, float]]]:
+    """Share → row → pre-training seed → nats, higher being better."""
+    name, sign = (table_rows.LOSS, -1.0) if measure == LOSS else (ORDER["shuffle"][0], 1.0)
+    shares = sorted({share for row in rows for share in row.snapshots})
+    columns = {share: {row.name: column for row in rows if (column := row.snapshots.get(share, {}).get(name))} for share in shares}
+    units = {share: {row: _by_seed(column, sign) for row, column in by_row.items()} for share, by_row in columns.items()}
+    return {share: by_row for share, by_row in units.items() if any(by_row.values())}
+
+
+def _by_seed(column: Column, sign: float) -> dict[int, float]:
+    """Pre-training seed → value; the seeds of several pre-trainings stand as text, as in `Column.seeds`."""
+    return means_by([int(str(seed).partition("/")[0]) for seed in column.seeds], [sign * value for value in column.values])
+
+
+def _course(units: Mapping[int, Mapping[str, Mapping[int, float]]], first: str, second: str) -> dict[int, Difference]:
+    having = {share: by_row for share, by_row in units.items() if by_row.get(first) and by_row.get(second)}
+    tested = {share: difference(by_row, first, second) for share, by_row in having.items()}
+    return {share: each for share, each in tested.items() if each}
+
+
+def _agreement(then: np.ndarray, last: np.ndarray) -> Agreement:
+    chance = np.random.default_rng(SEED)
+    drawn = chance.integers(len(then), size=(RESAMPLES, len(then)))
+    several = [places for places in drawn if len({*places}) > 2]  # ρ of two rows is ±1
+    low, high = np.quantile([_rho(then[places], last[places]) for places in several], [ALPHA / 2, 1 - ALPHA / 2])
+    return Agreement(_rho(then, last), float(low), float(high), len(then))
+
+
+def _rho(one: np.ndarray, other: np.ndarray) -> float:
+    from scipy.stats import rankdata
+
+    ranks = [rankdata(values) for values in (one, other)]
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def _plain(found: Sequence[Course], ranks: Mapping[int, Agreement]) -> dict[str, Any]:
+    return {
+        "claims": {
+            course.claim.id: {
+                f"{first} − {second}": {
+                    str(share): {"value": each.value, "interval": [each.low, each.high], "freedom": each.freedom, "seeds": each.n}
+                    for share, each in by_share.items()
+                }
+                for (first, second), by_share in course.differences.items()
+            }
+            for course in found
+        },
+        "ranks": {
+            str(share): {"rho": each.rho, "interval": [each.low, each.high], "rows": each.rows} for share, each in ranks.items()
+        },
+    }
+
+
+def _figure(path: Path, found: Sequence[Course], ranks: Mapping[int, Agreement], measure: str) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    panels = len(found) + bool(ranks)
+    columns = min(3, panels)
+    lines = -(-panels // columns)
+    figure = Figure(figsize=(4.2 * columns, 3.2 * lines + 0.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    every = list(figure.subplots(lines, columns, squeeze=False).flat)
+    for axes, course in zip(every, found, strict=False):
+        for place, ((first, second), by_share) in enumerate(course.differences.items()):
+            shares, tested = list(by_share), list(by_share.values())
+            (line,) = axes.plot(shares, [each.value for each in tested], marker=".", color=f"C{place}", label=f"{first} − {second}")
+            axes.fill_between(
+                shares,
+                [each.low for each in tested],
+                [each.high for each in tested],
+                color=line.get_color(),
+                alpha=0.15,
+                linewidth=0,
+            )
+        axes.axhline(0, color="0.4", linewidth=0.8)
+        axes.set_title(course.claim.id, fontsize=9)
+        axes.legend(fontsize=7, frameon=False)
+        axes.set_ylabel("nats", fontsize=8)
+    if ranks:
+        axes = every[len(found)]
+        values = list(ranks.values())
+        axes.plot(list(ranks), [each.rho for each in values], marker=".", color="k")
+        axes.fill_between(
+            list(ranks), [each.low for each in values], [each.high for each in values], color="k", alpha=0.15, linewidth=0
+        )
+        axes.set(title="order of the rows against the last one", ylabel="Spearman's ρ", ylim=(-1.05, 1.05))
+        axes.title.set_fontsize(9)
+    for axes in every[:panels]:
+        shares = sorted({share for course in found for by_share in course.differences.values() for share in by_share})
+        axes.set_xscale("log")
+        axes.set_xticks(shares, [str(share) for share in shares])
+        axes.minorticks_off()
+        axes.set_xlabel("per cent of the steps", fontsize=8)
+        axes.grid(alpha=0.3)
+    for axes in every[panels:]:
+        axes.remove()
+    figure.suptitle(f"Differences in {MEASURES[measure]}, pointwise 95 % intervals over pre-trainings", fontsize=9)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)

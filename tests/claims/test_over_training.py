@@ -1,0 +1,104 @@
+"""Claims along the training, from snapshots that a table has measured; covers over_training, `primary` and claims.txt."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relpos.claims.claim import load as load_claims
+from relpos.claims.over_training import agreements, courses, draw
+from relpos.commands.claims import chosen, of_table
+from relpos.commands.reproduce import show
+from relpos.runs.run import Run
+from relpos.tables.columns import summary
+from relpos.tables.experiment import load
+from relpos.tables.plan import plan_table
+from relpos.tables.row import Column, Row
+from tables.small_data import write_data, write_experiment
+
+JITTER = (0.01, -0.01, 0.0)
+CLAIMS = chosen(load_claims("all"), ["C03", "C13"])
+
+
+def column(mean: float, order: int = 1) -> Column:
+    return replace(summary([mean + by for by in JITTER[::order]]), seeds=["0", "1", "2"], metric="nats")
+
+
+def rows(**losses: tuple[float, float]) -> list[Row]:
+    """Rows whose held-out losses at 10 % and at the end are these."""
+    return [
+        Row(
+            name,
+            snapshots={share: {"heldout_loss": column(loss, (-1) ** place)} for share, loss in zip((10, 100), both, strict=True)},
+        )
+        for place, (name, both) in enumerate(losses.items())
+    ]
+
+
+def test_a_claim_appears_where_its_interval_leaves_zero() -> None:
+    (course,) = courses(rows(dynamic=(5.0, 3.0), fixed=(5.0, 3.5)), CLAIMS, "loss")
+    assert course.claim.id == "C03/loss"
+    ((pair, by_share),) = course.differences.items()
+    assert pair == ("dynamic", "fixed")
+    assert by_share[10].low < 0 < by_share[10].high
+    assert (by_share[100].value, by_share[100].low > 0) == (pytest.approx(0.5), True)  # less loss is better
+
+
+def test_a_pair_without_snapshots_is_left_out() -> None:
+    assert courses(rows(dynamic=(5.0, 3.0)), CLAIMS, "loss") == []
+    assert courses(rows(dynamic=(5.0, 3.0), fixed=(5.0, 3.5)), CLAIMS, "order") == []
+
+
+def test_the_order_of_rows_is_compared_with_the_last_one() -> None:
+    same = rows(a=(5.0, 3.0), b=(5.1, 3.1), c=(5.2, 3.2), d=(5.3, 3.3), e=(5.4, 3.4))
+    turned = rows(a=(5.0, 3.4), b=(5.1, 3.3), c=(5.2, 3.2), d=(5.3, 3.1), e=(5.4, 3.0))
+    assert agreements(same, "loss")[10].rho == pytest.approx(1.0)
+    found = agreements(turned, "loss")[10]
+    assert (found.rho, found.rows) == (pytest.approx(-1.0), 5)
+    assert found.low <= found.rho <= found.high
+    assert agreements(same[:3], "loss") == {}  # too few rows
+
+
+def test_the_figure_and_its_numbers(tmp_path: Path) -> None:
+    given = rows(dynamic=(5.0, 3.0), fixed=(5.0, 3.5), absolute=(5.1, 3.6), depthwise=(5.2, 3.7))
+    draw(tmp_path, given, CLAIMS, "loss")
+    assert (tmp_path / "claims_over_training.png").stat().st_size > 10_000
+    numbers = json.loads((tmp_path / "claims_over_training.json").read_text(encoding="utf-8"))
+    assert set(numbers["claims"]) == {"C03/loss", "C13/loss"}
+    assert set(numbers["claims"]["C03/loss"]["dynamic − fixed"]) == {"10", "100"}
+    assert set(numbers["ranks"]) == {"10"}
+    draw(tmp_path / "none", rows(dynamic=(5.0, 3.0)), CLAIMS, "loss")
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("primary", "order"), [("loss", ["C03/loss", "C03/order", "C03"]), ("order", ["C03/order", "C03/loss", "C03"])]
+)
+def test_the_primary_measure_comes_first(primary: str, order: list[str]) -> None:
+    assert [line.partition(" ")[0] for line in of_table(["C03"], primary).splitlines() if line[:1] == "C"] == order
+
+
+def test_a_table_that_names_its_primary_measure_has_its_claims_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RELPOS_DATA", str(write_data(tmp_path / "data")))
+    words: dict[str, Any] = {"rows": {name: [f"position={name}"] for name in ("dynamic", "fixed")}, "pretrain_seeds": [0, 1, 2]}
+    given = load(str(write_experiment(tmp_path, tasks=[], claims=["C03"], primary="loss", **words)))
+    plan = plan_table(given)
+    for row in plan:
+        for run, by in zip(row.pretrainings, JITTER, strict=True):
+            finish(run, {"dynamic": 3.0 + by, "fixed": 3.5 - by}[row.name])
+    show(given, plan, tmp_path / "table", None)
+    first = (tmp_path / "table" / "claims.txt").read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith("C03/loss  holds  held-out loss of these rows: dynamic beats fixed")
+
+
+def finish(run: Run, loss: float) -> None:
+    run.path.mkdir(parents=True)
+    inputs = {name: str(other.path) for name, other in run.inputs.items()}
+    metrics = {"heldout_loss": loss, "perplexity": 20.0, "parameters": 1000, "position_parameters": 10}
+    run.update(state="finished", stage=run.stage, identity=run.identity, meaning=run.meaning, inputs=inputs, metrics=metrics)
