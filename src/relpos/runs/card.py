@@ -9,12 +9,9 @@ from omegaconf import OmegaConf
 
 from relpos.pretrained.checkpoint import OWN
 
-LOAD_OWN = """import relpos  # lets transformers open it; no remote code
-from transformers import pipeline
+LOAD = """from transformers import pipeline
 
-pipeline("fill-mask", model="FOLDER")("the cat [MASK] on the mat")
-network, tokenizer = relpos.load("FOLDER")"""
-LOAD = LOAD_OWN.split("\n", 1)[1]
+pipeline("fill-mask", model="FOLDER")("the cat [MASK] on the mat")"""
 CLASSIFIER = """from transformers import pipeline
 
 pipeline("text-classification", model="FOLDER")({"text": "first text", "text_pair": "second text"})"""
@@ -41,9 +38,9 @@ def card(
     task = "text-classification" if classifies else "fill-mask"
     tags = list(dict.fromkeys(["relpos", str(config["model_type"])]))
     front = {"library_name": "transformers", "pipeline_tag": task, "tags": tags}
-    example = CLASSIFIER if classifies else LOAD_OWN if config["model_type"] == OWN else LOAD
-    if classifies and config["model_type"] == OWN:
-        example = "import relpos  # lets transformers open it; no remote code\n" + example
+    example = CLASSIFIER if classifies else LOAD
+    if config["model_type"] == OWN:
+        example = f"import relpos  # lets transformers open it; no remote code\n{example}"
     parts = [
         f"---\n{OmegaConf.to_yaml(OmegaConf.create(front))}---",
         f"# {name}",
