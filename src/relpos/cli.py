@@ -21,6 +21,7 @@ COMMANDS = {
     "status": ("how a table stands, from another terminal", "table=demo"),
     "claims": ("the papers' claims, tested", "paper=chang2021"),
     "params": ("count parameters, as JSON", "size=small position=composite"),
+    "cost": ("operations, memory and time on this machine", "size=base position=composite steps=125000"),
     "draw": ("what a scheme adds to the scores, a figure", "position=tisa"),
     "length": ("held-out loss at other lengths", "from=FOLDER"),
     "order": ("how much order a network knows", "from=FOLDER"),

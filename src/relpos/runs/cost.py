@@ -6,6 +6,7 @@ way, so that both errors cancel in a run's estimated time.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +17,10 @@ from typing import Any
 from relpos.errors import RelposError
 from relpos.runs.run import Run, read_record
 
+RATES = "rates.json"
+"""In `$RELPOS_RUNS`: the rates that `relpos cost` has measured."""
+MEASUREMENT = "measured"
+"""Stands in the place of a stage for those."""
 MASKED = 0.15
 """Share of tokens at which the head of the masked language model computes logits."""
 REACHED = 0.4
@@ -75,17 +80,24 @@ def steps_of(run: Run) -> float:
 
 @dataclass(frozen=True)
 class Rates:
-    """Operations a second and device of runs that this hardware finished in one go."""
+    """Operations a second and device of runs that this hardware finished in one go, and of what `relpos cost` measured on it."""
 
     measured: list[tuple[str, str, float, float]]  # stage, precision, operations a token, operations a second
 
+    def tried(self, run: Run) -> float | None:
+        """The rate that `relpos cost` measured for about the same size; None where it has not been asked."""
+        return self._median(MEASUREMENT, run)
+
     def of(self, run: Run) -> float | None:
         """The median over runs of the same stage and precision and of about the same size; None where there is none."""
+        return self._median(run.stage, run)
+
+    def _median(self, source: str, run: Run) -> float | None:
         cost_of_run = flops_per_token(run)
         alike = [
             rate
             for stage, precision, cost, rate in self.measured
-            if (stage, precision) == (run.stage, run.config["precision"]) and cost_of_run / ALIKE <= cost <= cost_of_run * ALIKE
+            if (stage, precision) == (source, run.config["precision"]) and cost_of_run / ALIKE <= cost <= cost_of_run * ALIKE
         ]
         return median(alike) if alike else None
 
@@ -104,7 +116,20 @@ def measured(runs: Iterable[Run], folder: Path, hardware: dict[str, Any]) -> Rat
         if len(starts) == 1 and record.get("fit_seconds") and record.get("hardware") == hardware:
             rate = record["flops"] / record["fit_seconds"] / starts[0].get("processes", 1)
             rates.append((stage, record["meaning"]["precision"], record["flops_per_token"], rate))
-    return Rates(rates)
+    return Rates(rates + _measurements(folder, hardware))
+
+
+def _measurements(folder: Path, hardware: dict[str, Any]) -> list[tuple[str, str, float, float]]:
+    """What `relpos cost` has kept of this hardware; a damaged file counts for nothing."""
+    try:
+        entries = json.loads((folder / RATES).read_text("utf-8"))
+        return [
+            (MEASUREMENT, entry["precision"], entry["flops_per_token"], entry["rate"])
+            for entry in entries
+            if entry["hardware"] == hardware
+        ]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def _records(runs: Iterable[Run], folder: Path) -> Iterable[tuple[str, dict[str, Any]]]:

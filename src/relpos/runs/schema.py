@@ -76,6 +76,16 @@ class Network(TypedDict):
     kernels: Natural
 
 
+class Cost(Network):
+    recipe: RecipeKeys
+    speed: Speed
+    steps: Count
+    batch: Count
+    precision: Precision
+    length: Length
+    seconds: NotNegative
+
+
 class First(TypedDict):
     share: Rate
     length: Length
@@ -249,6 +259,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "finetune": (Training, Finetune),
     "data": (Data,),
     "params": (Params,),
+    "cost": (Cost,),
     "draw": (Network, Draw),
     "length": (Lengths,),
     "order": (Order,),

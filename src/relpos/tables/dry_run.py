@@ -70,10 +70,12 @@ class _Speeds:
         """The rate, and where it comes from."""
         if rate := self.finished.of(run):
             return rate, "the rate of finished runs of the same size"
+        if rate := self.finished.tried(run):
+            return rate, "the rate that `relpos cost` measured"
         if rate := self.trials.of(run):
             return rate, "the rate of a step tried here"
         self.guess = self.guess or matrix_product() * REACHED
-        return self.guess, f"a guess, {REACHED:.0%} of the rate of a matrix product here"
+        return self.guess, f"a guess, {REACHED:.0%} of the rate of a matrix product here (`relpos cost size=…` measures)"
 
 
 def _hours(missing: list[Run], speeds: _Speeds) -> tuple[dict[str, float], str]:
