@@ -96,3 +96,30 @@ def test_a_pair_of_texts_has_two_separators_where_the_checkpoint_has_them(checkp
     row = encode(Rows(["the cat"], ["a mat"], None, [0]), tokenizer, 32).ids[0].tolist()
     a, b = (tokenizer.encode([text])[0].tolist() for text in ("the cat", "a mat"))
     assert row == [tokenizer.cls, *a, tokenizer.sep, tokenizer.sep, *b, tokenizer.sep]
+
+
+@pytest.mark.parametrize("kind", ["RobertaForMaskedLM", "RobertaModel"])
+def test_pre_training_goes_on_from_a_checkpoint_with_its_tokenizer(kind: str, toy_runs: Path, tmp_path: Path) -> None:
+    folder = saved(host(kind, **SIZES).to(torch.bfloat16), published("roberta", tmp_path / "checkpoint"))
+    words = ["steps=2", "batch=4", "length=32", "evaluations=1", f"pretrained={folder}", "data.pairs=64", "recipe.lr=1e-12"]
+    run = relpos.run(compose("pretrain", words))
+    before, tokenizer = relpos.load(folder)
+    after, after_tokenizer = relpos.load(run.path)
+    assert type(after).__name__ == "MaskedLM"
+    assert tokenizer is not None
+    assert after_tokenizer is not None
+    assert after_tokenizer.specials == tokenizer.specials
+    encoder, began = after.encoder, getattr(before, "encoder", before)
+    for (name, trained), (_, start) in zip(encoder.named_parameters(), began.named_parameters(), strict=False):
+        torch.testing.assert_close(trained, start.float(), rtol=0, atol=1e-9, msg=name)
+    assert run.record["inputs"]["start"]
+
+
+def test_two_names_for_the_start_of_a_fine_tuning_are_refused(checkpoint: Path) -> None:
+    with pytest.raises(RelposError, match="name two starts"):
+        tuning(checkpoint, f"pretrained={checkpoint}")
+
+
+def test_pretrained_means_what_from_means(checkpoint: Path) -> None:
+    words = ["task=rte", "intermediate=none", "steps=2", "batch=4", f"pretrained={checkpoint}"]
+    assert plan(compose("finetune", words)).identity == tuning(checkpoint).identity

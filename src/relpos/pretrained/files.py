@@ -60,8 +60,12 @@ def weight_files(folder: Path) -> list[Path]:
 
 def checkpoint_files(folder: Path) -> list[Path]:
     """Every file that says what a checkpoint is: configuration, weights, tokenizer."""
-    tokenizer = {path for pattern in TOKENIZER for path in folder.glob(pattern) if path.is_file()}
-    return [folder / CONFIG, *weight_files(folder), *sorted(tokenizer)]
+    return [folder / CONFIG, *weight_files(folder), *tokenizer_files(folder)]
+
+
+def tokenizer_files(folder: Path) -> list[Path]:
+    """The files of a tokenizer, of a published one or of ours."""
+    return sorted({path for pattern in TOKENIZER for path in folder.glob(pattern) if path.is_file()})
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from relpos.model.build import count
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs.config import instantiate
 from relpos.runs.run import Run
-from relpos.train.network import classifier_on, encoder_of, network
+from relpos.train.network import classifier_on, encoder_of, masked_lm_on, network
 from relpos.train.weights import load_model
 
 MOST = 10**13
@@ -32,11 +33,19 @@ def of_run(run: Run, vocabulary: int | None = None) -> MaskedLM | Classifier:
         if run.stage == "finetune":
             return of_finetuning(run, vocabulary)
         tokenizer = run.inputs["tokenizer"]
-        return of_pretraining(run.config, int(tokenizer.metrics.get("pieces", vocabulary or tokenizer.config["vocabulary"])))
+        start = run.inputs["start"].path if "start" in run.inputs else None
+        return of_pretraining(run.config, int(tokenizer.metrics.get("pieces", vocabulary or tokenizer.config["vocabulary"])), start)
 
 
-def of_pretraining(config: dict[str, Any], vocabulary: int) -> MaskedLM:
-    """The masked language model of a pre-training's configuration: weights from `seed`, attention by `speed.kernel`."""
+def of_pretraining(config: dict[str, Any], vocabulary: int, start: Path | None = None) -> MaskedLM:
+    """The masked language model of a pre-training's configuration: weights from `seed`, attention by `speed.kernel`.
+
+    With `start` it is the one in that folder, in float32; if there is an encoder alone, its head is drawn from `seed`.
+    """
+    if start:
+        before = load_model(start, config["speed"]["kernel"]).float()
+        torch.manual_seed(config["seed"])
+        return masked_lm_on(before).train()
     words = {key: config[key] for key in ("size", "position", "conv")}
     torch.manual_seed(config["seed"])
     return network(words | {"vocabulary": vocabulary, "kernel": config["speed"]["kernel"]})

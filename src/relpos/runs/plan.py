@@ -15,7 +15,7 @@ from relpos.data.source import Toy
 from relpos.errors import RelposError, nearest
 from relpos.files import sha256
 from relpos.pretrained.checkpoint import is_published
-from relpos.pretrained.files import checkpoint_files
+from relpos.pretrained.files import checkpoint_files, tokenizer_files
 from relpos.pretrained.hub import located
 from relpos.runs import debug
 from relpos.runs.config import instantiate, targets
@@ -50,8 +50,8 @@ def noop_run(cfg: DictConfig) -> Run:
     return Run("noop", name, meaning, meaning | {"seconds": cfg.seconds, "failures": cfg.failures})
 
 
-def store_run(cfg: DictConfig) -> Run:
-    """Corpus → tokenizer → store."""
+def store_run(cfg: DictConfig, given: Run | None = None) -> Run:
+    """Corpus → tokenizer → store; a `given` tokenizer is not trained."""
     node = _plain(cfg.data)
     source = instantiate(node)
     inputs = _toy_input(source)
@@ -59,6 +59,7 @@ def store_run(cfg: DictConfig) -> Run:
     name = type(source).__name__.lower()
     text = {"vocabulary": cfg.vocabulary, "sample": source.sample, "threads": TOKENIZER_THREADS}
     tokenizer = Run("tokenizer", f"{name}-{cfg.vocabulary}", corpus | text, text | {"data": node}, inputs)
+    tokenizer = given or tokenizer
     config = {"heldout": source.heldout, "data": node}
     return Run("store", name, corpus | {"heldout": source.heldout}, config, inputs | {"tokenizer": tokenizer})
 
@@ -66,14 +67,17 @@ def store_run(cfg: DictConfig) -> Run:
 def pretrain_run(cfg: DictConfig) -> Run:
     """Store → pre-training."""
     plain = _plain(debug.shortened(cfg))
-    store = store_run(cfg)
+    start = _given(str(plain["pretrained"]), "pretrained") if plain.get("pretrained") else None
+    if start:
+        plain |= words_of(start)
+    store = store_run(cfg, _tokenizer_of(start, plain["vocabulary"]) if start else None)
     keys = (*DIALS, "packing")
     meaning = {key: plain[key] for key in keys} | _architecture(plain) | {"recipe": _recipe(plain["recipe"])}
     meaning["pairs"] = plain["data"].get("pairs")
     if plain["first"]["share"]:  # otherwise left out: runs of one stage keep the identity from before two-stage training
         meaning["first"] = plain["first"]
-    name = f"{_shape_name(plain)}-{store.name}-seed{cfg.seed}"
-    inputs = {"store": store, "tokenizer": store.inputs["tokenizer"]}
+    name = f"{start.name if start else _shape_name(plain)}-{store.name}-seed{cfg.seed}"
+    inputs = {"store": store, "tokenizer": store.inputs["tokenizer"]} | ({"start": start} if start else {})
     return Run("pretrain", name, meaning, meaning | _machine(plain), inputs)
 
 
@@ -90,8 +94,11 @@ def finetune_run(cfg: DictConfig, pretrained: Run | None = None) -> Run:
     if intermediate.task not in (None, "none", task["name"]):
         steps = {} if intermediate.steps is None else {"steps": intermediate.steps}
         start = finetune_run(with_task(cfg, intermediate.task, **steps), pretrained)
+    elif pretrained:
+        start = pretrained
     else:
-        start = pretrained or (_given(str(cfg["from"])) if cfg["from"] else pretrain_run(pretraining_of(cfg)))
+        key, folder = _start(cfg)
+        start = _given(folder, key) if folder else pretrain_run(pretraining_of(cfg))
     plain = _plain(cfg)
     source = instantiate(plain["data"])
     inputs = {"start": start}
@@ -100,7 +107,7 @@ def finetune_run(cfg: DictConfig, pretrained: Run | None = None) -> Run:
         inputs |= _toy_input(source)
         if "toy" not in inputs:
             meaning["glue"] = source.glue_identity(task["name"], task.get("hub"))
-    name = f"{task['name']}-{start.name if cfg['from'] else _shape_name(plain)}-seed{cfg.seed}"
+    name = f"{task['name']}-{start.name if _start(cfg)[1] else _shape_name(plain)}-seed{cfg.seed}"
     return Run("finetune", name, meaning, meaning | _machine(plain) | {"data": plain["data"], "task": task}, inputs)
 
 
@@ -190,7 +197,36 @@ def _toy_input(source: Any) -> dict[str, Run]:
     return {"toy": Run("toy", f"seed{source.seed}", source.identity() or {}, {"seed": source.seed})}
 
 
-def _given(name: str) -> Run:
+def _start(cfg: DictConfig) -> tuple[str, str | None]:
+    """The key under which a fine-tuning's start is named, and the name."""
+    given = {key: str(cfg[key]) for key in ("from", "pretrained") if cfg.get(key)}
+    if len(given) > 1:
+        raise RelposError(f"from={given['from']} and pretrained={given['pretrained']} name two starts; one is needed")
+    return next(iter(given.items())) if given else ("from", None)
+
+
+def words_of(start: Run) -> dict[str, Any]:
+    """Size, position, conv and vocabulary of a given network."""
+    from relpos.train.weights import read_model_config
+
+    words = read_model_config(start.path)
+    return {key: words[key] for key in ("size", "position", "conv", "vocabulary")}
+
+
+def _tokenizer_of(start: Run, vocabulary: int) -> Run:
+    """The tokenizer in the folder of a given network; it is identified by its own files, so that networks may share a store.
+
+    Raises:
+        RelposError: there is none.
+    """
+    files = tokenizer_files(start.path)
+    if not files:
+        raise RelposError(f"pretrained={start.path}: there is no tokenizer in it")
+    meaning = {"tokenizer": described(files, start.path)}
+    return Run("given", f"{start.name}-tokenizer", meaning, {"vocabulary": vocabulary}, folder=str(start.path))
+
+
+def _given(name: str, key: str = "from") -> Run:
     """A run's folder, a model folder or a published checkpoint that the user named.
 
     A published checkpoint is identified by the SHA-256 of its files, one from the hub by its id and commit.
@@ -209,7 +245,7 @@ def _given(name: str) -> Run:
     model = folder / "model" if (folder / "model").is_dir() else folder
     weights = model / "model.safetensors"
     if not weights.is_file():
-        raise RelposError(f"from={folder}: no finished run and no model folder (model.safetensors is missing)")
+        raise RelposError(f"{key}={folder}: no finished run and no model folder (model.safetensors is missing)")
     identity = read_record(folder).get("identity") or described([weights], model)
     return Run("given", folder.resolve().name, {"model": identity}, {}, folder=str(model.resolve()))
 

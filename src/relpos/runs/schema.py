@@ -110,6 +110,7 @@ class Training(Network):
 
 
 class Pretrain(Training):
+    pretrained: str | None
     steps: Count
     packing: Packing
     first: First
@@ -137,6 +138,7 @@ Finetune = TypedDict(
     {
         "task": dict[str, Any],
         "from": str | None,
+        "pretrained": str | None,
         "pretrain": StartingPoint,
         "intermediate": Intermediate,
         "steps": Count | None,

@@ -51,8 +51,11 @@ warnings.filterwarnings("ignore", module=r"pytorch_lightning|lightning_fabric") 
 def pretrain(run: Run) -> dict[str, Any]:
     """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/` and the figure of the kernels."""
     config, store = run.config, Store(run.inputs["store"].path)
+    start = run.inputs["start"].path if "start" in run.inputs else None
     words = {key: config[key] for key in ("size", "position", "conv")} | {"vocabulary": store.vocabulary}
-    model = of_pretraining(config, store.vocabulary)
+    if start:
+        words = _with_new_head(read_model_config(start))
+    model = of_pretraining(config, store.vocabulary, start)
     group = present()
     dials = {key: config[key] for key in ("steps", "seed", "precision", "log_every")}
     recorder = _recorder(run, model.encoder, group)
@@ -108,6 +111,12 @@ def finetune(run: Run) -> dict[str, Any]:
     save_model(run.path / "model", model, _without_head(words) | {"outputs": task.outputs}, tokenizer)
     _finish(run, trainer, result | {"steps": steps})
     return result | {"steps": steps}
+
+
+def _with_new_head(words: dict[str, Any]) -> dict[str, Any]:
+    """The words of a masked language model on the same encoder; the head that the network had as such is kept."""
+    kept = {key: value for key, value in words.get("head", {}).items() if key in ("activation", "tied")}
+    return {key: value for key, value in words.items() if key not in ("head", "outputs")} | ({"head": kept} if kept else {})
 
 
 def _without_head(words: dict[str, Any]) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from relpos.errors import RelposError
-from relpos.model.build import build
+from relpos.model.build import WEIGHTS, build
 from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder
 from relpos.model.heads import Classifier, MaskedLM
-from relpos.model.initial import redraw
+from relpos.model.initial import describe, redraw
 from relpos.model.position import Scheme
 from relpos.model.shape import Shape
 
@@ -78,6 +78,20 @@ def classifier_on(model: nn.Module, outputs: int, dropout: float) -> Classifier:
         pooler = model.pooler
     if pooler is not None:
         new.pooler.load_state_dict(pooler.state_dict())
+    return new
+
+
+def masked_lm_on(model: nn.Module) -> MaskedLM:
+    """The masked language model itself; on any other encoder a new one, its head drawn from torch's present seed."""
+    encoder = encoder_of(model)
+    encoder.pooler = None  # nothing would train it
+    if isinstance(model, MaskedLM):
+        return model
+    seed = int(torch.randint(1 << 62, (), device="cpu"))
+    new = MaskedLM(encoder)
+    describe(new.head.narrow.weight, WEIGHTS)
+    nn.init.zeros_(new.head.narrow.bias)
+    redraw(((name, parameter) for name, parameter in new.named_parameters() if name.startswith("head.")), seed)
     return new
 
 
