@@ -123,7 +123,7 @@ def show(given: Experiment, plan: list[PlannedRow], folder: Path, instrument: In
         instrument: measures the columns about order; None: there are none.
     """
     from relpos.tables import checks, columns, comparison, heldout_lengths, order_columns, scores
-    from relpos.tables.render import curves, snapshots, text, write
+    from relpos.tables.render import curves, multipliers, snapshots, text, write
     from relpos.tables.render.view import view_of
     from relpos.tables.table import Table
 
@@ -134,12 +134,15 @@ def show(given: Experiment, plan: list[PlannedRow], folder: Path, instrument: In
     rows = comparison.with_comparisons(rows, given, columns.printed_numbers(given))
     rows = heldout_lengths.with_heldout_lengths(rows, plan, given.lengths)
     outcomes = checks.evaluate(given.checks, rows)
-    view = view_of(Table(given.name, given.question, rows, outcomes, given.statistic, given.split, given.baseline, given.claims))
+    view = view_of(
+        Table(given.name, given.question, rows, outcomes, given.statistic, given.split, given.baseline, given.claims, given.tuned)
+    )
     write.write(folder, view)
     curves.draw(folder / "curves.png", rows)
     snapshots.draw(folder / "snapshots.png", rows)
     if given.primary is not None:
         _write_claims(given, rows, folder)
+    multipliers.draw(folder / "position_lr.png", rows)
     text.terminal(view)
 
 

@@ -45,6 +45,7 @@ def _row(planned: PlannedRow) -> Row:
         parameters=metrics[0]["parameters"] if metrics else None,
         position_parameters=metrics[0]["position_parameters"] if metrics else None,
         perplexity=float(np.mean([run_metrics["perplexity"] for run_metrics in metrics])) if metrics and is_whole else None,
+        position_lr=float(planned.pretrainings[0].config["recipe"].get("position_lr", 1)) if planned.pretrainings else 1.0,
         columns=columns,
         mean=_mean(columns),
         heldout_loss=_mean_curve(planned.pretrainings),

@@ -53,6 +53,7 @@ class Experiment:
         claims: ids of the claims that the table is about.
         primary: the measure in which these are decided first, named before the runs: `loss` (held-out loss) or `order` (shuffle
             gap). `claims.txt` beside the table shows the claims' twins in it, then the other twins, then the claims.
+        tuned: the table in which the rows' `recipe.position_lr` was chosen; the page names it.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Experiment:
     parameters: str | None = None
     claims: list[str] = field(default_factory=list)
     primary: Literal["loss", "order"] | None = None
+    tuned: str | None = None
 
     def select(self, names: list[str] | None) -> dict[str, list[str]]:
         """The rows of these names, in the order of the file; None: all.

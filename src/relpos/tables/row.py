@@ -150,6 +150,7 @@ class Row:
         name: in the experiment file.
         words: the overrides in which the row differs.
         perplexity: on held-out text, the mean over its pre-trainings.
+        position_lr: by how much the pre-training's learning rate is multiplied for the parameters of scheme and convolution.
         columns: name → scores.
         mean: of GLUE's columns, seed by seed; `of` names them.
         heldout_loss: (step, nats per predicted token): mean over the pre-trainings, at the steps that all have reached.
@@ -166,6 +167,7 @@ class Row:
     parameters: int | None = None
     position_parameters: int | None = None
     perplexity: float | None = None
+    position_lr: float = 1.0
     columns: dict[str, Column] = field(default_factory=dict)
     mean: Column = Column()
     heldout_loss: list[tuple[int, float]] = field(default_factory=list)

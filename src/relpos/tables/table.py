@@ -35,6 +35,7 @@ class Table:
         split: where the printed numbers were measured: dev or test.
         baseline: the rows that the others are compared with.
         claims: ids of the claims that the table is about.
+        tuned: the table in which the rows' `position_lr` was chosen.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Table:
     split: str = "dev"
     baseline: list[str] = field(default_factory=list)
     claims: list[str] = field(default_factory=list)
+    tuned: str | None = None
 
     @classmethod
     def from_dict(cls, content: Mapping[str, object]) -> Table:

@@ -22,6 +22,7 @@ SERVER = "GLUE server (test)"
 DELTA = "Δ (Δ%: share of the errors; * p < 0.05, Holm) to the baseline row"
 LENGTHS = "held-out loss at length"
 STEPS = "held-out loss at step"
+MULTIPLIERS = "held-out loss at position_lr"
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,29 @@ def by_snapshot(rows: Sequence[Row]) -> list[SideTable]:
         )
         for name in names
     ]
+
+
+def by_multiplier(rows: Sequence[Row]) -> SideTable | None:
+    """The last held-out loss of rows that differ in `position_lr` alone; None where there are none."""
+    kinds = sweeps(rows)
+    heads = sorted({multiplier for losses in kinds.values() for multiplier in losses})
+    lines = [(kind, [_loss(losses.get(multiplier)) for multiplier in heads]) for kind, losses in kinds.items()]
+    return SideTable(MULTIPLIERS, [f"{multiplier:g}" for multiplier in heads], lines) if lines else None
+
+
+def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
+    """Words of the rows but `position_lr` → that multiplier → last held-out loss, for words with several multipliers.
+
+    >>> loss = [(100, 4.5)]
+    >>> sweeps([Row("a", ["position=t5"], heldout_loss=loss), Row("b", ["position=t5", "recipe.position_lr=3"], position_lr=3.0)])
+    {}
+    """
+    kinds: dict[str, dict[float, float]] = {}
+    for row in rows:
+        if row.heldout_loss:
+            kind = " ".join(word for word in row.words if "recipe.position_lr=" not in word)
+            kinds.setdefault(kind, {})[row.position_lr] = row.heldout_loss[-1][1]
+    return {kind: losses for kind, losses in kinds.items() if len(losses) > 1}
 
 
 def _point(column: Column | None) -> str:

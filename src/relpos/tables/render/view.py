@@ -10,6 +10,7 @@ from relpos.tables.render.cell import MISSING, Cell
 from relpos.tables.render.side_tables import (
     NAMES,
     SideTable,
+    by_multiplier,
     by_snapshot,
     deltas,
     losses_by_length,
@@ -75,6 +76,7 @@ class View:
         by_length: held-out losses at other lengths.
         by_step: held-out losses during training.
         by_snapshot: what the networks knew of order during training.
+        by_multiplier: losses of rows that differ in `position_lr` alone.
         more: other side tables, of a table that is not an experiment's; shown first.
     """
 
@@ -89,6 +91,7 @@ class View:
     by_length: SideTable | None
     by_step: SideTable | None
     by_snapshot: list[SideTable]
+    by_multiplier: SideTable | None
     more: tuple[SideTable, ...] = ()
 
     @property
@@ -103,8 +106,29 @@ class View:
 
     @property
     def side_tables(self) -> list[SideTable]:
-        """The side tables that are shown in every format: differences to the baseline, lengths, snapshots."""
-        return [table for table in (*self.more, self.deltas, self.by_length, *self.by_snapshot) if table is not None]
+        """The side tables that are shown in every format: differences to the baseline, lengths, snapshots, multipliers."""
+        every = (*self.more, self.deltas, self.by_length, *self.by_snapshot, self.by_multiplier)
+        return [table for table in every if table is not None]
+
+    @property
+    def position_lr(self) -> str | None:
+        """Which rows have a `position_lr` of their own, and where it was chosen; None if none has, or if the table sweeps it.
+
+        >>> view_of(Table("t", "?", [Row("a"), Row("b", position_lr=10.0)], tuned="sweep")).position_lr
+        'position_lr, chosen in table sweep: 10 for b, 1 for the others.'
+        """
+        names: dict[float, list[str]] = {}
+        for row in self.table.rows:
+            names.setdefault(row.position_lr, []).append(row.name)
+        plain = names.pop(1.0, [])
+        if not names or self.by_multiplier is not None:
+            return None
+        if not plain and len(names) == 1:
+            said = f"{next(iter(names)):g} for all rows"
+        else:
+            parts = [f"{multiplier:g} for {', '.join(some)}" for multiplier, some in names.items()]
+            said = ", ".join([*parts, *(["1 for the others"] if plain else [])])
+        return f"position_lr{f', chosen in table {self.table.tuned}' if self.table.tuned else ''}: {said}."
 
 
 def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
@@ -132,6 +156,7 @@ def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
         by_length=losses_by_length(rows),
         by_step=losses_by_step(rows),
         by_snapshot=by_snapshot(rows),
+        by_multiplier=by_multiplier(rows),
         more=tuple(more),
     )
 

@@ -1,0 +1,50 @@
+"""Tables in which `recipe.position_lr` is swept, and tables that use what was chosen there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from relpos.tables.render.multipliers import draw
+from relpos.tables.render.side_tables import by_multiplier
+from relpos.tables.render.view import view_of
+from relpos.tables.row import Row
+from relpos.tables.table import Table
+
+LOSSES = {1.0: 4.9, 3.0: 4.7, 10.0: 4.8}
+
+
+def swept(scheme: str, by: float = 0.0) -> list[Row]:
+    return [
+        Row(
+            f"{scheme}_{multiplier:g}",
+            [f"position={scheme}", *([f"recipe.position_lr={multiplier:g}"] if multiplier > 1 else [])],
+            position_lr=multiplier,
+            heldout_loss=[(10, 9.0), (20, loss + by)],
+        )
+        for multiplier, loss in LOSSES.items()
+    ]
+
+
+def test_rows_that_differ_in_the_multiplier_are_one_line_of_losses() -> None:
+    table = by_multiplier([*swept("fixed"), *swept("dynamic", 0.1)[:2], Row("none", ["position=none"], heldout_loss=[(20, 6.0)])])
+    assert table is not None
+    assert table.heads == ["1", "3", "10"]
+    assert table.lines == [("position=fixed", ["4.900", "4.700", "4.800"]), ("position=dynamic", ["5.000", "4.800", "—"])]
+    assert by_multiplier(swept("fixed")[:1]) is None
+
+
+def test_the_losses_are_drawn_against_the_multiplier(tmp_path: Path) -> None:
+    draw(tmp_path / "none.png", swept("fixed")[:1])
+    assert not (tmp_path / "none.png").exists()
+    draw(tmp_path / "some.png", swept("fixed"))
+    assert (tmp_path / "some.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_table_says_where_its_multipliers_were_chosen() -> None:
+    rows = [Row("none"), Row("fixed", position_lr=10.0), Row("composite", position_lr=10.0), Row("absolute", position_lr=3.0)]
+    said = "position_lr, chosen in table sweep: 10 for fixed, composite, 3 for absolute, 1 for the others."
+    view = view_of(Table("t", "?", rows, tuned="sweep"))
+    assert view.position_lr == said
+    assert view_of(Table("t", "?", rows)).position_lr == said.replace(", chosen in table sweep", "")
+    assert view_of(Table("t", "?", [Row("none")])).position_lr is None
+    assert view_of(Table("t", "?", [Row("a", position_lr=3.0)])).position_lr == "position_lr: 3 for all rows."
