@@ -1,4 +1,4 @@
-"""What a preset of `conf/position` or `conf/conv` says of itself: its YAML and the docstrings of the classes that this names."""
+"""The documentation of a preset of `conf/position` or `conf/conv`, read from its YAML and from the docstrings of its classes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import torch
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 import relpos
 from relpos.model.build import count
 from relpos.runs.config import conf_dir
+from relpos.runs.networks import without_memory
 
 AUTHORS = r"[A-Z][\w-]+(?: et al\.| & [A-Z][\w-]+)? \d{4}"
-BLOCK = r":\n\n((?: {4}.*\n)+)"  # formulas that stand by themselves
-SIZE = "base"  # of the printed numbers of parameters
+BLOCK = r":\n\n((?: {4}.*\n)+)"  # formulas in an indented block of their own
+SIZE = "base"  # the size for which parameters are counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Preset:
 
     @property
     def parts(self) -> list[Preset]:
-        """Of a merge; else itself."""
+        """The parts of a merge; any other preset is its only part."""
         nodes = self.node.get("parts")
         return [Preset(self.group, part["_target_"].rpartition(".")[2], part) for part in nodes] if nodes else [self]
 
@@ -42,7 +42,7 @@ class Preset:
 
     @property
     def equations(self) -> list[str]:
-        """The formulas that stand by themselves in the docstring, else those that it begins with; of a merge, its parts."""
+        """The formulas in an indented block of the docstring, else the one that it begins with; of a merge, its parts' names."""
         if self.parts != [self]:
             return [" + ".join(part.name for part in self.parts)]
         text = _documented(self.kind, BLOCK)
@@ -52,7 +52,7 @@ class Preset:
 
     @property
     def source(self) -> str:
-        """Paper and equation: the first ones named by the module, else by the class."""
+        """Paper and equation: the first that the YAML file names, else the module, else the class."""
         if self.parts != [self]:
             return "; ".join(dict.fromkeys(part.source for part in self.parts))
         texts = [
@@ -67,33 +67,33 @@ class Preset:
 
     @property
     def formula(self) -> str:
-        """Its own parameters, from the line `Parameters: …`."""
+        """The number of its parameters as a formula, from the line `Parameters: …` of the docstring."""
         if self.parts != [self]:
             return " + ".join(part.formula for part in self.parts)
         return re.findall(r"(?m)^\s*Parameters: (.*)$", _documented(self.kind, r"Parameters: "))[0]
 
     @property
     def keys(self) -> dict[str, Any]:
-        """Those of its YAML, and the constructor's defaults for what that leaves out."""
+        """The arguments of its constructor: those of its YAML, and the defaults of the others."""
         parameters = inspect.signature(self.kind).parameters.values()
         return {p.name: p.default for p in parameters if p.default is not p.empty} | self.node
 
     @property
     def options(self) -> list[str]:
-        """What its docstring says of the switches that it turns on: paragraphs that begin with `key=true`."""
+        """The paragraphs of the docstring that begin with `key=true`, for the switches that this preset turns on."""
         paragraphs = (" ".join(text.split()) for text in _own_doc(self.kind).split("\n\n"))
         return [text for text in paragraphs if (key := re.match(r"`(\w+)=true`", text)) and self.node.get(key[1]) is True]
 
     @property
     def differences(self) -> list[str]:
-        """What begins with `Differs from`; the parts of a merge speak for themselves."""
+        """The paragraphs that begin with `Differs from`; those of a merge stand with its parts."""
         texts = [text for kind in _lineage(self.kind) for text in (sys.modules[kind.__module__].__doc__, _own_doc(kind))]
         paragraphs = [" ".join(part.split()) for text in texts for part in re.split(r"\n\s*\n", text or "")]
         return list(dict.fromkeys(text for text in paragraphs if text.startswith("Differs from")))
 
     @property
     def command(self) -> str:
-        """With the dials that it reads and the keys of its own."""
+        """`relpos pretrain` with the dials that it reads and its own keys."""
         text = _yaml(self)
         dials = [f"{key}={_word(_defaults()[key])}" for key in dict.fromkeys(re.findall(r"\$\{(\w+)\}", text))]
         plain = {key: value for key, value in self.node.items() if not key.startswith("_") and f"{key}: ${{" not in text}
@@ -104,14 +104,14 @@ class Preset:
 
 
 def presets(group: str) -> list[Preset]:
-    """All that are complete in themselves, `none` first."""
+    """All presets without a mandatory value, `none` first."""
     files = sorted((conf_dir() / group).glob("*.yaml"), key=lambda file: (file.stem != "none", file.stem))
     names = [file.stem for file in files if "???" not in file.read_text(encoding="utf-8")]
     return [Preset(group, name, _node(group, name)) for name in names]
 
 
 def evaluate(formula: str, shape: Any, keys: dict[str, Any]) -> int:
-    """A formula of parameters as a number: the sizes of `shape`, the keys of the option by their names."""
+    """The value of a formula of parameters; the letters are sizes of `shape`, the words are keys of the preset."""
     text = formula.replace("·", "*").replace("²", "**2").replace("−", "-").replace("/", "//")
     text = re.sub(r"(\d)(?=[A-Za-z(])", r"\1*", text)
     sizes = {"L": shape.layers, "H": shape.heads, "d_h": shape.head_dim, "d": shape.hidden}
@@ -121,21 +121,21 @@ def evaluate(formula: str, shape: Any, keys: dict[str, Any]) -> int:
 
 @cache
 def parameters(group: str, name: str, size: str = SIZE) -> int:
-    """Of a position scheme: its own. Of a convolution: how many more a model has than without it."""
-    with torch.device("meta"):
+    """The parameters of a position scheme; of a convolution, how many more a model has than without it."""
+    with without_memory():
         made = count(model(group, name, f"size={size}"))
     return int(made["position"] if group == "position" else made["total"] - _without(size))
 
 
 @cache
 def _without(size: str) -> int:
-    with torch.device("meta"):
+    with without_memory():
         return int(count(model("conv", "none", f"size={size}"))["total"])
 
 
 def model(group: str, name: str, *words: str) -> Any:
-    """A fresh model of a preset; of convolutions, with no position."""
-    cfg = _composed(words).copy()  # composed once: that takes longer than all else
+    """A new model with a preset; one with a convolution has no positions."""
+    cfg = _composed(words).copy()  # composed once: composing takes longer than the rest
     cfg.position = OmegaConf.load(conf_dir() / "position" / "none.yaml")
     cfg[group] = OmegaConf.load(conf_dir() / group / f"{name}.yaml")
     return relpos.build(cfg)
@@ -168,7 +168,7 @@ def _word(value: Any) -> str:
 
 
 def _lineage(kind: type[Any]) -> list[type[Any]]:
-    """The class and those of the package that it is made from, down to the contract, which stays out."""
+    """The class and its base classes in the package, without the contract (`Scheme`, `Conv`)."""
     return [
         base for base in kind.__mro__ if base.__module__.startswith("relpos.") and base.__mro__[1].__module__.startswith("relpos.")
     ]
@@ -179,13 +179,13 @@ def _own_doc(kind: type[Any]) -> str:
 
 
 def _documented(kind: type[Any], pattern: str) -> str:
-    """The docstring of the class or, where that has no such thing, of one it is made from."""
+    """The first docstring that the pattern matches, of the class or one of its bases; else the docstring of the class."""
     texts = [_own_doc(base) for base in _lineage(kind)]
     return next((text for text in texts if re.search(pattern, text)), texts[0])
 
 
 def _beginning(text: str) -> str:
-    """Up to the first mark outside of brackets behind which words follow instead of formulas."""
+    """The text up to the first punctuation mark, outside of brackets, after which prose follows instead of formulas."""
     depth = 0
     for place, character in enumerate(text):
         depth += (character in "([{") - (character in ")]}")
@@ -200,7 +200,7 @@ def _beginning(text: str) -> str:
 
 
 def _closed(text: str) -> str:
-    """Up to a bracket that was opened before, a colon or a full stop that ends a sentence."""
+    """The text up to a colon, a full stop that ends a sentence, or a bracket that was opened before the text."""
     depth = 0
     for place, character in enumerate(text):
         depth += (character == "(") - (character == ")")

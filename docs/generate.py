@@ -1,9 +1,10 @@
-"""Writes the tables of docs/mechanisms.md: what classes and YAMLs say of themselves, what trying them out shows, what was measured.
+"""Writes the tables of docs/mechanisms.md from the docstrings and YAML files of the presets, from trials of their properties on
+small networks, and from benchmarks/results.
 
     python docs/generate.py            writes the page anew
     python docs/generate.py --check    exits with 1 where it is stale
 
-Only what stands between the two marks is generated.
+Only the part between the two marks is generated.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def main() -> int:
 
 
 def renewed(page: str) -> str:
-    """The page with what is generated written anew."""
+    """The page with its generated part written anew."""
     head, rest = page.split(BEGIN)
     return head + BEGIN + "\n" + generated() + "\n" + END + rest.split(END)[1]
 
@@ -133,7 +134,7 @@ what starts far below its neighbours needs a long run, or `recipe.position_lr`, 
 
 
 def at_the_start(rows: list[Preset]) -> str:
-    """How large each scheme is beside the words and the content of the scores."""
+    """How large the contribution of each scheme is before training, next to the word embeddings and the content scores."""
     return table(["`position=`", "embeddings", "q·k", "T"], ([f"`{row.name}`", *map(figure, sizes(row))] for row in rows))
 
 
@@ -143,9 +144,10 @@ def figure(size: float | None) -> str:
 
 @torch.no_grad()
 def sizes(preset: Preset) -> tuple[float | None, float | None, float | None]:
-    """Root mean squares: added to the embeddings, of q·k, of T; None where there is none of it."""
+    """Root mean squares of what is added to the embeddings, of q·k and of T; None for those that the scheme does not have."""
     torch.manual_seed(0)
-    encoder = model(preset.group, preset.name, f"size={SIZE}", "size.layers=1", "vocabulary=1000").double().encoder
+    words = (f"size={SIZE}", "size.layers=1", "size.ffn=8", "vocabulary=1000")  # the feed-forward network comes after all these
+    encoder = model(preset.group, preset.name, *words).double().encoder
     ids = torch.randint(5, 1000, (1, 128), generator=torch.Generator().manual_seed(0))
     position, added = encoder.position, encoder.position.embed(128)
     (call,) = record(encoder, ids)
@@ -167,7 +169,7 @@ def marks(preset: Preset, found: dict[str, bool], names: Sequence[str]) -> list[
 
 
 def cost(preset: Preset, costs: dict[str, Any]) -> list[str]:
-    """Median time of a step and peak memory over those of `none`."""
+    """Median time of a step and peak memory, divided by those of `none`."""
     row = costs.get("presets", {}).get(f"{preset.group}={preset.name}")
     return [f"{row[key]:.2f}" if row and row.get(key) else NOTHING for key in ("time", "memory")]
 
@@ -184,7 +186,7 @@ def machine(costs: dict[str, Any]) -> str:
 
 
 def disagreements(rows: list[Preset], found: dict[Preset, dict[str, bool]]) -> str:
-    """Where Table 1 of Wennberg & Henter prints something else, and why."""
+    """Entries of Table 1 of Wennberg & Henter that differ from ours, and why."""
     with PRINTED.open(newline="", encoding="utf-8") as file:
         printed = {row["position"]: row for row in csv.DictReader(file)}
     known = {row.name: found[row] for row in rows if row.name in printed}
@@ -193,7 +195,6 @@ def disagreements(rows: list[Preset], found: dict[Preset, dict[str, bool]]) -> s
         for key, value in values.items():
             if printed[name][key] != ("yes" if value else "no"):
                 wrong.setdefault(key, []).append(f"`{name}`")
-    same = len(known) * len(NAMES) - sum(map(len, wrong.values()))
     entries = len(known) * len(NAMES)
     same = entries - sum(map(len, wrong.values()))
     first = f"Of the {entries} entries of Wennberg & Henter's Table 1 for these schemes, {same} come out as printed. The others:"
@@ -201,7 +202,7 @@ def disagreements(rows: list[Preset], found: dict[Preset, dict[str, bool]]) -> s
 
 
 def entry(preset: Preset) -> list[str]:
-    """The command with all its words; what its switches do; departures."""
+    """The command with all its overrides; what its switches do; how it differs from its source."""
     return [f"- `{preset.command}`", *(f"  - {text}" for text in (*preset.options, *preset.differences))]
 
 
