@@ -91,6 +91,18 @@ def test_claims_that_compare_rows_have_twins_and_claims_over_columns_have_none()
     assert {claim.twins[claim.measure] for claim in files.load("all") if claim.measure == "order"} == {0.05}
 
 
+COMPARE_ROWS = ["C01", "C02", "C03", "C04", "C05", "C13", "C15", "C17", "C18", "C19", "C21", "W15"]
+
+
+@pytest.mark.parametrize("name", COMPARE_ROWS)
+def test_every_claim_that_compares_rows_can_be_decided_in_nats(name: str) -> None:
+    rows = {row: {"loss": [by / 1000 for by in JITTER], "order": [by / 1000 for by in JITTER]} for row in of_id(name).tester.rows}
+    first = of_id(name).tester.pairs[0][0]  # type: ignore[attr-defined]
+    for measure in ("loss", "order"):
+        rows[first][measure] = [5.0 + by / 1000 for by in JITTER]
+        assert of_id(f"{name}/{measure}").tester.findings(scales(scale(rows)))[0].verdict in ("holds", "fails")
+
+
 @pytest.mark.parametrize(
     ("name", "gain", "expected"),
     [("C03/loss", 0.1, "holds"), ("C03/loss", 0.005, "fails"), ("C03/order", 0.1, "holds"), ("C03/order", 0.04, "fails")],

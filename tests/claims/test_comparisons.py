@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from claims.made_up import ONE_PRETRAINING, around, at_chance, glue, of_one_pretraining, scale, scales
+from claims.made_up import JITTER, ONE_PRETRAINING, around, at_chance, glue, of_one_pretraining, scale, scales
 from relpos.claims.columns import LosesLessThanOthers, SuffersMost
 from relpos.claims.comparisons import About, Higher, HigherOnAverage, NotHigher, NotLower
 from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Finding, adjusted, all_of, headline
@@ -369,3 +369,15 @@ def test_not_lower_at_the_largest_size() -> None:
     big = scale({"new": glue(80.0), "old": glue(80.1, -1)}, size=4)
     assert only(NotLowerAtLargest(PAIR, bound=0.8).findings(scales(small, big))).verdict == "holds"
     assert NotLowerAtLargest(PAIR).findings(scales(small)) == []
+
+
+def test_what_a_seed_does_to_every_s_does_not_hide_a_trend() -> None:
+    seeds = [-3.0, -1.0, 0.0, 1.0, 3.0]  # the same text and initial weights for every S
+    rows = {"old": {name: [60.0 + by for by in seeds] for name in GLUE}}
+    for row, gain, order in (("one", 1.0, 1), ("five", 3.0, -1)):
+        rows[row] = {
+            name: [60.0 + gain + by + jitter / 4 for by, jitter in zip(seeds, JITTER[::order], strict=True)] for name in GLUE
+        }
+    found = only(Steady(STEPS, "old", bound=1.0).findings(scales(scale(rows))))
+    assert found.verdict == "fails"
+    assert "changes by +2.00 [" in found.figures

@@ -251,6 +251,7 @@ def test_step_time(tmp_path: Path, rate: float, expected: str) -> None:
     said = found(StepTime("dynamic", ["absolute", "fixed", "tisa"]), made)
     assert said.verdict == expected
     assert "tisa" not in said.figures
+    assert said.figures.endswith("on 2 cores, 1 threads")
     write_json(tmp_path / "dynamic" / "record.json", {"hardware": {"cores": 4}, "starts": [{"threads": 1}]})
     assert StepTime("dynamic", ["absolute"]).findings(scales(made)) == []  # another machine
 
@@ -261,6 +262,18 @@ def test_dev_above_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     rows = [{"name": f"row{place}", "mean": {"mean": 70.0 + place, "test": 68.5}, "columns": {}} for place in range(3)]
     write_json(tmp_path / "tables" / "t" / "table.json", {"rows": rows})
     assert DevAboveTest().findings(None)[0].verdict == "holds"
+
+
+@pytest.mark.parametrize(("rows", "examples", "expected"), [(20, 300, "undecided"), (20, 300_000, "holds"), (1, 300_000, "holds")])
+def test_rows_share_their_test_sets(
+    rows: int, examples: int, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many rows: the examples of the sets are the same."""
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
+    columns = {"rte": {"mean": 66.0, "examples": examples, "metric": "accuracy"}}
+    made = [{"name": f"row{place}", "mean": {"mean": 66.0, "test": 65.0}, "columns": columns} for place in range(rows)]
+    write_json(tmp_path / "tables" / "t" / "table.json", {"rows": made})
+    assert DevAboveTest().findings(None)[0].verdict == expected
 
 
 def test_what_waits_says_for_what() -> None:

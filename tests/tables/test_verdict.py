@@ -199,3 +199,13 @@ def test_a_table_that_needs_something_shows_the_printed_numbers_and_not_run() ->
     assert (column.printed, column.verdict, column.mean) == (81.6, "not run", None)
     assert column.delta_printed == pytest.approx(2.8)
     assert "81.6 not run" in text.markdown(view_of(Table("t", "?", compared)))
+
+
+@pytest.mark.parametrize(
+    ("travel", "printed", "is_told"), [(0.15, 60.0, True), (18.0, 60.0, False), (0.15, None, False), (None, 60.0, False)]
+)
+def test_a_verdict_says_where_positions_could_not_move_far(travel: float | None, printed: float | None, is_told: bool) -> None:
+    rows = [replace(row("fixed", around(60.0), []), travel=travel)]
+    compared = with_comparisons(rows, experiment(), {"fixed": {"rte": printed}} if printed else {})
+    said = text.markdown(view_of(Table("t", "?", compared)))
+    assert ("Position parameters could move at most about so far: fixed by 0.15" in said) == is_told

@@ -12,7 +12,13 @@ from relpos.claims.scales import Scales
 
 @dataclass(frozen=True)
 class NoMoreThan:
-    """Each of `schemes` has no more parameters than `base` of the same size; all are options of `position`."""
+    """Every scheme has at most as many parameters as `base`, in a network of the same size.
+
+    Args:
+        schemes: options of `position`.
+        base: another one.
+        size: an option of `size`.
+    """
 
     schemes: Sequence[str]
     base: str
@@ -20,7 +26,7 @@ class NoMoreThan:
 
     @property
     def says(self) -> str:
-        return f"{', '.join(self.schemes)} have no more parameters than {self.base}, size={self.size}"
+        return f"{', '.join(self.schemes)} have no more parameters than {self.base} at size={self.size}"
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -35,7 +41,14 @@ class NoMoreThan:
 
 @dataclass(frozen=True)
 class Ratios:
-    """`position=…` of `words` has `number` parameters, and each of `against` at least `least` times as many."""
+    """One scheme has exactly `number` parameters, and each of the others at least `least` times as many.
+
+    Args:
+        words: overrides that give the scheme and the size of the network.
+        number: its parameters.
+        against: such words of each of the others.
+        least: ratio.
+    """
 
     words: Sequence[str]
     number: int
@@ -51,8 +64,8 @@ class Ratios:
         return ()
 
     def findings(self, scales: Scales) -> list[Finding]:
-        own = position_parameters(*self.words)
+        count = position_parameters(*self.words)
         others = {" ".join(words): position_parameters(*words) for words in self.against}
-        holds = own == self.number and all(other >= self.least * own for other in others.values())
-        said = [f"{name}: {other:,}, {other / own:,.0f} times" for name, other in others.items()]
-        return [Finding(HOLDS if holds else FAILS, "; ".join([f"{own:,}", *said]))]
+        holds = count == self.number and all(other >= self.least * count for other in others.values())
+        said = [f"{name}: {other:,}, {other / count:,.0f} times" for name, other in others.items()]
+        return [Finding(HOLDS if holds else FAILS, "; ".join([f"{count:,}", *said]))]

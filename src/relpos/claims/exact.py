@@ -1,4 +1,4 @@
-"""Claims that are not about training: computed on the spot, in float64 on networks with random weights."""
+"""Claims that need no training: equalities and properties of schemes, computed in float64 on networks of random weights."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ N = 12
 
 @dataclass(frozen=True)
 class Live:
-    """A computation that says yes or no."""
+    """A claim that is decided by a computation, without runs."""
 
     says: ClassVar[str] = ""
     rows: ClassVar[tuple[str, ...]] = ()
@@ -40,12 +40,12 @@ class Live:
         return [Finding(HOLDS if holds else FAILS, figures)]
 
     def look(self) -> tuple[bool, str]:
-        """Whether it is so, and the figures."""
+        """Whether the claim holds, and the figures that say so."""
         raise NotImplementedError
 
 
 def network(*words: str) -> Any:
-    """A tiny masked language model in float64, no weight of which is zero."""
+    """A tiny masked language model in float64. Weights that begin as zeros are made random, so that no term vanishes."""
     from relpos.train.network import build_model
 
     torch.manual_seed(0)
@@ -61,12 +61,13 @@ def _random(*shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
 
 
-def _far(one: Tensor, other: Tensor) -> float:
-    return float((one - other).abs().max())
+def _distance(first: Tensor, second: Tensor) -> float:
+    """The largest absolute difference."""
+    return float((first - second).abs().max())
 
 
 class ShawIsDynamic(Live):
-    """q·(k + R_{j−i})/√d_h of Shaw et al. against the content score and the term of `dynamic`."""
+    """Shaw et al.'s q·(k + R_{j−i})/√d_h equals the content score plus the term of `dynamic`."""
 
     says = "both forms give the same scores"
 
@@ -82,12 +83,12 @@ class ShawIsDynamic(Live):
         table = dict(position.named_parameters())["query"][0]  # (head_dim, 2k+1)
         rows = torch.stack([torch.stack([table[:, max(-2, min(2, j - i)) + 2] for j in range(N)]) for i in range(N)])  # (i, j, d)
         shaw = (q[:, :, :, None] * (k[:, :, None] + rows)).sum(-1) / 2.0
-        far = _far(shaw, position.scale * q @ k.transpose(-1, -2) + term)
-        return far < EQUAL, f"largest difference of scores {far:.0e}"
+        distance = _distance(shaw, position.scale * q @ k.transpose(-1, -2) + term)
+        return distance < EQUAL, f"largest difference of scores {distance:.0e}"
 
 
 class DepthwiseIsConvolution(Live):
-    """(softmax_ij + w_{j−i,c}) v_{j,c} summed over j against attention plus the module's convolution of the values."""
+    """Σ_j (softmax_ij + w_{j−i,c}) v_{j,c} equals attention plus a depthwise convolution of the values."""
 
     says = "attention with the kernel inside equals attention plus a depthwise convolution of the values"
 
@@ -101,12 +102,12 @@ class DepthwiseIsConvolution(Live):
             for j in range(max(0, i - 2), min(N, i + 3)):
                 inside[i, j] = weight[:, j - i + 2]
         whole = ((shares[..., None] + inside) * v[:, None]).sum(2) + bias
-        far = _far(whole, shares @ v + conv.after(v, None))
-        return far < EQUAL, f"largest difference of outputs {far:.0e}"
+        distance = _distance(whole, shares @ v + conv.after(v, None))
+        return distance < EQUAL, f"largest difference of outputs {distance:.0e}"
 
 
 class OrderIsIgnored(Live):
-    """Outputs of permuted tokens against permuted outputs."""
+    """Permuting the tokens permutes the outputs without positions, and does more than that with lightweight convolutions."""
 
     says = "permuting the tokens permutes the outputs without positions, and not with lightweight convolutions"
 
@@ -117,13 +118,13 @@ class OrderIsIgnored(Live):
         far = {}
         for name in ("none", "fixed", "dynamic", "composite"):
             encoder = network(f"position={name}").encoder
-            far[name] = _far(encoder(ids[:, order]), encoder(ids)[:, order])
+            far[name] = _distance(encoder(ids[:, order]), encoder(ids)[:, order])
         holds = far.pop("none") < EQUAL < min(far.values())
         return holds, "none: equal; " * holds + ", ".join(f"{name} differs by {value:.1e}" for name, value in far.items())
 
 
 class TisaIsFixed(Live):
-    """The terms of TISA against a fixed kernel with β at offset o given by f(o) of the formula."""
+    """A fixed kernel with β_o = f(o), f being TISA's formula, gives the terms of TISA."""
 
     says = "a fixed kernel that holds f(j − i) gives the scores of TISA"
 
@@ -140,13 +141,13 @@ class TisaIsFixed(Live):
                 fixed.beta[0, head, offset + N - 1] = sum(bumps)
         q = _random(1, 4, N, 4)
         terms = [added(scheme.terms(0, q, q, scheme.prepare(N)), N) for scheme in (tisa, fixed)]
-        known = [one for one in terms if one is not None]
-        far = _far(known[0], known[1])
-        return far < EQUAL, f"largest difference of scores {far:.0e}"
+        of_tisa, of_fixed = (term for term in terms if term is not None)
+        distance = _distance(of_tisa, of_fixed)
+        return distance < EQUAL, f"largest difference of scores {distance:.0e}"
 
 
 class TisaHasAllProperties(Live):
-    """The six properties of Table 1 tried out, see `relpos.analysis.properties`; parameters are counted at size=base."""
+    """Each of the six properties of Table 1 is tested on a network, see `relpos.analysis.properties`; counts are at size=base."""
 
     says = "of the methods of Table 1 tisa alone shows all six properties when they are tried out (parameters: at size=base)"
 

@@ -14,10 +14,15 @@ from relpos.claims.weights import OfModels, load
 
 @dataclass(frozen=True)
 class FitsFast(OfModels):
-    """TISA is fitted to the profile of each head of the first layer: the mean of the position products by offset.
+    """Fitting TISA to the profiles of trained heads is fast; a profile is what positions add to a head's scores, by offset.
 
-    The paper's 2,160 parameters are 144 heads of S = 5. Holds: at the CPU time a head takes here, `heads` of them take less
-    than `seconds`; fails: more. How much of a profile's variance the fit holds stands beside.
+    The heads of the first layer are fitted, and their CPU time is scaled to `heads`: the paper's 2,160 parameters are 144 heads
+    with S = 5. Holds below `seconds`, fails above. The R² of each fit is shown.
+
+    Args:
+        kernels: S.
+        heads: to whose number the time is scaled.
+        seconds: the limit.
     """
 
     kernels: int = 5
@@ -33,12 +38,12 @@ class FitsFast(OfModels):
         from relpos.analysis.patterns import pattern
 
         profiles = [pattern(load(folder).encoder, length=scale.meaning["length"]) for folder in folders]
-        curves = [curve for found in profiles if found for curve in found.mean.numpy()]
+        curves = [curve for profile in profiles if profile for curve in profile.mean.numpy()]
         if not curves:
             return Finding(NOT_RUN, f"{self.row} has no position products", scale.label)
         fit_heads(curves[:1], self.kernels)  # importing torch is not part of the time
         began = time.process_time()
-        held = [fit.r2 for fit in fit_heads(curves, self.kernels)]
-        took = (time.process_time() - began) * self.heads / len(curves)
-        figures = f"{took:.1f} s for {self.heads} heads; R² of the fits {', '.join(f'{one:.3f}' for one in held)}"
-        return Finding(HOLDS if took < self.seconds else FAILS, f"{figures} ({len(folders)} models)", scale.label)
+        fitted = [fit.r2 for fit in fit_heads(curves, self.kernels)]
+        seconds = (time.process_time() - began) * self.heads / len(curves)
+        figures = f"{seconds:.1f} s for {self.heads} heads; R² of the fits {', '.join(f'{r2:.3f}' for r2 in fitted)}"
+        return Finding(HOLDS if seconds < self.seconds else FAILS, f"{figures} ({len(folders)} models)", scale.label)

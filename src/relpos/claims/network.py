@@ -36,7 +36,7 @@ def nodes(words: Sequence[str]) -> Nodes:
 
 @cache
 def position_parameters(*words: str) -> int:
-    """Parameters of the position scheme that these words give, counted on the scheme, without the rest of a network."""
+    """How many parameters the position scheme of these words has. Only the scheme is built, not the network around it."""
     from relpos.model.position import Scheme
     from relpos.model.shape import Shape
     from relpos.train.network import constructor

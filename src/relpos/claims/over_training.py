@@ -182,6 +182,7 @@ def _figure(path: Path, found: Sequence[Course], ranks: Mapping[int, Agreement],
                 linewidth=0,
             )
         axes.axhline(0, color="0.4", linewidth=0.8)
+        axes.axhline(course.claim.twins[measure], color="0.4", linewidth=0.8, linestyle="--")
         axes.set_title(course.claim.id, fontsize=9)
         axes.legend(fontsize=7, frameon=False)
         axes.set_ylabel("nats", fontsize=8)
@@ -203,6 +204,6 @@ def _figure(path: Path, found: Sequence[Course], ranks: Mapping[int, Agreement],
         axes.grid(alpha=0.3)
     for axes in every[panels:]:
         axes.remove()
-    figure.suptitle(f"Differences in {MEASURES[measure]}, pointwise 95 % intervals over pre-trainings", fontsize=9)
+    figure.suptitle(f"Differences in {MEASURES[measure]}, pointwise 95 % intervals over pre-trainings; dashed: bound", fontsize=9)
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=120)

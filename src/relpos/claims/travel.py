@@ -7,9 +7,7 @@ from dataclasses import replace
 
 from relpos.claims.finding import NOT_RUN, Finding, joined
 from relpos.claims.scales import Scales
-
-ENOUGH = 5.0
-"""A parameter that can move by less may not reach what it would learn: kernels of `fixed` want to reach about 4."""
+from relpos.tables.verdict import FAR
 
 
 def with_travel(findings: Sequence[Finding], rows: Sequence[str], scales: Scales) -> list[Finding]:
@@ -34,9 +32,9 @@ def _note(finding: Finding, rows: Sequence[str], scales: Scales) -> str:
         for row in rows
         if row != "none" and row in scale.folders and (travel := scale.travel(row)) is not None
     ]
-    if not travels or min(travels) >= ENOUGH:
+    if not travels or min(travels) >= FAR:
         return ""
     return (
         f"position parameters could move by at most about {min(travels):.2g} (the sum of their learning rates); "
-        f"below {ENOUGH:g} a scheme may lose by that alone: more steps, or recipe.position_lr"
+        f"below {FAR:g} a scheme may lose by that alone: more steps, or recipe.position_lr"
     )

@@ -7,7 +7,7 @@ import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,7 @@ def _row(planned: PlannedRow) -> Row:
         words=planned.words,
         parameters=metrics[0]["parameters"] if metrics else None,
         position_parameters=metrics[0]["position_parameters"] if metrics else None,
+        travel=_travel(planned.pretrainings[0]) if metrics and _learns_positions(planned.pretrainings[0], metrics[0]) else None,
         perplexity=float(np.mean([run_metrics["perplexity"] for run_metrics in metrics])) if metrics and is_whole else None,
         position_lr=float(planned.pretrainings[0].config["recipe"].get("position_lr", 1)) if planned.pretrainings else 1.0,
         columns=columns,
@@ -51,6 +52,16 @@ def _row(planned: PlannedRow) -> Row:
         heldout_loss=_mean_curve(planned.pretrainings),
         runs=row_runs(planned),
     )
+
+
+def _learns_positions(run: Run, metrics: Mapping[str, Any]) -> bool:
+    return bool(metrics["position_parameters"]) or bool(run.config.get("conv"))
+
+
+def _travel(run: Run) -> float | None:
+    """The sum of the learning rates of position parameters, which go up and down linearly: Adam moves them about so far at most."""
+    recipe = run.config.get("recipe") or {}
+    return recipe["lr"] * recipe.get("position_lr", 1.0) * run.config["steps"] / 2 if "lr" in recipe else None
 
 
 def _column(name: str, tunings: list[Tuning], by_pretraining: bool) -> Column:

@@ -149,6 +149,8 @@ class Row:
     Args:
         name: in the experiment file.
         words: the overrides in which the row differs.
+        travel: how far a parameter of the position scheme could move in pre-training, about: the sum of its learning rates. None
+            where there is no such parameter, or nothing was pre-trained.
         perplexity: on held-out text, the mean over its pre-trainings.
         position_lr: by how much the pre-training's learning rate is multiplied for the parameters of scheme and convolution.
         columns: name → scores.
@@ -166,6 +168,7 @@ class Row:
     words: list[str] = field(default_factory=list)
     parameters: int | None = None
     position_parameters: int | None = None
+    travel: float | None = None
     perplexity: float | None = None
     position_lr: float = 1.0
     columns: dict[str, Column] = field(default_factory=dict)

@@ -44,6 +44,9 @@ STATISTICS: dict[str, Statistic] = {"mean": np.mean, "best": np.max, "median": n
 LEAST_SEM = 0.05
 LEAST_BOUND = 0.5
 BOUND_WITHOUT_SPREAD = 1.0
+FAR = 5.0
+"""A position parameter that can move by less, see `Row.travel`, may not reach what it would learn: kernels of `fixed` want to reach
+about 4. A verdict about such rows says so."""
 WIDE, POWER = 1.959964, 0.841621
 """Normal quantiles: 0.975 and 0.8."""
 DRAWS = 100_000

@@ -40,7 +40,7 @@ def terminal(view: View, console: Console | None = None) -> None:
     console.print(Text(view.table.question, style="italic"), soft_wrap=True)
     _print(texts, console)
     if view.columns:
-        console.print(" ".join(filter(None, (NOTE, view.note, view.position_lr))), style="dim", soft_wrap=True)
+        console.print(" ".join(filter(None, (NOTE, view.note, view.position_lr, view.travel_note))), style="dim", soft_wrap=True)
     for side_table in _side_tables(view):
         head, *lines = side_table.texts
         coloured = [[Text(text, style=_colour(text)) for text in line] for line in lines]
@@ -82,7 +82,7 @@ def markdown(view: View) -> str:
     for line in view.lines:
         texts = zip(map(escape, line.texts), line.is_best, strict=True)
         lines.append(_line([f"**{text}**" if is_best else text for text, is_best in texts]))
-    lines += ["", " ".join(filter(None, (NOTE, view.note, view.position_lr))), ""] if view.columns else [""]
+    lines += ["", " ".join(filter(None, (NOTE, view.note, view.position_lr, view.travel_note))), ""] if view.columns else [""]
     for side_table in [*_side_tables(view), *([view.by_step] if view.by_step is not None else [])]:
         head, *texts_of_rows = side_table.texts
         lines += [*_head(head), *(_line([escape(text) for text in texts]) for texts in texts_of_rows), ""]

@@ -20,6 +20,7 @@ from relpos.tables.render.side_tables import (
 )
 from relpos.tables.row import ORDER, Column, Row
 from relpos.tables.table import Table
+from relpos.tables.verdict import FAR
 
 ORDER_COLUMNS = tuple(name for names in ORDER.values() for name in names)
 ORDER_NOTE = (
@@ -98,6 +99,19 @@ class View:
     def note(self) -> str | None:
         """Explains the columns about order; None if there are none."""
         return ORDER_NOTE if set(self.columns) & set(ORDER_COLUMNS) else None
+
+    @property
+    def travel_note(self) -> str | None:
+        """Names the rows whose position parameters could not move far, where scores stand beside printed ones; else None."""
+        if all(cell.column.verdict is None for line in self.lines for cell in line.cells):
+            return None
+        near = {line.row.name: line.row.travel for line in self.lines if line.row.travel is not None and line.row.travel < FAR}
+        said = ", ".join(f"{name} by {travel:.2g}" for name, travel in near.items())
+        return (
+            f"Position parameters could move at most about so far: {said} (below {FAR:g}; more steps or recipe.position_lr)."
+            if near
+            else None
+        )
 
     @property
     def all_heads(self) -> list[str]:
