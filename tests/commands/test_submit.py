@@ -21,6 +21,7 @@ from relpos.tables.glue_server import Answers, layout
 from relpos.tables.row import Row, RowRun
 from relpos.tables.table import Table
 from relpos.train.finetune import columns
+from relpos.train.splits import Splits
 from tables.written_table import write
 
 OFFICIAL = {"AX": 1104, "CoLA": 1063, "MNLI-m": 9796, "MNLI-mm": 9847, "MRPC": 1725, "QNLI": 5463, "QQP": 390965}
@@ -217,7 +218,7 @@ def test_an_mnli_run_answers_ax_too(tmp_path: Path) -> None:
         write_rows(tmp_path, f"MNLI/{split}.tsv", f"{head}\tgold_label\n0\ta b\tc\tneutral\n")
     write_rows(tmp_path, "MNLI/test_matched.tsv", f"{head}\n0\ta\tb\n1\ta\tb\n")
     write_rows(tmp_path, "AX/test.tsv", f"{head}\n0\ta\tb c\n1\ta\tb\n2\td\te")
-    columns(Constant(), task("mnli"), tmp_path, Words(), 16, "fp32", tmp_path / "predictions")  # type: ignore[arg-type]
+    columns(Constant(), task("mnli"), Splits(tmp_path, task("mnli"), Words(), 16), "fp32", tmp_path / "predictions")  # type: ignore[arg-type]
     assert sorted(os.listdir(tmp_path / "predictions")) == ["AX.tsv", "MNLI-m.tsv"]  # the mismatched test file is not there
     with (tmp_path / "predictions" / "AX.tsv").open(encoding="utf-8") as file:
         assert list(csv.reader(file, delimiter="\t")) == [["index", "prediction"], *([str(row), "neutral"] for row in range(3))]

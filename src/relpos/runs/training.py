@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import sys
@@ -17,12 +18,11 @@ from lightning_fabric.plugins.environments import LightningEnvironment
 from pytorch_lightning.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 
 from relpos.analysis.kernels import draw_kernels
-from relpos.data.glue import read
-from relpos.data.glue_encoding import encode
 from relpos.data.store import Store
 from relpos.data.tasks import Task, authors_steps, epoch_steps
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
+from relpos.files import sha256
 from relpos.model.attention import kernels_used
 from relpos.model.build import count
 from relpos.model.encoder import Encoder
@@ -41,6 +41,7 @@ from relpos.train.pretrain import Pretraining, PretrainingData
 from relpos.train.progress import Bar
 from relpos.train.replay import Recorder, recorder_for
 from relpos.train.room import fitting_microbatch
+from relpos.train.splits import Splits, kept
 from relpos.train.weights import read_model_config, save_model
 
 for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
@@ -94,9 +95,8 @@ def finetune(run: Run) -> dict[str, Any]:
     folder = start.path if start.stage == "given" else start.path / "model"
     task: Task = instantiate(config["task"])
     tokenizer, location = Tokenizer.load(folder), task_files(run)
-    for split in task.dev.values():  # a mistake in these files shows before training, not after
-        read(location, task, split)
-    encoded = encode(read(location, task, "train"), tokenizer, config["length"])
+    splits = kept(_content(run, folder), Splits(location, task, tokenizer, config["length"]))
+    encoded, *_ = [splits[split] for split in ("train", *task.dev.values())]  # a mistake in a dev file shows before training
     words, model = read_model_config(folder), of_finetuning(run)
     recipe = dict(config["recipe"])
     steps = tuning_steps(config["steps"], recipe.pop("epochs", None), task, len(encoded), config["batch"])
@@ -105,7 +105,7 @@ def finetune(run: Run) -> dict[str, Any]:
     data = FinetuningData(encoded, seed=config["seed"], batch=config["batch"], steps=steps, microbatch=microbatch)
     trainer = _fit(run, module, data, 0, microbatch)
     model.to(trainer.strategy.root_device)  # the trainer has moved it to the CPU
-    result = columns(model, task, location, tokenizer, config["length"], config["precision"], run.path / "predictions")
+    result = columns(model, task, splits, config["precision"], run.path / "predictions")
     for logger in trainer.loggers:
         logger.log_metrics(result["columns"], step=steps)
     save_model(run.path / "model", model, _without_head(words) | {"outputs": task.outputs}, tokenizer)
@@ -121,6 +121,14 @@ def _with_new_head(words: dict[str, Any]) -> dict[str, Any]:
 
 def _without_head(words: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in words.items() if key != "head"}
+
+
+def _content(run: Run, folder: Path) -> str:
+    """What the rows of a fine-tuning's task and their encoding depend on, and more: only the seed and the weights are left out."""
+    meaning = {key: value for key, value in run.meaning.items() if key != "seed"}
+    inputs = {name: other.identity for name, other in run.inputs.items() if name != "start"}
+    tokenizer = {path.name: sha256(path) for path in folder.iterdir() if path.suffix in (".model", ".json", ".txt")}
+    return json.dumps([meaning, inputs, tokenizer], sort_keys=True, default=str)
 
 
 def tuning_steps(steps: int | None, epochs: float | None, task: Task, rows: int, batch: int) -> int:

@@ -13,10 +13,8 @@ from torch.utils.data import DataLoader
 from torchmetrics import MeanSquaredError
 
 from relpos.data.collate import TuningStep, TuningSteps, evaluation_batches
-from relpos.data.glue import Location, has_split, read
-from relpos.data.glue_encoding import Encoded, encode
+from relpos.data.glue_encoding import Encoded
 from relpos.data.tasks import Task
-from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier
 from relpos.model.precision import autocast, casting_once
@@ -24,8 +22,10 @@ from relpos.train.metrics import decide, majority, progress_metric, score
 from relpos.train.module import Training
 from relpos.train.move import move
 from relpos.train.predictions import write_answers, write_predictions
+from relpos.train.splits import Splits
 
-EVALUATION_BATCH = 64
+EVALUATION_BATCH = {"cpu": 64, "cuda": 1024}
+"""Rows of a forward pass without gradients, sorted by length, by device."""
 
 
 class Finetuning(Training):
@@ -86,9 +86,7 @@ class FinetuningData(pl.LightningDataModule):
         return move(batch, device)
 
 
-def columns(
-    model: Classifier, task: Task, location: Location, tokenizer: Tokenizer, length: int, precision: str, predictions: Path
-) -> dict[str, Any]:
+def columns(model: Classifier, task: Task, splits: Splits, precision: str, predictions: Path) -> dict[str, Any]:
     """Scores the dev splits and writes predictions for the test splits that are there.
 
     What is answered on the dev splits goes to a folder `dev` beside the predictions.
@@ -98,7 +96,7 @@ def columns(
     """
     result: dict[str, Any] = {"columns": {}, "majority": {}, "examples": {}}
     for column, split in task.dev.items():
-        rows = encode(read(location, task, split), tokenizer, length)
+        rows = splits[split]
         assert rows.labels is not None
         targets = rows.labels.double().numpy()
         decided = decide(task, outputs(model, rows, precision))
@@ -107,8 +105,8 @@ def columns(
         result["majority"][column] = majority(task, targets.tolist())
         result["examples"][column] = len(rows)
     for name, split in task.test.items():
-        if has_split(location, task, split):
-            rows = encode(read(location, task, split), tokenizer, length)
+        if split in splits:
+            rows = splits[split]
             write_predictions(predictions, task, name, rows.indices, decide(task, outputs(model, rows, precision)))
     return result
 
@@ -123,7 +121,7 @@ def outputs(model: Classifier, encoded: Encoded, precision: str) -> Tensor:
     device = next(model.parameters()).device
     model.eval()
     result = torch.empty(len(encoded), model.classifier.out_features, dtype=torch.float64)
-    for batch in evaluation_batches(encoded, EVALUATION_BATCH):
+    for batch in evaluation_batches(encoded, EVALUATION_BATCH.get(device.type, 64)):
         inputs = (batch[key].to(device) for key in ("input_ids", "attention_mask", "token_types"))
         with autocast(precision, device):
             result[batch["rows"]] = model(*inputs).double().cpu()

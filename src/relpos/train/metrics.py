@@ -89,7 +89,7 @@ def progress_metric(task: Task) -> Metric:
     from torchmetrics import MeanSquaredError
     from torchmetrics.classification import MulticlassAccuracy
 
-    return MeanSquaredError() if task.regression else MulticlassAccuracy(task.outputs, average="micro")
+    return MeanSquaredError() if task.regression else MulticlassAccuracy(task.outputs, average="micro", validate_args=False)
 
 
 def _function(task: Task) -> Callable[[ArrayLike, ArrayLike], float]:

@@ -1,0 +1,49 @@
+"""The splits of a task, encoded once: further runs of a process on the same task, such as ten seeds of it, read nothing again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from relpos.data.glue import Location, has_split, read
+from relpos.data.glue_encoding import Encoded, Tokenizing, encode
+from relpos.data.tasks import Task
+
+
+@dataclass
+class Splits:
+    """What is read is kept.
+
+    Args:
+        length: tokens that a row is cut to.
+    """
+
+    location: Location
+    task: Task
+    tokenizer: Tokenizing
+    length: int
+    _encoded: dict[str, Encoded] = field(default_factory=dict)
+
+    def __getitem__(self, split: str) -> Encoded:
+        """`train`, a value of `task.dev` or of `task.test`; a RelposError of one line where its file has a mistake."""
+        if split not in self._encoded:
+            self._encoded[split] = encode(read(self.location, self.task, split), self.tokenizer, self.length)
+        return self._encoded[split]
+
+    def __contains__(self, split: str) -> bool:
+        """Whether there is such a file."""
+        return has_split(self.location, self.task, split)
+
+
+_last: tuple[str, Splits] | None = None
+
+
+def kept(content: str, made: Splits) -> Splits:
+    """`made`, or in its place the splits of the call before where `content` was the same, with what they have read.
+
+    Args:
+        content: says what the rows and their encoding depend on.
+    """
+    global _last
+    if _last is None or _last[0] != content:
+        _last = content, made
+    return _last[1]

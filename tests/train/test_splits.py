@@ -1,0 +1,41 @@
+"""The rows of a task are read and encoded once for all seeds of it that a process trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import relpos
+from relpos.data.glue_encoding import encode
+from relpos.train import splits
+from relpos.train.splits import Splits, kept
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How often rows were encoded."""
+    calls: list[int] = []
+    monkeypatch.setattr(splits, "_last", None)
+    monkeypatch.setattr(splits, "encode", lambda rows, *rest: (calls.append(1), encode(rows, *rest))[1])
+    return lambda: len(calls)
+
+
+def test_another_seed_of_a_task_reads_nothing_again_and_another_task_does(toy_runs: Path, encoded: Callable[[], int]) -> None:
+    pretrained = relpos.run(relpos.compose("pretrain", ["steps=1", "batch=8", "evaluations=1", "data.pairs=64"]))
+    words = ["intermediate=none", "steps=1", f"from={pretrained.path}"]
+    relpos.run(relpos.compose("finetune", ["task=rte", "seed=1", *words]))
+    first = encoded()
+    relpos.run(relpos.compose("finetune", ["task=rte", "seed=2", *words]))
+    assert encoded() == first > 0
+    relpos.run(relpos.compose("finetune", ["task=cola", "seed=1", *words]))
+    assert encoded() > first
+
+
+def test_other_content_takes_the_place_of_the_last() -> None:
+    made = [Splits("nowhere", None, None, 16) for _ in range(3)]  # type: ignore[arg-type]
+    splits._last = None
+    assert kept("a", made[0]) is kept("a", made[1]) is made[0]
+    assert kept("b", made[2]) is made[2]
+    assert kept("a", made[1]) is made[1]
