@@ -14,7 +14,8 @@ from typing import Any
 from _report import RESULTS
 
 from relpos.claims import claim as claim_files
-from relpos.claims.simulation import SEEDS, Power, cells, power, worlds
+from relpos.claims.simulation import SEEDS, Power, power, worlds
+from relpos.claims.verdict_simulation import cells
 
 PAPERS = ("chang2021", "wennberg2021")
 BETWEEN = (0.0, 1.0, 2.0)

@@ -1,4 +1,4 @@
-"""Runs are sorted by what their records say; covers scales and travel."""
+"""Runs are sorted by what their records say; covers reading, scales and travel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from claims.made_up import ONE_PRETRAINING
 from relpos.claims.comparisons import Higher
-from relpos.claims.scales import read
+from relpos.claims.reading import read
 from relpos.claims.travel import with_travel
 from relpos.files import write_json
 from relpos.runs.run import Run

@@ -1,4 +1,4 @@
-"""The rules find what the papers print where it is true, and little where rows are alike; covers simulation."""
+"""Rules find what the papers print where it is true, and little where rows are alike; covers simulation, verdict_simulation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from relpos.claims.claim import load
-from relpos.claims.simulation import cells, drawn, power, pretraining, worlds
+from relpos.claims.simulation import drawn, power, pretraining, worlds
+from relpos.claims.verdict_simulation import cells
 
 DRAWS = 12
 CLAIMS = {paper: load(paper) for paper in ("chang2021", "wennberg2021")}

@@ -28,10 +28,8 @@ from relpos.claims.scales import Scale, Scales, Scores, Seed
 from relpos.claims.signs import OverColumns
 from relpos.claims.trends import HigherAtLargest, NotLowerAtLargest, OfScales, Steady
 from relpos.runs.config import shipped
-from relpos.tables import pooled
 from relpos.tables.columns import GLUE
 from relpos.tables.statistics import standard_error
-from relpos.tables.verdict import ABOVE, BELOW, REPRODUCED, Printed, difference, verdict
 
 SEEDS = (3, 5, 10)
 TUNINGS = 2
@@ -125,78 +123,6 @@ def power(claims: Sequence[Claim], world: World, seeds: int, draws: int, first: 
         for name, verdicts in counts.items()
         if set(verdicts) != {NOT_RUN}
     }
-
-
-@dataclass(frozen=True)
-class CellPower:
-    """What verdicts beside printed numbers say, over all cells of a paper's dev table, the mean of the columns included.
-
-    Args:
-        different: share called above or below, where ours are trained as the paper's were.
-        reproduced: share called reproduced then.
-        missed: share called reproduced where the truth is off by the bound.
-        found: share called above where it is off by twice the bound.
-    """
-
-    different: float
-    reproduced: float
-    missed: float
-    found: float
-
-
-def cells(paper: str, seeds: int, draws: int, between: float = 1.0) -> CellPower:
-    """Simulates the verdicts of `relpos.tables.verdict` with the paper's own numbers as the truth.
-
-    The paper's number is that of one pre-training, too, and as far off.
-
-    Args:
-        paper: its dev table.
-        seeds: pre-trainings of each row.
-        draws: how often the table is drawn.
-        between: standard deviation between pre-trainings over that between fine-tunings.
-    """
-    world = worlds(paper)[0]
-    size = next(iter(world.means))
-    means, deviations = world.means[size], world.deviations[size]
-    chance = np.random.default_rng(seeds)
-    verdicts: dict[float, list[str]] = {0.0: [], 1.0: [], 2.0: []}
-    for _ in range(draws):
-        ours = {row: _draw(chance, means[row], deviations[row], between, TUNINGS, seeds) for row in means}
-        papers = {row: _draw(chance, means[row], deviations[row], between, 10, 1) for row in means}
-        for column in [*GLUE, "glue"]:
-            units = {row: dict(enumerate(drawn[column])) for row, drawn in ours.items() if column in drawn}
-            for row in units:
-                sem = _sem(deviations[row], column) if paper == "chang2021" else None
-                spread = pooled.spread(units, row)
-                bound = Printed(papers[row][column][0], sem).bound(spread)
-                for off, said in verdicts.items():
-                    printed = Printed(papers[row][column][0] - off * bound, sem)
-                    said.append(verdict(seeds, difference(units[row], printed, spread), bound))
-
-    def share(off: float, *words: str) -> float:
-        return sum(verdicts[off].count(word) for word in words) / len(verdicts[off])
-
-    return CellPower(share(0.0, ABOVE, BELOW), share(0.0, REPRODUCED), share(1.0, REPRODUCED), share(2.0, ABOVE))
-
-
-def _draw(
-    chance: np.random.Generator,
-    means: Mapping[str, float],
-    deviations: Mapping[str, float],
-    between: float,
-    tunings: int,
-    seeds: int,
-) -> dict[str, np.ndarray]:
-    """Column → (seeds,) scores of pre-trainings; `glue` is the mean of the columns."""
-    spreads = {column: deviations[column] * (between**2 + 1 / tunings) ** 0.5 for column in means}
-    columns = {column: chance.normal(mean, spreads[column], seeds) for column, mean in means.items()}
-    return columns | {"glue": np.mean(list(columns.values()), axis=0)}
-
-
-def _sem(deviations: Mapping[str, float], column: str) -> float:
-    """The standard error over ten fine-tunings, as a paper prints it."""
-    errors = {name: deviation / 10**0.5 for name, deviation in deviations.items()}
-    return errors[column] if column in errors else float(np.hypot.reduce(list(errors.values()))) / len(errors)
 
 
 def drawn(world: World, seeds: int, chance: np.random.Generator) -> Scales:

@@ -31,14 +31,14 @@ def claims(cfg: DictConfig) -> str:
         RelposError: there is no such paper or claim.
     """
     from relpos.claims import claim as claim_files
-    from relpos.claims import scales
+    from relpos.claims import reading
     from relpos.files import write_json
     from relpos.runs.config import names
     from relpos.runs.run import runs_root
 
     wanted = chosen(claim_files.load(str(cfg.paper)), names(cfg.ids))
     rows = claim_files.rows()
-    runs = scales.read(rows)
+    runs = reading.read(rows)
     content = page(wanted, runs, rows, claim_files.tables_of())
     _show_page(content)
     name = "-".join(names(cfg.ids) or [str(cfg.paper)]).replace("/", "_")
@@ -59,13 +59,13 @@ def of_table(ids: list[str], primary: str) -> str:
     from rich.console import Console
 
     from relpos.claims import claim as claim_files
-    from relpos.claims import scales
+    from relpos.claims import reading
 
     rows = claim_files.rows()
     wanted = chosen(claim_files.load("all"), ids)
     wanted.sort(key=lambda claim: [claim.measure == primary, claim.measure is not None].count(False))
     text = io.StringIO()
-    _show_page(page(wanted, scales.read(rows), rows, claim_files.tables_of()), Console(file=text, highlight=False, width=1_000))
+    _show_page(page(wanted, reading.read(rows), rows, claim_files.tables_of()), Console(file=text, highlight=False, width=1_000))
     return text.getvalue()
 
 

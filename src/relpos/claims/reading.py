@@ -1,0 +1,199 @@
+"""All finished runs below `$RELPOS_RUNS`, sorted by scale.
+
+They are found by what they are and not by the table that made them: the row `composite` is every run whose `position` and `conv`
+are those that `position=composite` gives. Of a row that was trained at several `position_lr`, those runs count that have most seeds
+(the chosen one is trained with more than those it was chosen from), of as many the lowest. Runs of older code (another version of
+their stage) are left out, and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from relpos.claims.network import nodes
+from relpos.claims.scales import LOSS, ORDER, Plain, Scale, Scales, Scores, Seed
+from relpos.errors import RelposError
+from relpos.runs.run import identity_of, read_record, runs_root
+
+DISTINGUISHING = ("seed", "position", "conv", "sources")
+"""Keys of a pre-training's meaning that distinguish the runs of one scale."""
+NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "pretrain": {
+        **dict.fromkeys(("stage", "identity"), str),
+        **dict.fromkeys(("meaning.size.layers", "meaning.size.hidden", "meaning.size.ffn"), int),
+        **dict.fromkeys(("meaning.steps", "meaning.batch", "meaning.length", "meaning.seed"), int),
+        **dict.fromkeys(("meaning.position", "meaning.conv"), (dict, type(None))),
+        "inputs.store": str,
+        "metrics.heldout_loss": (int, float),
+    },
+    "finetune": {
+        **dict.fromkeys(("stage", "identity"), str),
+        "meaning.seed": int,
+        "meaning.task.metric": str,
+        "inputs.start": str,
+        "metrics.columns": dict,
+    },
+}
+"""What the record of a finished run has to have here, by stage."""
+END = 100
+"""Per cent of the steps at the end of a pre-training."""
+MANY = 200
+"""Records from which on a progress bar is shown."""
+
+
+def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
+    """Reads the records, with a progress bar where there are many; one that is damaged is named on stderr and left out.
+
+    Args:
+        rows: row → the words that make it.
+        root: `$RELPOS_RUNS`.
+    """
+    root = root or runs_root()
+    pretrainings = _finished(root, "pretrain")
+    names = {_key(nodes(words)): name for name, words in rows.items()} if pretrainings else {}
+    scales: dict[str, Scale] = {}
+    variants: dict[tuple[str, str], dict[float, dict[Path, Plain]]] = {}  # scale and row → position_lr → pre-trainings
+    older = 0
+    for folder, record in pretrainings.items():
+        if not _is_current(record):
+            older += 1
+            continue
+        row = names.get(_key(record["meaning"]))
+        if row is None:
+            continue
+        common, position_lr = _common(record["meaning"])
+        store = Path(record["inputs"]["store"]).name
+        key = json.dumps([common, store], sort_keys=True)
+        scales.setdefault(key, Scale(common, store))
+        variants.setdefault((key, row), {}).setdefault(position_lr, {})[folder] = record
+    places: dict[str, tuple[Scale, str, int]] = {}
+    for (key, row), by_rate in variants.items():
+        position_lr, chosen = max(by_rate.items(), key=lambda item: (len(item[1]), -item[0]))
+        scale = scales[key]
+        scale.position_lr[row] = position_lr
+        losses = scale.scores.setdefault(row, {}).setdefault(LOSS, Scores())
+        for folder, record in chosen.items():
+            seed = record["meaning"]["seed"]
+            scale.folders.setdefault(row, {})[seed] = folder
+            scale.seconds += record.get("seconds", 0.0)
+            losses.values[seed, 0] = -float(record["metrics"]["heldout_loss"])
+            places[folder.name] = (scale, row, seed)
+    _read_scores(root, places)
+    for scale in scales.values():
+        _read_order(scale)
+    return Scales(sorted(scales.values(), key=lambda scale: (scale.magnitude, scale.meaning["steps"])), older)
+
+
+def _common(meaning: Plain) -> tuple[Plain, float]:
+    """What the pre-trainings of a scale have in common, and the `position_lr` of this one."""
+    common = {key: value for key, value in meaning.items() if key not in DISTINGUISHING}
+    if "recipe" not in common:
+        return common, 1.0
+    recipe = dict(common["recipe"])
+    position_lr = float(recipe.pop("position_lr", 1.0))
+    return common | {"recipe": recipe}, position_lr
+
+
+def _read_scores(root: Path, places: Mapping[str, tuple[Scale, str, int]]) -> None:
+    """Of each column, the fine-tunings of one protocol (all but the seed): that which has most runs in the scale."""
+    tunings = {folder.name: record for folder, record in _finished(root, "finetune").items() if _is_current(record)}
+    candidates: list[tuple[Scale, str, Seed, str, str]] = []
+    protocols: dict[tuple[int, str], Counter[str]] = {}
+    for folder, record in tunings.items():
+        chain = [record]
+        while (start := Path(chain[-1]["inputs"]["start"]).name) in tunings and len(chain) < 5:
+            chain.append(tunings[start])
+        if start not in places:
+            continue
+        scale, row, pretrain_seed = places[start]
+        protocol = json.dumps(
+            [{key: value for key, value in run["meaning"].items() if key != "seed"} for run in chain], sort_keys=True
+        )
+        candidates.append((scale, row, (pretrain_seed, record["meaning"]["seed"]), protocol, folder))
+        scale.seconds += record.get("seconds", 0.0)
+        for column in record["metrics"]["columns"]:
+            protocols.setdefault((id(scale), column), Counter())[protocol] += 1
+    chosen = {place: counts.most_common(1)[0][0] for place, counts in protocols.items()}
+    for scale, row, seed, protocol, folder in candidates:
+        record = tunings[folder]
+        metrics = record["metrics"]
+        for column, value in metrics["columns"].items():
+            if chosen[id(scale), column] != protocol:
+                continue
+            scores = scale.scores.setdefault(row, {}).setdefault(column, Scores())
+            scores.values[seed] = value
+            if (path := root / "finetune" / folder / "dev" / f"{column}.tsv").is_file():
+                scores.answers[seed] = path
+            scores.metric = record["meaning"]["task"]["metric"]
+            scores.majority = metrics.get("majority", {}).get(column)
+            scores.examples = metrics.get("examples", {}).get(column)
+
+
+def _read_order(scale: Scale) -> None:
+    """The shuffle gaps that `relpos order` kept beside the pre-trainings, all of the number of examples that most of them have."""
+    gaps: dict[str, dict[tuple[str, int], float]] = {}
+    for row, folders in scale.folders.items():
+        for seed, folder in folders.items():
+            for meaning, gap in _kept_gaps(folder).items():
+                gaps.setdefault(meaning, {})[row, seed] = gap
+    for (row, seed), gap in max(gaps.values(), key=len, default={}).items():
+        scale.scores[row].setdefault(ORDER, Scores()).values[seed, 0] = gap
+
+
+def _kept_gaps(folder: Path) -> dict[str, float]:
+    """What was measured, as JSON → nats, of the end of a pre-training."""
+    from relpos.runs.order import kept
+
+    return {
+        json.dumps(of_end.meaning, sort_keys=True): float(of_end.results["shuffle_gap"]["all"])
+        for of_end in kept(folder, "shuffle")
+        if of_end.share == END
+    }
+
+
+def _key(node: Mapping[str, object]) -> str:
+    return json.dumps([node["position"], node["conv"]], sort_keys=True)
+
+
+def _finished(root: Path, stage: str) -> dict[Path, Plain]:
+    """Folder → record of the finished runs of a stage."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    paths = sorted((root / stage).glob("*/record.json"))
+    shown = console.is_terminal and len(paths) > MANY
+    finished: dict[Path, Plain] = {}
+    for path in track(paths, f"reading records of {stage}", console=console, transient=True, disable=not shown):
+        try:
+            record = read_record(path.parent)
+        except RelposError as error:
+            print(f"relpos: {error}", file=sys.stderr)
+            continue
+        if record.get("state") != "finished":
+            continue
+        if lacking := [key for key, kind in NEEDED[stage].items() if not isinstance(_value(record, key), kind)]:
+            print(f"relpos: damaged record {path}: no {lacking[0]}: delete the folder to start anew", file=sys.stderr)
+            continue
+        finished[path.parent] = record
+    return finished
+
+
+def _value(record: Plain, key: str) -> object:
+    """The value of a dotted key; a type that no key asks for where there is none."""
+    value: object = record
+    for part in key.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return ...
+        value = value[part]
+    return value
+
+
+def _is_current(record: Plain) -> bool:
+    """Whether the present code gives a run of this meaning and these inputs the identity that stands in the record."""
+    inputs = {name: Path(folder).name.rpartition("-")[2] for name, folder in record["inputs"].items()}
+    return identity_of(record["stage"], record["meaning"], inputs) == record["identity"]
