@@ -125,8 +125,6 @@ def test_the_interval_over_five_pre_trainings_is_over_these_and_their_examples(n
     alone = {seed: made_results(0) for seed in range(5)}  # the spread of the seeds is none, that of the examples stays
     [same] = order_columns([name], alone, ["finished"] * 5).values()
     assert same.interval == ((0.4, 0.6) if name == "shuffle_gap" else (same.mean - 9, same.mean + 9))  # type: ignore[operator]
-    older = {seed: {key: value for key, value in made_results(seed).items() if key not in order.DETAILS} for seed in range(5)}
-    assert order_columns([name], older, ["finished"] * 5)[name].interval is not None
 
 
 def test_the_columns_about_order_have_no_mean(made: Path) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # torch is loaded where something is measured, not where kept
     from relpos.data.store import Store
     from relpos.model.heads import MaskedLM
 
-VERSION = 1
+VERSION = 2
 """Raised when a change of code alters these figures: kept ones are then measured again."""
 FOLDER = "order"
 MEASURES = ("shuffle", "pairs", "probes", "attention")
@@ -141,7 +141,7 @@ def kept(run: Path, measure: str) -> list[Kept]:
     for path in sorted((run / FOLDER).glob(f"{measure}-*.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            if "share" in content:  # files of earlier versions of relpos do not say it
+            if content["meaning"]["version"] == VERSION:
                 found.append(Kept(int(content["share"]), dict(content["meaning"]), dict(content["results"])))
         except (ValueError, KeyError, TypeError, AttributeError):
             print(f"relpos: damaged results {path}: delete the file to measure anew", file=sys.stderr)

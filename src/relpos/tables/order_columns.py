@@ -163,7 +163,7 @@ class _Figure:
     Args:
         interval: 95 %, over examples or over pairs of these paradigms.
         n: pairs.
-        parts: (2, examples or pairs): the figure is Σ of the first over Σ of the second; None where they were not kept.
+        parts: (2, examples or pairs): the figure is Σ of the first over Σ of the second; None for a loss.
         groups: of each pair, its paradigm.
     """
 
@@ -181,15 +181,14 @@ def _figure(name: str, results: Results) -> _Figure | None:
         if "shuffle_gap" not in results:
             return None
         low, high = results["shuffle_gap_intervals"]["all"]
-        examples = results.get("by_example")
-        parts = np.array([examples["all"], examples["predicted"]], np.float64) if examples else None
+        parts = np.array([results["by_example"]["all"], results["by_example"]["predicted"]], np.float64)
         return _Figure(results["shuffle_gap"]["all"], (low, high), parts=parts)
     pooled = results.get("pairs", {}).get(GROUPS[name], {})
     if pooled.get("accuracy") is None:
         return None
-    answers = [(paradigm, mark) for paradigm, marks in results.get("answers", {}).get(GROUPS[name], {}).items() for mark in marks]
+    answers = [(paradigm, mark) for paradigm, marks in results["answers"][GROUPS[name]].items() for mark in marks]
     right = np.array([100 * RIGHT[mark] for _, mark in answers])
-    parts = np.stack([right, np.ones(len(right))]) if answers else None
+    parts = np.stack([right, np.ones(len(right))])
     low, high = pooled["interval"]
     return _Figure(pooled["accuracy"], (low, high), pooled["n"], parts, tuple(paradigm for paradigm, _ in answers))
 
@@ -227,8 +226,7 @@ def _interval(figures: list[_Figure], column: Column, bounds: Interval | None) -
         return figures[0].interval
     if len(figures) >= FEWEST:
         parts = [figure.parts for figure in figures if figure.parts is not None]
-        is_crossed = len(parts) == len(figures) and len({part.shape for part in parts}) == 1
-        if not is_crossed or len({figure.groups for figure in figures}) > 1:  # kept by an earlier version of relpos, or other pairs
+        if not parts:
             return column.interval
         from relpos.analysis.resampling import crossed_interval  # loads torch
 
