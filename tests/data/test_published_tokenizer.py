@@ -50,6 +50,41 @@ def test_what_is_saved_loads_as_the_same_tokenizer(kind: str, tmp_path: Path) ->
     assert again.specials == tokenizer.specials
 
 
+def sentencepiece_model(model_type: str) -> bytes:
+    """A model file as ALBERT's, which holds its special tokens, or XLM-R's, which does not."""
+    import io
+
+    import sentencepiece
+
+    special = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1, "control_symbols": ["[CLS]", "[SEP]"]}
+    special |= {"pad_piece": "<pad>", "user_defined_symbols": ["[MASK]"]}
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([TEXT, "the mat of a cat sat"] * 30), model_writer=model, vocab_size=50, hard_vocab_limit=False,
+        minloglevel=2, **(special if model_type == "albert" else {}),
+    )  # fmt: skip
+    return model.getvalue()
+
+
+@pytest.mark.parametrize(("model_type", "separators"), [("bert", 1), ("roberta", 2), ("albert", 1), ("xlm-roberta", 2)])
+def test_vocabularies_without_tokenizer_json_are_read(model_type: str, separators: int, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    if model_type == "bert":
+        words = [*SPECIAL["bert"].values(), "the", "cat", "##tle", "a", "mat", ",", "!"]
+        (tmp_path / "vocab.txt").write_text("\n".join(words))
+    elif model_type == "roberta":
+        trained = tokenizers.ByteLevelBPETokenizer()
+        trained.train_from_iterator([TEXT] * 3, vocab_size=280, special_tokens=list(SPECIAL["roberta"].values()))
+        trained.save_model(str(tmp_path))
+    else:
+        name = "spiece.model" if model_type == "albert" else "sentencepiece.bpe.model"
+        (tmp_path / name).write_bytes(sentencepiece_model(model_type))
+    tokenizer = Tokenizer.load(tmp_path)
+    words = Words(tokenizer).split(tokenizer.encode([TEXT])[0])
+    assert [tokenizer.decode(word).strip() for word in words] == ["the", "cat", ",", "a", "cattle", "mat", "!"]
+    assert tokenizer.separators == separators
+
+
 def test_texts_are_neither_cut_nor_padded_whatever_the_file_says(tmp_path: Path) -> None:
     folder = published("bert", tmp_path)
     backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))

@@ -15,7 +15,7 @@ from relpos.errors import RelposError
 from relpos.files import replacing
 from relpos.runs.config import conf_dir
 from relpos.runs.run import runs_root
-from relpos.train.network import build_model
+from relpos.train.network import build_model, encoder_of
 
 
 def draw(cfg: DictConfig) -> str:
@@ -31,7 +31,7 @@ def draw(cfg: DictConfig) -> str:
             draw_overview(found, temporary)
         return str(path)
     name, state, model = _trained(Path(str(cfg["from"]))) if cfg["from"] else _fresh(cfg)
-    shown = pattern(model.encoder, cfg.layer - 1, cfg.length, trained=bool(cfg["from"]))
+    shown = pattern(encoder_of(model), cfg.layer - 1, cfg.length, trained=bool(cfg["from"]))
     if shown is None:
         raise RelposError(f"{type(model.encoder.position).__name__} adds nothing to the scores: there is no pattern to draw")
     path = runs_root() / "figures" / f"{name}-layer{cfg.layer}.png"

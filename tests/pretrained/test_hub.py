@@ -1,0 +1,49 @@
+"""What is named as a checkpoint: a folder, or an id of the hub that was fetched before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import relpos
+from hosts import host, saved
+from relpos.pretrained.hub import is_id
+from relpos.runs import compose, plan
+
+hub = pytest.importorskip("huggingface_hub", reason="needs relpos[pretrained]")
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The id of a checkpoint that lies in the hub's cache, as it would after it was fetched; there is no network."""
+    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    place = tmp_path / "cache" / "models--somebody--bert"
+    saved(host("BertModel"), place / "snapshots" / COMMIT)
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text(COMMIT)
+    return "somebody/bert"
+
+
+def test_what_was_fetched_before_opens_without_network(cached: str) -> None:
+    assert type(relpos.load(cached)[0]).__name__ == "Encoder"
+
+
+def test_a_revision_may_be_named(cached: str) -> None:
+    assert type(relpos.load(f"{cached}@{COMMIT}")[0]).__name__ == "Encoder"
+
+
+def test_a_run_on_a_checkpoint_of_the_hub_is_identified_by_id_and_commit(cached: str) -> None:
+    run = plan(compose("finetune", ["task=rte", "intermediate=none", f"pretrained={cached}"]))
+    assert run.inputs["start"].meaning == {"hub": cached, "revision": COMMIT}
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "albert/albert-base-v2", "google/electra_small@main", "a.b/c.d"])
+def test_these_may_be_ids(name: str) -> None:
+    assert is_id(name)
+
+
+@pytest.mark.parametrize("name", ["./model", "/data/model", "~/model", "a/b/c", "..", "", "runs/", "a b"])
+def test_these_are_folders_alone(name: str) -> None:
+    assert not is_id(name)
