@@ -60,7 +60,7 @@ class PublishedTokenizer(Tokenizer):
         self._check_size()
         ids = {role: self._id(*kinds) for role, kinds in ROLES.items()}
         self.pad, self.unk, self.cls, self.sep, self.mask = (ids[role] for role in ("pad", "unk", "cls", "sep", "mask"))
-        self.separators = max(1, self._marks_around("a", "a") - self._marks_around("a"))
+        self.separators = max(1, self._marks_around("a", "a") - self._marks_around("a", None))
 
     def _check_size(self) -> None:
         """Refuses a tokenizer that is not that of the network beside it. Tables of words are often rounded up."""
@@ -114,10 +114,13 @@ class PublishedTokenizer(Tokenizer):
         folder.mkdir(parents=True, exist_ok=True)
         self.host.save_pretrained(str(folder))
 
-    def _marks_around(self, *texts: str) -> int:
-        """How many special tokens stand around and between texts."""
-        bare, whole = (len(self.backend.encode(*texts, add_special_tokens=wanted).ids) for wanted in (False, True))
-        return whole - bare
+    def _marks_around(self, first: str, second: str | None) -> int:
+        """How many special tokens stand around and between two texts, or around one."""
+
+        def tokens(special: bool) -> int:
+            return len(self.backend.encode(first, second, add_special_tokens=special).ids)
+
+        return tokens(True) - tokens(False)
 
     def _id(self, *kinds: str) -> int:
         for kind in kinds:
