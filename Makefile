@@ -77,6 +77,8 @@ format: install ## Let ruff reformat the tree and fix what it can
 bench: .venv/.bench ## Run benchmarks/*.py, one after another; leave the machine alone meanwhile
 	@set -e; for script in $(filter-out benchmarks/_% benchmarks/gpu.py,$(sort $(wildcard benchmarks/*.py))); do \
 	  echo "$$script" >&2; $(BIN)/python $$script; done
+	$(BIN)/python benchmarks/step.py --size base
+	$(BIN)/python benchmarks/step_presets.py --size base --repeats 2
 
 bench-gpu: .venv/.bench ## The same on a GPU (benchmarks/gpu.py); refuses without CUDA
 	$(BIN)/python benchmarks/gpu.py

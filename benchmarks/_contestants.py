@@ -15,8 +15,19 @@ import relpos
 from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
 
-SIZE: dict[str, Any] = yaml.safe_load((Path(__file__).parents[1] / "conf" / "size" / "small.yaml").read_text("utf-8"))
 VOCABULARY = 30_004
+
+
+def size_of(name: str) -> dict[str, Any]:
+    """The keys of `size=NAME`."""
+    content: dict[str, Any] = yaml.safe_load((Path(__file__).parents[1] / "conf" / "size" / f"{name}.yaml").read_text("utf-8"))
+    return content
+
+
+def split_size(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The size that the words name, `small` where they name none, and the other words."""
+    sizes = [word.removeprefix("size=") for word in words if word.startswith("size=")]
+    return (sizes or ["small"])[0], [word for word in words if not word.startswith("size=")]
 
 
 @dataclass(frozen=True)
@@ -38,15 +49,17 @@ def contestant(name: str) -> Callable[[Sequence[Batch]], float]:
     """A function that takes one step on some micro-batches and returns the loss.
 
     Args:
-        name: `ours/<words>/<precision>`, where a single word is a position scheme, or `hf/<attention>/<precision>`.
+        name: `ours/<words>/<precision>`, where a bare word is a position scheme and `kernel=…` an attention kernel, or
+            `hf/<attention>/<precision>`. Either may have `size=…` among the words; `small` by default.
     """
     side, kind, precision = name.split("/")
     torch.manual_seed(0)
-    return ours(kind.split(), precision) if side == "ours" else hugging_face(kind, precision)
+    size, words = split_size(kind.split())
+    return ours(size, words, precision) if side == "ours" else hugging_face(size, words[0], precision)
 
 
-def ours(words: Sequence[str], precision: str) -> Callable[[Sequence[Batch]], float]:
-    model = network(*words, "size=small", f"vocabulary={VOCABULARY}").train()
+def ours(size: str, words: Sequence[str], precision: str) -> Callable[[Sequence[Batch]], float]:
+    model = network(*words, f"size={size}", f"vocabulary={VOCABULARY}").train()
     seeds = iter(range(1 << 30))
 
     def loss(batch: Batch, chosen: int) -> Tensor:
@@ -58,25 +71,39 @@ def ours(words: Sequence[str], precision: str) -> Callable[[Sequence[Batch]], fl
 
 
 def network(*words: str) -> Any:
-    """Of the words of the command line; without `position=` it knows no positions."""
-    given = [word if "=" in word else f"position={word}" for word in words]
-    return relpos.build(relpos.compose("params", ["position=none", *given]))
+    """Of the words of the command line; without `position=` it knows no positions. `kernel=…` names an attention kernel."""
+    kernels = [word.removeprefix("kernel=") for word in words if word.startswith("kernel=")]
+    given = [word if "=" in word else f"position={word}" for word in words if not word.startswith("kernel=")]
+    model = relpos.build(relpos.compose("params", ["position=none", *given]))
+    for kernel in kernels:
+        for part in model.modules():
+            if hasattr(part, "kernel"):
+                part.kernel = kernel
+    return model
 
 
-def hugging_face(attention: str, precision: str) -> Callable[[Sequence[Batch]], float]:
-    """`BertForMaskedLM` of the same sizes; it has no factorised embeddings, so hidden stands for embedding."""
-    from transformers import BertConfig, BertForMaskedLM
+def hugging_face_config(size: str, attention: str, **keys: Any) -> Any:
+    """Of BERT with these sizes; it has no factorised embeddings, so hidden stands for embedding."""
+    from transformers import BertConfig
 
-    config = BertConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=SIZE["hidden"],
-        num_hidden_layers=SIZE["layers"],
-        num_attention_heads=SIZE["heads"],
-        intermediate_size=SIZE["ffn"],
-        max_position_embeddings=SIZE["max_positions"],
+    sizes = size_of(size)
+    return BertConfig(
+        vocab_size=keys.pop("vocabulary", VOCABULARY),
+        hidden_size=sizes["hidden"],
+        num_hidden_layers=sizes["layers"],
+        num_attention_heads=sizes["heads"],
+        intermediate_size=sizes["ffn"],
+        max_position_embeddings=sizes["max_positions"],
         attn_implementation=attention,  # type: ignore[call-arg]
+        **keys,
     )
-    model = BertForMaskedLM(config).train()
+
+
+def hugging_face(size: str, attention: str, precision: str) -> Callable[[Sequence[Batch]], float]:
+    """`BertForMaskedLM` of the same sizes."""
+    from transformers import BertForMaskedLM
+
+    model = BertForMaskedLM(hugging_face_config(size, attention)).train()
 
     def loss(batch: Batch, chosen: int) -> Tensor:
         with autocast(precision, "cpu"):
@@ -108,12 +135,15 @@ def _step(
     return step
 
 
-def flops(side: str, rows: int, n: int, predicted: int) -> float:
+def flops(side: str, rows: int, n: int, predicted: int, size: str = "small") -> float:
     """Of one step: forward × 3, matrix products only, twice the multiplications."""
-    d, ffn, layers = SIZE["hidden"], SIZE["ffn"], SIZE["layers"]
+    sizes = size_of(size)
+    d, ffn, layers = sizes["hidden"], sizes["ffn"], sizes["layers"]
     tokens = rows * n
     encoder = layers * (tokens * (4 * d * d + 2 * d * ffn) + 2 * tokens * n * d)
     if side == "hf":
         return 6.0 * (encoder + tokens * (d * d + d * VOCABULARY))
-    e = SIZE["embedding"]
+    e = sizes["embedding"]
+    if e == d:
+        return 6.0 * (encoder + predicted * (d * e + e * VOCABULARY))
     return 6.0 * (encoder + tokens * e * d + predicted * (d * e + e * VOCABULARY))

@@ -1,12 +1,12 @@
-"""The whole pre-training step of BERT-small, 16 × 128 on CPU: ours beside Hugging Face's, interleaved in one run.
+"""The whole pre-training step of BERT-small or BERT-base, 16 × 128 on CPU: ours beside Hugging Face's, interleaved in one run.
 
-    python benchmarks/step.py [--repeats 7] [--threads N] [--store FOLDER]
+    python benchmarks/step.py [--size small|base] [--repeats 7] [--threads N] [--store FOLDER]
 
 A step is forward, backward, clipping and AdamW. Ratios are taken within a repeat, so that what else the machine does hits both
 sides; "best Hugging Face" is its fastest of eager and SDPA, fp32 and bf16 autocast. Ours over our own `none` is a race of its own,
 with more repeats. A large matrix product runs in the rotation as
 the ceiling. Peak memory is that of separate processes. With a token store, also real tokens per second on real sentence pairs.
-Writes benchmarks/results/step.json and step.md. Expect five minutes on two quiet cores.
+Writes benchmarks/results/step.json and step.md, for base step_base. Expect five minutes on two quiet cores, for base half an hour.
 """
 
 from __future__ import annotations
@@ -38,57 +38,67 @@ Times = dict[str, list[float]]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--size", choices=("small", "base"), default="small")
+    parser.add_argument("--repeats", type=int, help="7; of base 3")
+    parser.add_argument("--rows", type=int, default=16, help="sequences of a batch; for trying the script out")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--store", help="folder of a token store; by default the newest below $RELPOS_RUNS")
     parser.add_argument("--memory", metavar="NAME", help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    asked.repeats = asked.repeats or (7 if asked.size == "small" else 3)
     torch.set_num_threads(asked.threads)
     if asked.memory:
-        return print(json.dumps(_memory_of(asked.memory)))
+        return print(json.dumps(_memory_of(asked.memory, asked.rows)))
     precisions = ["fp32", "bf16"] if torch.ops.mkldnn._is_mkldnn_bf16_supported() else ["fp32"]
     result: dict[str, Any] = {"machine": machine(asked.threads), "repeats": asked.repeats}
-    result["step"] = full_steps(precisions, asked.repeats)
+    result |= {"size": asked.size, "rows": asked.rows}
+    result["step"] = full_steps(precisions, asked.repeats, asked.size, asked.rows)
     best = result["step"]["hugging_face_best"]
-    result["memory"] = memory([best, *(f"ours/{kind}/{p}" for p in precisions for kind in ("none", "composite"))])
+    result["memory"] = memory(
+        [best, *(f"ours/{kind} size={asked.size}/{p}" for p in precisions for kind in ("none", "composite"))], asked.rows
+    )
     store = Path(asked.store) if asked.store else newest_store()
-    if store is not None:
+    if store is not None and asked.size == "small":
         result["real_pairs"] = real_pairs(store, best, precisions, max(5, asked.repeats - 2))
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "step.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    (RESULTS / "step.md").write_text(report(result), encoding="utf-8")
+    name = "step" if asked.size == "small" else f"step_{asked.size}"
+    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    (RESULTS / f"{name}.md").write_text(report(result), encoding="utf-8")
     print(report(result))
 
 
-def full_steps(precisions: list[str], repeats: int) -> dict[str, Any]:
-    """Times of every contestant on 16 × 128, and their ratios."""
-    batch = full_batch()
-    names = [f"hf/{kind}/{p}" for p in precisions for kind in ("eager", "sdpa")]
-    names += [f"ours/{kind}/{p}" for p in precisions for kind in ("none", "fixed", "dynamic", "composite")]
+def full_steps(precisions: list[str], repeats: int, size: str, rows: int) -> dict[str, Any]:
+    """Times of every contestant on rows × 128, and their ratios."""
+    batch = full_batch(rows)
+    names = [f"hf/{kind} size={size}/{p}" for p in precisions for kind in ("eager", "sdpa")]
+    kinds = ("none", "fixed", "dynamic", "composite") if size == "small" else ("none", "composite")
+    names += [f"ours/{kind} size={size}/{p}" for p in precisions for kind in kinds]
     runs: Runs = {name: partial(contestant(name), [batch]) for name in names}
     runs |= {f"ceiling/{p}": ceiling(p) for p in precisions}
     times = race(runs, repeats)
+    more = MORE * repeats if size == "small" else repeats
     schemes = {
-        p: race({name: runs[name] for name in names if name.startswith("ours/") and name.endswith(p)}, MORE * repeats)
-        for p in precisions
+        p: race({name: runs[name] for name in names if name.startswith("ours/") and name.endswith(p)}, more) for p in precisions
     }
     best = min((name for name in times if name.startswith("hf/")), key=lambda name: statistics.median(times[name]))
     predicted = int(batch.labels.ne(-100).sum())
-    needed = {side: flops(side, 16, 128, predicted) for side in ("ours", "hf")}
+    needed = {side: flops(side, rows, 128, predicted, size) for side in ("ours", "hf")}
     return {
         "seconds": {name: spread(values) for name, values in times.items()},
-        "tokens_per_second": {name: 2048 / statistics.median(values) for name, values in times.items() if "ceiling" not in name},
+        "tokens_per_second": {
+            name: rows * 128 / statistics.median(values) for name, values in times.items() if "ceiling" not in name
+        },
         "hugging_face_best": best,
         "speed_over_hugging_face_best": {
             name: spread(ratios(times[best], times[name])) for name in names if name.startswith("ours/")
         },
         "time_over_none": {
-            f"{kind}/{p}": spread(ratios(own[f"ours/{kind}/{p}"], own[f"ours/none/{p}"]))
+            f"{kind}/{p}": spread(ratios(own[f"ours/{kind} size={size}/{p}"], own[f"ours/none size={size}/{p}"]))
             for p, own in schemes.items()
-            for kind in ("fixed", "dynamic", "composite")
+            for kind in kinds[1:]
         },
         "share_of_ceiling": {
-            p: spread([needed["ours"] / a for a in ratios(times[f"ours/none/{p}"], per_flop(times[f"ceiling/{p}"]))])
+            p: spread([needed["ours"] / a for a in ratios(times[f"ours/none size={size}/{p}"], per_flop(times[f"ceiling/{p}"]))])
             for p in precisions
         },
         "flops": {**needed, "avoided": needed["hf"] / needed["ours"]},
@@ -129,22 +139,22 @@ def spread(values: list[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
-def memory(names: list[str]) -> dict[str, Any]:
+def memory(names: list[str], rows: int) -> dict[str, Any]:
     """Peak memory in MB of a process that takes three steps, and what it had before it made the model."""
     found = {}
     for name in names:
-        command = [sys.executable, __file__, "--memory", name, "--threads", str(torch.get_num_threads())]
+        command = [sys.executable, __file__, "--memory", name, "--rows", str(rows), "--threads", str(torch.get_num_threads())]
         found[name] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     base = found[names[0]]
     share = {name: {key: value[key] / base[key] for key in ("peak", "above_start")} for name, value in found.items()}
     return {"megabytes": found, "share_of_hugging_face": share}
 
 
-def _memory_of(name: str) -> dict[str, float]:
+def _memory_of(name: str, rows: int) -> dict[str, float]:
     if name.startswith("hf/"):
         import transformers.models.bert.modeling_bert  # noqa: F401
     before = _peak()
-    step, batch = contestant(name), full_batch()
+    step, batch = contestant(name), full_batch(rows)
     for _ in range(3):
         step([batch])
     peak = _peak()
@@ -211,7 +221,7 @@ def machine(threads: int) -> dict[str, Any]:
 
 def report(result: dict[str, Any]) -> str:
     """The figures as Markdown."""
-    step, lines = result["step"], ["# The pre-training step of BERT-small, 16 × 128, on CPU", ""]
+    step, lines = result["step"], [f"# The pre-training step of BERT-{result['size']}, {result['rows']} × 128, on CPU", ""]
     lines += [
         ", ".join(f"{key}: {value}" for key, value in result["machine"].items())
         + f"; {result['repeats']} repeats, {MORE * result['repeats']} of schemes over none.",
@@ -228,7 +238,7 @@ def report(result: dict[str, Any]) -> str:
     lines[-1] += "; ".join(f"{p} {_cell(value)}" for p, value in step["share_of_ceiling"].items()) + "."
     lines += [
         f"Hugging Face's step needs {step['flops']['avoided']:.2f} times our operations: we run the head at masked tokens only and "
-        "have embeddings of half the width. That much of the ratio is work avoided; the rest is work done faster.",
+        "have embeddings of their own width. That much of the ratio is work avoided; the rest is work done faster.",
     ]
     lines += ["", "| peak memory | MB | share | above start, MB | share |", "| --- | --- | --- | --- | --- |"]
     for name, value in result["memory"]["megabytes"].items():
