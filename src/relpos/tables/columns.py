@@ -44,9 +44,9 @@ def _row(planned: PlannedRow) -> Row:
         words=planned.words,
         parameters=metrics[0]["parameters"] if metrics else None,
         position_parameters=metrics[0]["position_parameters"] if metrics else None,
-        travel=_travel(planned.pretrainings[0]) if metrics and _learns_positions(planned.pretrainings[0], metrics[0]) else None,
+        travel=_travel(planned.pretrainings[0], metrics[0]) if metrics else None,
         perplexity=float(np.mean([run_metrics["perplexity"] for run_metrics in metrics])) if metrics and is_whole else None,
-        position_lr=float(planned.pretrainings[0].config["recipe"].get("position_lr", 1)) if planned.pretrainings else 1.0,
+        position_lr=_position_lr(planned.pretrainings[0]) if planned.pretrainings else 1.0,
         columns=columns,
         mean=_mean(columns),
         heldout_loss=_mean_curve(planned.pretrainings),
@@ -54,14 +54,16 @@ def _row(planned: PlannedRow) -> Row:
     )
 
 
-def _learns_positions(run: Run, metrics: Mapping[str, Any]) -> bool:
-    return bool(metrics["position_parameters"]) or bool(run.config.get("conv"))
+def _position_lr(run: Run) -> float:
+    return float((run.config.get("recipe") or {}).get("position_lr", 1.0))
 
 
-def _travel(run: Run) -> float | None:
+def _travel(run: Run, metrics: Mapping[str, Any]) -> float | None:
     """The sum of the learning rates of position parameters, which go up and down linearly: Adam moves them about so far at most."""
     recipe = run.config.get("recipe") or {}
-    return recipe["lr"] * recipe.get("position_lr", 1.0) * run.config["steps"] / 2 if "lr" in recipe else None
+    if "lr" not in recipe or not (metrics["position_parameters"] or run.config.get("conv")):
+        return None
+    return float(recipe["lr"]) * _position_lr(run) * run.config["steps"] / 2
 
 
 def _column(name: str, tunings: list[Tuning], by_pretraining: bool) -> Column:
