@@ -23,8 +23,8 @@ SHARPNESS = (0.003, 0.03, 0.3, 3.0)
 EARLY, LATE = 12, 80
 """Steps after each new basis function, and after the last one."""
 
-RESTARTS, RESTART_STEPS = 8, 30
-"""Random starts of a curve that is not met yet, and steps of each."""
+STARTS, RESTARTS, RESTART_STEPS = 1_152, range(8, 65), 30
+"""Random starts of all curves that are not met yet, how many of them a curve has, and steps of each."""
 
 SWAPS = 3
 """Times that one basis function of a curve that is not met is taken away and set elsewhere, while that helps."""
@@ -213,8 +213,9 @@ def _started_again(problem: _Problem, state: _State, total: Problems, seed: int)
     some = problem.rows(unmet)
     bends = torch.nn.functional.pad((some.y[:, 2:] - 2 * some.y[:, 1:-1] + some.y[:, :-2]).abs(), (1, 1)) + 1e-12
     functions = state.c.shape[1]
-    repeated = some._replace(y=some.y.repeat_interleave(RESTARTS, 0))
-    c = problem.offsets[torch.multinomial(bends.repeat_interleave(RESTARTS, 0), functions, generator=generator)]
+    starts = min(max(STARTS // len(unmet), RESTARTS[0]), RESTARTS[-1])
+    repeated = some._replace(y=some.y.repeat_interleave(starts, 0))
+    c = problem.offsets[torch.multinomial(bends.repeat_interleave(starts, 0), functions, generator=generator)]
     low, high = np.log(SHARPNESS[0]), np.log(SHARPNESS[-1])
     log_b = low + (high - low) * torch.rand(c.shape, generator=generator, dtype=torch.float64)
     anew = _best(_search(repeated, log_b, c, RESTART_STEPS), len(unmet))
