@@ -26,11 +26,11 @@ def attention_mass(model: Any, texts: Tensor, marks: Marks = OURS) -> dict[str, 
     A layer whose heads have no scores (lightweight and dynamic convolution) has no heads here.
 
     Args:
-        model: a network with an `encoder`.
+        model: a network with an `encoder`, or that itself.
         texts: (texts, n) ids without special ones.
         marks: the special tokens of the tokenizer.
     """
-    encoder = model.encoder
+    encoder = getattr(model, "encoder", model)
     edge = torch.ones(len(texts), 1, dtype=texts.dtype)
     ids = torch.cat((edge * marks.cls, texts, edge * marks.sep), 1)
     n = ids.shape[1]

@@ -9,6 +9,8 @@ KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=|~")
 """How a word with a key begins. `a = b` does not begin so, and is a text."""
 BARE = {"fill": "text", "score": "text", "compare": "runs", "merge": "from"}
 """Command → the key that such words are meant for."""
+OPTION = {"analyze": "kind", "figures": "paper"}
+"""Command → the key or group that one such word is meant for."""
 
 
 def with_bare_words(command: str, words: Sequence[str]) -> list[str]:
@@ -16,7 +18,14 @@ def with_bare_words(command: str, words: Sequence[str]) -> list[str]:
 
     >>> with_bare_words("fill", ["it's [MASK]", "top=3"])
     ['top=3', "text=['it\\\\'s [MASK]']"]
+    >>> with_bare_words("analyze", ["toeplitz", "run=FOLDER"])
+    ['kind=toeplitz', 'run=FOLDER']
     """
+    if command in OPTION:
+        return [
+            f"{OPTION[command]}={word}" if _is_bare(word, words[place - 1] if place else "") else word
+            for place, word in enumerate(words)
+        ]
     if command not in BARE:
         return list(words)
     bare = [place for place, word in enumerate(words) if _is_bare(word, words[place - 1] if place else "")]

@@ -177,6 +177,14 @@ Order = TypedDict(
 )
 
 
+class Analyze(TypedDict):
+    kind: dict[str, Any]
+    run: Names | None
+    pretrained: Names | None
+    text: str | None
+    threads: Count | None
+
+
 class Plan(TypedDict):
     table: str
     rows: Names | None
@@ -263,6 +271,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "params": (Params,),
     "cost": (Cost,),
     "draw": (Network, Draw),
+    "analyze": (Analyze,),
     "length": (Lengths,),
     "order": (Order,),
     "fill": (Fill,),

@@ -1,0 +1,48 @@
+"""Where attention goes, by offset (Chang et al. 2021, Figure 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from relpos.analysis.attention_mass import attention_mass
+from relpos.analysis.kinds import style
+from relpos.analysis.kinds.subject import Drawing, Subject
+from relpos.ranges import Count
+
+
+@dataclass(frozen=True)
+class AttentionByOffset:
+    """The mean share of a token's attention at each offset, a panel a layer and a line a head.
+
+    Args:
+        texts: so many.
+        length: tokens of each, besides [CLS] and [SEP].
+    """
+
+    texts: Count = 64
+    length: Count = 62
+
+    def __call__(self, subjects: Sequence[Subject]) -> Iterator[Drawing]:
+        for subject in subjects:
+            texts = subject.some_texts(self.texts, self.length)
+            found = attention_mass(subject.model, texts.ids, texts.tokenizer.marks)
+            layers = [np.array(layer) for layer in found["mass"]]
+            figure, axes = style.grid(len(layers), 4, 2.8, 2.1)
+            rows: list[dict[str, Any]] = []
+            for number, (heads, panel) in enumerate(zip(layers, axes, strict=True), 1):
+                for head, (shares, look) in enumerate(zip(heads, style.lines(), strict=False)):
+                    panel.plot(found["offsets"], shares, **{**look, "linewidth": 0.9})
+                    rows.append(
+                        {"layer": number, "head": head + 1}
+                        | {str(offset): float(share) for offset, share in zip(found["offsets"], shares, strict=True)}
+                        | {"before": found["before"][number - 1][head], "after": found["after"][number - 1][head]}
+                    )
+                panel.set_title(f"layer {number}", fontsize=8)
+                panel.set_ylim(bottom=0)
+            figure.supxlabel("offset of the attended token", fontsize=8)
+            figure.suptitle(f"{subject.name}: share of attention, a line a head", fontsize=9)
+            yield Drawing(f"attention_by_offset-{subject.name}", rows, figure)

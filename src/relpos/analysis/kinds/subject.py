@@ -1,0 +1,92 @@
+"""What is analysed, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from relpos.analysis.recovery import Texts
+from relpos.errors import RelposError
+from relpos.model.encoder import Encoder
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A trained network.
+
+    Args:
+        name: as figures call it.
+        load: gives the network, with or without a head.
+        texts: (how many, their length) → held-out texts; None where none are known.
+        training_texts: the same, for a head that must be trained; None where none are known.
+        snapshots: per cent of the steps → gives the network as it was then.
+        scores: name → figure of its training, such as the held-out loss.
+    """
+
+    name: str
+    load: Callable[[], Any]
+    texts: Callable[[int, int], Texts] | None = None
+    training_texts: Callable[[int, int], Texts] | None = None
+    snapshots: Mapping[int, Callable[[], Any]] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def model(self) -> Any:
+        """The network, loaded once."""
+        return self.load()
+
+    @property
+    def encoder(self) -> Encoder:
+        return encoder_of(self.model)
+
+    def some_texts(self, count: int, length: int) -> Texts:
+        """Held-out texts.
+
+        Raises:
+            RelposError: none are known.
+        """
+        if self.texts is None:
+            raise RelposError(f"{self.name}: held-out text is needed: text=FILE")
+        return self.texts(count, length)
+
+
+def encoder_of(model: Any) -> Encoder:
+    """The encoder of a network with a head, or the network itself."""
+    encoder = getattr(model, "encoder", model)
+    assert isinstance(encoder, Encoder)
+    return encoder
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A table and its figure: `NAME.csv`, `NAME.png`, `NAME.pdf`."""
+
+    name: str
+    rows: Sequence[Mapping[str, Any]]
+    figure: Any = None
+
+    def save(self, folder: Path) -> list[Path]:
+        """Writes the files; returns their paths."""
+        import csv
+
+        from relpos.files import replacing
+
+        path = folder / f"{self.name}.csv"
+        with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(self.rows[0]))
+            writer.writeheader()
+            writer.writerows({key: _shown(value) for key, value in row.items()} for row in self.rows)
+        paths = [path]
+        for suffix in ("png", "pdf") if self.figure is not None else ():
+            paths.append(folder / f"{self.name}.{suffix}")
+            with replacing(paths[-1]) as temporary:
+                # Without the date, the same figure is the same file.
+                self.figure.savefig(temporary, format=suffix, dpi=110, metadata={"CreationDate": None} if suffix == "pdf" else None)
+        return paths
+
+
+def _shown(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value

@@ -1,0 +1,170 @@
+"""`relpos analyze KIND`: what trained networks do with their positions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from relpos.analysis.kinds.properties import Properties
+from relpos.analysis.kinds.subject import Drawing, Subject
+from relpos.errors import RelposError
+from relpos.runs.config import conf_dir, instantiate, names, shipped
+from relpos.runs.run import read_record, runs_root
+from relpos.runs.trained import Trained, trained
+
+if TYPE_CHECKING:
+    from relpos.analysis.recovery import Texts
+    from relpos.data.tokenizer import Tokenizer
+
+Reader = Callable[[int, int], "Texts"]
+"""(how many, length) → texts."""
+
+HELDOUT = 10
+"""Of a text file, every tenth window of tokens is held out."""
+
+
+def analyze(cfg: DictConfig) -> str:
+    """Writes tables (CSV) and figures (PNG, PDF) into a folder below `$RELPOS_RUNS/analysis`, which it returns.
+
+    Raises:
+        RelposError: no network is named, or it is not one that this kind is about; nothing is written then.
+    """
+    from relpos.train.module import set_threads
+
+    set_threads(cfg.threads)
+    kind = instantiate(OmegaConf.to_container(cfg.kind, resolve=True))  # type: ignore[arg-type]
+    if isinstance(kind, Properties):
+        drawings, subjects = [_properties(kind)], []
+    else:
+        subjects = subjects_of(cfg)
+        drawings = list(kind(subjects))
+    folder = runs_root() / "analysis" / _folder(cfg, [subject.name for subject in subjects])
+    for drawing in drawings:
+        drawing.save(folder)
+    return str(folder)
+
+
+def subjects_of(cfg: DictConfig) -> list[Subject]:
+    """The networks that `run=` and `pretrained=` name.
+
+    Raises:
+        RelposError: none is named; or there is no such network.
+    """
+    text = Path(str(cfg.text)).expanduser() if cfg.text else None
+    if text is not None and not text.is_file():
+        raise RelposError(f"text={cfg.text}: no such file")
+    subjects = [_of_run(trained(Path(name).expanduser(), key="run"), text) for name in names(cfg.run) or ()]
+    subjects += [_published(name, text) for name in names(cfg.pretrained) or ()]
+    if not subjects:
+        raise RelposError("which network? run=FOLDER or pretrained=FOLDER must be given")
+    return subjects
+
+
+def _of_run(subject: Trained, text: Path | None) -> Subject:
+    metrics = read_record(subject.run).get("metrics", {}) if subject.run else {}
+    held_out: Reader | None = None
+    training: Reader | None = None
+    if text is not None:
+        held_out, training = _of_file(text, lambda: _tokenizer(subject.folder))
+    elif subject.store is not None:
+        held_out, training = _of_store(subject, "heldout"), _of_store(subject, "train")
+    return Subject(
+        subject.name,
+        subject.load,
+        held_out,
+        training,
+        {share: snapshot.load for share, snapshot in subject.snapshots().items()},
+        {key: float(value) for key, value in metrics.items() if isinstance(value, int | float)},
+    )
+
+
+def _published(name: str, text: Path | None) -> Subject:
+    import relpos
+    from relpos.pretrained.hub import located
+
+    folder = located(Path(name).expanduser() if Path(name).expanduser().exists() else name)
+    held_out, training = _of_file(text, lambda: _tokenizer(folder)) if text is not None else (None, None)
+    return Subject(folder.name or folder.resolve().name, lambda: relpos.load(folder)[0].float(), held_out, training)
+
+
+def _tokenizer(folder: Path) -> Tokenizer:
+    from relpos.data.tokenizer import Tokenizer
+
+    return Tokenizer.load(folder)
+
+
+def _of_file(path: Path, load: Callable[[], Tokenizer]) -> tuple[Reader, Reader]:
+    """Held-out windows of a text file and the others. Its lines are read as one text."""
+
+    def reader(held_out: bool) -> Reader:
+        def read(count: int, length: int) -> Texts:
+            tokenizer = load()
+            lines = [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+            ids: list[np.ndarray] = []
+            tokens = 0
+            for start in range(0, len(lines), 256):
+                ids += tokenizer.encode(lines[start : start + 256])
+                tokens = sum(map(len, ids))
+                if tokens > (count + 1) * length * (HELDOUT if held_out else HELDOUT / (HELDOUT - 1)) + length * HELDOUT:
+                    break
+            flat = np.concatenate(ids) if ids else np.empty(0, np.int32)
+            windows = torch.from_numpy(flat[: len(flat) // length * length].astype(np.int64)).view(-1, length)
+            is_held_out = torch.arange(len(windows)) % HELDOUT == 0
+            return _texts(windows[is_held_out == held_out][:count], tokenizer, str(path))
+
+        return read
+
+    return reader(True), reader(False)
+
+
+def _of_store(subject: Trained, part: Literal["heldout", "train"]) -> Reader:
+    def read(count: int, length: int) -> Texts:
+        from relpos.data.shuffle import windows_of_text
+        from relpos.data.store import Store
+
+        assert subject.store is not None
+        ids = windows_of_text(Store(subject.store).examples(part, "document", length + 2), count)
+        return _texts(ids, _tokenizer(subject.folder), str(subject.store))
+
+    return read
+
+
+def _texts(ids: torch.Tensor, tokenizer: Tokenizer, source: str) -> Texts:
+    from relpos.analysis.recovery import Texts
+
+    if not len(ids):
+        raise RelposError(f"{source}: too short for a single window of text")
+    return Texts(ids, tokenizer)
+
+
+def _properties(kind: Properties) -> Drawing:
+    """Small networks of the schemes, as the claim W22 has them; parameters are counted at size=base."""
+    import csv
+
+    from relpos.claims.exact import network
+    from relpos.claims.network import position_parameters
+
+    known = sorted(file.stem for file in (conf_dir() / "position").glob("*.yaml"))
+    for name in kind.schemes or ():
+        if name not in known:
+            raise RelposError(f"kind.schemes: unknown position {name!r}. Known: {', '.join(known)}.")
+    with (shipped("experiments") / "printed" / "wennberg2021_properties.csv").open(newline="", encoding="utf-8") as file:
+        paper = [row["position"] for row in csv.DictReader(file)]
+    return kind.of_schemes(
+        lambda name: network(f"position={name}"), lambda name: position_parameters(f"position={name}", "size=base"), paper
+    )
+
+
+def _folder(cfg: DictConfig, subjects: Sequence[str]) -> str:
+    content: Any = OmegaConf.to_container(cfg, resolve=True)
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
+    kind = cfg.kind["_target_"].rpartition(".")[2].lower()
+    who = subjects[0] if len(subjects) == 1 else f"{len(subjects)}-networks" if subjects else "schemes"
+    return f"{kind}-{who}-{digest}"

@@ -1,0 +1,147 @@
+"""What `relpos analyze` draws, of networks made on the spot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from relpos.analysis.kinds.attention import AttentionByOffset
+from relpos.analysis.kinds.kernels import Kernels
+from relpos.analysis.kinds.profiles import Profiles, Responses
+from relpos.analysis.kinds.properties import Properties
+from relpos.analysis.kinds.recovery import Removal
+from relpos.analysis.kinds.similarity import PositionSimilarity
+from relpos.analysis.kinds.subject import Drawing, Subject
+from relpos.analysis.kinds.toeplitz import Toeplitz
+from relpos.analysis.recovery import Texts, loss, train_head, train_tisa
+from relpos.data.marks import OURS
+from relpos.errors import RelposError
+from relpos.model.surgery import add_tisa, average_positions
+from schemes import VOCABULARY, model_of
+
+
+class Pieces:
+    """A tokenizer of 23 pieces, each a word."""
+
+    cls, sep, mask, size, marks = 2, 3, 4, VOCABULARY, OURS
+
+    def word_piece(self, number: int) -> str:
+        return f"▁{chr(97 + number)}" if number > 4 else ""
+
+
+def texts(count: int, length: int) -> Texts:
+    ids = torch.randint(5, VOCABULARY, (count, length), generator=torch.Generator().manual_seed(count))
+    tokenizer: Any = Pieces()
+    return Texts(ids, tokenizer)
+
+
+def subject(position: str, conv: str = "none", **more: Any) -> Subject:
+    return Subject(f"{position}-net", lambda: model_of(position, conv).eval(), texts, texts, **more)
+
+
+def only(drawings: Any) -> Drawing:
+    (drawing,) = list(drawings)
+    return drawing
+
+
+def test_products_of_rows_are_drawn_and_written(tmp_path: Path) -> None:
+    drawing = only(PositionSimilarity()([subject("absolute")]))
+    table = subject("absolute").encoder.position.table.detach().numpy()
+    assert drawing.rows[15]["offset"] == 0
+    assert drawing.rows[15]["P"] == pytest.approx(np.mean((table**2).sum(1)))
+    assert drawing.rows[15]["cosine"] == pytest.approx(1.0)
+    paths = drawing.save(tmp_path)
+    assert [path.suffix for path in paths] == [".csv", ".png", ".pdf"]
+    assert paths[1].read_bytes().startswith(b"\x89PNG")
+    assert paths[2].read_bytes().startswith(b"%PDF")
+
+
+def test_r2_stands_for_p_its_blocks_and_every_head() -> None:
+    drawing = only(Toeplitz(length=8, block=8, random=2)([subject("absolute")]))
+    whats = [row["matrix"] for row in drawing.rows]
+    assert whats[:2] == ["P", "cosine"]
+    assert {"P, positions 1 to 8", "P, positions 9 to 16"} <= set(whats)
+    assert [(row["layer"], row["head"]) for row in drawing.rows if row["matrix"] == "F_P"] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+
+
+def test_the_course_of_a_training_ends_at_its_last_step() -> None:
+    with_snapshots = subject("absolute", snapshots={10: lambda: model_of("absolute", seed=1)}, scores={"heldout_loss": 2.0})
+    drawings = {drawing.name: drawing for drawing in Toeplitz(length=4, random=0)([with_snapshots, with_snapshots])}
+    course = drawings["toeplitz-along-training"].rows
+    assert [row["per_cent"] for row in course] == [10, 100, 10, 100]
+    assert course[0]["r2"] != course[1]["r2"]
+    assert len(drawings["toeplitz-against-heldout_loss"].rows) == 2
+
+
+def test_profiles_stand_beside_the_functions_fitted_to_them() -> None:
+    maps, fits = Profiles(length=12, functions=1)([subject("absolute")])
+    assert len(maps.rows) == 2 * 23
+    assert [(row["head"], row["function"]) for row in fits.rows] == [(1, 1), (2, 1)]
+    assert max(abs(row["mean"] - row["fit"]) for row in maps.rows) > 0
+
+
+def test_responses_are_rows_of_the_profile() -> None:
+    drawing = only(Responses(length=11, functions=0, source="stream")([subject("absolute")]))
+    assert {row["i"] for row in drawing.rows} == {1, 3, 5, 7, 9}
+    assert len(drawing.rows) == 2 * 5 * 11
+
+
+def test_kernels_are_named_by_their_kind_and_depthwise_ones_too() -> None:
+    scores, depthwise = Kernels()([subject("fixed", "depthwise")])
+    assert {"layer", "head", "kind", "-2", "2"} <= set(scores.rows[0])
+    assert len(depthwise.rows) == 2 * 8
+    with pytest.raises(RelposError, match="NoPosition has no kernels"):
+        list(Kernels()([subject("none")]))
+
+
+def test_attention_of_a_head_adds_up_to_one() -> None:
+    drawing = only(AttentionByOffset(texts=3, length=7)([subject("tisa")]))
+    row = drawing.rows[0]
+    shares = [value for key, value in row.items() if key not in ("layer", "head")]
+    assert sum(shares) == pytest.approx(1.0)
+
+
+def test_removal_takes_the_order_away_and_every_variant_is_measured() -> None:
+    drawing = only(Removal(functions=(1,), seeds=1, texts=6, length=10, steps=2, head_texts=6)([subject("absolute")]))
+    names = [row["network"] for row in drawing.rows]
+    assert names[:3] == ["intact", "removed", "TISA from regression, S = 1"]
+    assert len(names) == 8
+    intact, removed = drawing.rows[:2]
+    assert removed["order_gap"] == pytest.approx(0, abs=1e-9)
+    assert abs(intact["order_gap"]) > 1e-6
+    assert intact["output_distance"] == 0 < removed["output_distance"]
+
+
+def test_a_head_is_trained_while_the_encoder_stays_as_it_is() -> None:
+    model = model_of("absolute").float()
+    before = {name: value.clone() for name, value in model.encoder.state_dict().items()}
+    some = texts(32, 10)
+    trained = train_head(model.encoder, some, epochs=20, lr=0.05)
+    uniform = float(np.log(VOCABULARY))
+    assert loss(trained, some) < uniform
+    assert all(torch.equal(before[name], value) for name, value in trained.encoder.state_dict().items())
+    assert not any(parameter.requires_grad for parameter in trained.parameters())
+
+
+def test_training_tisa_moves_nothing_else() -> None:
+    model = model_of("absolute").float()
+    average_positions(model.encoder)
+    tisa = add_tisa(model.encoder, 2)
+    before = {name: value.detach().clone() for name, value in model.named_parameters()}
+    train_tisa(model, texts(8, 10), steps=2)
+    moved = {name for name, value in model.named_parameters() if not torch.equal(before[name], value)}
+    assert moved == {f"encoder.position.parts.1.{name}" for name, _ in tisa.named_parameters()}
+
+
+def test_without_text_one_is_asked_for() -> None:
+    with pytest.raises(RelposError, match="text=FILE"):
+        list(AttentionByOffset()([Subject("x", lambda: model_of("tisa"))]))
+
+
+def test_properties_are_those_that_are_tried_out() -> None:
+    drawing = Properties(["tisa"]).of_schemes(lambda name: model_of(name), {"tisa": 12, "absolute": 96}.__getitem__, ["rope"])
+    assert drawing.rows == [{"position": "tisa"} | dict.fromkeys(list(drawing.rows[0])[1:], "yes")]
