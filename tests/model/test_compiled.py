@@ -39,6 +39,7 @@ def _compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a new process."""
     monkeypatch.setattr(library, "_loaded", {})
+    library._path.cache_clear()
 
 
 def kind(name: str, outside: str, dtype: torch.dtype = torch.float32, content: bool = True) -> proof.Kind:

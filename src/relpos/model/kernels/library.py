@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -36,8 +37,10 @@ def load(build: bool) -> ctypes.CDLL | None:
     """
     if "library" in _loaded:
         return _loaded["library"]
-    compiler = shutil.which(os.environ.get("CXX") or "g++")
-    if os.environ.get("RELPOS_COMPILE") == "0" or compiler is None or sys.platform != "linux":
+    if os.environ.get("RELPOS_COMPILE") == "0" or sys.platform != "linux":
+        return None
+    compiler = _which(os.environ.get("CXX") or "g++")
+    if compiler is None:
         return None
     path = _path(compiler)
     if not path.exists() and not build:
@@ -68,6 +71,10 @@ def _keep_freed_memory() -> None:
         mallopt(top_pad, 64 << 20)
 
 
+_which = cache(shutil.which)
+
+
+@cache
 def _path(compiler: str) -> Path:
     """Where the library for this machine is kept."""
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
@@ -101,6 +108,9 @@ def _build(compiler: str, path: Path) -> None:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             made = Path(folder) / path.name
             libraries = Path(torch.__file__).parent / "lib"
-            command = [compiler, *_flags(), "-fPIC", "-shared", str(SOURCE), "-o", str(made), f"-L{libraries}", "-ltorch_cpu"]
+            # torch's own OpenMP, where it brings one: two in a process would fight for the cores with a set of threads each.
+            openmp = [str(file) for file in libraries.glob("libgomp*.so*")]
+            command = [compiler, *_flags(), "-fPIC", "-shared", str(SOURCE), "-o", str(made)]
+            command += ["-Wl,--as-needed", *openmp, f"-L{libraries}", "-ltorch_cpu"]
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
             made.replace(path)
