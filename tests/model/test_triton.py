@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from contextlib import nullcontext
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,7 +87,7 @@ def test_bfloat16_is_as_close_to_float64_as_eager(names: tuple[str, ...]) -> Non
 
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16] if FULL else [torch.float32], ids=str)
 def test_several_tiles_make_one_matrix(monkeypatch: pytest.MonkeyPatch, stored: torch.dtype) -> None:
-    monkeypatch.setattr(fused_triton, "_block", lambda n, width: (16, 4))
+    monkeypatch.setattr(fused_triton, "_block", lambda *_: (16, 4))
     for case in CASES if FULL else CASES[:1]:
         assert_as_close_as_eager(EVERY, case, 40 if FULL else 24, stored, heads=2)
 
@@ -136,6 +140,15 @@ def test_any_strides_will_do() -> None:
     views = [part.transpose(1, 2) for part in x.split(D, -1)]
     plain = fused_triton.attention(*(view.contiguous() for view in views), Terms(), None, KEPT)
     assert torch.equal(fused_triton.attention(*views, Terms(), None, KEPT), plain)
+
+
+@pytest.mark.skipif(not FULL, reason="a compiler's minute: RELPOS_FULL=1")
+def test_the_programs_compile_for_a_gpu_without_one(tmp_path: Path) -> None:
+    """In a process of its own, where Triton compiles instead of interpreting."""
+    words = [sys.executable, str(Path(__file__).with_name("triton_compiled.py"))]
+    done = subprocess.run(words, env=os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    assert b"mma.sync" in done.stdout
 
 
 def test_without_cuda_it_is_refused() -> None:
