@@ -14,8 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from relpos.errors import RelposError
 from relpos.runs import compose
-from relpos.runs.config import check, names
-from relpos.runs.schema import COMMANDS, keys_of, mistakes
+from relpos.runs.config import check, conf_dir, names
+from relpos.runs.schema import COMMANDS, mistakes
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ def leaves(node: Any, path: str = "") -> Iterator[str]:
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command != "record-scores"])
 def test_every_dial_has_a_kind(command: str) -> None:
-    given = {"from": "x", "table": "demo", "row": "x"}
-    words = [f"{key}={value}" for key, value in given.items() if key in keys_of(command)]
+    content = OmegaConf.load(conf_dir() / f"{command}.yaml")
+    words = [f"{key}={'demo' if key == 'table' else 'x'}" for key in content if OmegaConf.is_missing(content, key)]
     plain: Any = OmegaConf.to_container(compose(command, words), resolve=True)
     for path in leaves(plain):
         changed = copy.deepcopy(plain)

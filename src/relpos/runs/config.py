@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +52,24 @@ def compose(command: str, words: Sequence[str] = ()) -> DictConfig:
         raise RelposError(f"unknown command {command!r}.{nearest(command, COMMANDS)}")
     words = with_task_file(words)
     with one_line(command, words):
-        if GlobalHydra.instance().is_initialized():  # inside `hydra.main`: a table composes its rows there
-            GlobalHydra.instance().clear()
-        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-            cfg = hydra_compose(command, overrides=list(words))
+        if any("hydra.searchpath" in word for word in words):  # the user's own option files may change meanwhile
+            cfg = _composed(command, words)
+        else:
+            cfg = _composed_once(command, tuple(words)).copy()
     return check(cfg, command, words)
+
+
+@lru_cache(maxsize=128)
+def _composed_once(command: str, words: tuple[str, ...]) -> DictConfig:
+    """Not to be changed."""
+    return _composed(command, words)
+
+
+def _composed(command: str, words: Sequence[str]) -> DictConfig:
+    if GlobalHydra.instance().is_initialized():  # inside `hydra.main`: a table composes its rows there
+        GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        return hydra_compose(command, overrides=list(words))
 
 
 def check(cfg: DictConfig, command: str, words: Sequence[str]) -> DictConfig:
@@ -100,7 +113,7 @@ class one_line:
         if isinstance(error, MissingConfigException):
             raise RelposError(_unknown_option(str(error), self.command)) from error
         if isinstance(error, ConfigCompositionException) and (key := re.search(r"Could not override '([^']+)'", str(error))):
-            known = _keys(OmegaConf.to_container(_plain(self.command), resolve=False))
+            known = _keys(OmegaConf.to_container(_composed_once(self.command, ()), resolve=False))
             raise _unknown_key(key[1], set(known)) from error
         if isinstance(error, MissingMandatoryValue):
             raise RelposError(f"{error.full_key} must be given") from error
@@ -122,18 +135,12 @@ def _unknown_key(key: str, known: set[str]) -> RelposError:
 @cache
 def _defaults(command: str) -> Any:
     """What the command has without words."""
-    return OmegaConf.to_container(_plain(command), resolve=True)
+    return OmegaConf.to_container(_composed_once(command, ()), resolve=True)
 
 
 def keys_of(command: str) -> set[str]:
     """The keys of the top level."""
     return set(_defaults(command))
-
-
-def _plain(command: str) -> DictConfig:
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        return hydra_compose(command)
 
 
 def _unknown_option(message: str, command: str) -> str:
