@@ -185,6 +185,13 @@ class Analyze(TypedDict):
     threads: Count | None
 
 
+class Figures(TypedDict):
+    paper: Literal["chang2021", "wennberg2021"]
+    pretrained: Names | None
+    text: str | None
+    threads: Count | None
+
+
 class Plan(TypedDict):
     table: str
     rows: Names | None
@@ -272,6 +279,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "cost": (Cost,),
     "draw": (Network, Draw),
     "analyze": (Analyze,),
+    "figures": (Figures,),
     "length": (Lengths,),
     "order": (Order,),
     "fill": (Fill,),
