@@ -1,6 +1,6 @@
 """Every convolution as plain loops over tokens and channels in float64. Shares no code with the package.
 
-x, v (n, channels) are lists of tokens of one sequence; `real` says which are no padding. Gradients come from torch differentiating
+x, v (n, channels) are lists of tokens of one sequence; `real` says which tokens are not padding. Gradients come from torch differentiating
 the loops.
 """
 

@@ -1,4 +1,4 @@
-"""The formulas of schemes that know the offset alone, of the rotary turn and of sums, as plain float64 loops.
+"""The formulas of schemes that depend on the offset alone, of rotary positions and of merged schemes, as plain float64 loops.
 
 Terms and turns as in `reference`.
 """

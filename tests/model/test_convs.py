@@ -1,4 +1,4 @@
-"""All of `conv/` beyond the laws that hold for every preset: options, directions, counts and refusals."""
+"""What the convolutions compute beyond the laws that hold for every preset: definitions, options, directions, dropout, merges."""
 
 from __future__ import annotations
 
@@ -11,47 +11,14 @@ from torch import Tensor
 from torch.nn import functional
 
 import reference
-import relpos
-from relpos.errors import RelposError
-from relpos.model.build import build, count
-from relpos.model.conv import Conv, ConvBert, ConvQK, ConvQKV, ConvValue, Depthwise, DynamicConv, LightConv, Merge
+from model.conv_options import DEPTHWISE, EVERY_OPTION
+from relpos.model.build import build
+from relpos.model.conv import Conv, ConvBert, ConvQKV, Depthwise, DynamicConv, LightConv, Merge
 from relpos.model.conv.window import depthwise, depthwise_each, weighted
 from relpos.model.dropout import seed_dropout
 from relpos.model.position import Composite, Fixed, NoPosition
 from relpos.model.precision import autocast
-from schemes import CONVS, SHAPE, SIZE, VOCABULARY, batch, model_of, preset
-
-DEPTHWISE, QK = partial(Depthwise, k=2), partial(ConvQK, k=1)
-OPTIONS = {
-    "depthwise, k=0": partial(Depthwise, k=0),
-    "depthwise without bias": partial(Depthwise, k=2, bias=False),
-    "depthwise, wider than the sequence": partial(Depthwise, k=9),
-    "qk with gelu": partial(ConvQK, k=1, activation="gelu"),
-    "qkv in all heads": partial(ConvQKV, k=1, fraction=1),
-    "value in all heads with gelu": partial(ConvValue, k=2, fraction=1, activation="gelu"),
-    "convbert, key": partial(ConvBert, width=5, kernel_from="key"),
-    "convbert, zero": partial(ConvBert, width=5, edges="zero"),
-    "convbert, key, zero": partial(ConvBert, width=5, kernel_from="key", edges="zero"),
-    "convbert, width 1": partial(ConvBert, width=1),
-    "lightconv, k=0": partial(LightConv, k=0),
-    "dynamicconv, wide": partial(DynamicConv, k=6),
-    "depthwise and qk": partial(Merge, parts=[DEPTHWISE, QK]),
-    "depthwise and convbert": partial(Merge, parts=[partial(ConvBert, width=3), DEPTHWISE, partial(Depthwise, k=1, bias=False)]),
-    "depthwise and lightconv": partial(Merge, parts=[DEPTHWISE, partial(LightConv, k=1)]),
-    "merges in merges": partial(Merge, parts=[partial(Merge, parts=[DEPTHWISE]), partial(ConvValue, k=1)]),
-}
-EVERY_OPTION = pytest.mark.parametrize("conv", OPTIONS.values(), ids=OPTIONS.keys())
-ROWS = [
-    ("none", "depthwise", 13_469_620),
-    ("composite", "depthwise", 13_483_492),
-    ("none", "qk", 13_524_916),
-    ("none", "value", 13_469_620),
-    ("none", "qkv", 13_580_212),
-    ("composite", "qk", 13_538_788),
-    ("composite", "value", 13_483_492),
-    ("composite", "qkv", 13_594_084),
-    ("absolute", "convbert", 13_094_540),
-]
+from schemes import CONVS, SHAPE, SIZE, VOCABULARY, batch, model_of
 
 
 def model_with(conv: Any, position: Any = NoPosition, **size: Any) -> Any:
@@ -245,37 +212,6 @@ def test_convbert_edges() -> None:
     assert (query.sum(-1)[[0, 1, 4, 5]] < 0.99).all()
 
 
-# Counts
-
-
-@pytest.mark.parametrize("conv", CONVS)
-def test_count_equals_the_formula(conv: str) -> None:
-    for k in (0, 2, 8):
-        part = preset("conv", conv, k=k)(SHAPE)
-        assert part.count(SHAPE) == sum(parameter.numel() for parameter in part.parameters())
-
-
-@EVERY_OPTION
-def test_count_of_the_options_equals_the_formula(conv: Any) -> None:
-    part = conv(SHAPE)
-    assert part.count(SHAPE) == sum(parameter.numel() for parameter in part.parameters())
-
-
-@pytest.mark.parametrize(("position", "conv", "total"), ROWS)
-def test_totals_of_the_printed_rows(position: str, conv: str, total: int) -> None:
-    words = ["size=small", f"position={position}", f"conv={conv}"]
-    with torch.device("meta"):
-        assert count(relpos.build(relpos.compose("pretrain", words)))["total"] == total
-
-
-@pytest.mark.parametrize(("conv", "extra"), [(partial(LightConv, k=8), 4 * 17), (partial(DynamicConv, k=8), 256 * 4 * 17)])
-def test_lightweight_convolution_in_place_of_attention(conv: Any, extra: int) -> None:
-    """3d² + 3d + HK or + dHK in a layer."""
-    model = build({**SIZE, "hidden": 256, "heads": 4}, NoPosition, VOCABULARY, conv)
-    attention = model.encoder.layers[0].attention
-    assert sum(parameter.numel() for parameter in attention.parameters()) == 3 * 256**2 + 3 * 256 + extra
-
-
 # Together with the rest of the model
 
 
@@ -329,7 +265,7 @@ def test_dropconnect_is_the_same_for_all_tokens_of_a_batch() -> None:
     torch.testing.assert_close(hidden[0], hidden[2], atol=1e-11, rtol=1e-9)
 
 
-# Merges and refusals
+# Merges
 
 
 def test_what_comes_after_is_the_sum_of_the_parts() -> None:
@@ -339,64 +275,3 @@ def test_what_comes_after_is_the_sum_of_the_parts() -> None:
     v = torch.randn(2, 5, SHAPE.hidden)
     assert torch.equal(merge.after(v, None), parts[0].after(v, None) + parts[1].after(v, None))
     assert merge.project(v, None) == {}
-
-
-REFUSALS = [
-    (partial(Depthwise, k=-1), NoPosition, "k=-1: a whole number of 0 or more is expected"),
-    (partial(Depthwise, k=2, bias="on"), NoPosition, "bias=on: true or false is expected"),
-    (partial(ConvQK, k=2, fraction=0), NoPosition, "fraction=0: a number above 0 and up to 1 is expected"),
-    (partial(ConvQK, k=2, fraction=0.3), NoPosition, "fraction=0.3 of 2 heads is no whole number"),
-    (partial(ConvQK, k=2, activation="gelo"), NoPosition, "activation=gelo: none or gelu is expected. Did you mean 'gelu'?"),
-    (partial(ConvBert, width=4), NoPosition, "width must be an odd number, not 4"),
-    (partial(ConvBert, kernel_from="keys"), NoPosition, "kernel_from=keys: query or key is expected. Did you mean 'key'?"),
-    (partial(ConvBert, edges="zeros"), NoPosition, "edges=zeros: renormalise or zero is expected. Did you mean 'zero'?"),
-    (partial(LightConv, k="x"), NoPosition, "k=x: a whole number of 0 or more is expected"),
-    (partial(LightConv, k=2), partial(Fixed, k=2), "conv LightConv has no scores on which position Fixed could act"),
-    (partial(Merge, parts="qk"), NoPosition, "conv.parts must be a list of convolutions, not 'qk'"),
-    (partial(Merge, parts=[]), NoPosition, "conv.parts must be a list of convolutions, not []"),
-    (partial(Merge, parts=[QK, partial(ConvQKV, k=1)]), NoPosition, "conv.parts: ConvQK and ConvQKV both make k, q"),
-    (partial(Merge, parts=[QK, partial(LightConv, k=1)]), NoPosition, "conv.parts: ConvQK and LightConv both make k, q"),
-    (
-        partial(Merge, parts=[QK, ConvBert]),
-        NoPosition,
-        "conv.parts: ConvBert takes heads from the scores, and ConvQK makes k, q for all",
-    ),
-    (
-        partial(Merge, parts=[ConvBert, ConvBert]),
-        NoPosition,
-        "conv.parts: ConvBert takes heads from the scores, and ConvBert takes some too",
-    ),
-]
-
-
-@pytest.mark.parametrize(("conv", "position", "message"), REFUSALS)
-def test_refusals_are_one_line(conv: Any, position: Any, message: str) -> None:
-    with pytest.raises(RelposError) as error:
-        build(SIZE, position, VOCABULARY, conv)
-    assert str(error.value) == message
-
-
-def test_convbert_refuses_an_odd_number_of_heads() -> None:
-    with pytest.raises(RelposError, match=r"conv ConvBert halves the heads, and heads=1 is odd"):
-        build({**SIZE, "heads": 1}, NoPosition, VOCABULARY, ConvBert)
-
-
-def test_a_scheme_without_queries_is_refused_by_name() -> None:
-    class Blind(NoPosition):
-        projections = frozenset("v")
-        scale = None
-
-    for conv, name, missing in (
-        (QK, "ConvQK", "k, q"),
-        (ConvBert, "ConvBert", "q"),
-        (OPTIONS["depthwise and qk"], "Merge", "k, q"),
-    ):
-        with pytest.raises(RelposError, match=rf"conv {name}\S* ?\S* works on {missing}, which position Blind does without"):
-            build(SIZE, Blind, VOCABULARY, conv)
-    assert build(SIZE, Blind, VOCABULARY, partial(ConvValue, k=2))(batch()[0]).isfinite().all()
-
-
-def test_the_original_convbert_has_no_bias_in_its_depthwise_convolution() -> None:
-    plain, without = (model_of("none", "convbert", conv_keys=keys) for keys in ({}, {"bias": False}))
-    assert count(plain)["total"] - count(without)["total"] == SHAPE.layers * SHAPE.hidden
-    assert not [name for name, _ in without.named_parameters() if name.endswith("depthwise.bias")]

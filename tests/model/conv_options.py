@@ -1,0 +1,30 @@
+"""Convolutions with other arguments than the presets have."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from relpos.model.conv import ConvBert, ConvQK, ConvQKV, ConvValue, Depthwise, DynamicConv, LightConv, Merge
+
+DEPTHWISE, QK = partial(Depthwise, k=2), partial(ConvQK, k=1)
+OPTIONS = {
+    "depthwise, k=0": partial(Depthwise, k=0),
+    "depthwise without bias": partial(Depthwise, k=2, bias=False),
+    "depthwise, wider than the sequence": partial(Depthwise, k=9),
+    "qk with gelu": partial(ConvQK, k=1, activation="gelu"),
+    "qkv in all heads": partial(ConvQKV, k=1, fraction=1),
+    "value in all heads with gelu": partial(ConvValue, k=2, fraction=1, activation="gelu"),
+    "convbert, key": partial(ConvBert, width=5, kernel_from="key"),
+    "convbert, zero": partial(ConvBert, width=5, edges="zero"),
+    "convbert, key, zero": partial(ConvBert, width=5, kernel_from="key", edges="zero"),
+    "convbert, width 1": partial(ConvBert, width=1),
+    "lightconv, k=0": partial(LightConv, k=0),
+    "dynamicconv, wide": partial(DynamicConv, k=6),
+    "depthwise and qk": partial(Merge, parts=[DEPTHWISE, QK]),
+    "depthwise and convbert": partial(Merge, parts=[partial(ConvBert, width=3), DEPTHWISE, partial(Depthwise, k=1, bias=False)]),
+    "depthwise and lightconv": partial(Merge, parts=[DEPTHWISE, partial(LightConv, k=1)]),
+    "merges in merges": partial(Merge, parts=[partial(Merge, parts=[DEPTHWISE]), partial(ConvValue, k=1)]),
+}
+EVERY_OPTION = pytest.mark.parametrize("conv", OPTIONS.values(), ids=OPTIONS.keys())

@@ -1,0 +1,118 @@
+"""Building convolutions: how many parameters they have, and which arguments and combinations are refused."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+import relpos
+from model.conv_options import EVERY_OPTION, OPTIONS, QK
+from relpos.errors import RelposError
+from relpos.model.build import build, count
+from relpos.model.conv import ConvBert, ConvQK, ConvQKV, ConvValue, Depthwise, DynamicConv, LightConv, Merge
+from relpos.model.position import Fixed, NoPosition
+from schemes import CONVS, SHAPE, SIZE, VOCABULARY, batch, model_of, preset
+
+ROWS = [
+    ("none", "depthwise", 13_469_620),
+    ("composite", "depthwise", 13_483_492),
+    ("none", "qk", 13_524_916),
+    ("none", "value", 13_469_620),
+    ("none", "qkv", 13_580_212),
+    ("composite", "qk", 13_538_788),
+    ("composite", "value", 13_483_492),
+    ("composite", "qkv", 13_594_084),
+    ("absolute", "convbert", 13_094_540),
+]
+
+
+@pytest.mark.parametrize("conv", CONVS)
+def test_count_equals_the_formula(conv: str) -> None:
+    for k in (0, 2, 8):
+        part = preset("conv", conv, k=k)(SHAPE)
+        assert part.count(SHAPE) == sum(parameter.numel() for parameter in part.parameters())
+
+
+@EVERY_OPTION
+def test_count_of_the_options_equals_the_formula(conv: Any) -> None:
+    part = conv(SHAPE)
+    assert part.count(SHAPE) == sum(parameter.numel() for parameter in part.parameters())
+
+
+@pytest.mark.parametrize(("position", "conv", "total"), ROWS)
+def test_totals_of_the_printed_rows(position: str, conv: str, total: int) -> None:
+    words = ["size=small", f"position={position}", f"conv={conv}"]
+    with torch.device("meta"):
+        assert count(relpos.build(relpos.compose("pretrain", words)))["total"] == total
+
+
+@pytest.mark.parametrize(("conv", "extra"), [(partial(LightConv, k=8), 4 * 17), (partial(DynamicConv, k=8), 256 * 4 * 17)])
+def test_lightweight_convolution_in_place_of_attention(conv: Any, extra: int) -> None:
+    """3d² + 3d + HK or + dHK in a layer."""
+    model = build({**SIZE, "hidden": 256, "heads": 4}, NoPosition, VOCABULARY, conv)
+    attention = model.encoder.layers[0].attention
+    assert sum(parameter.numel() for parameter in attention.parameters()) == 3 * 256**2 + 3 * 256 + extra
+
+
+REFUSALS = [
+    (partial(Depthwise, k=-1), NoPosition, "k=-1: a whole number of 0 or more is expected"),
+    (partial(Depthwise, k=2, bias="on"), NoPosition, "bias=on: true or false is expected"),
+    (partial(ConvQK, k=2, fraction=0), NoPosition, "fraction=0: a number above 0 and up to 1 is expected"),
+    (partial(ConvQK, k=2, fraction=0.3), NoPosition, "fraction=0.3 of 2 heads is no whole number"),
+    (partial(ConvQK, k=2, activation="gelo"), NoPosition, "activation=gelo: none or gelu is expected. Did you mean 'gelu'?"),
+    (partial(ConvBert, width=4), NoPosition, "width must be an odd number, not 4"),
+    (partial(ConvBert, kernel_from="keys"), NoPosition, "kernel_from=keys: query or key is expected. Did you mean 'key'?"),
+    (partial(ConvBert, edges="zeros"), NoPosition, "edges=zeros: renormalise or zero is expected. Did you mean 'zero'?"),
+    (partial(LightConv, k="x"), NoPosition, "k=x: a whole number of 0 or more is expected"),
+    (partial(LightConv, k=2), partial(Fixed, k=2), "conv LightConv has no scores on which position Fixed could act"),
+    (partial(Merge, parts="qk"), NoPosition, "conv.parts must be a list of convolutions, not 'qk'"),
+    (partial(Merge, parts=[]), NoPosition, "conv.parts must be a list of convolutions, not []"),
+    (partial(Merge, parts=[QK, partial(ConvQKV, k=1)]), NoPosition, "conv.parts: ConvQK and ConvQKV both make k, q"),
+    (partial(Merge, parts=[QK, partial(LightConv, k=1)]), NoPosition, "conv.parts: ConvQK and LightConv both make k, q"),
+    (
+        partial(Merge, parts=[QK, ConvBert]),
+        NoPosition,
+        "conv.parts: ConvBert takes heads from the scores, and ConvQK makes k, q for all",
+    ),
+    (
+        partial(Merge, parts=[ConvBert, ConvBert]),
+        NoPosition,
+        "conv.parts: ConvBert takes heads from the scores, and ConvBert takes some too",
+    ),
+]
+
+
+@pytest.mark.parametrize(("conv", "position", "message"), REFUSALS)
+def test_refusals_are_one_line(conv: Any, position: Any, message: str) -> None:
+    with pytest.raises(RelposError) as error:
+        build(SIZE, position, VOCABULARY, conv)
+    assert str(error.value) == message
+
+
+def test_convbert_refuses_an_odd_number_of_heads() -> None:
+    with pytest.raises(RelposError, match=r"conv ConvBert halves the heads, and heads=1 is odd"):
+        build({**SIZE, "heads": 1}, NoPosition, VOCABULARY, ConvBert)
+
+
+def test_a_scheme_without_queries_is_refused_by_name() -> None:
+    class Blind(NoPosition):
+        projections = frozenset("v")
+        scale = None
+
+    for conv, name, missing in (
+        (QK, "ConvQK", "k, q"),
+        (ConvBert, "ConvBert", "q"),
+        (OPTIONS["depthwise and qk"], "Merge", "k, q"),
+    ):
+        with pytest.raises(RelposError, match=rf"conv {name}\S* ?\S* works on {missing}, which position Blind does without"):
+            build(SIZE, Blind, VOCABULARY, conv)
+    assert build(SIZE, Blind, VOCABULARY, partial(ConvValue, k=2))(batch()[0]).isfinite().all()
+
+
+def test_the_original_convbert_has_no_bias_in_its_depthwise_convolution() -> None:
+    plain, without = (model_of("none", "convbert", conv_keys=keys) for keys in ({}, {"bias": False}))
+    assert count(plain)["total"] - count(without)["total"] == SHAPE.layers * SHAPE.hidden
+    assert not [name for name, _ in without.named_parameters() if name.endswith("depthwise.bias")]
