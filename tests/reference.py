@@ -1,7 +1,7 @@
 """Every formula as plain loops over tokens i and j in float64. Shares no code with the package.
 
-A term is a function (scheme, layer, head, i, j, q, k) → number, with q and k (n, head_dim) of one sequence and head. Torch differentiates
-the loops for the gradients.
+A term is a function (scheme, layer, head, i, j, q, k) → number, with q and k (n, head_dim) of one sequence and head. Torch
+differentiates the loops for the gradients.
 """
 
 from __future__ import annotations

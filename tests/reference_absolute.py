@@ -1,6 +1,7 @@
 """The formulas of schemes that depend on the positions of both tokens and not on their offset alone, as plain float64 loops.
 
-Terms as in `reference`; a turn is a function (scheme, layer, head, q, k, v) → q, k, v of one sequence and head, each (n, head_dim) or None.
+Terms as in `reference`; a turn is a function (scheme, layer, head, q, k, v) → q, k, v of one sequence and head, each (n,
+head_dim) or None.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every convolution as plain loops over tokens and channels in float64. Shares no code with the package.
 
-x, v (n, channels) are lists of tokens of one sequence; `real` says which tokens are not padding. Gradients come from torch differentiating
-the loops.
+x, v (n, channels) are lists of tokens of one sequence; `real` says which tokens are not padding. Gradients come from torch
+differentiating the loops.
 """
 
 from __future__ import annotations
