@@ -20,11 +20,12 @@ from relpos.data.steps import Steps, UnmaskedSteps
 from relpos.data.store import Store
 from relpos.model.heads import MaskedLM
 from relpos.runs import Run, execute, plan, training
+from relpos.train.move import move
 from relpos.train.optim import Recipe
 from relpos.train.prefetch import Prefetched
 from relpos.train.pretrain import Pretraining
 from relpos.train.recorded import RecordedStep, room
-from relpos.train.replay import PlainCalls, Replay
+from relpos.train.replay import CudaGraphs, PlainCalls, Replay
 
 
 class Refused(TorchDispatchMode):
@@ -74,6 +75,22 @@ def test_a_recorded_step_has_the_gradients_of_a_plain_one(prepared: Path, positi
         torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-8)
         assert float(sums["chosen"]) == data.step(index).chosen
         assert float(sums["left_out"]) == 0
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_time(prepared: Path) -> None:
+    data, found = steps(prepared), []
+    for recorder in (PlainCalls, CudaGraphs, CudaGraphs):
+        model = network().float().cuda()
+        recorded = RecordedStep(model, 3, "bf16", recorder())
+        for index in (0, 1):  # the second is another replay of the same graph
+            step = move(data.unmasked(index, 8), "cuda")
+            model.zero_grad(set_to_none=False)
+            recorded(step)
+        assert recorded.replay.trusted
+        found.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+    assert float((found[1] - found[0]).norm() / found[0].norm()) < 1e-3
+    assert torch.equal(found[1], found[2])
 
 
 def test_a_replay_waits_for_nothing(prepared: Path) -> None:

@@ -20,7 +20,7 @@ Backward, with g the gradient of y and p_ij = exp(s_ij − m_i) / l_i:
 On its band an entry of da and db is one ds, which is stored at an address of its own; clamped, the outermost columns are sums of
 a row or a column beyond the window, which the walk collects. dβ_o = Σ_i ds_{i, i+o}: each tile of `backward_columns` is summed
 along its diagonals and writes 2 · block sums, which are added here in a fixed order. So no sum depends on which program is first.
-Where a sequence fits one tile (n ≤ 128) one walk makes all of these gradients.
+Where a sequence fits one tile (n ≤ 64) one walk makes all of these gradients.
 
 Storage is in the number format of q, k, v; sums are in float32, and so is everything in Triton's interpreter, which multiplies
 bfloat16 as if it were integers. Nothing is tuned when it is imported or first used: the tiles follow from n and D. `test_triton`
@@ -42,6 +42,7 @@ from relpos.model.precision import compute_dtype
 from relpos.model.shape import Heads, Mask
 
 WIDEST_HEAD = 128
+WARPS = 4
 
 
 def supports(terms: Terms, v: Heads, training: bool) -> bool:
@@ -50,14 +51,13 @@ def supports(terms: Terms, v: Heads, training: bool) -> bool:
     return served and find_spec("triton") is not None
 
 
-def _block(n: int, width: int, size: int) -> tuple[int, int]:
-    """(rows and columns of a tile, warps of a program) for n tokens, heads of a padded width, numbers of so many bytes.
+def _block(n: int, size: int) -> int:
+    """Rows and columns of a tile, for n tokens and numbers of so many bytes.
 
-    Products of float32 are unrolled into single instructions, which takes a compiler minutes for large tiles.
+    Compiled for capability 9.0, tiles of 128 spill 7,000 bytes a thread in the backward pass, tiles of 64 hardly any. Products of
+    float32 are unrolled into single instructions, which takes the compiler minutes for large tiles.
     """
-    if size == 2 and 64 < n <= 128 and width <= 64:
-        return 128, 8
-    return max(16, min(64 if size == 2 else 32, 1 << (n - 1).bit_length())), 4
+    return max(16, min(64 if size == 2 else 32, 1 << (n - 1).bit_length()))
 
 
 class _Problem:
@@ -72,7 +72,7 @@ class _Problem:
         batch, heads, n, width = v.shape
         offset, query, key, dense, value = terms
         padded = max(16, 1 << (width - 1).bit_length())
-        self.block, warps = _block(n, padded, v.element_size())
+        self.block = _block(n, v.element_size())
         self.tiles, self.rows = -(-n // self.block), batch * heads
         dropout = words((*v.shape[:2], n, n), draw, v.device) if draw.rate > 0 else (None, None)
         real = None if mask is None else mask.contiguous().view(torch.uint8)
@@ -86,8 +86,8 @@ class _Problem:
             "QUERY": 0 if query is None else query.shape[-1], "KEY": 0 if key is None else key.shape[-1],
             "VALUE": 0 if value is None else len(value), "CLAMP": outside == "clamp",
             "THRESHOLD": threshold(draw.rate) if draw.rate > 0 else 0, "RESCALE": rescale(draw.rate) if draw.rate > 0 else 1.0,
-            "DOT": tl.bfloat16 if v.dtype == torch.bfloat16 and not interpreted else tl.float32, "num_warps": warps,
-            "num_stages": 1 if self.block == 128 else 2,
+            "DOT": tl.bfloat16 if v.dtype == torch.bfloat16 and not interpreted else tl.float32, "num_warps": WARPS,
+            "num_stages": 2,
         }  # fmt: skip
 
     def launch(self, program: Any, grid: tuple[int, ...], *others: Tensor, numbers: tuple[int, ...] = (), **constants: Any) -> None:
