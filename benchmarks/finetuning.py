@@ -76,9 +76,9 @@ def encoded(task: Task, folder: Path, tokenizer: Tokenizer) -> Encoded:
         rows = read(folder, task, "train")
     except RelposError as error:
         raise SystemExit(f"benchmarks/finetuning.py: {error}") from None
-    whole = encode(rows, tokenizer, LENGTH)
-    assert whole.labels is not None
-    return replace(whole, ids=whole.ids[:ROWS], types=whole.types[:ROWS], labels=whole.labels[:ROWS], indices=whole.indices[:ROWS])
+    columns = ("sentence_a", "sentence_b", "labels", "indices")
+    first = {name: value[:ROWS] for name in columns if (value := getattr(rows, name)) is not None}
+    return encode(replace(rows, **first), tokenizer, LENGTH)
 
 
 def race(task: Task, data: Encoded, vocabulary: int, steps: int) -> dict[str, Any]:
