@@ -12,6 +12,7 @@ from relpos.claims.comparisons import Higher
 from relpos.claims.reading import read
 from relpos.claims.travel import with_travel
 from relpos.files import write_json
+from relpos.runs.order import VERSION
 from relpos.runs.run import Run
 from relpos.tables.experiment import load
 from relpos.tables.plan import PlannedRow, plan_table
@@ -116,7 +117,7 @@ def test_shuffle_gaps_that_were_kept_beside_the_runs_are_read(rows: list[Planned
     for row in rows:
         finish_row(row)
     folder = rows[1].pretrainings[0].path / "order"
-    meaning = {"measure": "shuffle", "version": 1, "examples": 100}
+    meaning = {"measure": "shuffle", "version": VERSION, "examples": 100}
     for share, gap in ((100, 0.75), (50, 0.25)):
         content = {"meaning": meaning, "share": share, "results": {"shuffle_gap": {"2": 0.1, "all": gap}}}
         write_json(folder / f"shuffle-{share}.json", content)
