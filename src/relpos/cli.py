@@ -24,7 +24,7 @@ COMMANDS = {
     "cost": ("operations, memory and time on this machine", "size=base position=composite steps=125000"),
     "draw": ("what a scheme adds to the scores, a figure", "position=tisa"),
     "analyze": ("what a trained network does with positions", "toeplitz run=FOLDER"),
-    "figures": ("every figure of a paper, from the runs there are", "wennberg2021"),
+    "figures": ("a paper's figures, from the runs there are", "wennberg2021"),
     "length": ("held-out loss at other lengths", "from=FOLDER"),
     "order": ("how much order a network knows", "from=FOLDER"),
     "fill": ("what a network puts in place of [MASK]", '"the cat [MASK] on the mat" run=FOLDER'),
