@@ -259,7 +259,7 @@ class Recovery:
         return model
 
     def unfitted(self, choices: Choices, toeplitz: bool) -> MaskedLM:
-        """Positions removed, F̂_P itself added to the scores, or the Toeplitz matrix next to it: what no S can be better than."""
+        """Positions removed, F̂_P itself added to the scores, or the Toeplitz matrix nearest to it, which no S can fit better."""
         model = self._bare()
         matrices = self.curves(choices)
         if toeplitz:
