@@ -109,15 +109,14 @@ def load(path: str | Path) -> tuple[nn.Module, Tokenizer | None]:
         >>> type(model).__name__
         'MaskedLM'
     """
-    from relpos.data.published_tokenizer import has_tokenizer
-    from relpos.data.tokenizer import Tokenizer
-    from relpos.pretrained.checkpoint import is_published
+    from relpos.data.published_tokenizer import has_tokenizer, load_tokenizer
+    from relpos.pretrained.files import is_published
     from relpos.pretrained.hub import located
     from relpos.train.weights import load_model
 
     folder = Path(path) / "model" if (Path(path) / "model").is_dir() else located(path)
     model = load_model(folder)
-    return model, None if is_published(folder) and not has_tokenizer(folder) else Tokenizer.load(folder)
+    return model, None if is_published(folder) and not has_tokenizer(folder) else load_tokenizer(folder)
 
 
 def order(*folders: str | Path, words: Sequence[str] = ()) -> dict[str, Any]:

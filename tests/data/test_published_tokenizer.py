@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from published import SPECIAL, TEXT, published, tokenizers, transformers
-from relpos.data.tokenizer import Tokenizer
+from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_ids_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
-    tokenizer = Tokenizer.load(published(kind, tmp_path))
+    tokenizer = load_tokenizer(published(kind, tmp_path))
     host = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert tokenizer.encode([TEXT])[0].tolist() == host(TEXT, add_special_tokens=False)["input_ids"]
     assert tokenizer.size == len(host)
@@ -26,7 +26,7 @@ def test_ids_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_a_special_token_in_a_text_is_text_until_it_is_asked_for(kind: str, tmp_path: Path) -> None:
-    tokenizer = Tokenizer.load(published(kind, tmp_path))
+    tokenizer = load_tokenizer(published(kind, tmp_path))
     assert tokenizer.mask not in tokenizer.encode([f"the {SPECIAL[kind]['mask_token']}"])[0]
     marked = tokenizer.encode_marked("the [MASK] cat").tolist()
     assert marked.count(tokenizer.mask) == 1
@@ -35,7 +35,7 @@ def test_a_special_token_in_a_text_is_text_until_it_is_asked_for(kind: str, tmp_
 
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_words_are_those_of_the_text(kind: str, tmp_path: Path) -> None:
-    tokenizer = Tokenizer.load(published(kind, tmp_path))
+    tokenizer = load_tokenizer(published(kind, tmp_path))
     ids = tokenizer.encode([TEXT])[0]
     words = [tokenizer.decode(word).strip() for word in Words(tokenizer).split(ids)]
     assert words == ["the", "cat", ",", "a", "cattle", "mat", "!"]
@@ -43,9 +43,9 @@ def test_words_are_those_of_the_text(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_what_is_saved_loads_as_the_same_tokenizer(kind: str, tmp_path: Path) -> None:
-    tokenizer = Tokenizer.load(published(kind, tmp_path / "published"))
+    tokenizer = load_tokenizer(published(kind, tmp_path / "published"))
     tokenizer.save(tmp_path / "copy")
-    again = Tokenizer.load(tmp_path / "copy")
+    again = load_tokenizer(tmp_path / "copy")
     np.testing.assert_array_equal(again.encode([TEXT])[0], tokenizer.encode([TEXT])[0])
     assert again.specials == tokenizer.specials
 
@@ -79,7 +79,7 @@ def test_vocabularies_without_tokenizer_json_are_read(model_type: str, separator
     else:
         name = "spiece.model" if model_type == "albert" else "sentencepiece.bpe.model"
         (tmp_path / name).write_bytes(sentencepiece_model(model_type))
-    tokenizer = Tokenizer.load(tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
     words = Words(tokenizer).split(tokenizer.encode([TEXT])[0])
     assert [tokenizer.decode(word).strip() for word in words] == ["the", "cat", ",", "a", "cattle", "mat", "!"]
     assert tokenizer.separators == separators
@@ -91,7 +91,7 @@ def test_texts_are_neither_cut_nor_padded_whatever_the_file_says(tmp_path: Path)
     backend.enable_truncation(3)
     backend.enable_padding(length=5)
     backend.save(str(folder / "tokenizer.json"))
-    assert [len(ids) for ids in Tokenizer.load(folder).encode(["the", TEXT])] == [1, 8]
+    assert [len(ids) for ids in load_tokenizer(folder).encode(["the", TEXT])] == [1, 8]
 
 
 @pytest.mark.parametrize("rows", [14, 5000])
@@ -99,16 +99,16 @@ def test_a_tokenizer_and_a_network_that_disagree_are_refused(rows: int, tmp_path
     folder = published("bert", tmp_path)
     (folder / "config.json").write_text(json.dumps({"model_type": "bert", "vocab_size": rows}))
     with pytest.raises(RelposError, match=rf"it has 15 pieces, config.json says vocab_size={rows:,}"):
-        Tokenizer.load(folder)
+        load_tokenizer(folder)
 
 
 def test_a_table_of_words_may_be_rounded_up(tmp_path: Path) -> None:
     folder = published("bert", tmp_path)
     (folder / "config.json").write_text(json.dumps({"model_type": "bert", "vocab_size": 64}))
-    assert Tokenizer.load(folder).size == 15
+    assert load_tokenizer(folder).size == 15
 
 
 def test_a_damaged_tokenizer_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(RelposError, match=r"^tokenizer .*$"):
-        Tokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)

@@ -95,9 +95,9 @@ def _published(name: str, text: Path | None) -> Subject:
 
 
 def _tokenizer(folder: Path) -> Tokenizer:
-    from relpos.data.tokenizer import Tokenizer
+    from relpos.data.published_tokenizer import load_tokenizer
 
-    return Tokenizer.load(folder)
+    return load_tokenizer(folder)
 
 
 def _of_file(path: Path, load: Callable[[], Tokenizer]) -> tuple[Reader, Reader]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from relpos.data.tokenizer import Tokenizer
+from relpos.data.published_tokenizer import load_tokenizer
 from relpos.errors import RelposError
-from relpos.pretrained.checkpoint import OWN, is_published
+from relpos.pretrained.files import OWN, is_published
 from relpos.runs.card import card
 from relpos.runs.run import read_record
 from relpos.runs.trained import trained
@@ -42,7 +42,7 @@ def export(cfg: DictConfig) -> str:
         return card(name, config, record, words, _question(run.get("table")))
 
     labels = (record.get("meaning", {}).get("task") or {}).get("labels")
-    config = write(to, model, words, Tokenizer.load(folder), readme, list(labels) if labels else None)
+    config = write(to, model, words, load_tokenizer(folder), readme, list(labels) if labels else None)
     how = (
         "import relpos, then AutoModel…, or relpos.load"
         if config["model_type"] == OWN

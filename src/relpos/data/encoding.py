@@ -24,6 +24,7 @@ from typing import IO, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.sentences import split
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
@@ -123,7 +124,7 @@ def _receive(file: IO[bytes]) -> bytes | None:
 def _serve(model: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which closes our input
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the parent was killed: end without a traceback
-    tokenizer = Tokenizer.load(model)
+    tokenizer = load_tokenizer(model)
     while (text := _receive(sys.stdin.buffer)) is not None:
         for part in encode(tokenizer, text.decode()):
             _send(sys.stdout.buffer, part.tobytes())

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from relpos.data.tokenizer import SPACE, Tokenizer
+from relpos.data.tokenizer import FILE, SPACE, Tokenizer
 from relpos.errors import RelposError
 
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
@@ -34,6 +34,21 @@ ROUNDED = 1024
 def has_tokenizer(folder: Path) -> bool:
     """Whether there are files of a published tokenizer."""
     return any((folder / name).is_file() for name in VOCABULARIES)
+
+
+def load_tokenizer(path: Path | str) -> Tokenizer:
+    """The tokenizer in a folder: one of ours or, where there is none, that of a published checkpoint.
+
+    Args:
+        path: the folder, or the file `tokenizer.model`.
+
+    Raises:
+        RelposError: there is neither, or its files are damaged.
+    """
+    path = Path(path)
+    if has_tokenizer(path) and not (path / FILE).is_file():
+        return PublishedTokenizer(path)
+    return Tokenizer.load(path)
 
 
 class PublishedTokenizer(Tokenizer):

@@ -94,7 +94,7 @@ def reservoir(stream: Iterable[str], size: int, seed: int = 0) -> list[str]:
 class Tokenizer:
     """Text → ids. `encode` never gives special ids, `[MASK]` in a text is text to it; to `encode_marked` it is the token.
 
-    `relpos.data.published_tokenizer` has the same methods for tokenizers of published checkpoints.
+    `relpos.data.published_tokenizer` has a class with the same methods for tokenizers of published checkpoints.
     """
 
     pad, unk, cls, sep, mask = PAD, UNK, CLS, SEP, MASK
@@ -110,17 +110,13 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path | str) -> Tokenizer:
-        """From `tokenizer.model` or the folder that holds it, or from the folder of a published checkpoint.
+        """From `tokenizer.model` or the folder that holds it; `load_tokenizer` takes the folder of a published checkpoint too.
 
         Raises:
             RelposError: there is none.
         """
-        from relpos.data.published_tokenizer import PublishedTokenizer, has_tokenizer
-
         path = Path(path)
         file = path / FILE if path.is_dir() else path
-        if not file.is_file() and has_tokenizer(path):
-            return PublishedTokenizer(path)
         if not file.is_file():
             raise RelposError(f"tokenizer {file}: no such file")
         return cls(file)

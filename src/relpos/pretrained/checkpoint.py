@@ -13,29 +13,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.errors import RelposError, nearest
-from relpos.pretrained import FAMILIES
+from relpos.pretrained.families import FAMILIES
 from relpos.pretrained.family import Family, Head
-from relpos.pretrained.files import CONFIG, read_config, read_weights
+from relpos.pretrained.files import CONFIG, read_config
+from relpos.pretrained.stored import read_weights
 from relpos.pretrained.weights import listed, names, read
 from relpos.pretrained.words import from_config
-
-OWN = "relpos"
-"""`model_type` of an exported network that `transformers` has no class for: its words and parameters are ours."""
-
-
-def is_published(folder: Path) -> bool:
-    """Whether this is a folder as `transformers` writes it, of one of its own classes."""
-    return _has_config_json(folder) and not is_exported(folder)
-
-
-def is_exported(folder: Path) -> bool:
-    """Whether `relpos export` has written this folder for a network that `transformers` has no class for."""
-    return _has_config_json(folder) and read_config(folder).get("model_type") == OWN
-
-
-def _has_config_json(folder: Path) -> bool:
-    """Rather than the `config.yaml` of a model folder of a run."""
-    return (folder / CONFIG).is_file() and not (folder / "config.yaml").is_file()
 
 
 @dataclass(frozen=True)

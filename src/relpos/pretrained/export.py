@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
-from relpos.pretrained import FAMILIES
+from relpos.pretrained.families import FAMILIES
 from relpos.pretrained.family import Family, Head
 from relpos.pretrained.weights import listed, names, write
 from relpos.pretrained.words import to_config

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
-from relpos.pretrained import FAMILIES
+from relpos.pretrained.families import FAMILIES
 from relpos.pretrained.family import Family, Head
 from relpos.pretrained.weights import listed, write
 from relpos.pretrained.words import to_config

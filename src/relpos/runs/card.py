@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from relpos.pretrained.checkpoint import OWN
+from relpos.pretrained.files import OWN
 
 LOAD = """from transformers import pipeline
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from relpos.data.pairs import AutoPairs, PairSource
+from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError
@@ -90,7 +91,7 @@ def measured(
             from relpos.train.module import set_threads
 
             set_threads(threads)
-            tokenizer = Tokenizer.load(subject.folder)
+            tokenizer = load_tokenizer(subject.folder)
             loaded.append((subject.load().to(_device(accelerator)), tokenizer, Words(tokenizer)))
         return loaded[0]
 

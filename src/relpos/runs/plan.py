@@ -14,8 +14,7 @@ from relpos.data.filehash import described
 from relpos.data.source import Toy
 from relpos.errors import RelposError, nearest
 from relpos.files import sha256
-from relpos.pretrained.checkpoint import is_published
-from relpos.pretrained.files import checkpoint_files, tokenizer_files
+from relpos.pretrained.files import checkpoint_files, is_published, tokenizer_files
 from relpos.pretrained.hub import located
 from relpos.runs import debug
 from relpos.runs.config import instantiate, targets

@@ -28,13 +28,14 @@ def toy(run: Run) -> Metrics:
 
 def tokenizer(run: Run) -> Metrics:
     """Text → `tokenizer.model`."""
-    from relpos.data.tokenizer import Tokenizer, train_tokenizer
+    from relpos.data.published_tokenizer import load_tokenizer
+    from relpos.data.tokenizer import train_tokenizer
 
     source = source_of(run)
     with _reading(f"reading text for {run.name}", source) as progress:
         documents = source.documents(progress)
         train_tokenizer(documents, run.path, run.config["vocabulary"], run.config["sample"], run.config["threads"])
-    pieces = Tokenizer.load(run.path).size
+    pieces = load_tokenizer(run.path).size
     if pieces < run.config["vocabulary"]:
         print(f"relpos: the text yields {pieces:,} pieces instead of {run.config['vocabulary']:,}", file=sys.stderr)
     return {"pieces": pieces}
@@ -42,12 +43,12 @@ def tokenizer(run: Run) -> Metrics:
 
 def store(run: Run) -> Metrics:
     """Text → token ids on disk."""
+    from relpos.data.published_tokenizer import load_tokenizer
     from relpos.data.store import Store, write_store
-    from relpos.data.tokenizer import Tokenizer
 
     source = source_of(run)
     with _reading(f"encoding text for {run.name}", source) as progress:
-        write_store(source.documents(progress), Tokenizer.load(run.inputs["tokenizer"].path), run.path, run.config["heldout"])
+        write_store(source.documents(progress), load_tokenizer(run.inputs["tokenizer"].path), run.path, run.config["heldout"])
     written = Store(run.path)
     return {"sentences": len(written.sentences) - 1, "tokens": len(written.ids)}
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from relpos.errors import RelposError
-from relpos.pretrained.checkpoint import is_published
-from relpos.pretrained.files import read_config, weight_files
+from relpos.pretrained.files import is_published, read_config, weight_files
 from relpos.pretrained.hub import located
 from relpos.runs.run import read_record
 

@@ -18,9 +18,9 @@ from lightning_fabric.plugins.environments import LightningEnvironment
 from pytorch_lightning.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 
 from relpos.analysis.kernels import draw_kernels
+from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
 from relpos.data.tasks import Task, authors_steps, epoch_steps
-from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.files import sha256
 from relpos.model.attention import kernels_used
@@ -78,7 +78,7 @@ def pretrain(run: Run) -> dict[str, Any]:
     figure.parent.mkdir(exist_ok=True)
     if draw_kernels(model, figure):
         log_figure(trainer.loggers, "kernels", figure)
-    save_model(run.path / "model", model, words, Tokenizer.load(run.inputs["tokenizer"].path))
+    save_model(run.path / "model", model, words, load_tokenizer(run.inputs["tokenizer"].path))
     metrics = module.result | {
         "perplexity": module.result["heldout_perplexity"],
         "parameters": parameters["total"],
@@ -94,7 +94,7 @@ def finetune(run: Run) -> dict[str, Any]:
     config, start = run.config, run.inputs["start"]
     folder = start.path if start.stage == "given" else start.path / "model"
     task: Task = instantiate(config["task"])
-    tokenizer, location = Tokenizer.load(folder), task_files(run)
+    tokenizer, location = load_tokenizer(folder), task_files(run)
     splits = kept(_content(run, folder), Splits(location, task, tokenizer, config["length"]))
     encoded, *_ = [splits[split] for split in ("train", *task.dev.values())]  # a mistake in a dev file shows before training
     words, model = read_model_config(folder), of_finetuning(run)

@@ -108,8 +108,8 @@ def masked_lm(name: str | Path) -> tuple[MaskedLM, Tokenizer]:
     Raises:
         RelposError: there is no such network, or it predicts no words.
     """
-    from relpos.data.tokenizer import Tokenizer
+    from relpos.data.published_tokenizer import load_tokenizer
     from relpos.runs.trained import trained
 
     subject = trained(named_folder("run", str(name)), key="run")
-    return subject.load(), Tokenizer.load(subject.folder)
+    return subject.load(), load_tokenizer(subject.folder)

@@ -16,7 +16,7 @@ from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.files import cannot_write, replacing_folder, write_json, write_text
 from relpos.model.heads import Classifier, MaskedLM
-from relpos.pretrained.checkpoint import OWN
+from relpos.pretrained.files import OWN
 from relpos.pretrained.writing import published
 
 ARCHITECTURES = {MaskedLM: "RelposForMaskedLM", Classifier: "RelposForSequenceClassification"}

@@ -14,8 +14,8 @@ from torch import nn
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.files import replacing, write_text
-from relpos.pretrained.checkpoint import Checkpoint, is_exported, is_published
-from relpos.pretrained.files import read_config
+from relpos.pretrained.checkpoint import Checkpoint
+from relpos.pretrained.files import is_exported, is_published, read_config
 from relpos.train.network import network
 
 WORDS = ("size", "position", "conv", "vocabulary", "head", "outputs")

@@ -1,0 +1,63 @@
+"""The stored weights of a checkpoint, by name. Nothing that a file contains is ever executed."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from relpos.errors import RelposError
+from relpos.pretrained.files import WEIGHTS, one_line, shards, weight_files
+
+OLD_NAMES = {"gamma": "weight", "beta": "bias"}
+"""Last parts of names in checkpoints that were once converted from TensorFlow."""
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Name → weight. The files are mapped into memory, so that what is not used is not read.
+
+    Raises:
+        RelposError: a file is missing, truncated, damaged or has code inside; or shards do not fit to their index.
+    """
+    files = weight_files(folder)
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        part = _safetensors(file) if file.suffix == ".safetensors" else _pickled(file)
+        if index := next((path for name in WEIGHTS if (path := folder / f"{name}.index.json").is_file()), None):
+            expected = {name for name, shard in shards(index).items() if shard == file.name}
+            if len(files) > 1 and (wrong := sorted(expected ^ part.keys())):
+                what = "lacks" if wrong[0] in expected else "has a foreign"
+                raise RelposError(f"{file}: {what} weight {wrong[0]!r}; {index.name} says otherwise")
+        tensors |= part
+    return {_renamed(name): tensor for name, tensor in tensors.items()}
+
+
+def _safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise RelposError(f"cannot read {path}: {one_line(error)}") from error
+
+
+def _pickled(path: Path) -> dict[str, Tensor]:
+    try:
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except RuntimeError:  # files in torch's format before 1.6 cannot be mapped
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise RelposError(f"{path}: holds more than weights: refused, and nothing in it was executed") from None
+    except (RuntimeError, OSError, EOFError, ValueError) as error:
+        raise RelposError(f"cannot read {path}: {one_line(error)}") from error
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise RelposError(f"{path}: a mapping from names to weights is expected")
+    return {str(name): value for name, value in content.items()}
+
+
+def _renamed(name: str) -> str:
+    stem, _, last = name.rpartition(".")
+    return f"{stem}.{OLD_NAMES[last]}" if last in OLD_NAMES else name
