@@ -11,7 +11,7 @@ from torch import nn
 from relpos.model import kernels
 from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder
-from relpos.model.heads import Classifier, MaskedLM, ReplacedTokens
+from relpos.model.heads import Classifier, ClassifierKind, MaskedLM, ReplacedTokens
 from relpos.model.initial import Distribution, describe, redraw
 from relpos.model.position.base import Position
 from relpos.model.shape import Shape
@@ -29,6 +29,7 @@ class HeadWords(TypedDict, total=False):
     kind: masked_lm (the default), replaced_tokens, classifier, or none for the encoder alone.
     activation, tied: of a masked language model, see `MaskedLM`.
     outputs: of a classifier.
+    classifier: its kind, see `Classifier`.
     pooler: whether the encoder has a pooler.
     """
 
@@ -36,6 +37,7 @@ class HeadWords(TypedDict, total=False):
     activation: str
     tied: bool
     outputs: int
+    classifier: ClassifierKind
     pooler: bool
 
 
@@ -84,7 +86,7 @@ def _with_head(encoder: Encoder, head: HeadWords) -> Network:
         return MaskedLM(encoder, head.get("activation"), head.get("tied", True))
     if kind == "replaced_tokens":
         return ReplacedTokens(encoder)
-    return Classifier(encoder, head["outputs"]) if kind == "classifier" else encoder
+    return Classifier(encoder, head["outputs"], kind=head.get("classifier", "plain")) if kind == "classifier" else encoder
 
 
 def count(model: MaskedLM) -> dict[str, Any]:

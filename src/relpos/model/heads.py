@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
@@ -117,16 +119,25 @@ class ReplacedTokens(nn.Module):
         return self.output(self.activation(self.dense(x))).squeeze(-1)
 
 
-class Classifier(nn.Module):
-    """Encoder → fresh pooler (linear, tanh, on the first token) → dropout → linear to the labels; one label means regression."""
+ClassifierKind = Literal["plain", "jiant"]
 
-    def __init__(self, encoder: Encoder, labels: int, dropout: float = 0.1) -> None:
+
+class Classifier(nn.Module):
+    """Encoder → pooler (linear, tanh, on the first token) → dropout → linear to the labels; one label means regression.
+
+    Args:
+        kind: `jiant` has dropout, a linear map and tanh between pooler and dropout, as jiant 2 lays its head on a pooled output.
+    """
+
+    def __init__(self, encoder: Encoder, labels: int, dropout: float = 0.1, kind: ClassifierKind = "plain") -> None:
         super().__init__()
         self.encoder = encoder
         self.pooler = nn.Linear(encoder.shape.hidden, encoder.shape.hidden)
+        self.dense = nn.Linear(encoder.shape.hidden, encoder.shape.hidden) if kind == "jiant" else None
         self.dropout = Dropout(dropout)
+        self.dense_dropout = Dropout(dropout) if kind == "jiant" else None
         self.classifier = nn.Linear(encoder.shape.hidden, labels)
-        for part in (self.pooler, self.classifier):
+        for part in (self.pooler, self.classifier) if self.dense is None else (self.pooler, self.dense, self.classifier):
             normal_(part.weight, 0.02)
             nn.init.zeros_(part.bias)
 
@@ -135,5 +146,8 @@ class Classifier(nn.Module):
     ) -> Float[Tensor, "batch labels"]:
         """(B, labels)"""
         first = self.encoder(input_ids, attention_mask, token_types)[:, 0]
-        logits = self.classifier(self.dropout(torch.tanh(self.pooler(first))))
+        pooled = torch.tanh(self.pooler(first))
+        if self.dense is not None and self.dense_dropout is not None:
+            pooled = torch.tanh(self.dense(self.dense_dropout(pooled)))
+        logits = self.classifier(self.dropout(pooled))
         return logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -65,6 +65,8 @@ def _head(family: Family, words: Mapping[str, Any]) -> Head | None:
     kind = "classifier" if "outputs" in words else of_network.get("kind", "masked_lm")
     if kind == "none":
         return None
+    if (laid := of_network.get("classifier", "plain")) != "plain":
+        raise RelposError(f"head={laid}: transformers has no such classifier")
     heads = [head for head in family.heads if head.words.get("kind", "masked_lm") == kind]
     if not heads:
         raise RelposError(f"{family.base} has no head of the kind {kind} that computes what ours does")

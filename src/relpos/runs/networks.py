@@ -13,7 +13,9 @@ from relpos.data.tasks import Task
 from relpos.errors import RelposError
 from relpos.model.build import count
 from relpos.model.heads import Classifier, MaskedLM
+from relpos.runs.changed import change_positions, changed_position
 from relpos.runs.config import instantiate
+from relpos.runs.plan import words_of
 from relpos.runs.run import Run
 from relpos.train.network import classifier_on, encoder_of, masked_lm_on, network
 from relpos.train.weights import load_model
@@ -53,7 +55,7 @@ def of_pretraining(config: dict[str, Any], vocabulary: int, start: Path | None =
 
 def of_finetuning(run: Run, vocabulary: int | None = None) -> Classifier:
     """A classifier on the encoder that the run starts from; its output layer is drawn from `seed`, and so is the pooler unless an
-    intermediate task has trained one."""
+    intermediate task has trained one. With `change`, the encoder gets other positions first."""
     start, task = run.inputs["start"], instantiate(run.config["task"])
     assert isinstance(task, Task)
     if start.state == "finished":
@@ -62,18 +64,23 @@ def of_finetuning(run: Run, vocabulary: int | None = None) -> Classifier:
     else:
         before = of_run(start, vocabulary)
     before = before.float()  # a published checkpoint may hold half precision, in which small updates would be lost
+    if change := run.config.get("change"):
+        change_positions(encoder_of(before), change, run.config["length"], run.config["seed"])
     torch.manual_seed(run.config["seed"])
-    return classifier_on(before, task.outputs, encoder_of(before).embedding.dropout.p).train()
+    return classifier_on(before, task.outputs, encoder_of(before).embedding.dropout.p, run.config.get("head", "plain")).train()
 
 
 def refuse_impossible(run: Run) -> None:
     """Refuses what cannot be built, before any work on the run or what it needs: the network is made without memory.
 
     Raises:
-        RelposError: size, position, convolution and length do not go together; named.
+        RelposError: size, position, convolution and length do not go together, or the positions cannot be changed so; named.
     """
     for needed in run.inputs.values():
         refuse_impossible(needed)
+    if change := run.config.get("change"):
+        start = run.inputs["start"]
+        changed_position(start.config["position"] if start.stage == "pretrain" else words_of(start)["position"], change)
     if run.stage == "pretrain" and run.state != "finished":
         with torch.random.fork_rng(devices=[]), without_memory():
             model = of_pretraining(run.config, run.inputs["tokenizer"].config["vocabulary"])

@@ -102,11 +102,16 @@ def finetune_run(cfg: DictConfig, pretrained: Run | None = None) -> Run:
     source = instantiate(plain["data"])
     inputs = {"start": start}
     meaning: dict[str, Any] = {key: plain[key] for key in DIALS} | of_task | {"recipe": _recipe(plain["recipe"])}
+    if start.stage != "finetune" and (change := _change(plain["change"])):  # an intermediate task starts from the changed network
+        meaning["change"] = change
+    if plain["head"] != "plain":
+        meaning["head"] = plain["head"]
     if "files" not in meaning:  # the task is one of the source's
         inputs |= _toy_input(source)
         if "toy" not in inputs:
             meaning["glue"] = source.glue_identity(task["name"], task.get("hub"))
-    name = f"{task['name']}-{start.name if _start(cfg)[1] else _shape_name(plain)}-seed{cfg.seed}"
+    host = start.name if _start(cfg)[1] else _shape_name(plain)
+    name = f"{task['name']}-{host}{change_name(meaning)}-seed{cfg.seed}"
     return Run("finetune", name, meaning, meaning | _machine(plain) | {"data": plain["data"], "task": task}, inputs)
 
 
@@ -153,11 +158,25 @@ def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
-    """The recipe without `steps` and `batch`, of which the dials at the top level count, and without a `position_lr` of 1."""
-    recipe = {key: value for key, value in recipe.items() if key not in ("steps", "batch")}
+    """The recipe without `steps`, `batch` and `head`, whose dials at the top level count, and without a `position_lr` of 1."""
+    recipe = {key: value for key, value in recipe.items() if key not in ("steps", "batch", "head")}
     if recipe.get("position_lr") == 1:
         del recipe["position_lr"]
     return recipe
+
+
+def _change(change: dict[str, Any]) -> dict[str, Any]:
+    """The keys of `change` that are read; empty where nothing is changed."""
+    if change["tisa"]:
+        return change
+    return {"positions": change["positions"]} if change["positions"] != "keep" else {}
+
+
+def change_name(meaning: dict[str, Any]) -> str:
+    """How a fine-tuning's folder says what was changed: `-removed+tisa3`; empty where nothing was."""
+    change = meaning.get("change") or {"positions": "keep"}
+    removed = "-removed" if change["positions"] == "remove" else ""
+    return removed + (f"+tisa{change['tisa']}" if change.get("tisa") else "")
 
 
 def _machine(plain: dict[str, Any]) -> dict[str, Any]:

@@ -47,6 +47,7 @@ class RecipeDials(TypedDict):
     steps: Count | None
     epochs: Positive | None
     batch: Count
+    head: Annotated[str, As("relpos.model.heads.ClassifierKind")]
 
 
 Size = Annotated[dict[str, Any], Arguments("relpos.model.encoder.Encoder")]
@@ -128,6 +129,13 @@ class StartingPoint(TypedDict):
     first: First
 
 
+class Change(TypedDict):
+    positions: Literal["keep", "remove"]
+    tisa: Natural
+    start: Literal["regression", "random"]
+    reused: bool
+
+
 class Intermediate(TypedDict):
     task: str | None
     steps: Count | None
@@ -141,6 +149,8 @@ Finetune = TypedDict(
         "pretrained": str | None,
         "pretrain": StartingPoint,
         "intermediate": Intermediate,
+        "change": Change,
+        "head": Annotated[str, As("relpos.model.heads.ClassifierKind")],
         "steps": Count | None,
     },
 )

@@ -27,6 +27,7 @@ from relpos.model.attention import kernels_used
 from relpos.model.build import count
 from relpos.model.encoder import Encoder
 from relpos.model.precision import slowdown_of_bf16
+from relpos.runs.changed import changed_position
 from relpos.runs.config import instantiate
 from relpos.runs.networks import of_finetuning, of_pretraining
 from relpos.runs.plan import task_files
@@ -108,7 +109,7 @@ def finetune(run: Run) -> dict[str, Any]:
     result = columns(model, task, splits, config["precision"], run.path / "predictions")
     for logger in trainer.loggers:
         logger.log_metrics(result["columns"], step=steps)
-    save_model(run.path / "model", model, _without_head(words) | {"outputs": task.outputs}, tokenizer)
+    save_model(run.path / "model", model, _of_classifier(words, run) | {"outputs": task.outputs}, tokenizer)
     _finish(run, trainer, result | {"steps": steps})
     return result | {"steps": steps}
 
@@ -119,8 +120,12 @@ def _with_new_head(words: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in words.items() if key not in ("head", "outputs")} | ({"head": kept} if kept else {})
 
 
-def _without_head(words: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in words.items() if key != "head"}
+def _of_classifier(words: dict[str, Any], run: Run) -> dict[str, Any]:
+    """The words of a fine-tuned network but for its outputs: head and positions may be others than those it started from."""
+    kind = run.config.get("head", "plain")
+    rest = {key: value for key, value in words.items() if key != "head"}
+    rest["position"] = changed_position(words["position"], run.config.get("change"))
+    return rest if kind == "plain" else rest | {"head": {"classifier": kind}}
 
 
 def _content(run: Run, folder: Path) -> str:

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from relpos.errors import RelposError, nearest
 from relpos.runs.config import check, compose
-from relpos.runs.plan import finetune_run, noop_run, pretrain_run, with_task
+from relpos.runs.plan import change_name, finetune_run, noop_run, pretrain_run, with_task
 from relpos.runs.run import Run, closure
 from relpos.runs.variation import varied
 from relpos.tables.experiment import STAGES, Experiment
@@ -170,7 +170,8 @@ def moved(run: Run, pretraining: Run) -> Run:
     start = run.inputs["start"]
     inputs = run.inputs | {"start": moved(start, pretraining) if start.stage == "finetune" else pretraining}
     shape = pretraining.name.removesuffix(f"-{pretraining.inputs['store'].name}-seed{pretraining.config['seed']}")
-    return replace(run, name=f"{run.meaning['task']['name']}-{shape}-seed{run.meaning['seed']}", inputs=inputs)
+    name = f"{run.meaning['task']['name']}-{shape}{change_name(run.meaning)}-seed{run.meaning['seed']}"
+    return replace(run, name=name, inputs=inputs)
 
 
 def reseeded(run: Run, seed: int) -> Run:

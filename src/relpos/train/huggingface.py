@@ -15,6 +15,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceCl
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
 
+from relpos.model.heads import Classifier
 from relpos.train.huggingface_config import RelposConfig
 from relpos.train.network import network
 
@@ -108,6 +109,7 @@ class RelposForSequenceClassification(RelposPreTrainedModel):
 
     def _adopt(self, model: Any) -> None:
         self.encoder, self.pooler, self.dropout, self.classifier = model.encoder, model.pooler, model.dropout, model.classifier
+        self.dense, self.dense_dropout = model.dense, model.dense_dropout
 
     def forward(
         self,
@@ -118,8 +120,7 @@ class RelposForSequenceClassification(RelposPreTrainedModel):
         **_: Any,
     ) -> Any:
         """`logits` (B, labels); with `labels` the mean cross-entropy, or squared error, as `loss`."""
-        first = self.encoder(input_ids, attention_mask, token_type_ids)[:, 0]
-        logits = self.classifier(self.dropout(torch.tanh(self.pooler(first))))
+        logits = Classifier.forward(self, input_ids, attention_mask, token_type_ids)  # type: ignore[arg-type]
         loss = None
         if labels is not None and logits.shape[1] == 1:
             loss = functional.mse_loss(logits.squeeze(1), labels.to(logits.dtype))

@@ -14,7 +14,7 @@ from relpos.errors import RelposError
 from relpos.model.build import WEIGHTS, build
 from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder
-from relpos.model.heads import Classifier, MaskedLM
+from relpos.model.heads import Classifier, ClassifierKind, MaskedLM
 from relpos.model.initial import describe, redraw
 from relpos.model.position import Scheme
 from relpos.model.shape import Shape
@@ -44,7 +44,9 @@ def network(config: dict[str, Any], filled: bool = True) -> Any:
         RelposError: a class named by `_target_` is not a Scheme, or refuses its arguments.
     """
     position, conv = constructor("position", config["position"], Scheme), constructor("conv", config["conv"], Conv)
-    head: Any = {"kind": "classifier", "outputs": config["outputs"]} if "outputs" in config else config.get("head")
+    head: Any = config.get("head")
+    if "outputs" in config:
+        head = (head or {}) | {"kind": "classifier", "outputs": config["outputs"]}
     kernel = config.get("kernel", "auto")
     if filled:
         return build(config["size"], position, config["vocabulary"], conv, kernel, head)
@@ -63,7 +65,7 @@ def encoder_of(model: nn.Module) -> Encoder:
     return model if isinstance(model, Encoder) else model.encoder  # type: ignore[return-value]
 
 
-def classifier_on(model: nn.Module, outputs: int, dropout: float) -> Classifier:
+def classifier_on(model: nn.Module, outputs: int, dropout: float, kind: ClassifierKind = "plain") -> Classifier:
     """A new classifier on a pre-trained or fine-tuned encoder, drawn from torch's present seed.
 
     From an intermediate task the pooler is kept and the output layer is new, as the authors do. That of a published checkpoint is
@@ -72,7 +74,7 @@ def classifier_on(model: nn.Module, outputs: int, dropout: float) -> Classifier:
     seed = int(torch.randint(1 << 62, (), device="cpu"))
     encoder = encoder_of(model)
     pooler, encoder.pooler = encoder.pooler, None
-    new = Classifier(encoder, outputs, dropout)
+    new = Classifier(encoder, outputs, dropout, kind)
     redraw(((name, parameter) for name, parameter in new.named_parameters() if not name.startswith("encoder.")), seed)
     if isinstance(model, Classifier):
         pooler = model.pooler

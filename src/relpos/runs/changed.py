@@ -1,0 +1,98 @@
+"""Other positions in the network that a fine-tuning starts from, as Wennberg & Henter (2021, Section 5) gave ALBERT.
+
+The paper does not say to how many positions TISA is fitted, nor whether it is fitted where the position embeddings stay. Here the
+fit is to the `length` of the fine-tuning, and `change.start` says whether there is one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from relpos.errors import RelposError
+from relpos.model.encoder import Encoder
+from relpos.model.initial import redraw
+from relpos.model.position import Tisa
+from relpos.model.surgery import add_tisa, fold_positions, set_tisa
+
+PACKAGE = "relpos.model.position"
+ABSOLUTE = f"{PACKAGE}.Absolute"
+
+
+def change_positions(encoder: Encoder, change: dict[str, Any], length: int, seed: int) -> None:
+    """Changes the network in place. Without position embeddings, F̂_P is still that of the network which had them.
+
+    Args:
+        change: `positions`, `tisa`, `start`, `reused` as in conf/finetune.yaml; what is left out is not changed.
+        length: of the profiles F̂_P to which TISA is fitted.
+        seed: of the random start.
+
+    Raises:
+        RelposError: the network has no table of position embeddings where one is removed or fitted to.
+    """
+    functions, reused = change.get("tisa", 0), change.get("reused", False)
+    values = fitted_values(encoder, functions, reused, length) if functions and change["start"] == "regression" else None
+    if change["positions"] == "remove":
+        fold_positions(encoder)
+    if functions:
+        with torch.random.fork_rng(devices=[]):
+            tisa = add_tisa(encoder, functions, reused)
+        redraw(tisa.named_parameters(), seed)
+        if values is not None:
+            set_tisa(tisa, values)
+
+
+def fitted_values(encoder: Encoder, functions: int, reused: bool, length: int) -> list[list[tuple[Any, Any, Any]]]:
+    """For each module of TISA and each head: amplitudes, sharpnesses and centres by least squares to F̂_P of the module's layer.
+
+    One module for all layers is fitted to the mean of their F̂_P. Layers that share their weights share the fit.
+    """
+    from relpos.analysis.profiles import profiles
+    from relpos.analysis.recovery import fitted
+
+    passes, layers = encoder.shape.layers, len(encoder.layers)
+    matrices = [profiles(encoder, layer, length) for layer in range(layers)]
+    if reused:
+        matrices = [torch.stack(matrices).mean(0)]
+    values = [[(fit.amplitude, fit.sharpness, fit.centre) for fit in fitted(heads, functions)] for heads in matrices]
+    return values if reused else [values[number % layers] for number in range(passes)]
+
+
+def changed_position(position: dict[str, Any], change: dict[str, Any] | None) -> dict[str, Any]:
+    """The node `position` of a network after `change_positions`.
+
+    Raises:
+        RelposError: position embeddings are to be removed, and the network has others or more than those.
+
+    >>> changed_position({"_target_": "relpos.model.position.Absolute"}, {"positions": "remove"})["_target_"]
+    'relpos.model.position.NoPosition'
+    """
+    if not change:
+        return position
+    is_bare = position["_target_"].endswith(".NoPosition")
+    if change["positions"] == "remove":
+        if not is_table(position):
+            raise RelposError(f"change.positions=remove: {_name(position)} is no table of position embeddings alone")
+        position, is_bare = {"_target_": f"{PACKAGE}.NoPosition", "_partial_": True}, True
+    if not change.get("tisa"):
+        return position
+    if change["start"] == "regression" and not _has_table(position) and change["positions"] == "keep":
+        raise RelposError(f"change.start=regression: {_name(position)} has no position embeddings to fit TISA to; start=random")
+    tisa = {"_target_": f"{PACKAGE}.{Tisa.__name__}", "_partial_": True, "kernels": change["tisa"], "reused": change["reused"]}
+    if is_bare:
+        return tisa
+    return {"_target_": f"{PACKAGE}.Merge", "_partial_": True, "parts": [position, tisa]}
+
+
+def is_table(position: dict[str, Any]) -> bool:
+    """Whether a node `position` is a table of position embeddings and nothing else."""
+    return bool(position["_target_"] == ABSOLUTE)
+
+
+def _has_table(position: dict[str, Any]) -> bool:
+    return any(is_table(part) for part in position.get("parts") or [position])
+
+
+def _name(position: dict[str, Any]) -> str:
+    return str(position["_target_"]).rpartition(".")[2]

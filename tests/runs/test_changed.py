@@ -1,0 +1,103 @@
+"""Fine-tuning with other positions than the network was trained with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import relpos
+from relpos.errors import RelposError
+from relpos.model.position import Tisa
+from relpos.runs import Run, compose, plan
+from relpos.runs.changed import change_positions, changed_position
+from relpos.train.network import network
+from schemes import SIZE, VOCABULARY, model_of, node
+
+IDS = torch.tensor([[5, 9, 7, 11, 6, 8]])
+WORDS = ["task=rte", "size.layers=2", "steps=1", "batch=4", "length=16", "speed.threads=1", "intermediate=none"]
+PRETRAINING = ["pretrain.steps=1", "pretrain.batch=4", "data.pairs=20"]
+TISA3 = {"positions": "keep", "tisa": 3, "start": "regression", "reused": False}
+
+
+def tuning(*words: str) -> Run:
+    return plan(compose("finetune", [*WORDS, *PRETRAINING, *words]))
+
+
+def test_an_unchanged_network_is_the_run_that_it_was() -> None:
+    assert tuning("change.tisa=0", "change.start=random", "change.reused=true").identity == tuning().identity
+
+
+@pytest.mark.parametrize(
+    "words", [["change.positions=remove"], ["change.tisa=1"], ["change.tisa=1", "change.start=random"], ["head=jiant"]]
+)
+def test_each_change_is_another_run(words: list[str]) -> None:
+    others = [tuning(), tuning("change.tisa=3"), tuning("change.positions=remove", "change.tisa=1")]
+    assert tuning(*words).identity not in {run.identity for run in others}
+
+
+def test_what_is_not_read_is_no_part_of_the_identity() -> None:
+    removed = tuning("change.positions=remove")
+    assert removed.identity == tuning("change.positions=remove", "change.start=random").identity
+    assert removed.name == "rte-absolute-2x64-removed-seed0"
+
+
+def test_the_intermediate_task_starts_from_the_changed_network_and_the_task_from_that_one() -> None:
+    run = tuning("change.tisa=3", "intermediate=mnli")
+    assert "change" not in run.meaning
+    assert run.inputs["start"].meaning["change"] == TISA3
+
+
+@pytest.mark.parametrize("positions", ["keep", "remove"])
+@pytest.mark.parametrize("reused", [False, True])
+@torch.no_grad()
+def test_the_words_describe_the_changed_network(positions: str, reused: bool) -> None:
+    change = TISA3 | {"positions": positions, "reused": reused}
+    encoder = model_of("absolute").float().eval().encoder
+    change_positions(encoder, change, 12, seed=0)
+    position = changed_position(node("position", "absolute"), change)
+    words = {"size": SIZE, "position": position, "conv": node("conv", "none"), "vocabulary": VOCABULARY, "head": {"kind": "none"}}
+    built = network(words).eval()
+    built.load_state_dict(encoder.state_dict())
+    torch.testing.assert_close(built(IDS), encoder(IDS))
+
+
+def test_regression_takes_the_profiles_of_each_layer_and_random_values_those_of_the_seed() -> None:
+    tables = {}
+    for start, seed in (("regression", 0), ("regression", 1), ("random", 0), ("random", 1)):
+        encoder = model_of("absolute").float().encoder
+        change_positions(encoder, TISA3 | {"start": start, "tisa": 1}, 12, seed)
+        [tisa] = [part for part in encoder.position.modules() if isinstance(part, Tisa)]
+        tables[start, seed] = tisa.amplitude.detach().clone()
+    assert torch.equal(tables["regression", 0], tables["regression", 1])
+    assert not torch.equal(tables["regression", 0][0], tables["regression", 0][1])
+    assert not torch.equal(tables["random", 0], tables["random", 1])
+
+
+def test_a_changed_network_is_fine_tuned_and_opened_again(toy_runs: Path) -> None:
+    words = [*WORDS, *PRETRAINING, "change.positions=remove", "change.tisa=2", "head=jiant"]
+    run = relpos.run(compose("finetune", words))
+    model, _ = relpos.load(run.path)
+    assert isinstance(model.encoder.position, Tisa)
+    assert model.dense is not None
+    again = relpos.run(compose("finetune", [*WORDS, f"from={run.path}", "seed=1", "change.tisa=1", "change.start=random"]))
+    assert len(relpos.load(again.path)[0].encoder.position.parts) == 2
+
+
+@pytest.mark.parametrize(
+    ("position", "change", "message"),
+    [
+        ("fixed", {"positions": "remove"}, "change.positions=remove: Fixed is no table"),
+        ("none", TISA3, "change.start=regression: NoPosition has no position embeddings"),
+    ],
+)
+def test_what_cannot_be_changed_is_refused(position: str, change: dict[str, object], message: str) -> None:
+    with pytest.raises(RelposError, match=message):
+        changed_position(node("position", position), change)
+
+
+def test_such_a_run_is_refused_before_anything_is_trained(toy_runs: Path) -> None:
+    with pytest.raises(RelposError, match=r"change\.positions=remove: Fixed"):
+        relpos.run(compose("finetune", [*WORDS, *PRETRAINING, "position=fixed", "change.positions=remove"]))
+    assert not (toy_runs / "pretrain").exists()
