@@ -182,3 +182,11 @@ def test_the_papers_fine_tuning_takes_what_a_task_of_ones_own_says(answers: Path
     assert (run.config["recipe"]["epochs"], run.config["batch"], run.config["recipe"]["lr"]) == (7, 5, 2e-3)
     paws = finetune("task=paws", "recipe=finetune_paper", "data=hub")
     assert (paws.config["recipe"]["epochs"], paws.config["batch"]) == (3, 32)
+
+
+def test_alberts_numbers_come_with_the_recipe_and_are_no_part_of_the_task() -> None:
+    run = finetune("task=qqp", "recipe=tisa", "data=hub")
+    assert (run.meaning["steps"], run.meaning["batch"], run.meaning["recipe"]["lr"]) == (14000, 128, 5e-5)
+    assert (run.meaning["recipe"]["warmup"], run.meaning["head"]) == (1000, "jiant")
+    assert not any(key.startswith("albert_") for key in run.meaning["task"])
+    assert finetune("task=wnli", "recipe=tisa", "data=hub").meaning["steps"] is None  # three epochs, jiant's default

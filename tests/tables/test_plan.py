@@ -121,3 +121,19 @@ def test_a_bare_word_is_taken_for_a_slip() -> None:
 def test_a_slip_in_a_word_of_the_table_is_not_taken_for_a_rows(word: str, meant: str) -> None:
     with pytest.raises(RelposError, match=f"unknown key '{word.partition('=')[0]}'. Did you mean '{meant}'"):
         gathered([word])
+
+
+def test_rows_that_start_from_a_checkpoint_pre_train_nothing(tmp_path: Path) -> None:
+    model = tmp_path / "host"
+    model.mkdir()
+    (model / "model.safetensors").write_bytes(b"weights")
+    rows = {"kept": ["change.tisa=0"], "removed": ["change.positions=remove"]}
+    given = load(str(write_experiment(tmp_path, rows=rows, stages={}, base=["steps=3"], start="???", seeds=2, baseline=None)))
+    assert [(row.needs, row.runs) for row in plan_table(given)] == [("pretrained", [])] * 2
+    kept, removed = plan_table(given, words=[f"pretrained={model}"])
+    assert (kept.pretrainings, removed.pretrainings) == ([], [])
+    alone = plan(compose("finetune", ["task=cola", "steps=3", "seed=1", f"from={model}", "change.positions=remove"]))
+    tuning = next(tuning for tuning in removed.tunings if (tuning.task, tuning.seed) == ("cola", 1))
+    assert (tuning.run.identity, tuning.run.name) == (alone.identity, alone.name)
+    with pytest.raises(RelposError, match="no finished run and no model folder"):
+        plan_table(given, words=["pretrained=./nowhere"])

@@ -122,21 +122,22 @@ def show(given: Experiment, plan: list[PlannedRow], folder: Path, instrument: In
     Args:
         instrument: measures the columns about order; None: there are none.
     """
-    from relpos.tables import checks, columns, comparison, heldout_lengths, order_columns, scores
+    from relpos.tables import checks, choice, columns, comparison, heldout_lengths, order_columns, scores
     from relpos.tables.render import curves, multipliers, snapshots, text, write
     from relpos.tables.render.view import view_of
     from relpos.tables.table import Table
 
-    if not any(row.pretrainings or row.needs for row in plan):
+    if not any(row.pretrainings or row.tunings or row.needs for row in plan):
         return
     rows = order_columns.with_order(columns.rows_of(plan), plan, instrument)
     rows = scores.with_scores(rows, folder)
     rows = comparison.with_comparisons(rows, given, columns.printed_numbers(given))
     rows = heldout_lengths.with_heldout_lengths(rows, plan, given.lengths)
     outcomes = checks.evaluate(given.checks, rows)
-    view = view_of(
-        Table(given.name, given.question, rows, outcomes, given.statistic, given.split, given.baseline, given.claims, given.tuned)
+    table = Table(
+        given.name, given.question, rows, outcomes, given.statistic, given.split, given.baseline, given.claims, given.tuned
     )
+    view = view_of(table, choice.by_choice(rows, given))
     write.write(folder, view)
     curves.draw(folder / "curves.png", rows)
     snapshots.draw(folder / "snapshots.png", rows)

@@ -19,7 +19,7 @@ class Task:
     """One task: of GLUE, PAWS, or of the user's own. Sequences and mappings of any kind are accepted and kept as tuples and dicts.
 
     The training numbers are those of the authors' released `run_glue.py`; those the paper's Table 5 prints stand
-    beside them as `paper_*`.
+    beside them as `paper_*`, and those of ALBERT's `run_glue.sh` as `albert_*`.
     """
 
     name: str  # also its configuration in nyu-mll/glue, unless `hub` names another data set
@@ -38,6 +38,10 @@ class Task:
     paper_batch: Count | None = None
     paper_epochs: Positive | None = None
     paper_lr: NotNegative | None = None
+    albert_batch: Count | None = None
+    albert_steps: Count | None = None
+    albert_warmup: Count | None = None
+    albert_lr: NotNegative | None = None
     intermediate: str | None = None  # the task whose fine-tuned encoder this one starts from
     range: Sequence[float] | None = None  # of a regression's scores
     headers: Mapping[str, Sequence[str]] = field(default_factory=dict)  # split -> columns of a file without a header line

@@ -49,6 +49,10 @@ def _parts(run: Run) -> list[tuple[float, float]]:
     while "start" in start.inputs:
         start = start.inputs["start"]
     size = start.meaning.get("size")
+    if start.stage == "given" and run.stage == "finetune":
+        from relpos.runs.plan import words_of  # reads the checkpoint's configuration with torch, which no plan needs
+
+        size = words_of(start)["size"]
     if size is None or run.stage not in ("pretrain", "finetune"):
         return []
     vocabulary = start.inputs["tokenizer"].config["vocabulary"] if run.stage == "pretrain" else 0

@@ -66,7 +66,7 @@ def store_run(cfg: DictConfig, given: Run | None = None) -> Run:
 def pretrain_run(cfg: DictConfig) -> Run:
     """Store → pre-training."""
     plain = _plain(debug.shortened(cfg))
-    start = _given(str(plain["pretrained"]), "pretrained") if plain.get("pretrained") else None
+    start = given_run(str(plain["pretrained"]), "pretrained") if plain.get("pretrained") else None
     if start:
         plain |= words_of(start)
     store = store_run(cfg, _tokenizer_of(start, plain["vocabulary"]) if start else None)
@@ -97,7 +97,7 @@ def finetune_run(cfg: DictConfig, pretrained: Run | None = None) -> Run:
         start = pretrained
     else:
         key, folder = _start(cfg)
-        start = _given(folder, key) if folder else pretrain_run(pretraining_of(cfg))
+        start = given_run(folder, key) if folder else pretrain_run(pretraining_of(cfg))
     plain = _plain(cfg)
     source = instantiate(plain["data"])
     inputs = {"start": start}
@@ -244,7 +244,7 @@ def _tokenizer_of(start: Run, vocabulary: int) -> Run:
     return Run("given", f"{start.name}-tokenizer", meaning, {"vocabulary": vocabulary}, folder=str(start.path))
 
 
-def _given(name: str, key: str = "from") -> Run:
+def given_run(name: str, key: str = "from") -> Run:
     """A run's folder, a model folder or a published checkpoint that the user named.
 
     A published checkpoint is identified by the SHA-256 of its files, one from the hub by its id and commit.

@@ -19,6 +19,8 @@ from relpos.runs.task_file import is_file, read_task_file
 OWN = f"{OwnTask.__module__}.{OwnTask.__qualname__}"
 OF_CLASSES = {"accuracy": None, "f1": 2, "accuracy_and_f1": 2, "matthews": 2}
 """The metrics of relpos.train.metrics that compare classes → the number of classes they are made for; None: any."""
+UNREAD = "albert_"
+"""Beginning of the keys that no identity needs: what reads them, a recipe, is part of it. They were added later than the others."""
 OF_NUMBERS = ("pearson", "spearman", "pearson_and_spearman")
 
 
@@ -39,14 +41,14 @@ def node_of(name: str) -> dict[str, Any]:
 def resolved(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arguments of a run's `Task` as plain values, and what the identity of a fine-tuning says of it.
 
-    The two are the same for the tasks of conf/task. Of a task of the user's own the identity holds the hashes of the files instead
-    of their folder.
+    Of the tasks of conf/task the identity holds all but the numbers that only `recipe=tisa` reads: they are in its recipe. Of a
+    task of the user's own it holds the hashes of the files instead of their folder.
 
     Raises:
         RelposError: something is wrong with a task of the user's own or its files.
     """
     if node["_target_"] != OWN:  # told by the name: to instantiate the tasks of a large table would take seconds
-        return node, {"task": node}
+        return node, {"task": {key: value for key, value in node.items() if not key.startswith(UNREAD)}}
     task: OwnTask = instantiate(node)
     arguments = task.arguments()
     names = {"mnli_m", "mnli_mm", *options()["task"]}

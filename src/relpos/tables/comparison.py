@@ -47,8 +47,8 @@ def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mappi
 
 
 def _with_planned(row: Row, experiment: Experiment, printed: PrintedRow) -> Row:
-    """The row with an empty column for each printed one, where the table needs something that does not exist yet."""
-    missing = [name for name in mean_of(printed) if name not in row.columns] if experiment.needs else []
+    """The row with an empty column for each printed one, where the table starts from a checkpoint, which may not be at hand."""
+    missing = [name for name in mean_of(printed) if name not in row.columns] if experiment.start else []
     return replace(row, columns=row.columns | {name: Column() for name in missing})
 
 

@@ -48,7 +48,9 @@ class Experiment:
         lengths: of sequences at which the held-out loss of every row is measured; needs `packing=document`.
         order: measures of `relpos order` that become columns, `shuffle` and `pairs`; its words stand under the stage `order`. With
             a stage `order_snapshots`, the pre-trainings' snapshots are measured too; its words come after those of `order`.
-        needs: a word that the rows need and relpos does not have yet; until then they are planned without runs.
+        start: the published checkpoint (folder or hub id) from which the rows are fine-tuned: nothing is pre-trained. `pretrained=`
+            on the command line names another one; `???`: it has to. Where it cannot be had, rows are planned without runs.
+        choices: the rows of which the paper prints the best one of each column; a table of what that choice gains is shown.
         parameters: the table is nothing but parameter counts: those of this paper, see `relpos.commands.params`.
         claims: ids of the claims that the table is about.
         primary: the measure in which these are decided first, named before the runs: `loss` (held-out loss) or `order` (shuffle
@@ -75,7 +77,8 @@ class Experiment:
     baseline: list[str] = field(default_factory=list)
     lengths: list[Length] = field(default_factory=list)
     order: list[Literal["shuffle", "pairs"]] = field(default_factory=list)
-    needs: str | None = None
+    start: str | None = None
+    choices: list[str] = field(default_factory=list)
     parameters: str | None = None
     claims: list[str] = field(default_factory=list)
     primary: Literal["loss", "order"] | None = None
@@ -189,8 +192,9 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
         _known("stages: unknown stage", name, STAGES)
     _check_order(values)
     values["tasks"] = [_task(name, Path(path).parent) for name in values["tasks"]]
-    for name in values.get("baseline", ()):
-        _known("baseline: unknown row", name, values["rows"])
+    for key in ("baseline", "choices"):
+        for name in values.get(key, ()):
+            _known(f"{key}: unknown row", name, values["rows"])
     return values
 
 

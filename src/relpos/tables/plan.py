@@ -11,13 +11,15 @@ from omegaconf import DictConfig
 
 from relpos.errors import RelposError, nearest
 from relpos.runs.config import check, compose
-from relpos.runs.plan import change_name, finetune_run, noop_run, pretrain_run, with_task
+from relpos.runs.plan import change_name, finetune_run, given_run, noop_run, pretrain_run, with_task
 from relpos.runs.run import Run, closure
 from relpos.runs.variation import varied
 from relpos.tables.experiment import STAGES, Experiment
 
 OF_TASK = ("steps", "batch", "intermediate")
 """Dials that the task decides, unless an override does."""
+STARTS = ("pretrained", "finetune.pretrained", "from")
+"""Words that name the network that a table with `start` fine-tunes."""
 OF_POSITION = ("position", "conv", "k", "outside", "kernels")
 """Keys of which a fine-tuning takes over the values with the model that it starts from."""
 
@@ -42,7 +44,7 @@ class PlannedRow:
         pretrainings: one a pre-training seed.
         tunings: one a task and seed, of every pre-training.
         noops: of a table that only sleeps.
-        needs: what relpos lacks to plan the row; then it has no runs.
+        needs: the word that says what the row starts from, where that cannot be had; then it has no runs.
     """
 
     name: str
@@ -74,12 +76,18 @@ def plan_table(experiment: Experiment, rows: list[str] | None = None, words: Ite
     >>> len(row.pretrainings), row.tunings[0].task, row.tunings[0].run.inputs["start"] is row.pretrainings[0]
     (1, 'cola', True)
     """
-    templates = Templates(experiment)
+    templates, words = Templates(experiment), list(words)
+    start = _start_of(experiment, words)
     result = []
     with _without_garbage_collection():
         for name, row_words in experiment.select(rows).items():
             try:
-                result.append(_row(experiment, templates, name, row_words, [*row_words, *words]))
+                if experiment.start is None:
+                    result.append(_row(experiment, templates, name, row_words, [*row_words, *words]))
+                elif start is None:
+                    result.append(PlannedRow(name, row_words, [], [], needs="pretrained"))
+                else:
+                    result.append(_row_on(start, experiment, templates, name, row_words, [*row_words, *words]))
             except RelposError as error:
                 raise RelposError(f"table {experiment.name}, row {name!r}: {error}") from error
     return result
@@ -99,8 +107,8 @@ def _without_garbage_collection() -> Iterator[None]:
 
 def _row(experiment: Experiment, templates: Templates, name: str, row_words: list[str], words: list[str]) -> PlannedRow:
     """The row of this name; `row_words` are those of the file, `words` all that apply."""
-    if experiment.needs or experiment.parameters:
-        return PlannedRow(name, row_words, [], [], needs=experiment.needs)
+    if experiment.parameters:
+        return PlannedRow(name, row_words, [], [])
     if "noop" in experiment.stages:
         first = noop_run(compose("noop", words_of("noop", experiment, words)))
         return PlannedRow(name, row_words, [], [], [_noop_of(first, seed) for seed in experiment.seeds])
@@ -114,6 +122,39 @@ def _row(experiment: Experiment, templates: Templates, name: str, row_words: lis
             planned = _labelled(moved(template, pretraining), experiment.name, name)
             tunings += [Tuning(task, pretrain_seed, seed, reseeded(planned, seed)) for seed in experiment.seeds]
     return PlannedRow(name, row_words, pretrainings, tunings)
+
+
+def _start_of(experiment: Experiment, words: Sequence[str]) -> Run | None:
+    """The network that all rows are fine-tuned from; None where there is none, or the one that the file names cannot be had.
+
+    Raises:
+        RelposError: the one that `words` name cannot be had.
+    """
+    if experiment.start is None:
+        return None
+    named = [word.partition("=")[2] for word in words if _key(word) in STARTS]
+    if named:
+        return given_run(named[-1], "pretrained")
+    if experiment.start == "???":
+        return None
+    try:
+        return given_run(experiment.start, "pretrained")
+    except RelposError:
+        return None
+
+
+def _row_on(
+    start: Run, experiment: Experiment, templates: Templates, name: str, row_words: list[str], words: list[str]
+) -> PlannedRow:
+    """The row of this name where nothing is pre-trained; `words` are all that apply."""
+    words = [word for word in words if _key(word) not in STARTS]
+    planned = templates.of(words_of("finetune", experiment, [*words, "pretrained=given"]), start)
+    tunings = [
+        Tuning(task, 0, seed, reseeded(_labelled(template, experiment.name, name), seed))
+        for task, template in planned.items()
+        for seed in experiment.seeds
+    ]
+    return PlannedRow(name, row_words, [], tunings)
 
 
 class Templates:

@@ -1,0 +1,152 @@
+"""What a paper gains that takes the best of several rows in each column, beside rows that are fixed in advance.
+
+Wennberg & Henter (2021, Tables 3a and 3b) print Δ of the best S of each task, chosen by the dev scores that Δ is made of. Such a
+maximum is above what the chosen S would score on other examples, even where no S is better than another. How far is measured here:
+the row is chosen on half of the dev examples (even or odd) and its gain there set beside its gain on the other half. Half of the
+examples are noisier than all: a choice on all of them is less optimistic, about 0.7 times as much where noise alone decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from relpos.runs.run import runs_root
+from relpos.tables.comparison import baseline_of
+from relpos.tables.experiment import Experiment
+from relpos.tables.intervals import answers
+from relpos.tables.render.cell import MISSING
+from relpos.tables.render.side_tables import NAMES, SideTable
+from relpos.tables.render.view import columns_of
+from relpos.tables.row import Row
+
+Halves = tuple[float, float]
+"""A score × 100, or a gain, on even and on odd examples."""
+STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
+    "mean": lambda values: float(np.mean(values)),
+    "best": max,
+    "median": lambda values: float(np.median(values)),
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One column: what each of the rows gains over the baseline, and what choosing among them gains.
+
+    Args:
+        base: the baseline's score × 100, not rounded.
+        gains: row → score − base.
+        seen: gain of the best row on the half that chose it, mean of both halves; `unseen`: its gain on the other half. None where
+            the answers on the dev set were not kept.
+    """
+
+    base: float
+    gains: dict[str, float]
+    seen: float | None = None
+    unseen: float | None = None
+
+    @property
+    def best(self) -> str:
+        """The row with the largest gain, of equal ones the first."""
+        return max(self.gains, key=lambda name: self.gains[name])
+
+    def of_errors(self, gain: float) -> float:
+        """Per cent of the baseline's errors that are gone."""
+        return 100 * gain / (100 - self.base) if self.base < 100 else 0.0
+
+
+def by_choice(rows: Sequence[Row], given: Experiment) -> list[SideTable]:
+    """A table for each baseline with rows among `choices`, once there are scores of all of them."""
+    words = {name: given.rows[name] for name in given.baseline}
+    mates = {row.name: baseline_of(row, words) for row in rows if row.name in given.choices}
+    families = {base: [name for name in given.choices if mates.get(name) == base] for base in given.baseline}
+    chosen = [(base, choose(rows, base, choices, given.statistic)) for base, choices in families.items() if choices]
+    return [table for base, columns in chosen if (table := side_table(columns, base, given.statistic))]
+
+
+def choose(rows: Sequence[Row], base: str, choices: Sequence[str], statistic: str) -> dict[str, Choice]:
+    """Column → choice, of the columns that all of these rows have scores in.
+
+    Args:
+        rows: of a table.
+        base: the row without TISA.
+        choices: the rows among which the best is taken.
+        statistic: mean, best or median of a row's fine-tunings.
+    """
+    by_name = {row.name: row for row in rows}
+    if any(name not in by_name for name in (base, *choices)):
+        return {}
+    wanted = [by_name[name] for name in (base, *choices)]
+    of = STATISTICS[statistic]
+    result = {}
+    for column in columns_of(wanted):
+        if not all(column in row.columns and row.columns[column].values for row in wanted):
+            continue
+        scores = {row.name: of(row.columns[column].values) for row in wanted}
+        gains = {name: scores[name] - scores[base] for name in choices}
+        halves = {row.name: _halves(row, column, of) for row in wanted}
+        seen, unseen = _on_halves(halves, base, choices)
+        result[column] = Choice(scores[base], gains, seen, unseen)
+    return result
+
+
+def side_table(choices: Mapping[str, Choice], base: str, statistic: str) -> SideTable | None:
+    """A line for each row fixed in advance, then the best of each column and how optimistic that is; None without columns.
+
+    Nothing is rounded before Δ% is taken.
+    """
+    if not choices:
+        return None
+    columns = list(choices.values())
+    lines = [(f"{name} in every column", [_gain(choice, choice.gains[name]) for choice in columns]) for name in columns[0].gains]
+    lines += [
+        ("the best of each column", [f"{_gain(choice, choice.gains[choice.best])} {choice.best}" for choice in columns]),
+        ("the best on half of the examples", [_points(choice.seen) for choice in columns]),
+        ("the same row on the other half", [_points(choice.unseen) for choice in columns]),
+        ("optimism of the choice", [_points(_minus(choice.seen, choice.unseen)) for choice in columns]),
+    ]
+    return SideTable(f"Δ (Δ%) of {statistic}s to {base}, by choice of the row", [NAMES.get(name, name) for name in choices], lines)
+
+
+def _halves(row: Row, column: str, of: Callable[[Sequence[float]], float]) -> Halves | None:
+    """The statistic of a row's fine-tunings on even and on odd examples; None where some kept no answers."""
+    metric = _metric(row.columns[column].metric)
+    runs = [run for run in row.runs if run.stage == "finetune" and run.state == "finished" and column in run.columns]
+    paths = [runs_root() / run.path / "dev" / f"{column}.tsv" for run in runs]
+    if not paths or not all(path.is_file() for path in paths):
+        return None
+    pairs = [answers(path) for path in paths]
+    even, odd = (of([100 * float(metric(each[half::2, 0], each[half::2, 1])) for each in pairs]) for half in (0, 1))
+    return even, odd
+
+
+def _on_halves(halves: Mapping[str, Halves | None], base: str, choices: Sequence[str]) -> tuple[float | None, float | None]:
+    known = {name: both for name, both in halves.items() if both is not None}
+    if len(known) < len(halves):
+        return None, None
+    seen, unseen = [], []
+    for half in (0, 1):
+        chosen = max(choices, key=lambda name: known[name][half])
+        seen.append(known[chosen][half] - known[base][half])
+        unseen.append(known[chosen][1 - half] - known[base][1 - half])
+    return sum(seen) / 2, sum(unseen) / 2
+
+
+def _metric(name: str | None) -> Any:
+    return getattr(import_module("relpos.train.metrics"), str(name))
+
+
+def _gain(choice: Choice, gain: float) -> str:
+    return f"{gain:+.2f} ({choice.of_errors(gain):+.1f} %)"
+
+
+def _points(value: float | None) -> str:
+    return MISSING if value is None else f"{value:+.2f}"
+
+
+def _minus(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first - second

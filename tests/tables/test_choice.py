@@ -1,0 +1,62 @@
+"""The best of several rows in each column, and what choosing it on the dev set makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relpos.tables.choice import Choice, by_choice, choose
+from relpos.tables.row import Row, RowRun
+from tables.made_rows import column, experiment
+
+RIGHT = {"base": "1010", "one": "1110", "two": "1011"}
+"""Row → whether each of four examples is answered right: `one` gains on odd examples (0-based 1), `two` on odd ones too."""
+
+
+@pytest.fixture
+def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Row]:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
+    return [made(tmp_path, name, right) for name, right in RIGHT.items()]
+
+
+def made(root: Path, name: str, right: str) -> Row:
+    """A row with one fine-tuning that has kept its answers."""
+    dev = root / "finetune" / name / "dev"
+    dev.mkdir(parents=True)
+    (dev / "rte.tsv").write_text("prediction\ttarget\n" + "".join(f"{digit}\t1\n" for digit in right))
+    score = 100 * right.count("1") / len(right)
+    run = RowRun("finetune", name, "finished", f"finetune/{name}", "rte", 0, 0, {"rte": score})
+    return Row(name, [name], columns={"rte": column([score])}, runs=[run])
+
+
+def test_the_best_row_and_each_fixed_one_gain_from_scores_that_are_not_rounded(rows: list[Row]) -> None:
+    choice = choose(rows, "base", ["one", "two"], "median")["rte"]
+    assert choice.gains == {"one": 25.0, "two": 25.0}
+    assert choice.best == "one"
+    assert Choice(100 * (1 - 62 / 872), {}).of_errors(100 * 4 / 872) == pytest.approx(100 * 4 / 62)
+
+
+def test_a_row_chosen_on_one_half_is_scored_on_the_other(rows: list[Row], tmp_path: Path) -> None:
+    lucky = made(tmp_path, "even", "1111")
+    worse = made(tmp_path, "worse", "0101")
+    choice = choose([*rows, lucky, worse], "base", ["even", "worse"], "mean")["rte"]
+    assert (choice.seen, choice.unseen) == (50.0, 50.0)  # as good on both halves: chosen both times, (0 + 100) / 2 each
+    alone = choose([*rows, worse], "base", ["one", "worse"], "mean")["rte"]
+    # even examples choose `one` (0 seen, +50 unseen); odd ones `worse` (+100 seen, −100 unseen)
+    assert (alone.seen, alone.unseen) == (50.0, -25.0)
+
+
+def test_without_answers_nothing_is_said_of_optimism(rows: list[Row], tmp_path: Path) -> None:
+    (tmp_path / "finetune/two/dev/rte.tsv").unlink()
+    assert choose(rows, "base", ["one", "two"], "mean")["rte"].seen is None
+    assert choose(rows[:2], "base", ["one", "two"], "mean") == {}
+
+
+def test_each_baseline_has_a_table_of_the_rows_that_belong_to_it(rows: list[Row]) -> None:
+    words = {"base": ["base"], "one": ["one", "base"], "two": ["two"]}
+    given = experiment(rows=words, baseline=["base"], choices=["one"], statistic="median")
+    [table] = by_choice([rows[0], rows[1]], given)
+    assert table.title == "Δ (Δ%) of medians to base, by choice of the row"
+    assert table.lines[0] == ("one in every column", ["+25.00 (+50.0 %)"])
+    assert table.lines[1] == ("the best of each column", ["+25.00 (+50.0 %) one"])
