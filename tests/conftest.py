@@ -13,6 +13,7 @@ import pytest
 from jaxtyping import install_import_hook
 
 from awake import Awake
+from linked import link_runs
 from shapes import CHECKED
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -50,8 +51,7 @@ def toy_runs(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """A fresh $RELPOS_RUNS in which the toy's data are there already."""
     root = tmp_path / "runs"
     root.mkdir(exist_ok=True)
-    for stage in ("toy", "tokenizer", "store"):
-        (root / stage).symlink_to(prepared / stage)
+    link_runs(prepared, root)
     return root
 
 

@@ -11,6 +11,7 @@ import pytest
 from omegaconf import OmegaConf
 
 import relpos
+from linked import link_runs
 from relpos.cli import main
 from relpos.files import write_json, write_text
 from relpos.runs import plan, runs_root
@@ -37,8 +38,7 @@ def pretend_to_finetune(start: Path, seed: int, score: float) -> None:
 def root(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """$RELPOS_RUNS with four pre-trainings; two of them are fine-tuned, and two have their shuffle gap measured."""
     root = tmp_path_factory.mktemp("runs")
-    for stage in ("toy", "tokenizer", "store"):
-        (root / stage).symlink_to(prepared / stage)
+    link_runs(prepared, root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RELPOS_RUNS", str(root))
         folders = {}

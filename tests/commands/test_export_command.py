@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import relpos
+from linked import link_runs
 from relpos.cli import main
 from relpos.data.tokenizer import Tokenizer
 from relpos.files import write_text
@@ -28,8 +29,7 @@ TINY = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "length=32", "si
 def runs(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Two pre-trainings of two steps, one with a snapshot."""
     root = tmp_path_factory.mktemp("runs")
-    for stage in ("toy", "tokenizer", "store"):
-        (root / stage).symlink_to(prepared / stage)
+    link_runs(prepared, root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RELPOS_RUNS", str(root))
         words = {"fixed": ["snapshots=[50]"], "absolute": ["size.embedding=64"]}

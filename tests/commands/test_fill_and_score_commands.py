@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import relpos
+from linked import link_runs
 from relpos.cli import main
 from relpos.files import write_json
 from relpos.runs import runs_root
@@ -21,8 +22,7 @@ TINY = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "length=32", "si
 def run(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pre-training of two steps, with a snapshot."""
     root = tmp_path_factory.mktemp("runs")
-    for stage in ("toy", "tokenizer", "store"):
-        (root / stage).symlink_to(prepared / stage)
+    link_runs(prepared, root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RELPOS_RUNS", str(root))
         return relpos.run(relpos.compose("pretrain", [*TINY, "snapshots=[50]"])).path

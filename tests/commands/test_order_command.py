@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import relpos
+from linked import link_runs
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.runs import runs_root
@@ -32,8 +33,7 @@ FEW = ["examples=20", "pairs.limit=4", "threads=1"]
 def runs(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Two pre-trainings of two steps, with a snapshot."""
     root = tmp_path_factory.mktemp("runs")
-    for stage in ("toy", "tokenizer", "store"):
-        (root / stage).symlink_to(prepared / stage)
+    link_runs(prepared, root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RELPOS_RUNS", str(root))
         words = [*TINY, "snapshots=[50]"]

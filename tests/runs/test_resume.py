@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from linked import link_runs
 from relpos.errors import RelposError
 from relpos.runs import Run, compose, execute, plan
 from relpos.train.pretrain import Pretraining
@@ -55,9 +56,7 @@ def test_killed_and_continued_equals_uninterrupted(
     assert steps == list(range(1, 13))
     interrupted = weights(run)
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "again"))
-    (tmp_path / "again").mkdir()
-    for stage in ("toy", "tokenizer", "store"):
-        (tmp_path / "again" / stage).symlink_to(toy_runs / stage)
+    link_runs(toy_runs, tmp_path / "again")
     whole = weights(execute(plan(compose("pretrain", WORDS))))
     assert all(torch.equal(whole[name], interrupted[name]) for name in whole)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+from linked import link_runs
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.runs import order
@@ -62,8 +63,7 @@ def write(folder: Path, **changes: Any) -> Path:
 def made(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The runs folder after the table was made."""
     root = tmp_path_factory.mktemp("ordered")
-    for stage in ("toy", "tokenizer", "store"):
-        (root / stage).symlink_to(prepared / stage)
+    link_runs(prepared, root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RELPOS_RUNS", str(root))
         assert main(["reproduce", f"table={write(root)}", "engine=debug"]) == 0

@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from linked import link_runs
 from relpos.errors import RelposError
 from relpos.runs import compose, execute, plan
 from schemes import FULL
@@ -30,9 +31,7 @@ NO_DROPOUT = ["size.dropout=0", "size.attention_dropout=0"]
 def own_root(toy_runs: Path, name: str) -> Path:
     """A folder for runs in which the toy's data are there."""
     root = toy_runs.parent / name
-    root.mkdir()
-    for stage in ("toy", "tokenizer", "store"):
-        (root / stage).symlink_to((toy_runs / stage).resolve())
+    link_runs(toy_runs, root)
     return root
 
 

@@ -58,7 +58,8 @@ def difference(rows: Mapping[str, Units], first: str, second: str, constant: Col
 def contrast(rows: Mapping[str, Units], weights: Mapping[str, float], constant: Collection[str] = ()) -> Difference | None:
     """Σ weight · row, the weights adding up to zero: `difference` for more than two rows.
 
-    >>> contrast({"a": {0: 4.0, 1: 5.0}, "b": {0: 1.0, 1: 2.5}, "c": {0: 2.0, 1: 2.5}}, {"a": 1.0, "b": -0.5, "c": -0.5}).value
+    >>> rows = {"a": {0: 4.0, 1: 5.0}, "b": {0: 1.0, 1: 2.5}, "c": {0: 2.0, 1: 2.5}}
+    >>> round(contrast(rows, {"a": 1.0, "b": -0.5, "c": -0.5}).value, 6)
     2.5
 
     Args:

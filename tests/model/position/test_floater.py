@@ -11,6 +11,7 @@ from torch import Tensor
 
 import reference_absolute
 import relpos
+from linked import link_runs
 from relpos.errors import RelposError
 from relpos.model.position import Floater
 from schemes import FULL, SHAPE, model_of
@@ -173,8 +174,6 @@ def test_an_interrupted_training_goes_on_bit_for_bit(toy_runs: Path, tmp_path: P
     assert [start["from_step"] for start in continued.record["starts"]] == [0, 4]
     a = dict(relpos.load(continued.path)[0].named_parameters())
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "again"))
-    (tmp_path / "again").mkdir()
-    for stage in ("toy", "tokenizer", "store"):
-        (tmp_path / "again" / stage).symlink_to(toy_runs / stage)
+    link_runs(toy_runs, tmp_path / "again")
     b = dict(relpos.load(relpos.run(cfg).path)[0].named_parameters())
     assert all(torch.equal(a[name], b[name]) for name in a)
