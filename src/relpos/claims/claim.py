@@ -16,7 +16,7 @@ from relpos.runs.config import instantiate, shipped
 
 ROWS = "rows"
 """The file that says which words make a row; the other files are papers."""
-KEYS = ("says", "source", "printed", "restated", "test", "twins")
+KEYS = ("says", "source", "printed", "restated", "test", "twins", "hosts")
 MEASURES = {"loss": "held-out loss", "order": "shuffle gap over all words"}
 """What twins compare rows in."""
 
@@ -33,6 +33,7 @@ class Claim:
         restated: how the test differs from the paper's words, and why, where these could not be decided even if they are true.
         test: the class that tests it (`_target_`) and its arguments.
         twins: measure → bound in nats, of a claim that compares rows: the same rows are compared in this measure, too.
+        hosts: whether fine-tunings of networks that were given test it: `too`, `only`, or not (empty).
         measure: of a twin, `loss` (held-out loss) or `order` (shuffle gap over all words); None: the claim itself.
     """
 
@@ -44,6 +45,7 @@ class Claim:
     twins: Mapping[str, float] = field(default_factory=dict)
     measure: str | None = None
     restated: str = ""
+    hosts: str = ""
 
     @cached_property
     def tester(self) -> Test:
@@ -69,7 +71,7 @@ class Claim:
 
     def _twin(self, measure: str) -> Claim:
         says = f"{MEASURES[measure]} of these rows: {self.says}"
-        return replace(self, id=f"{self.id}/{measure}", says=says, printed="", restated="", measure=measure)
+        return replace(self, id=f"{self.id}/{measure}", says=says, printed="", restated="", hosts="", measure=measure)
 
 
 def papers() -> list[str]:
@@ -95,7 +97,7 @@ def load(paper: str) -> list[Claim]:
         for measure in content.get("twins", {}):
             if measure not in MEASURES:
                 raise RelposError(f"claim {name}: twins: unknown measure {measure!r}.{nearest(str(measure), MEASURES)}")
-        texts = {key: str(content.get(key, "")) for key in ("says", "source", "printed", "restated")}
+        texts = {key: str(content.get(key, "")) for key in ("says", "source", "printed", "restated", "hosts")}
         claims += Claim(str(name), **texts, test=content["test"], twins=content.get("twins", {})).with_twins()
     return claims
 

@@ -28,7 +28,7 @@ def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0, 
         return "the differences are too small to be found at this scale"
     if of_row is not None:
         return models(scale, of_row, seeds)
-    return f"about {seeds} pre-training seeds of each row{_hours(scale, seeds, ' a row')}"
+    return f"about {seeds} {scale.units} of each row{_hours(scale, seeds, ' a row')}"
 
 
 def models(scale: Scale, row: str, count: int, how: str = "") -> str:

@@ -65,7 +65,7 @@ def gain(
     value = tested.value if tested else _mean(ours) - _mean(theirs)
     digits = 3 if columns[0] in WHERE else 1
     if tested:
-        spread = f"{_interval(tested, digits)} over {tested.n} pre-training seeds, {tested.freedom:.3g} degrees of freedom"
+        spread = f"{_interval(tested, digits)} over {tested.n} {scale.units}, {tested.freedom:.3g} degrees of freedom"
     else:
         spread = _of_models(singles[0], singles[1], digits)
     pairs = {seed: ours[seed] - theirs[seed] for seed in among(ours, theirs)}
@@ -89,7 +89,7 @@ def mean_gain(scale: Scale, pairs: Sequence[tuple[str, str]], column: str = MEAN
     tested = contrast(rows, weights, [row for row in rows if not scale.telling(columns, row)])
     value = tested.value if tested else sum(weight * _mean(rows[row]) for row, weight in weights.items())
     digits = 3 if columns[0] in WHERE else 1
-    spread = f" {_interval(tested, digits)} over {tested.n} pre-training seeds" if tested else ""
+    spread = f" {_interval(tested, digits)} over {tested.n} {scale.units}" if tested else ""
     return Gain(value, tested, {}, tuple(columns), f"mean of these {value:+.{digits}f}{spread}{_where(columns)}")
 
 

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from relpos.claims.hosts import hosts_of
 from relpos.claims.network import nodes
 from relpos.claims.scales import LOSS, ORDER, Plain, Scale, Scales, Scores, Seed
 from relpos.errors import RelposError
@@ -82,10 +83,12 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
             scale.seconds += record.get("seconds", 0.0)
             losses.values[seed, 0] = -float(record["metrics"]["heldout_loss"])
             places[folder.name] = (scale, row, seed)
-    _read_scores(root, places)
+    tunings = _finished(root, "finetune")
+    _read_scores(root, {folder.name: record for folder, record in tunings.items() if _is_current(record)}, places)
     for scale in scales.values():
         _read_order(scale)
-    return Scales(sorted(scales.values(), key=lambda scale: (scale.magnitude, scale.meaning["steps"])), older)
+    by_magnitude = sorted(scales.values(), key=lambda scale: (scale.magnitude, scale.meaning["steps"]))
+    return Scales(by_magnitude, older, hosts_of(tunings))
 
 
 def _common(meaning: Plain) -> tuple[Plain, float]:
@@ -98,9 +101,8 @@ def _common(meaning: Plain) -> tuple[Plain, float]:
     return common | {"recipe": recipe}, position_lr
 
 
-def _read_scores(root: Path, places: Mapping[str, tuple[Scale, str, int]]) -> None:
+def _read_scores(root: Path, tunings: Mapping[str, Plain], places: Mapping[str, tuple[Scale, str, int]]) -> None:
     """Of each column, the fine-tunings of one protocol (all but the seed): that which has most runs in the scale."""
-    tunings = {folder.name: record for folder, record in _finished(root, "finetune").items() if _is_current(record)}
     candidates: list[tuple[Scale, str, Seed, str, str]] = []
     protocols: dict[tuple[int, str], Counter[str]] = {}
     for folder, record in tunings.items():

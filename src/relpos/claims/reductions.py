@@ -73,7 +73,7 @@ class ErrorReduction:
             return Finding(UNDECIDED, joined([said, self.note]), scale.label, takes="two pre-training seeds or more of each row")
         both_sides = mean_without_loss(tested, [part for each in by_column.values() if (part := _above_zero(each))])
         evidence = Evidence(both_sides.holds / 2, both_sides.fails)
-        said += f"; together {tested.value:+.1f} % [{tested.low:+.1f}, {tested.high:+.1f}] over {tested.n} pre-training seeds"
+        said += f"; together {tested.value:+.1f} % [{tested.low:+.1f}, {tested.high:+.1f}] over {tested.n} {scale.units}"
         takes = to_decide(scale, [tested]) if evidence.verdict == UNDECIDED else ""
         return Finding(evidence.verdict, joined([said, self.note]), scale.label, evidence.p, takes)
 

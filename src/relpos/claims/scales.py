@@ -82,6 +82,11 @@ class Scale:
         return f"{size['layers']}×{size['hidden']}, {steps}, {name} ({identity[:6]}){pairs}"
 
     @property
+    def units(self) -> str:
+        """What the scores of a row are repeated over."""
+        return "pre-training seeds"
+
+    @property
     def magnitude(self) -> int:
         """Weights of the layers, about: what makes one size larger than another."""
         size = self.meaning["size"]
@@ -117,10 +122,17 @@ class Scale:
 
 @dataclass
 class Scales:
-    """The scales there are, and how many runs of older code were left out."""
+    """The scales there are, and how many runs of older code were left out.
+
+    Args:
+        known: of pre-trainings.
+        older: how many were left out.
+        hosts: of fine-tunings that started from networks which were given, for claims that are about such.
+    """
 
     known: list[Scale]
     older: int = 0
+    hosts: list[Scale] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Scale]:
         return iter(self.known)

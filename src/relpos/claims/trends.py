@@ -231,6 +231,6 @@ class Steady:
         against = max(tested.p_against(self.bound), tested.p_against(-self.bound)) / 2
         inside = against if abs(tested.value) < self.bound else 1.0
         evidence = Evidence(inside, tested.p if inside >= ALPHA else 1.0)
-        figures = f"changes by {tested.value:+.2f} [{tested.low:+.2f}, {tested.high:+.2f}] over {tested.n} pre-training seeds"
+        figures = f"changes by {tested.value:+.2f} [{tested.low:+.2f}, {tested.high:+.2f}] over {tested.n} {scale.units}"
         takes = to_decide(scale, [tested], self.bound if tested.value > 0 else -self.bound) if evidence.verdict == UNDECIDED else ""
         return Finding(evidence.verdict, joined([*said, figures, self.note]), scale.label, evidence.p, takes)

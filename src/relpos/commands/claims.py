@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from relpos.errors import RelposError, nearest
@@ -130,12 +130,16 @@ def page(claims: list[Claim], runs: Scales, rows: dict[str, list[str]], tables: 
 
 
 def _tested(claim: Claim, runs: Scales, rows: dict[str, list[str]]) -> list[Finding]:
+    from relpos.claims.scales import Scales
     from relpos.claims.travel import with_travel
 
     for row in claim.tester.rows:
         if row not in rows:
             raise RelposError(f"claim {claim.id}: unknown row {row!r}.{nearest(row, rows)}")
-    return with_travel(claim.tester.findings(runs), claim.tester.rows, runs)
+    findings = [] if claim.hosts == "only" else with_travel(claim.tester.findings(runs), claim.tester.rows, runs)
+    if claim.hosts:  # behind the others: the paper is about such networks
+        findings += replace(claim, test={**claim.test, "note": ""}).tester.findings(Scales(runs.hosts))
+    return findings
 
 
 def _show_page(content: dict[str, Any], console: Console | None = None) -> None:

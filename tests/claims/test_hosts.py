@@ -1,0 +1,81 @@
+"""Claims tested with fine-tunings of networks that were given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relpos.claims import claim as files
+from relpos.claims.hosts import hosts_of
+from relpos.claims.scales import Scales
+from relpos.commands.claims import page
+
+COLUMNS = ("cola", "mnli_m", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")
+JITTER = (-0.3, -0.1, 0.0, 0.1, 0.3)
+TISA = {"tisa": 5, "start": "regression", "reused": False}
+
+
+def tuning(change: dict[str, Any], seed: int, score: float, host: str = "hosts/albert") -> dict[str, Any]:
+    """The record of a fine-tuning on all tasks at once, which is shorter than one a task."""
+    meaning = {"seed": seed, "steps": 9, "task": {"metric": "relpos.train.metrics.accuracy"}}
+    metrics = {"columns": dict.fromkeys(COLUMNS, score), "majority": dict.fromkeys(COLUMNS, 50.0)}
+    return {"meaning": meaning | ({"change": change} if change else {}), "inputs": {"start": host}, "metrics": metrics}
+
+
+def tunings(**scores: float) -> dict[Path, dict[str, Any]]:
+    """Five fine-tunings of each row around its score."""
+    changes: dict[str, dict[str, Any]] = {
+        "absolute": {},
+        "none": {"positions": "remove"},
+        "absolute_tisa": TISA | {"positions": "keep"},
+        "tisa": TISA | {"positions": "remove"},
+        "tisa_s3": TISA | {"positions": "remove", "tisa": 3},
+    }
+    return {
+        Path(f"{row}{seed}"): tuning(changes[row], seed, score + jitter)
+        for row, score in scores.items()
+        for seed, jitter in enumerate(JITTER)
+    }
+
+
+def verdict(name: str, runs: Scales) -> tuple[str, list[str]]:
+    [claim] = [claim for claim in files.load("wennberg2021") if claim.id == name]
+    [said] = page([claim], runs, files.rows(), {})["claims"]
+    return said["verdict"], [finding["scale"] + ": " + finding["figures"] for finding in said["findings"]]
+
+
+def test_the_rows_are_those_of_the_claims() -> None:
+    [host] = hosts_of(tunings(absolute=90.0, none=80.0, absolute_tisa=91.0, tisa=84.0, tisa_s3=83.0))
+    assert host.label == "fine-tuned from albert, TISA from regression"
+    assert set(host.scores) == {"absolute", "none", "absolute_tisa", "tisa", "tisa_s3"}
+    assert host.scores["tisa"]["rte"].values[4, 0] == pytest.approx(84.3)
+
+
+def test_networks_that_were_pre_trained_here_and_those_without_positions_are_none() -> None:
+    of_ours = {Path("a"): tuning({"positions": "remove"}, 0, 80.0, "runs/pretrain/absolute-0123")}
+    unknown = {Path("b"): tuning({}, 0, 80.0), Path("c"): tuning(TISA | {"positions": "keep", "start": "random"}, 0, 80.0)}
+    assert hosts_of(of_ours | unknown) == []
+
+
+def test_each_way_of_starting_is_a_scale_of_its_own_beside_the_same_host() -> None:
+    random = {Path("r"): tuning(TISA | {"positions": "remove", "start": "random"}, 0, 81.0)}
+    scales = hosts_of(tunings(absolute=90.0, tisa=84.0) | random)
+    assert [scale.label.partition(", ")[2] for scale in scales] == ["TISA from regression", "TISA from random values"]
+    assert [scale.scores["tisa"]["rte"].values[0, 0] for scale in scales] == [pytest.approx(83.7), 81.0]
+    assert all("absolute" in scale.scores for scale in scales)
+
+
+def test_claims_about_such_networks_are_decided_over_fine_tuning_seeds() -> None:
+    runs = Scales([], hosts=hosts_of(tunings(absolute=90.0, none=80.0, absolute_tisa=92.0, tisa=84.0)))
+    for name in ("W08", "W13", "W14"):
+        decided, [said] = verdict(name, runs)
+        assert decided == "holds", said
+        assert "over 5 fine-tuning seeds" in said
+        assert "from scratch" not in said
+
+
+def test_claims_about_training_from_scratch_do_not_see_them() -> None:
+    runs = Scales([], hosts=hosts_of(tunings(absolute=90.0, none=80.0, tisa=84.0)))
+    assert verdict("W15", runs) == ("not run", [])
