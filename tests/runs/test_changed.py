@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
 import relpos
+from relpos.data.collate import TuningStep
 from relpos.errors import RelposError
 from relpos.model.position import Tisa
-from relpos.runs import Run, compose, plan
+from relpos.runs import Run, compose, execute, plan
 from relpos.runs.changed import change_positions, changed_position
+from relpos.train.finetune import Finetuning
 from relpos.train.network import network
 from schemes import SIZE, VOCABULARY, model_of, node
 
@@ -101,3 +104,25 @@ def test_such_a_run_is_refused_before_anything_is_trained(toy_runs: Path) -> Non
     with pytest.raises(RelposError, match=r"change\.positions=remove: Fixed"):
         relpos.run(compose("finetune", [*WORDS, *PRETRAINING, "position=fixed", "change.positions=remove"]))
     assert not (toy_runs / "pretrain").exists()
+
+
+def test_an_interrupted_run_goes_on_with_the_positions_that_it_had(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [*WORDS, "steps=3", *PRETRAINING, "change.positions=remove", "change.tisa=1", "checkpoint_every=1", "log_every=1"]
+    run, step = plan(compose("finetune", words)), Finetuning.training_step
+
+    def stopped(self: Finetuning, batch: TuningStep, number: int) -> None:
+        if batch.index == 2:
+            raise KeyboardInterrupt
+        step(self, batch, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Finetuning, "training_step", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            execute(run)
+    assert run.checkpoint
+    execute(run)
+    assert run.record["starts"][1]["from_step"] > 0
+    continued = relpos.load(run.path)[0].state_dict()
+    shutil.rmtree(run.path)
+    whole = relpos.load(execute(run).path)[0].state_dict()
+    assert all(torch.equal(whole[name], continued[name]) for name in whole)
