@@ -6,9 +6,11 @@ fit is to the `length` of the fine-tuning, and `change.start` says whether there
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
@@ -16,6 +18,8 @@ from relpos.model.initial import redraw
 from relpos.model.position import Tisa
 from relpos.model.surgery import add_tisa, fold_positions, set_tisa
 
+Values = list[tuple[Any, Any, Any]]
+"""Amplitudes, sharpnesses and centres of a layer, head by head."""
 PACKAGE = "relpos.model.position"
 ABSOLUTE = f"{PACKAGE}.Absolute"
 
@@ -43,20 +47,33 @@ def change_positions(encoder: Encoder, change: dict[str, Any], length: int, seed
             set_tisa(tisa, values)
 
 
-def fitted_values(encoder: Encoder, functions: int, reused: bool, length: int) -> list[list[tuple[Any, Any, Any]]]:
+def fitted_values(encoder: Encoder, functions: int, reused: bool, length: int) -> list[Values]:
     """For each module of TISA and each head: amplitudes, sharpnesses and centres by least squares to F̂_P of the module's layer.
 
     One module for all layers is fitted to the mean of their F̂_P. Layers that share their weights share the fit.
     """
     from relpos.analysis.profiles import profiles
-    from relpos.analysis.recovery import fitted
 
     passes, layers = encoder.shape.layers, len(encoder.layers)
     matrices = [profiles(encoder, layer, length) for layer in range(layers)]
     if reused:
         matrices = [torch.stack(matrices).mean(0)]
-    values = [[(fit.amplitude, fit.sharpness, fit.centre) for fit in fitted(heads, functions)] for heads in matrices]
+    values = [_fitted(heads, functions) for heads in matrices]
     return values if reused else [values[number % layers] for number in range(passes)]
+
+
+_FITS: dict[tuple[str, int], Values] = {}
+"""Of this process: the runs of a table start from one network, and a fit takes seconds."""
+
+
+def _fitted(heads: Tensor, functions: int) -> Values:
+    """Amplitudes, sharpnesses and centres for each head of a layer; `heads` is its F̂_P (heads, n, n)."""
+    from relpos.analysis.recovery import fitted
+
+    key = hashlib.sha256(heads.numpy().tobytes()).hexdigest(), functions
+    if key not in _FITS:
+        _FITS[key] = [(fit.amplitude, fit.sharpness, fit.centre) for fit in fitted(heads, functions)]
+    return _FITS[key]
 
 
 def changed_position(position: dict[str, Any], change: dict[str, Any] | None) -> dict[str, Any]:
