@@ -103,7 +103,9 @@ def test_table_6_has_nineteen_rows_of_ten_seeds(planned: dict[str, dict[str, Pla
 def test_a_table_whose_checkpoint_is_not_at_hand_says_so(name: str) -> None:
     given = load(name)
     rows = plan_table(given)
-    assert describe(name, rows, runs_of(rows)).count("no runs yet; needs pretrained=") == len(given.rows)
+    told = describe(name, rows, runs_of(rows))
+    assert told.count("no runs yet; needs pretrained=") == len(given.rows)
+    assert "the checkpoint to start from is not at hand" in told
 
 
 def test_the_kernel_is_read_where_the_authors_code_reads_it(planned: dict[str, dict[str, PlannedRow]]) -> None:

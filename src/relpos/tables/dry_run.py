@@ -31,6 +31,8 @@ def describe(name: str, rows: list[PlannedRow], runs: list[Run], instrument: Ins
     speeds = _Speeds(runs)
     hours, said = _hours([run for run in runs if states[run.identity] != "finished"], speeds)
     own = {run.identity for row in rows for run in row.runs}
+    if needed := next((row.needs for row in rows if row.needs), None):
+        said = f"nothing can be planned: the checkpoint to start from is not at hand, {needed}=FOLDER names one"
     lines = [f"{name}: {len(runs):,} runs: {_counts(Counter(states.values()))}", said]
     if instrument is not None:
         lines.append(_of_order(rows, instrument, speeds))
