@@ -13,10 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from relpos.analysis.fit import Fit, fit_heads
+from relpos.analysis.toeplitz import diagonal_means
 from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
 from relpos.model.shape import Ids
@@ -83,6 +86,13 @@ def profiles(
     word_q, word_k = _queries_and_keys(encoder, layer, word, choices.bias)
     scores = q @ k.mT - word_q @ word_k.mT if choices.words else (q - word_q) @ (k - word_k).mT
     return (scores * float(encoder.shape.head_dim) ** -0.5).cpu()
+
+
+def fit_profiles(matrices: Float[Tensor, "heads n n"], functions: int) -> list[Fit]:
+    """TISA of S functions a head by least squares to F̂_P of one layer: an offset counts as often as it occurs in a matrix."""
+    n = matrices.shape[-1]
+    weights = n - np.abs(np.arange(1 - n, n))
+    return fit_heads(np.stack([diagonal_means(head) for head in matrices]), functions, weights)
 
 
 def _entering(encoder: Encoder, rows: Float[Tensor, "n embedding"], choices: Choices) -> Float[Tensor, "n hidden"]:

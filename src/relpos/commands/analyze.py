@@ -20,7 +20,7 @@ from relpos.runs.run import read_record, runs_root
 from relpos.runs.trained import Trained, trained
 
 if TYPE_CHECKING:
-    from relpos.analysis.recovery import Texts
+    from relpos.analysis.texts import Texts
     from relpos.data.tokenizer import Tokenizer
 
 Reader = Callable[[int, int], "Texts"]
@@ -137,7 +137,7 @@ def _of_store(subject: Trained, part: Literal["heldout", "train"]) -> Reader:
 
 
 def _texts(ids: torch.Tensor, tokenizer: Tokenizer, source: str) -> Texts:
-    from relpos.analysis.recovery import Texts
+    from relpos.analysis.texts import Texts
 
     if not len(ids):
         raise RelposError(f"{source}: too short for a single window of text")

@@ -68,11 +68,11 @@ _FITS: dict[tuple[str, int], Values] = {}
 
 def _fitted(heads: Tensor, functions: int) -> Values:
     """Amplitudes, sharpnesses and centres for each head of a layer; `heads` is its F̂_P (heads, n, n)."""
-    from relpos.analysis.recovery import fitted
+    from relpos.analysis.profiles import fit_profiles
 
     key = hashlib.sha256(heads.numpy().tobytes()).hexdigest(), functions
     if key not in _FITS:
-        _FITS[key] = [(fit.amplitude, fit.sharpness, fit.centre) for fit in fitted(heads, functions)]
+        _FITS[key] = [(fit.amplitude, fit.sharpness, fit.centre) for fit in fit_profiles(heads, functions)]
     return _FITS[key]
 
 

@@ -12,8 +12,7 @@ import numpy as np
 from relpos.analysis.fit import Fit
 from relpos.analysis.kinds import style
 from relpos.analysis.kinds.subject import Drawing, Subject
-from relpos.analysis.profiles import Choices, profiles
-from relpos.analysis.recovery import fitted
+from relpos.analysis.profiles import Choices, fit_profiles, profiles
 from relpos.analysis.toeplitz import diagonal_means, toeplitz_r2
 from relpos.ranges import Count, Natural
 
@@ -45,7 +44,7 @@ class _OfHeads:
         choices = Choices(self.source, self.norm, self.types, self.bias, self.words)
         ids = subject.some_texts(64, self.length).ids if self.source == "stream" else None
         heads = profiles(subject.encoder, self.layer - 1, self.length, choices, ids)
-        return heads.numpy(), fitted(heads, self.functions) if self.functions else None
+        return heads.numpy(), fit_profiles(heads, self.functions) if self.functions else None
 
     def title(self, subject: Subject) -> str:
         """What was chosen, in a line."""

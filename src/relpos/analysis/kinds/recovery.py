@@ -7,12 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from relpos.analysis.frozen_head import train_head
 from relpos.analysis.kinds import style
 from relpos.analysis.kinds.subject import Drawing, Subject, encoder_of
-from relpos.analysis.profiles import Choices
-from relpos.analysis.recovery import Recovery, Variant, first_layers, train_head, train_tisa
+from relpos.analysis.profiles import Choices, profiles
+from relpos.analysis.recovery import Recovery, Variant
+from relpos.analysis.replacement import toeplitz_parts, train_tisa, with_fitted_tisa, with_matrices, with_random_tisa
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
+from relpos.model.surgery import first_layers
 from relpos.ranges import Count, Natural
 
 
@@ -59,55 +62,81 @@ class Removal:
             model, texts, advance=lambda variant: print(f"{subject.name}: {_said(variant)}", file=sys.stderr, flush=True)
         )
         choices = Choices(source=self.source)
+        matrices = [
+            profiles(model.encoder, layer, texts.ids.shape[1] + 2, choices, texts.with_edges[:64])
+            for layer in range(model.encoder.shape.layers)
+        ]
         for functions in self.functions:
-            measure.measure(f"TISA from regression, S = {functions}", measure.regression(functions, choices))
+            measure.measure(f"TISA from regression, S = {functions}", with_fitted_tisa(model, matrices, functions))
         largest = max(self.functions)
         for seed in range(self.seeds):
-            measure.measure(f"TISA at random, S = {largest}, seed {seed}", measure.random(largest, seed))
-        measure.measure("Toeplitz part of F_P", measure.unfitted(choices, toeplitz=True))
-        measure.measure("F_P", measure.unfitted(choices, toeplitz=False))
+            measure.measure(f"TISA at random, S = {largest}, seed {seed}", with_random_tisa(model, largest, seed))
+        measure.measure("Toeplitz part of F_P", with_matrices(model, toeplitz_parts(matrices)))
+        measure.measure("F_P", with_matrices(model, matrices))
         if self.steps and subject.training_texts is not None:
             training = subject.training_texts(self.head_texts, self.length)
             for name, started in (
-                ("regression", measure.regression(largest, choices)),
-                ("random values", measure.random(largest, 0)),
+                ("regression", with_fitted_tisa(model, matrices, largest)),
+                ("random values", with_random_tisa(model, largest, 0)),
             ):
                 train_tisa(started, training, self.steps)
                 measure.measure(f"TISA from {name}, S = {largest}, {self.steps} steps", started)
-        rows = [
-            {
-                "network": v.name,
-                "loss": v.loss,
-                "order_gap": v.gap,
-                "output_distance": v.distance,
-                "loss_recovered": "" if v.recovered is None else v.recovered,
-                "gap_recovered": "" if v.order is None else v.order,
-                "output_recovered": "" if v.output is None else v.output,
-            }
-            for v in measure.variants
-        ]
-        return Drawing(f"removal-{subject.name}", rows, _figure(subject.name, measure.variants))
+        return Drawing(f"removal-{subject.name}", [_row(v) for v in measure.variants], _figure(subject.name, measure.variants))
+
+
+def _row(variant: Variant) -> dict[str, Any]:
+    low, high = variant.interval or (None, None)
+    values = {
+        "network": variant.name,
+        "loss": variant.loss,
+        "order_gap": variant.gap,
+        "output_distance": variant.distance,
+        "loss_recovered": variant.recovered,
+        "loss_recovered_low": low,
+        "loss_recovered_high": high,
+        "gap_recovered": variant.order,
+        "output_recovered": variant.output,
+    }
+    return {key: "" if value is None else value for key, value in values.items()}
 
 
 def _said(variant: Variant) -> str:
-    return f"{variant.name}: loss {variant.loss:.4f}, order gap {variant.gap:.4f}, output distance {variant.distance:.4f}"
+    text = f"{variant.name}: loss {variant.loss:.4f}, order gap {variant.gap:.4f}, output distance {variant.distance:.4f}"
+    if variant.recovered is not None:
+        text += f"; {variant.recovered:.1%} of the loss regained"
+    if variant.interval is not None:
+        text += " (95 % interval over texts {:.1%} to {:.1%})".format(*variant.interval)
+    return text
 
 
 def _figure(name: str, variants: Sequence[Variant]) -> Any:
-    figure, panels = style.grid(3, 3, 3.2, 0.32 * len(variants))
+    figure, panels = style.grid(4, 4, 3.0, 0.32 * len(variants))
+    names = [variant.name for variant in variants]
     for axes, key, title in zip(
-        panels, ("loss", "gap", "distance"), ("loss, nats a masked token", "order gap, nats", "distance of outputs"), strict=True
+        panels, ("loss", "gap", "distance"), ("loss, nats a masked token", "order gap, nats", "distance of outputs"), strict=False
     ):
         values = [getattr(variant, key) for variant in variants]
-        axes.barh(
-            [variant.name for variant in variants], values, color=[style.COLOURS[0]] * 2 + [style.COLOURS[1]] * (len(values) - 2)
-        )
-        axes.invert_yaxis()
+        axes.barh(names, values, color=[style.COLOURS[0]] * 2 + [style.COLOURS[1]] * (len(values) - 2))
         axes.set_title(title, fontsize=8)
         spread = max(values) - min(values)
         if key == "loss":
             axes.set_xlim(min(values) - 0.2 * spread, max(values) + 0.1 * spread)
-        if axes is not panels[0]:
-            axes.set_yticklabels([])
+    _shares(panels[3], variants)
+    for axes in panels:
+        axes.set_ylim(len(variants) - 0.4, -0.6)
+    for axes in panels[1:]:
+        axes.set_yticks(range(len(variants)), [""] * len(variants))
     figure.suptitle(f"{name}: positions removed, TISA instead", fontsize=9)
     return figure
+
+
+def _shares(axes: Any, variants: Sequence[Variant]) -> None:
+    """The shares of the loss that are regained, with their intervals; nothing and all are dotted lines."""
+    for place, variant in enumerate(variants):
+        if variant.recovered is not None:
+            axes.plot(variant.recovered, place, "o", color=style.COLOURS[1], markersize=4)
+        if variant.interval is not None:
+            axes.plot(variant.interval, (place, place), "-", color=style.COLOURS[1], linewidth=1.2)
+    for share in (0, 1):
+        axes.axvline(share, color="0.4", linestyle=":", linewidth=0.8)
+    axes.set_title("share of the loss regained", fontsize=8)

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from relpos.analysis.recovery import Texts
+from relpos.analysis.texts import Texts
 from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
 

@@ -1,0 +1,53 @@
+"""A masked-language-modelling head for an encoder that was published without one."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from relpos.analysis.texts import Texts
+from relpos.model.encoder import Encoder
+from relpos.model.heads import IGNORED, MaskedLM
+
+
+def train_head(encoder: Encoder, texts: Texts, epochs: int = 4, rows: int = 128, lr: float = 2e-3) -> MaskedLM:
+    """The encoder with a new head that reads the masked words off its outputs; the encoder is not trained.
+
+    The outputs are computed once. The head is BERT's, tied to the word table; its bias begins as the logarithm of the words'
+    frequencies, its linear map as the identity where the widths allow. Words that are not in the texts keep the bias of a word seen
+    a tenth of a time, and are left out of the softmax while the head is trained.
+    """
+    model = MaskedLM(encoder).requires_grad_(False)
+    features, targets = [], []
+    encoder.eval()
+    with torch.no_grad():
+        for ids, labels in texts.batches(seed=1):
+            chosen = labels != IGNORED
+            features.append(encoder(ids)[chosen])
+            targets.append(labels[chosen])
+    x, y = torch.cat(features), torch.cat(targets)
+    with torch.no_grad():
+        words = model.table
+        counts = torch.bincount(texts.ids.flatten(), minlength=len(words)).float() + 0.1
+        model.head.bias.copy_((counts / counts.sum()).log())
+        if model.head.narrow.in_features == model.head.narrow.out_features:
+            nn.init.eye_(model.head.narrow.weight)
+            nn.init.zeros_(model.head.narrow.bias)
+    model.head.requires_grad_(True)
+    if model.head.table is not None:
+        model.head.table.requires_grad_(False)
+    optimizer = torch.optim.AdamW(model.head.parameters(), lr=lr)
+    steps = epochs * -(-len(x) // rows)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
+    generator = torch.Generator().manual_seed(0)
+    seen, y = torch.unique(y, return_inverse=True)
+    table = model.table[seen].detach()
+    for _ in range(epochs):
+        for part in torch.randperm(len(x), generator=generator).split(rows):
+            logits = nn.functional.linear(model.head.transform(x[part]), table, model.head.bias[seen])
+            loss = nn.functional.cross_entropy(logits, y[part])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+    return model.requires_grad_(False).eval()

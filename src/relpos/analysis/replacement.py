@@ -1,0 +1,116 @@
+"""Networks without their position embeddings, with TISA or the embeddings' own effect on the scores in their place.
+
+Each function leaves the network that it is given as it is and returns a changed copy (Wennberg & Henter 2021, Appendix C).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from relpos.analysis.profiles import fit_profiles
+from relpos.analysis.texts import Texts
+from relpos.analysis.toeplitz import diagonal_means
+from relpos.model.heads import MaskedLM
+from relpos.model.position import Merge, Scheme, Terms, Tisa
+from relpos.model.shape import Shape
+from relpos.model.surgery import add_tisa, average_positions, fold_positions, set_tisa
+
+Matrices = Sequence[Float[Tensor, "heads n n"]]
+"""F̂_P of every layer."""
+
+
+def averaged(model: MaskedLM) -> MaskedLM:
+    """Every position has the mean row: the order of the tokens is gone."""
+    removed = copy.deepcopy(model)
+    average_positions(removed.encoder)
+    return removed
+
+
+def with_fitted_tisa(model: MaskedLM, matrices: Matrices, functions: int) -> MaskedLM:
+    """TISA of S functions a head, fitted to F̂_P of each layer."""
+    bare = _without_positions(model)
+    fits = [fit_profiles(heads, functions) for heads in matrices]
+    set_tisa(add_tisa(bare.encoder, functions), [[(fit.amplitude, fit.sharpness, fit.centre) for fit in heads] for heads in fits])
+    return bare
+
+
+def with_random_tisa(model: MaskedLM, functions: int, seed: int) -> MaskedLM:
+    """TISA of S functions a head, as its authors initialise it."""
+    bare = _without_positions(model)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        add_tisa(bare.encoder, functions)
+    return bare
+
+
+def with_matrices(model: MaskedLM, matrices: Matrices) -> MaskedLM:
+    """A matrix a layer and head added to the scores, such as F̂_P itself."""
+    bare = _without_positions(model)
+    before = bare.encoder.position
+    bare.encoder.position = Merge(before.shape, [lambda _: before, _Matrices.of(matrices)])
+    return bare
+
+
+def toeplitz_parts(matrices: Matrices) -> list[Float[Tensor, "heads n n"]]:
+    """The nearest Toeplitz matrix to each: no choice of TISA's parameters is nearer."""
+    return [torch.stack([_toeplitz_part(head) for head in heads]) for heads in matrices]
+
+
+def train_tisa(model: MaskedLM, texts: Texts, steps: int, lr: float = 0.02) -> None:
+    """Trains TISA's parameters alone, in place: a batch of texts a step, with a linear decay of the learning rate."""
+    modules = [module for module in model.encoder.position.modules() if isinstance(module, Tisa)]
+    parameters = [parameter for module in modules for parameter in module.parameters()]
+    model.requires_grad_(False)
+    for parameter in parameters:
+        parameter.requires_grad_(True)
+    optimizer = torch.optim.Adam(parameters, lr=lr)
+    done, epoch = 0, 0
+    model.eval()
+    while done < steps:
+        for ids, labels in texts.batches(seed=3 + epoch):
+            for group in optimizer.param_groups:
+                group["lr"] = lr * (1 - done / steps)
+            optimizer.zero_grad()
+            model.loss(ids, labels).backward()
+            optimizer.step()
+            done += 1
+            if done == steps:
+                break
+        epoch += 1
+    model.requires_grad_(False)
+
+
+def _without_positions(model: MaskedLM) -> MaskedLM:
+    bare = copy.deepcopy(model)
+    fold_positions(bare.encoder)
+    return bare
+
+
+class _Matrices(Scheme):
+    """A matrix a layer and head, added to the scores."""
+
+    @classmethod
+    def of(cls, matrices: Matrices) -> Callable[[Shape], Scheme]:
+        def made(shape: Shape) -> Scheme:
+            scheme = cls(shape)
+            scheme.matrices = [heads.float() for heads in matrices]
+            return scheme
+
+        return made
+
+    matrices: list[Tensor]
+
+    def terms(self, layer: int, q: Tensor, k: Tensor, state: None) -> Terms:
+        n = q.shape[2]
+        return Terms(dense=self.matrices[layer][None, :, :n, :n].to(q.dtype))
+
+
+def _toeplitz_part(matrix: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    n = len(matrix)
+    token = torch.arange(n)
+    return torch.from_numpy(diagonal_means(matrix))[token[None] - token[:, None] + n - 1]

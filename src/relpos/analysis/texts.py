@@ -1,0 +1,77 @@
+"""Texts of one length, masked for a network and with their words in random order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from relpos.counter import counter_hash, uniform
+from relpos.data.tokenizer import Tokenizer
+from relpos.data.words import Words
+from relpos.model.heads import IGNORED
+from relpos.model.shape import Ids
+
+RATE = 0.15
+BATCH = 16  # texts in a forward pass
+_SHUFFLE = 0x6F72646572
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts of one length for masked-language modelling.
+
+    Args:
+        ids: (texts, n), special tokens left out.
+        tokenizer: that made them.
+    """
+
+    ids: Ids
+    tokenizer: Tokenizer
+
+    @cached_property
+    def words(self) -> Words:
+        """The word boundaries."""
+        return Words(self.tokenizer)
+
+    @property
+    def with_edges(self) -> Tensor:
+        """(texts, n + 2), with [CLS] and [SEP]."""
+        return self._edged(self.ids)
+
+    def predicted(self, seed: int) -> Tensor:
+        """(texts,) how many tokens of each are predicted under the masks of this seed."""
+        return torch.cat([(labels != IGNORED).sum(1) for _, labels in self.batches(seed)])
+
+    def batches(self, seed: int, shuffled: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
+        """(input ids, labels), both (b, n + 2): 15 % of the tokens are predicted; [MASK], a random word or they themselves stand
+        there, as in BERT. `shuffled` puts the words of each text into random order; the same tokens are predicted."""
+        for start in range(0, len(self.ids), BATCH):
+            ids = self.ids[start : start + BATCH]
+            row = torch.arange(start, start + len(ids))[:, None]
+            place = torch.arange(ids.shape[1])[None]
+            chosen, how = uniform(seed, row, place, 0) < RATE, uniform(seed, row, place, 1)
+            drawn = (counter_hash(seed, row, place, 2) >> 1 & (1 << 62) - 1) % self.tokenizer.size
+            shown = torch.where(how < 0.8, torch.full_like(ids, self.tokenizer.mask), torch.where(how < 0.9, drawn, ids))
+            shown = torch.where(chosen, shown, ids)
+            labels = torch.where(chosen, ids, torch.full_like(ids, IGNORED))
+            if shuffled:
+                order = self._order(ids, row)
+                shown, labels = shown.gather(1, order), labels.gather(1, order)
+            yield self._edged(shown), nn.functional.pad(labels, (1, 1), value=IGNORED)
+
+    def _order(self, ids: Tensor, row: Tensor) -> Tensor:
+        """(b, n): where each token comes from; the pieces of a word stay together."""
+        word = torch.from_numpy(self.words.numbers(ids.numpy()))
+        draw = (counter_hash(_SHUFFLE, row, word) >> 11).numpy()
+        place = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+        return torch.from_numpy(np.lexsort((place, word.numpy(), draw), axis=1))
+
+    def _edged(self, ids: Ids) -> Tensor:
+        edged = nn.functional.pad(ids, (1, 1))
+        edged[:, 0], edged[:, -1] = self.tokenizer.cls, self.tokenizer.sep
+        return edged

@@ -1,0 +1,88 @@
+"""What is regained after position embeddings were removed, and how well that is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from relpos.analysis.frozen_head import train_head
+from relpos.analysis.profiles import profiles
+from relpos.analysis.recovery import HELDOUT_SEED, Recovery, share_interval, text_losses
+from relpos.analysis.replacement import with_matrices, with_random_tisa
+from relpos.analysis.texts import Texts
+from relpos.data.marks import OURS
+from relpos.model.heads import MaskedLM
+from relpos.model.surgery import position_table
+from schemes import VOCABULARY, model_of
+
+
+class Pieces:
+    """A tokenizer of 23 pieces, each a word."""
+
+    cls, sep, mask, size, marks = 2, 3, 4, VOCABULARY, OURS
+
+    def word_piece(self, number: int) -> str:
+        return f"▁{chr(97 + number)}" if number > 4 else ""
+
+
+def counting(count: int) -> Texts:
+    """Texts in which every word follows from its place, unless it is one of a few that are random."""
+    ids = 5 + torch.arange(12).expand(count, 12).clone()
+    noise = torch.rand(count, 12, generator=torch.Generator().manual_seed(0))
+    tokenizer: Any = Pieces()
+    return Texts(torch.where(noise < 0.1, 20, ids), tokenizer)
+
+
+@pytest.fixture(scope="module")
+def model() -> MaskedLM:
+    """A network that reads words off their places: its outputs depend on them strongly, and its head is trained."""
+    encoder = model_of("absolute").float().encoder
+    with torch.no_grad():
+        position_table(encoder).mul_(30)
+    return train_head(encoder, counting(64), epochs=30, rows=32, lr=0.05)
+
+
+def test_what_is_regained_has_an_interval_around_it(model: MaskedLM) -> None:
+    measure = Recovery(model, counting(40))
+    matrices = [profiles(model.encoder, layer, 14) for layer in range(2)]
+    regained = measure.measure("F_P", with_matrices(model, matrices))
+    intact, removed = measure.variants[:2]
+    assert removed.loss > intact.loss + 0.5
+    assert regained.recovered == pytest.approx((removed.loss - regained.loss) / (removed.loss - intact.loss))
+    assert regained.interval is not None
+    assert regained.interval[0] < regained.recovered < regained.interval[1]
+
+
+def test_the_intact_network_regains_everything(model: MaskedLM) -> None:
+    again = Recovery(model, counting(20)).measure("again", model)
+    assert (again.recovered, again.distance, again.output) == (1.0, 0.0, 1.0)
+
+
+def test_losses_of_texts_add_up_to_that_of_the_network(model: MaskedLM) -> None:
+    texts = counting(20)
+    batches = list(texts.batches(HELDOUT_SEED))
+    total = sum(float(model.loss_sum(ids, labels)[0]) for ids, labels in batches)
+    assert text_losses(model, texts).sum() == pytest.approx(total, rel=1e-5)
+    assert texts.predicted(HELDOUT_SEED).sum() == sum(int((labels != -100).sum()) for _, labels in batches)
+
+
+def test_an_interval_is_paired_by_text() -> None:
+    lost = np.random.default_rng(0).uniform(1, 9, 60)
+    noise = np.random.default_rng(1).normal(0, 0.05, 60)
+    low, high = share_interval(0.5 * lost + noise, lost) or (0.0, 1.0)
+    assert 0.49 < low < 0.5 * lost.sum() / lost.sum() + noise.sum() / lost.sum() < high < 0.51
+
+
+def test_a_share_of_what_may_be_nothing_has_no_interval() -> None:
+    lost = np.random.default_rng(0).normal(0, 1, 20)
+    assert share_interval(0.5 * lost + 1, lost) is None
+
+
+def test_the_network_that_is_given_stays_as_it_is(model: MaskedLM) -> None:
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with_random_tisa(model, 2, seed=0)
+    Recovery(model, counting(4))
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
