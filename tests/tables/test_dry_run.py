@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relpos.runs import cost, trial
-from relpos.tables import dry_run
+from relpos.tables import dry_run, speeds
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
 from tables.small_data import write_experiment
@@ -27,7 +27,7 @@ def test_a_small_model_is_estimated_by_a_step_of_it(tmp_path: Path, monkeypatch:
 
 def test_a_guess_is_called_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "SMALL", 0.0)
-    monkeypatch.setattr(dry_run, "matrix_product", lambda: 1e9)
+    monkeypatch.setattr(speeds, "matrix_product", lambda: 1e9)
     said = told(tmp_path)
     assert "left, some of it guessed" in said
     assert f"by a guess, {cost.REACHED:.0%} of the rate of a matrix product here" in said

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
 from relpos.claims.finding import Test
 from relpos.errors import RelposError, nearest
 from relpos.runs.config import instantiate, shipped
+
+if TYPE_CHECKING:
+    from relpos.tables.experiment import Experiment
 
 ROWS = "rows"
 """The file that says which words make a row; the other files are papers."""
@@ -107,14 +110,19 @@ def rows() -> dict[str, list[str]]:
     return {str(name): [str(word) for word in words] for name, words in _read(_folder() / f"{ROWS}.yaml").items()}
 
 
-def tables_of() -> dict[str, list[str]]:
-    """Claim → the experiment files that are about it."""
+def experiments() -> list[Experiment]:
+    """The experiment files that ship with the package."""
     from relpos.tables.experiment import load as load_experiment
 
+    return [load_experiment(path.stem) for path in sorted(shipped("experiments").glob("[!_]*.yaml"))]
+
+
+def tables_of(given: Iterable[Experiment]) -> dict[str, list[str]]:
+    """Claim → those of the experiment files that are about it."""
     tables: dict[str, list[str]] = {}
-    for path in sorted(shipped("experiments").glob("[!_]*.yaml")):
-        for claim in load_experiment(path.stem).claims:
-            tables.setdefault(claim, []).append(path.stem)
+    for experiment in given:
+        for claim in experiment.claims:
+            tables.setdefault(claim, []).append(experiment.name)
     return tables
 
 

@@ -10,7 +10,9 @@ import numpy as np
 from relpos.claims.effort import to_decide
 from relpos.claims.finding import NOT_RUN, UNDECIDED, Evidence, Finding, joined
 from relpos.claims.gains import among, gain, units
+from relpos.claims.requirements import SEVERAL, Requirements
 from relpos.claims.scales import Scale, Scales
+from relpos.tables.columns import GLUE
 from relpos.tables.pooled import difference
 from relpos.tables.statistics import SEED, Difference, combined
 
@@ -31,6 +33,11 @@ class FromTo:
     def rows(self) -> tuple[str, ...]:
         """The two."""
         return self.before, self.after
+
+    @property
+    def requires(self) -> Requirements:
+        """The column and another one."""
+        return Requirements(SEVERAL, self.columns or GLUE, least=2)
 
     def findings(self, scales: Scales) -> list[Finding]:
         """Of every scale that has both."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from relpos.claims.effort import to_decide
 from relpos.claims.finding import FAILS, NOT_RUN, UNDECIDED, Evidence, Finding, all_of, joined
 from relpos.claims.gains import MEAN, Gain, gain, mean_gain
+from relpos.claims.requirements import Requirements, of_column
 from relpos.claims.scales import Scale, Scales
 from relpos.tables.columns import GLUE
 from relpos.tables.statistics import ALPHA, Difference, holm
@@ -50,6 +51,11 @@ class Comparison:
     def has_bound(self) -> bool:
         """Whether the rule has a bound in points, which is meant for the mean of all columns and for nothing else."""
         return False
+
+    @property
+    def requires(self) -> Requirements:
+        """Dev scores, or what twins compare; several pre-trainings."""
+        return of_column(self.column, self.columns, every=self.has_bound)
 
     def findings(self, scales: Scales) -> list[Finding]:
         """Of every scale that has some of the rows with a score."""

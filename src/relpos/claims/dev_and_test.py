@@ -10,8 +10,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 from relpos.claims.finding import UNDECIDED, Evidence, Finding
+from relpos.claims.requirements import Requirements
 from relpos.claims.scales import Scales
 from relpos.runs.run import runs_root
+from relpos.tables.columns import GLUE
 from relpos.tables.statistics import Difference, standard_error
 
 MANY = 1e9
@@ -34,6 +36,13 @@ class DevAboveTest:
     @property
     def rows(self) -> tuple[str, ...]:
         return ()
+
+    @property
+    def requires(self) -> Requirements:
+        """All columns, and what the server says of the same answers."""
+        return Requirements(
+            1, GLUE, len(GLUE), afterwards="the answers to the GLUE server, and its scores to `relpos record-scores`"
+        )
 
     def findings(self, scales: Scales) -> list[Finding]:
         """One, over the rows of all tables; none without recorded scores."""

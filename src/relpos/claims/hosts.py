@@ -63,7 +63,7 @@ def hosts_of(tunings: Mapping[Path, Plain]) -> list[Scale]:
 def _scale(host: str, start: Start, runs: Iterable[tuple[Path, Plain]]) -> Scale:
     """One network's rows: those without TISA, and those whose TISA starts so."""
     scale = Host({"host": _name(Path(host)), "start": start[0], "reused": start[1]}, "")
-    placed = [(row, folder, record) for folder, record in runs if (row := _row(record["meaning"].get("change") or {}, start))]
+    placed = [(row, folder, record) for folder, record in runs if (row := row_of(record["meaning"].get("change") or {}, start))]
     protocols: dict[str, Counter[str]] = {}
     for _, _, record in placed:
         for column in record["metrics"]["columns"]:
@@ -84,7 +84,7 @@ def _scale(host: str, start: Start, runs: Iterable[tuple[Path, Plain]]) -> Scale
     return scale
 
 
-def _row(change: Plain, start: Start) -> str | None:
+def row_of(change: Plain, start: Start) -> str | None:
     """The row that a change makes of the network; None where no claim is about it."""
     positions = change.get("positions", "keep")
     if not change.get("tisa"):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from relpos.claims.effort import models, to_decide
 from relpos.claims.finding import NOT_RUN, UNDECIDED, Evidence, Finding, all_of, joined
+from relpos.claims.requirements import SEVERAL, Requirements
 from relpos.claims.scales import Scale, Scales
 from relpos.tables.statistics import Difference, paired
 
@@ -40,6 +41,11 @@ class ServesLonger:
     @property
     def rows(self) -> tuple[str, ...]:
         return self.row, *self.others
+
+    @property
+    def requires(self) -> Requirements:
+        """Several models."""
+        return Requirements(SEVERAL)
 
     def findings(self, scales: Scales) -> list[Finding]:
         """Of every scale with pre-trainings of the row."""

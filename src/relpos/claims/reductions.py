@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from relpos.claims.comparisons import Higher, mean_without_loss
 from relpos.claims.effort import to_decide
 from relpos.claims.finding import NOT_RUN, UNDECIDED, Evidence, Finding, joined
-from relpos.claims.gains import among, pretraining_means
+from relpos.claims.gains import MEAN, among, pretraining_means
+from relpos.claims.requirements import Requirements, of_column
 from relpos.claims.scales import Scale, Scales, Scores, Seed
 from relpos.tables.intervals import answers
 from relpos.tables.statistics import Difference, paired
@@ -46,6 +47,11 @@ class ErrorReduction:
     @property
     def rows(self) -> tuple[str, ...]:
         return self.base, *self.choices
+
+    @property
+    def requires(self) -> Requirements:
+        """Some columns."""
+        return of_column(MEAN, self.columns)
 
     def findings(self, scales: Scales) -> list[Finding]:
         """Of every scale that has all the rows."""

@@ -10,7 +10,8 @@ import numpy as np
 from relpos.claims.comparisons import SEVERAL_SEEDS, Higher, Pair, mean_without_loss
 from relpos.claims.effort import to_decide
 from relpos.claims.finding import NOT_RUN, UNDECIDED, Evidence, Finding, joined
-from relpos.claims.gains import among, gain
+from relpos.claims.gains import MEAN, among, gain
+from relpos.claims.requirements import Requirements, of_column
 from relpos.claims.scales import Scale, Scales
 from relpos.tables.statistics import ALPHA, SEED, Difference
 
@@ -36,6 +37,11 @@ class OverColumns:
     def rows(self) -> tuple[str, ...]:
         """The two."""
         return tuple(self.pair)
+
+    @property
+    def requires(self) -> Requirements:
+        """Some columns."""
+        return of_column(MEAN, self.columns)
 
     def findings(self, scales: Scales) -> list[Finding]:
         """Of every scale that has both."""

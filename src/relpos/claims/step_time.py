@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from relpos.claims.finding import FAILS, HOLDS, UNDECIDED, Finding
+from relpos.claims.requirements import Requirements
 from relpos.claims.scales import Scale, Scales
 from relpos.runs.run import read_record
 
@@ -33,6 +34,11 @@ class StepTime:
     @property
     def rows(self) -> tuple[str, ...]:
         return self.row, *self.against
+
+    @property
+    def requires(self) -> Requirements:
+        """A run of each."""
+        return Requirements()
 
     def findings(self, scales: Scales) -> list[Finding]:
         """Of every scale at which one machine has run `row` and another row."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from relpos.claims.effort import longer, models, to_decide
 from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Finding
+from relpos.claims.requirements import SEVERAL, Requirements
 from relpos.claims.scales import Scale
 from relpos.claims.weights import OfModels, load, snapshots
 from relpos.tables.statistics import paired
@@ -31,6 +32,8 @@ SAMPLE = 10_000
 """Training examples whose lengths are looked at."""
 NARROWEST = 8
 """Rows below which a block of a table says nothing."""
+FOR_CORRELATION = 5
+"""Runs from which on a correlation is looked at."""
 
 
 def products(table: np.ndarray) -> np.ndarray:
@@ -162,6 +165,10 @@ class RisesWithTraining(OfModels):
     def says(self) -> str:
         return f"R² of P of {self.row} rises along the training"
 
+    @property
+    def requires(self) -> Requirements:
+        return Requirements(SEVERAL)
+
     def at(self, scale: Scale, folders: Sequence[Path]) -> Finding:
         slopes, said = [], []
         for folder in folders:
@@ -191,13 +198,18 @@ class GoesWithScore(OfModels):
     def says(self) -> str:
         return f"R² of P and held-out loss of {self.row} are negatively correlated among runs of equal steps"
 
+    @property
+    def requires(self) -> Requirements:
+        return Requirements(FOR_CORRELATION)
+
     def at(self, scale: Scale, folders: Sequence[Path]) -> Finding:
         from scipy.stats import spearmanr
 
         from relpos.runs.run import read_record
 
-        if len(folders) < 5:
-            return Finding(NOT_RUN, f"needs five pre-training seeds or more; there are {len(folders)}", scale.label)
+        if len(folders) < FOR_CORRELATION:
+            needs = f"needs {FOR_CORRELATION} pre-training seeds or more; there are {len(folders)}"
+            return Finding(NOT_RUN, needs, scale.label)
         rows = reached(scale, folders[0])
         losses = [read_record(folder)["metrics"]["heldout_loss"] for folder in folders]
         test = spearmanr([r2(products(table_of(folder)[:rows])) for folder in folders], losses)
@@ -224,6 +236,10 @@ class SeldomTrainedIsLess(OfModels):
     @property
     def says(self) -> str:
         return f"R² of P of {self.row}: higher among the last positions that half of the examples reach than among as many after"
+
+    @property
+    def requires(self) -> Requirements:
+        return Requirements(SEVERAL)
 
     def at(self, scale: Scale, folders: Sequence[Path]) -> Finding:
         trained = reached(scale, folders[0])

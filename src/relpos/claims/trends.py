@@ -12,6 +12,7 @@ from relpos.claims.comparisons import Higher, NotLower
 from relpos.claims.effort import to_decide
 from relpos.claims.finding import NOT_RUN, UNDECIDED, Evidence, Finding, joined
 from relpos.claims.gains import MEAN, Gain, gains_alike, units
+from relpos.claims.requirements import Requirements, of_column
 from relpos.claims.scales import Scale, Scales
 from relpos.tables.columns import GLUE
 from relpos.tables.statistics import ALPHA, Difference, combined, paired
@@ -39,6 +40,11 @@ class OfScales:
     def rows(self) -> tuple[str, ...]:
         """The two."""
         return self.first, self.second
+
+    @property
+    def requires(self) -> Requirements:
+        """Dev scores in some column, or what twins compare."""
+        return of_column(self.column)
 
     def twin(self, measure: str, bound: float) -> OfScales:
         """The same of held-out loss or shuffle gap."""
@@ -75,6 +81,11 @@ class Shrinks(OfScales):
     @property
     def says(self) -> str:
         return f"{self.first} − {self.second} is smaller at the larger size, after equal training"
+
+    @property
+    def requires(self) -> Requirements:
+        """All sizes as long as Chang et al. (2021) trained their smaller models: their own recipes differ in that."""
+        return replace(of_column(self.column), words=("pretrain.steps=125000", "pretrain.batch=128"))
 
     def findings(self, scales: Scales) -> list[Finding]:
         """Of every group of scales of several sizes."""
@@ -195,6 +206,11 @@ class Steady:
     @property
     def rows(self) -> tuple[str, ...]:
         return self.base, *self.steps.values()
+
+    @property
+    def requires(self) -> Requirements:
+        """Every column that the bound is one of."""
+        return of_column(self.column, self.columns, every=True)
 
     def twin(self, measure: str, bound: float) -> Steady:
         """The same of held-out loss or shuffle gap."""

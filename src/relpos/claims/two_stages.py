@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from relpos.claims.effort import to_decide
 from relpos.claims.finding import UNDECIDED, Evidence, Finding
+from relpos.claims.requirements import SEVERAL, Requirements
 from relpos.claims.scales import Scale, Scales
 from relpos.runs.run import read_record
 from relpos.tables.statistics import Difference, paired, welch
@@ -31,6 +32,11 @@ class TwoStages:
     @property
     def rows(self) -> tuple[str, ...]:
         return self.row, *self.others
+
+    @property
+    def requires(self) -> Requirements:
+        """Several models of each kind."""
+        return Requirements(SEVERAL)
 
     def findings(self, scales: Scales) -> list[Finding]:
         """Of every pair of scales, of one stage and of two, that have `row`."""

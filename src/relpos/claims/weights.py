@@ -13,6 +13,7 @@ import numpy as np
 
 from relpos.claims.effort import MOST, longer, models, trials
 from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Finding
+from relpos.claims.requirements import Requirements
 from relpos.claims.scales import Scale, Scales
 from relpos.tables.statistics import ALPHA
 
@@ -35,6 +36,11 @@ class OfModels:
     def rows(self) -> tuple[str, ...]:
         """The one."""
         return (self.row,)
+
+    @property
+    def requires(self) -> Requirements:
+        """A model."""
+        return Requirements()
 
     def findings(self, scales: Scales) -> list[Finding]:
         """Of every scale that has such models; runs that came here without their weights (`relpos merge`) are told."""

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from relpos.errors import RelposError, nearest
+from relpos.runs.cost import REACHED
 from relpos.tables.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from relpos.claims.claim import Claim
     from relpos.claims.finding import Finding
     from relpos.claims.scales import Scales
+    from relpos.claims.to_run import ToRun
 
 COLOURS = {HOLDS: "green", FAILS: "red", UNDECIDED: "yellow", NOT_RUN: "dim"}
 
@@ -32,14 +34,14 @@ def claims(cfg: DictConfig) -> str:
     """
     from relpos.claims import claim as claim_files
     from relpos.claims import reading
+    from relpos.claims.to_run import ToRun
     from relpos.files import write_json
     from relpos.runs.config import names
     from relpos.runs.run import runs_root
 
     wanted = chosen(claim_files.load(str(cfg.paper)), names(cfg.ids))
-    rows = claim_files.rows()
-    runs = reading.read(rows)
-    content = page(wanted, runs, rows, claim_files.tables_of())
+    rows, experiments = claim_files.rows(), claim_files.experiments()
+    content = page(wanted, reading.read(rows), rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
     _show_page(content)
     name = "-".join(names(cfg.ids) or [str(cfg.paper)]).replace("/", "_")
     path = runs_root() / "claims" / f"{name}.json"
@@ -60,12 +62,14 @@ def of_table(ids: list[str], primary: str) -> str:
 
     from relpos.claims import claim as claim_files
     from relpos.claims import reading
+    from relpos.claims.to_run import ToRun
 
-    rows = claim_files.rows()
+    rows, experiments = claim_files.rows(), claim_files.experiments()
     wanted = chosen(claim_files.load("all"), ids)
     wanted.sort(key=lambda claim: [claim.measure == primary, claim.measure is not None].count(False))
     text = io.StringIO()
-    _show_page(page(wanted, reading.read(rows), rows, claim_files.tables_of()), Console(file=text, highlight=False, width=1_000))
+    content = page(wanted, reading.read(rows), rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
+    _show_page(content, Console(file=text, highlight=False, width=1_000))
     return text.getvalue()
 
 
@@ -82,17 +86,21 @@ def chosen(known: list[Claim], ids: list[str] | None) -> list[Claim]:
     return [claim for claim in known if ids is None or claim.id in ids or claim.id.partition("/")[0] in ids]
 
 
-def page(claims: list[Claim], runs: Scales, rows: dict[str, list[str]], tables: dict[str, list[str]]) -> dict[str, Any]:
+def page(
+    claims: list[Claim], runs: Scales, rows: dict[str, list[str]], tables: dict[str, list[str]], to_run: ToRun | None = None
+) -> dict[str, Any]:
     """Plain values: `claims`, `tests` (how many were made), `older` (runs of older code that were left out).
 
     Of each claim `id`, `says`, `source`, `printed`, `restated`, `test`, `rows` (with their words), `tables`, `findings` of each
-    scale, corrected for the number of tests of the page, and `verdict`: that of the largest scale that decides.
+    scale, corrected for the number of tests of the page, `verdict`: that of the largest scale that decides, and `takes`: of one
+    that is not run anywhere, what it would take to run it. `guessed`: whether hours in these are guesses.
 
     Args:
         claims: those of the page.
         runs: what they are tested with.
         rows: row → the words that make it.
         tables: claim → the experiment files that are about it.
+        to_run: says what a claim would take; None: that is left out.
 
     Raises:
         RelposError: a test names a row that `rows.yaml` does not have.
@@ -120,12 +128,14 @@ def page(claims: list[Claim], runs: Scales, rows: dict[str, list[str]], tables: 
                 "rows": {row: rows[row] for row in claim.tester.rows},
                 "tables": tables.get(claim.id, []),
                 "findings": [asdict(finding) for finding in findings],
-                "verdict": headline(findings),
+                "verdict": (verdict := headline(findings)),
+                "takes": to_run.says(claim) if to_run and verdict == NOT_RUN else "",
             }
             for claim, findings in zip(claims, corrected, strict=True)
         ],
         "tests": sum(finding.p is not None for findings in found for finding in findings),
         "older": runs.older,
+        "guessed": to_run is not None and bool(to_run.speeds.guess),
     }
 
 
@@ -138,7 +148,8 @@ def _tested(claim: Claim, runs: Scales, rows: dict[str, list[str]]) -> list[Find
             raise RelposError(f"claim {claim.id}: unknown row {row!r}.{nearest(row, rows)}")
     findings = [] if claim.hosts == "only" else with_travel(claim.tester.findings(runs), claim.tester.rows, runs)
     if claim.hosts:  # behind the others: the paper is about such networks
-        findings += replace(claim, test={**claim.test, "note": ""}).tester.findings(Scales(runs.hosts))
+        of_hosts = {key: value for key, value in claim.test.items() if key != "note"}
+        findings += replace(claim, test=of_hosts).tester.findings(Scales(runs.hosts))
     return findings
 
 
@@ -161,6 +172,7 @@ def _show(claim: dict[str, Any], console: Console) -> None:
 
     line((f"{claim['id']}  ", "bold"), (claim["verdict"], f"bold {COLOURS[claim['verdict']]}"), (f"  {claim['says']}", ""))
     if "/" in claim["id"] and not claim["findings"]:
+        _show_takes(claim["takes"], console)
         return
     source = f"{claim['source']}; printed: {claim['printed']}" if claim["printed"] else claim["source"]
     line((f"     {source}", "dim"))
@@ -181,6 +193,12 @@ def _show(claim: dict[str, Any], console: Console) -> None:
             line((f"               to decide it: {finding['takes']}", "dim"))
     if not claim["findings"]:
         line((f"     {NOT_RUN:<9} ", "dim"), ("no finished runs of these rows at any scale", ""))
+    _show_takes(claim["takes"], console)
+
+
+def _show_takes(takes: str, console: Console) -> None:
+    if takes:
+        console.print(f"     to run it {takes}", style="dim", markup=False, soft_wrap=True)
 
 
 def _sums(content: dict[str, Any]) -> Iterator[str]:
@@ -193,5 +211,8 @@ def _sums(content: dict[str, Any]) -> Iterator[str]:
             yield f"{counts.total()} {kind}: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}"
     tests = content["tests"]
     yield f"{tests} tests were made; by Benjamini and Hochberg's method at most 5 % of what holds or fails is expected to be false"
+    if content["guessed"]:
+        guess = f"{REACHED:.0%} of the rate of a matrix product on this machine"
+        yield f"hours here are guessed, by {guess}; `relpos cost size=…` measures the rate"
     if content["older"]:
         yield f"{content['older']} runs of older code were left out"

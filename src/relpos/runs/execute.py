@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 
 from relpos.errors import RelposError
 from relpos.files import write_text
-from relpos.runs.cost import costs
+from relpos.runs.cost import GPUS, costs
 from relpos.runs.distributed import SHARED, Place, launch, meet, place, processes
 from relpos.runs.lock import locked
 from relpos.runs.log import LOG, logged
@@ -193,7 +193,7 @@ def hardware() -> dict[str, Any]:
     found = {"processor": processor, "cores": os.cpu_count()}
     gpus = [
         line.partition(":")[2].strip()
-        for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
+        for file in sorted(GPUS.glob("*/information"))
         for line in file.read_text(encoding="utf-8").splitlines()
         if line.startswith("Model:")
     ]

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING
 
-from relpos.runs.cost import REACHED, Rates, flops, matrix_product, measured
-from relpos.runs.execute import hardware
-from relpos.runs.run import Run, runs_root
+from relpos.runs.cost import flops
+from relpos.runs.run import Run
 from relpos.tables.order_columns import Instrument
 from relpos.tables.order_cost import work_left
 from relpos.tables.plan import PlannedRow
-
-if TYPE_CHECKING:
-    from relpos.runs.trial import Trials
+from relpos.tables.speeds import Speeds
 
 
 def describe(name: str, rows: list[PlannedRow], runs: list[Run], instrument: Instrument | None = None) -> str:
@@ -28,7 +23,7 @@ def describe(name: str, rows: list[PlannedRow], runs: list[Run], instrument: Ins
         instrument: of the columns about order; None: there are none.
     """
     states = {run.identity: run.state for run in runs}
-    speeds = _Speeds(runs)
+    speeds = Speeds(runs)
     hours, said = _hours([run for run in runs if states[run.identity] != "finished"], speeds)
     own = {run.identity for row in rows for run in row.runs}
     if needed := next((row.needs for row in rows if row.needs), None):
@@ -52,35 +47,7 @@ def describe(name: str, rows: list[PlannedRow], runs: list[Run], instrument: Ins
     return "\n".join(lines)
 
 
-class _Speeds:
-    """Operations a second and device that runs like a given one reach here."""
-
-    def __init__(self, runs: list[Run]) -> None:
-        self.runs, self.guess = runs, 0.0
-
-    @cached_property
-    def finished(self) -> Rates:
-        return measured(self.runs, runs_root(), hardware())
-
-    @cached_property
-    def trials(self) -> Trials:
-        from relpos.runs.trial import Trials
-
-        return Trials()
-
-    def of(self, run: Run) -> tuple[float, str]:
-        """The rate, and where it comes from."""
-        if rate := self.finished.of(run):
-            return rate, "the rate of finished runs of the same size"
-        if rate := self.finished.tried(run):
-            return rate, "the rate that `relpos cost` measured"
-        if rate := self.trials.of(run):
-            return rate, "the rate of a step tried here"
-        self.guess = self.guess or matrix_product() * REACHED
-        return self.guess, f"a guess, {REACHED:.0%} of the rate of a matrix product here (`relpos cost size=…` measures)"
-
-
-def _hours(missing: list[Run], speeds: _Speeds) -> tuple[dict[str, float], str]:
+def _hours(missing: list[Run], speeds: Speeds) -> tuple[dict[str, float], str]:
     """Device-hours of each missing run, and a sentence about them."""
     work = {run.identity: flops(run) for run in missing}
     if not sum(work.values()):
@@ -95,7 +62,7 @@ def _hours(missing: list[Run], speeds: _Speeds) -> tuple[dict[str, float], str]:
     return hours, (f"about {_duration(sum(hours.values()))} left{', some of it guessed' if speeds.guess else ''}: {said}")
 
 
-def _of_order(rows: list[PlannedRow], instrument: Instrument, speeds: _Speeds) -> str:
+def _of_order(rows: list[PlannedRow], instrument: Instrument, speeds: Speeds) -> str:
     """How many networks are to be measured, and about how long that takes."""
     left = work_left(rows, instrument)
     if not left:

@@ -50,6 +50,7 @@ class Experiment:
             a stage `order_snapshots`, the pre-trainings' snapshots are measured too; its words come after those of `order`.
         start: the published checkpoint (folder or hub id) from which the rows are fine-tuned: nothing is pre-trained. `pretrained=`
             on the command line names another one; `???`: it has to. Where it cannot be had, rows are planned without runs.
+        network: words of the size of `start`, by which `relpos claims` says what the fine-tunings cost; `[size=albert_base]`.
         choices: the rows of which the paper prints the best one of each column; a table of what that choice gains is shown.
         parameters: the table is nothing but parameter counts: those of this paper, see `relpos.commands.params`.
         claims: ids of the claims that the table is about.
@@ -78,6 +79,7 @@ class Experiment:
     lengths: list[Length] = field(default_factory=list)
     order: list[Literal["shuffle", "pairs"]] = field(default_factory=list)
     start: str | None = None
+    network: list[str] = field(default_factory=list)
     choices: list[str] = field(default_factory=list)
     parameters: str | None = None
     claims: list[str] = field(default_factory=list)
@@ -186,7 +188,8 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
     for key, value in values.items():
         check(key, value, rules(Experiment)[key])
     values["checks"] = parse(values.get("checks", ()), path, list(values["rows"]))
-    values["base"] = _words("base", values.get("base"))
+    for key in ("base", "network"):
+        values[key] = _words(key, values.get(key))
     _check_seeds(values)
     for name in values.get("stages", ()):
         _known("stages: unknown stage", name, STAGES)

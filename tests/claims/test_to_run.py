@@ -1,0 +1,106 @@
+"""What it would take to test a claim of which there are no runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relpos.claims import claim as files
+from relpos.claims.claim import Claim
+from relpos.claims.scales import Scales
+from relpos.claims.to_run import ToRun
+from relpos.commands.claims import page
+from relpos.tables.experiment import load
+from relpos.tables.speeds import Speeds
+
+ASKED = [f"W{n:02}" for n in (1, 2, 3, *range(5, 11), 12, 14, 15, 16, *range(18, 22))]
+
+
+@pytest.fixture(scope="module")
+def claims() -> dict[str, Claim]:
+    return {claim.id: claim for claim in files.load("all")}
+
+
+@pytest.fixture(scope="module")
+def to_run() -> Iterator[ToRun]:
+    """With the shipped experiment files, on a machine of 1e15 operations an hour."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Speeds, "of", lambda self, run: (1e15 / 3600, "told"))
+        yield ToRun(files.rows(), files.experiments())
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_the_claims_of_wennberg_say_the_experiment_the_command_the_seeds_and_the_hours(
+    name: str, claims: dict[str, Claim], to_run: ToRun
+) -> None:
+    said = to_run.says(claims[name])
+    assert said.startswith("relpos reproduce table=")
+    assert "seed" in said
+    assert "device-hours here" in said
+
+
+def test_every_claim_that_runs_can_decide_says_what_it_takes_and_so_do_the_twins(claims: dict[str, Claim], to_run: ToRun) -> None:
+    silent = {name for name, claim in claims.items() if not to_run.says(claim)}
+    assert silent == {"C11", "C22", "C23", "C24", "W04", "W17", "W22", "X01"}  # W04 waits, the others need no runs
+
+
+def test_a_claim_takes_the_cheapest_experiment_that_has_what_its_rule_asks_for(claims: dict[str, Claim], to_run: ToRun) -> None:
+    chosen = {name: plan.experiment.name for name, claim in claims.items() if (plan := to_run.plan(claim))}
+    assert chosen["C05"] == "chang2021_toy"  # a bound in nine columns; chang2021_mini has two
+    assert chosen["C01"] != chosen["C01/loss"] == "order_real"  # no dev scores there
+    assert chosen["W08"] == "tisa_minilm"  # four tasks of a given network
+    assert chosen["W09"] == "tisa_scratch"  # a bound in eight columns
+    assert chosen["W12"] == "wennberg2021_table3a"
+    assert chosen["W03"] == "pretraining_seeds"  # five runs of one row
+
+
+def test_the_command_makes_the_rows_and_as_many_seeds_as_a_verdict_needs(claims: dict[str, Claim], to_run: ToRun) -> None:
+    plan = to_run.plan(claims["W20"])
+    assert plan is not None
+    assert plan.command == (
+        "relpos reproduce table=length 'rows=[absolute,absolute_512,fixed,composite,tisa]' pretrain.seed=N, for N = 0 to 1"
+    )
+    assert plan.runs == "12×256: 5 rows × 2 pre-training seeds × 125,000 steps"
+    plan = to_run.plan(claims["W02"])
+    assert plan is not None
+    assert plan.command == "relpos reproduce table=tisa_scratch 'rows=[absolute]' stages=[pretrain]"
+
+
+def test_a_given_network_is_named_by_the_user_and_its_fine_tunings_count(claims: dict[str, Claim], to_run: ToRun) -> None:
+    plan = to_run.plan(claims["W14"])
+    assert plan is not None
+    assert plan.command == (
+        "relpos reproduce table=tisa_minilm 'rows=[kept,removed_s5]' pretrained=FOLDER data=files data.root=FOLDER"
+    )
+    assert plan.runs == "6×384: 2 rows × 4 tasks × 3 fine-tuning seeds"
+
+
+def test_equal_training_of_two_sizes_is_asked_for_by_words(claims: dict[str, Claim], to_run: ToRun) -> None:
+    plan = to_run.plan(claims["C08"])
+    assert plan is not None
+    assert "pretrain.steps=125000 pretrain.batch=128" in plan.command
+    assert "12×256 and 12×768: 4 rows × 2 pre-training seeds × 125,000 steps" in plan.runs
+
+
+def test_hours_are_operations_at_the_rate_of_this_machine(claims: dict[str, Claim], to_run: ToRun) -> None:
+    plan = to_run.plan(claims["C03/loss"])
+    assert plan is not None
+    hours = plan.operations / 1e15
+    said = to_run.says(claims["C03/loss"])
+    assert f"about {float(f'{hours * 60:.2g}'):g} device-minutes here" in said
+    assert "TFLOP" not in said  # seconds there
+    assert "device-hours at 100 TFLOP/s" in to_run.says(claims["W09"])
+
+
+def test_the_page_says_it_of_claims_that_are_not_run_and_of_no_others(claims: dict[str, Claim], to_run: ToRun) -> None:
+    said = page([claims["C03"], claims["C11"]], Scales([]), files.rows(), {}, to_run)["claims"]
+    assert [bool(claim["takes"]) for claim in said] == [True, False]
+
+
+def test_a_row_of_an_experiment_is_that_of_a_claim_whatever_words_say_what_is_so_by_default(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("question: '?'\nrows: {a: [position=composite, k=8, conv=none], b: [position=composite, k=4]}\ntasks: []\n")
+    rows = {"composite": ["position=composite"], "absolute": ["position=absolute"]}
+    assert ToRun(rows, [load(str(file))]).rows_of == {"mine": {"a": "composite", "b": ""}}
