@@ -14,6 +14,7 @@ from relpos.runs.run import Run
 from relpos.tables.columns import rows_of
 from relpos.tables.experiment import load
 from relpos.tables.plan import needed, plan_table, runs_of
+from relpos.tables.scores import read_scores
 from tables.small_data import write_data, write_experiment
 
 
@@ -127,6 +128,41 @@ def test_what_is_unfinished_or_damaged_is_told(
     (runs[-2].path / "record.json").write_text("{", encoding="utf-8")
     assert merged(tmp_path, monkeypatch) == 1
     assert "relpos: damaged record" in capsys.readouterr().err
+
+
+def record(folder: Path, table: str, **rows: dict[str, float]) -> None:
+    """As `relpos record-scores` keeps them."""
+    write_json(folder / "tables" / table / "scores.json", {row: {"scores": scores} for row, scores in rows.items()})
+
+
+def test_scores_of_the_server_come_along_column_by_column(
+    plans: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for machine, row in (("one", "none"), ("two", "fixed")):
+        train(plans(machine, row))
+    record(tmp_path / "one", "small", none={"cola": 10.0}, fixed={"cola": 30.0})
+    record(tmp_path / "two", "small", fixed={"cola": 30.0, "rte": 60.0})
+    assert merged(tmp_path, monkeypatch) == 0
+    table = tmp_path / "all" / "tables" / "small"
+    assert {row: recorded.scores for row, recorded in read_scores(table).items()} == {
+        "none": {"cola": 10.0},
+        "fixed": {"cola": 30.0, "rte": 60.0},
+    }
+    assert "scores of the GLUE server copied; `relpos reproduce table=…` shows them: small" in capsys.readouterr().err
+    assert merged(tmp_path, monkeypatch) == 0
+    assert "GLUE" not in capsys.readouterr().err  # all are here
+
+
+def test_other_scores_of_the_same_row_are_refused_before_anything_is_written(
+    plans: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for machine, row, score in (("one", "none", 10.0), ("two", "fixed", 11.0)):
+        train(plans(machine, row))
+        record(tmp_path / machine, "small", none={"cola": score})
+    assert merged(tmp_path, monkeypatch) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "scores.json: row none: cola is 11.0 there and 10.0 elsewhere; `relpos record-scores` corrects" in said
+    assert not list((tmp_path / "all").glob("*"))
 
 
 def test_a_folder_without_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

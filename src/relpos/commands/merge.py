@@ -1,4 +1,4 @@
-"""`relpos merge`: finished runs of other machines → this runs folder."""
+"""`relpos merge`: finished runs of other machines, and what the GLUE server said of their answers → this runs folder."""
 
 from __future__ import annotations
 
@@ -11,19 +11,27 @@ if TYPE_CHECKING:
 
 
 def merge(cfg: DictConfig) -> str:
-    """Copies the finished runs, says on stderr how many; returns `$RELPOS_RUNS`.
+    """Copies the finished runs and the server's scores, says on stderr how many; returns `$RELPOS_RUNS`.
 
     Args:
         cfg: `from` (runs folders), `weights`.
 
     Raises:
-        RelposError: see `relpos.runs.merge.merge`.
+        RelposError: see `relpos.runs.merge.merge` and `relpos.tables.scores.merged_scores`; nothing is written then.
     """
     from relpos.runs.config import names
     from relpos.runs.merge import merge as merge_runs
     from relpos.runs.run import runs_root
+    from relpos.tables.scores import merged_scores, write_scores
 
-    done = merge_runs([Path(folder).expanduser() for folder in names(cfg["from"]) or []], cfg.weights)
+    folders = [Path(folder).expanduser() for folder in names(cfg["from"]) or []]
+    scores = merged_scores(folders, runs_root())  # refuses before anything is written
+    done = merge_runs(folders, cfg.weights)
+    for table, recorded in scores.items():
+        write_scores(table, recorded)
     said = f"{done.copied} trained runs copied, {done.known} were here already"
     print(f"relpos: {said}, {done.unfinished} unfinished ones left out" if done.unfinished else f"relpos: {said}", file=sys.stderr)
+    if scores:
+        tables = ", ".join(table.name for table in scores)
+        print(f"relpos: scores of the GLUE server copied; `relpos reproduce table=…` shows them: {tables}", file=sys.stderr)
     return str(runs_root())

@@ -53,6 +53,36 @@ def write_scores(folder: Path, recorded: Mapping[str, Recorded]) -> None:
     write_json(folder / FILE, {row: asdict(of_row) for row, of_row in recorded.items()})
 
 
+def merged_scores(folders: Iterable[Path], root: Path) -> dict[Path, dict[str, Recorded]]:
+    """Folder of a table below `root` → what is recorded of its rows there and elsewhere; without tables that stay as they are.
+
+    Args:
+        folders: `$RELPOS_RUNS` of other machines.
+        root: that of this one.
+
+    Raises:
+        RelposError: two places have other scores of the same row; or a file is damaged.
+    """
+    merged: dict[Path, dict[str, Recorded]] = {}
+    for folder in folders:
+        for file in sorted(folder.glob(f"tables/*/{FILE}")):
+            here = root / "tables" / file.parent.name
+            known = merged.setdefault(here, read_scores(here))
+            for row, recorded in read_scores(file.parent).items():
+                known[row] = _joined(known.get(row, Recorded({})), recorded, f"{file}: row {row}")
+    return {folder: recorded for folder, recorded in merged.items() if recorded != read_scores(folder)}
+
+
+def _joined(ours: Recorded, theirs: Recorded, where: str) -> Recorded:
+    """The scores of both; submission and time are those of what was recorded last."""
+    for column in ours.scores.keys() & theirs.scores.keys():
+        if ours.scores[column] != theirs.scores[column]:
+            said = f"{column} is {theirs.scores[column]} there and {ours.scores[column]} elsewhere"
+            raise RelposError(f"{where}: {said}; `relpos record-scores` corrects one of them")
+    last = max(ours, theirs, key=lambda recorded: recorded.recorded or "")
+    return replace(last, scores=ours.scores | theirs.scores)
+
+
 def with_scores(rows: Sequence[Row], folder: Path) -> list[Row]:
     """The rows with what the server answered: in `test` of each column, of the mean, and of the row.
 
