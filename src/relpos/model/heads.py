@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -145,9 +145,24 @@ class Classifier(nn.Module):
         self, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
     ) -> Float[Tensor, "batch labels"]:
         """(B, labels)"""
-        first = self.encoder(input_ids, attention_mask, token_types)[:, 0]
-        pooled = torch.tanh(self.pooler(first))
-        if self.dense is not None and self.dense_dropout is not None:
-            pooled = torch.tanh(self.dense(self.dense_dropout(pooled)))
-        logits = self.classifier(self.dropout(pooled))
-        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return class_logits(self, self.encoder(input_ids, attention_mask, token_types)[:, 0])
+
+
+@runtime_checkable
+class ClassifierParts(Protocol):
+    """What a `Classifier` has on its encoder. A module of another library that holds these parts computes the same with them."""
+
+    pooler: nn.Linear
+    dense: nn.Linear | None
+    dense_dropout: Dropout | None
+    dropout: Dropout
+    classifier: nn.Linear
+
+
+def class_logits(parts: ClassifierParts, first: Float[Tensor, "batch hidden"]) -> Float[Tensor, "batch labels"]:
+    """(B, hidden), the encoder's outputs at the first token → (B, labels), in float32 or wider."""
+    pooled = torch.tanh(parts.pooler(first))
+    if parts.dense is not None and parts.dense_dropout is not None:
+        pooled = torch.tanh(parts.dense(parts.dense_dropout(pooled)))
+    logits: Tensor = parts.classifier(parts.dropout(pooled))
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))

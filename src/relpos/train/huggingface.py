@@ -15,7 +15,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceCl
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
 
-from relpos.model.heads import Classifier
+from relpos.model.heads import class_logits
 from relpos.train.huggingface_config import RelposConfig
 from relpos.train.network import network
 
@@ -120,7 +120,7 @@ class RelposForSequenceClassification(RelposPreTrainedModel):
         **_: Any,
     ) -> Any:
         """`logits` (B, labels); with `labels` the mean cross-entropy, or squared error, as `loss`."""
-        logits = Classifier.forward(self, input_ids, attention_mask, token_type_ids)  # type: ignore[arg-type]
+        logits = class_logits(self, self.encoder(input_ids, attention_mask, token_type_ids)[:, 0])
         loss = None
         if labels is not None and logits.shape[1] == 1:
             loss = functional.mse_loss(logits.squeeze(1), labels.to(logits.dtype))
