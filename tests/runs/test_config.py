@@ -15,7 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 from relpos.errors import RelposError
 from relpos.runs import compose
 from relpos.runs.config import check, conf_dir, names
-from relpos.runs.schema import COMMANDS, mistakes
+from relpos.runs.mistakes import mistakes
+from relpos.runs.schema import COMMANDS
 
 
 @pytest.mark.parametrize(

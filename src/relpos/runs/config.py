@@ -19,7 +19,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from relpos.errors import RelposError, nearest
-from relpos.runs.schema import COMMANDS, SHORT, mistakes
+from relpos.runs.mistakes import mistakes
+from relpos.runs.schema import COMMANDS, SHORT
 from relpos.runs.task_file import with_task_file
 
 NO_NAME = re.compile(r"null|true|false|[-+.\d]*|\[.*|\{.*")

@@ -1,0 +1,79 @@
+"""Values of a composed configuration that their keys may not hold, and keys that a constructor does not take."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, get_args, get_origin, is_typeddict
+
+from hydra.utils import get_object
+
+from relpos.errors import RelposError, nearest
+from relpos.ranges import check, rules, shown
+from relpos.runs.schema import COMMANDS, Arguments, As
+
+
+@cache
+def keys_of(command: str) -> dict[str, Any]:
+    """Key → annotation, at the top level of a command's configuration."""
+    return {key: annotation for part in COMMANDS.get(command, ()) for key, annotation in rules(part).items()}
+
+
+def mistakes(plain: Mapping[str, Any], command: str) -> Iterator[tuple[str, RelposError]]:
+    """Every value that its key may not hold, with the key."""
+    yield from _mistakes(plain, keys_of(command), "")
+
+
+def _mistakes(values: Mapping[str, Any], annotations: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, RelposError]]:
+    for key, value in values.items():
+        path, annotation = f"{prefix}{key}", annotations.get(key, Any)
+        if isinstance(value, Mapping) and "_target_" in value:
+            yield from _of_target(value, path)
+        elif isinstance(value, Sequence) and any(isinstance(item, Mapping) and "_target_" in item for item in value):
+            for number, item in enumerate(value):
+                if isinstance(item, Mapping) and "_target_" in item:
+                    yield from _of_target(item, f"{path}.{number}")
+        elif group := _group(annotation):
+            if isinstance(value, Mapping):
+                yield from _mistakes(value, group, f"{path}.")
+            else:
+                names = ", ".join(f"{path}.{name}" for name in group)
+                yield path, RelposError(f"{path}={shown(value)}: it has keys of its own, {names}")
+        elif not key.startswith("_"):
+            try:
+                check(path, value, _resolved(annotation))
+            except RelposError as error:
+                yield path, error
+
+
+def _group(annotation: Any) -> Mapping[str, Any]:
+    """The keys of a group that has no `_target_`; empty where the annotation is not of a group."""
+    if is_typeddict(annotation):
+        return rules(annotation)
+    for mark in get_args(annotation)[1:] if get_origin(annotation) is Annotated else ():
+        if isinstance(mark, Arguments):
+            return {**rules(get_object(mark.target)), **(rules(mark.more) if mark.more else {})}
+    return {}
+
+
+def _resolved(annotation: Any) -> Any:
+    """The annotation, or the one that lies elsewhere (`As`)."""
+    marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return next((get_object(mark.name) for mark in marks if isinstance(mark, As)), annotation)
+
+
+def _of_target(node: Mapping[str, Any], path: str) -> Iterator[tuple[str, RelposError]]:
+    """The keys beside a `_target_` are arguments of that constructor."""
+    try:
+        target = get_object(node["_target_"])
+        parameters = inspect.signature(target).parameters
+    except Exception as error:
+        why = f"cannot import {node['_target_']!r} ({error.__cause__ or error})".split("\n")[0]
+        yield f"{path}._target_", RelposError(f"{path}._target_: {why}")
+        return
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        for key in node:
+            if not key.startswith("_") and key not in parameters:
+                yield f"{path}.{key}", RelposError(f"unknown key '{path}.{key}'.{nearest(key, parameters)}")
+    yield from _mistakes(node, rules(target), f"{path}.")
