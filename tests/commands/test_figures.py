@@ -19,3 +19,30 @@ def test_what_cannot_be_drawn_is_listed_with_the_command_that_makes_it(capsys: p
 def test_an_unknown_paper_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["figures", "chang2022"]) == 1
     assert "chang2021" in capsys.readouterr().err
+
+
+def test_a_figure_is_drawn_from_the_finished_runs_that_it_is_about(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import relpos
+
+    words = ["position=composite", "size=tiny", "size.layers=1", "steps=2", "batch=4", "evaluations=1", "data.pairs=64"]
+    run = relpos.run(relpos.compose("pretrain", words)).path
+    unreadable = run.with_name("none-depthwise-1x8-toy-seed0-000000000000")
+    unreadable.mkdir()
+    (unreadable / "record.json").write_text('{"state": "finished"}')
+    assert main(["figures", "chang2021", "threads=1"]) == 0
+    folder = Path(capsys.readouterr().out.strip())
+    first, second, third = (folder / "README.md").read_text().splitlines()[2:]
+    assert "missing" in first
+    files = {f"kernels-{run.name}{suffix}" for suffix in (".csv", ".png", ".pdf")}
+    assert {path.name for path in folder.iterdir()} == files | {"README.md"}
+    assert all(f"]({name})" in second for name in files)
+    assert (folder / f"kernels-{run.name}.png").read_bytes().startswith(b"\x89PNG")
+    assert "not drawn" in third
+
+
+def test_a_network_with_a_convolution_besides_is_another_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "runs" / "pretrain" / "absolute-depthwise-2x64-toy-seed0-000000000000"
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text('{"state": "finished"}')
+    assert main(["figures", "wennberg2021"]) == 0
+    assert (Path(capsys.readouterr().out.strip()) / "README.md").read_text().count("missing") == 5

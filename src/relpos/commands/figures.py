@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,28 +22,38 @@ class Figure:
     Args:
         number: as printed.
         kind: of `relpos analyze`.
-        begins: how the folders of the pre-trainings begin that it is about.
+        architecture: position scheme and convolution of the pre-trainings that it is about, as the names of their folders have it.
         words: of the `relpos pretrain` that makes one.
     """
 
     number: str
     kind: str
-    begins: str
+    architecture: str
     words: str
+
+    def is_about(self, run: Path) -> bool:
+        """Whether it shows the network of this folder, which is called ARCHITECTURE-LAYERSxHIDDEN-….
+
+        >>> FIGURES["chang2021"][1].is_about(Path("composite-2x64-toy-seed0-98e3504d68cb"))
+        True
+        >>> FIGURES["chang2021"][1].is_about(Path("composite-depthwise-2x64-toy-seed0-98e3504d68cb"))
+        False
+        """
+        return re.match(rf"{re.escape(self.architecture)}-\d+x\d+-", run.name) is not None
 
 
 FIGURES = {
     "chang2021": (
-        Figure("1", "attention_by_offset", "absolute-", "position=absolute"),
-        Figure("2", "kernels", "composite-", "position=composite"),
-        Figure("3", "kernels", "none-depthwise-", "position=none conv=depthwise"),
+        Figure("1", "attention_by_offset", "absolute", "position=absolute"),
+        Figure("2", "kernels", "composite", "position=composite"),
+        Figure("3", "kernels", "none-depthwise", "position=none conv=depthwise"),
     ),
     "wennberg2021": (
-        Figure("1, 4, 5", "position_similarity", "absolute-", "position=absolute"),
-        Figure("2", "toeplitz", "absolute-", "position=absolute 'snapshots=[1,3,10,30,60]'"),
-        Figure("3, 6", "responses", "absolute-", "position=absolute"),
-        Figure("7", "kernels", "tisa-", "position=tisa"),
-        Figure("8", "profiles", "absolute-", "position=absolute"),
+        Figure("1, 4, 5", "position_similarity", "absolute", "position=absolute"),
+        Figure("2", "toeplitz", "absolute", "position=absolute 'snapshots=[1,3,10,30,60]'"),
+        Figure("3, 6", "responses", "absolute", "position=absolute"),
+        Figure("7", "kernels", "tisa", "position=tisa"),
+        Figure("8", "profiles", "absolute", "position=absolute"),
     ),
 }
 
@@ -50,7 +61,6 @@ FIGURES = {
 def figures(cfg: DictConfig) -> str:
     """Draws what can be drawn into a folder below `$RELPOS_RUNS/figures`, which it returns; `README.md` in it says what is missing
     and which command would make it.
-
     """
     from relpos.train.module import set_threads
 
@@ -59,20 +69,21 @@ def figures(cfg: DictConfig) -> str:
     folder = runs_root() / "figures" / cfg.paper
     lines = [f"# Figures of {cfg.paper}", ""]
     for figure in FIGURES[cfg.paper]:
-        found = [str(run) for run in runs if run.name.startswith(figure.begins)]
-        published = list(names(cfg.pretrained) or ()) if figure.begins == "absolute-" else []
+        folders = [str(run) for run in runs if figure.is_about(run)]
+        published = list(names(cfg.pretrained) or ()) if figure.architecture == "absolute" else []
         heading = f"- Figure {figure.number} (`{figure.kind}`): "
-        if not found and not published:
+        if not folders and not published:
             lines.append(f"{heading}missing; `relpos pretrain {figure.words}` makes a network for it")
             continue
-        more = OmegaConf.create({"run": found or None, "pretrained": published or None, "text": cfg.text})
+        networks = OmegaConf.create({"run": folders or None, "pretrained": published or None, "text": cfg.text})
         kind = instantiate(OmegaConf.to_container(OmegaConf.load(conf_dir() / "kind" / f"{figure.kind}.yaml")))  # type: ignore[arg-type]
+        drawn: list[str] = []
         try:
-            drawn = [path.name for drawing in kind(subjects_of(more)) for path in drawing.save(folder)]
+            for drawing in kind(subjects_of(networks)):
+                drawn += [f"[{path.name}]({path.name})" for path in drawing.save(folder)]
         except RelposError as error:
-            lines.append(f"{heading}not drawn: {error}")
-            continue
-        lines.append(heading + ", ".join(f"[{name}]({name})" for name in drawn))
+            drawn.append(f"not drawn: {error}")
+        lines.append(heading + ", ".join(drawn))
     write_text(folder / "README.md", "\n".join(lines) + "\n")
     return str(folder)
 
