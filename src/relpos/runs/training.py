@@ -41,7 +41,7 @@ from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining, PretrainingData
 from relpos.train.progress import Bar
 from relpos.train.replay import Recorder, recorder_for
-from relpos.train.room import fitting_microbatch
+from relpos.train.room import explained_memory, fitting_microbatch
 from relpos.train.splits import Splits, kept
 from relpos.train.weights import read_model_config, save_model
 
@@ -182,7 +182,7 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
         warn_of_bf16()
     started = time.perf_counter()
     try:
-        with stopping():
+        with stopping(), explained_memory(microbatch, -(-config["batch"] // group.world)):
             trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
     finally:
         if group.first and (used := kernels_used(module.model)):

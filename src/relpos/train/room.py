@@ -1,9 +1,13 @@
-"""How much goes through the network at once, where the user does not say."""
+"""How much goes through the network at once: what suits the machine, and what to try where it was too much."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
+from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
 
 CPU_TOKENS = 2048
@@ -33,3 +37,25 @@ def kept(encoder: Encoder, length: int) -> int:
     shape, ffn = encoder.shape, int(encoder.layers[0].widen.out_features)  # type: ignore[union-attr, arg-type]
     numbers = shape.layers * (10 * shape.hidden + 2 * ffn + 3 * shape.heads * length)
     return 4 * (numbers + int(0.3 * encoder.embedding.words.num_embeddings))
+
+
+@contextmanager
+def explained_memory(microbatch: int, examples: int) -> Iterator[None]:
+    """Training inside of this says what to try where the GPU's memory was too small.
+
+    Args:
+        microbatch: examples of full length that were allowed in a forward pass.
+        examples: of a step in this process, the most that a forward pass can hold.
+
+    Raises:
+        RelposError: for torch's OutOfMemoryError, with half the micro-batch.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        used = min(microbatch, examples)
+        if used > 1:
+            advice = f"with speed.microbatch={used}; try speed.microbatch={used // 2}"
+        else:
+            advice = "with a single example in a forward pass; it takes a smaller length or size, or fewer runs on this GPU"
+        raise RelposError(f"out of memory on the GPU {advice}") from error
