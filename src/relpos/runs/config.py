@@ -19,10 +19,13 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from relpos.errors import RelposError, nearest
+from relpos.runs.given_network import OF_SCHEME, refuse_words
 from relpos.runs.mistakes import mistakes
 from relpos.runs.schema import COMMANDS, SHORT
 from relpos.runs.task_file import with_task_file
 
+FOLDERS = ("from", "run", "runs", "pretrained")
+"""What the commands call the folder of a trained network."""
 NO_NAME = re.compile(r"null|true|false|[-+.\d]*|\[.*|\{.*")
 """What Hydra does not take for the name of an option, and answers with a traceback."""
 
@@ -74,10 +77,10 @@ def _composed(command: str, words: Sequence[str]) -> DictConfig:
 
 
 def check(cfg: DictConfig, command: str, words: Sequence[str]) -> DictConfig:
-    """Refuses unknown keys and impossible values; returns the configuration.
+    """Refuses unknown keys, impossible values, and words about a network that is given; returns the configuration.
 
     Raises:
-        RelposError: names the key and, where there is one, the nearest right word.
+        RelposError: names the key or word and, where there is one, the nearest right one.
     """
     for group, key in SHORT.items():
         if group in cfg and not OmegaConf.is_dict(cfg[group]):
@@ -95,6 +98,7 @@ def check(cfg: DictConfig, command: str, words: Sequence[str]) -> DictConfig:
         typed = [word.lstrip("+").partition("=")[0].replace("/", ".") for word in words]
         first = list(errors.values())[-1]
         raise next((errors[key] for key in typed if key in errors), first)  # the word as typed, not a dial that follows it
+    refuse_words(command, words, plain)
     return cfg
 
 
@@ -123,7 +127,15 @@ class one_line:
 
 
 def _unknown_key(key: str, known: set[str]) -> RelposError:
-    """Only the keys of the top level are listed where none is close. A key that stands elsewhere is named first."""
+    """Only the keys of the top level are listed where none is close. A key that stands elsewhere is named first.
+
+    Commands that open a trained network have no words about another one, and not all of them call its folder the same.
+    """
+    folders = [name for name in FOLDERS if name in known]
+    if folders and key.split(".")[0] in OF_SCHEME:
+        return RelposError(f"{key}: the network comes from {folders[0]}=, where this word changes nothing")
+    if folders and key in FOLDERS:
+        return RelposError(f"unknown key {key!r}. Did you mean {' or '.join(map(repr, folders))}?")
     elsewhere = sorted(path for path in known if "." in path and path.rpartition(".")[2] == key.rpartition(".")[2])
     if elsewhere:
         return RelposError(f"unknown key {key!r}. Did you mean {' or '.join(map(repr, elsewhere[:3]))}?")

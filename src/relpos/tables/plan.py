@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 
 from relpos.errors import RelposError, nearest
 from relpos.runs.config import check, compose
+from relpos.runs.given_network import refuse_words
 from relpos.runs.plan import change_name, finetune_run, given_run, noop_run, pretrain_run, with_task
 from relpos.runs.run import Run, closure
 from relpos.runs.variation import varied
@@ -148,6 +149,7 @@ def _row_on(
 ) -> PlannedRow:
     """The row of this name where nothing is pre-trained; `words` are all that apply."""
     words = [word for word in words if _key(word) not in STARTS]
+    refuse_words("finetune", words_of("finetune", experiment, words), {"pretrained": start.name})
     planned = templates.of(words_of("finetune", experiment, [*words, "pretrained=given"]), start)
     tunings = [
         Tuning(task, 0, seed, reseeded(_labelled(template, experiment.name, name), seed))

@@ -1,0 +1,37 @@
+"""Words about a network that is given: it comes from a folder, and these would change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from relpos.errors import RelposError
+
+OF_SCHEME = {"size", "position", "conv", "k", "outside", "kernels"}
+OF_NETWORK = {
+    "pretrain": OF_SCHEME | {"vocabulary"},
+    "finetune": OF_SCHEME | {"vocabulary", "pretrain"},  # pretrain.steps=… and its kin
+    "draw": OF_SCHEME,
+}
+"""Command → first parts of the keys that say what network is made, and how it is pre-trained."""
+STARTS = ("from", "pretrained")
+
+
+def refuse_words(command: str, words: Iterable[str], plain: Mapping[str, Any]) -> None:
+    """Refuses words that a given network makes meaningless.
+
+    Args:
+        command: a primary configuration.
+        words: as typed.
+        plain: the configuration that they give.
+
+    Raises:
+        RelposError: there is such a word beside `from=` or `pretrained=`.
+    """
+    start = next((key for key in STARTS if plain.get(key)), None)
+    for word in words if start and command in OF_NETWORK else ():
+        key = word.lstrip("+~").partition("=")[0].replace("/", ".")
+        key = key.partition("@")[2] or key  # recipe@pretrain.recipe=small
+        if key.split(".")[0] in OF_NETWORK[command]:
+            recipe = "; recipe=… names the recipe by itself" if key == "size" and command != "draw" else ""
+            raise RelposError(f"{word}: the network comes from {start}={plain[start]}, where this word changes nothing{recipe}")
