@@ -94,8 +94,12 @@ def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers: Path) -> None:
     [
         (["task=custom"], "task.folder must be given"),
         (["task=answers/tusk.yaml"], "task=answers/tusk.yaml: No such file or directory"),
-        (["task=answers/task.yaml", "task.columns=[question,reply]"], "line 1: no column 'reply'. Known: answer, label, question."),
-        (["task=answers/task.yaml", "task.label=lable"], "line 1: no column 'lable'. Did you mean 'label'?"),
+        (
+            ["task=answers/task.yaml", "task.columns=[question,reply]"],
+            "train.csv line 1: no column 'reply'. Known: answer, label, question.",
+        ),
+        (["task=custom", "task.folder=answers", "task.columns=[question,reply]"], "answers/train.csv line 1: no column 'reply'."),
+        (["task=answers/task.yaml", "task.label=lable"], "train.csv line 1: no column 'lable'. Did you mean 'label'?"),
         (["task=answers/task.yaml", "task.kind=number"], "train.csv line 2: score 'yes' is not a number"),
         (["task=answers/task.yaml", "task.colums=[question]"], "unknown key 'task.colums'. Did you mean 'task.columns'"),
         (["task=answers/task.yaml", "task.epochs=none"], "task.epochs=none: a number above 0 is expected"),
@@ -108,6 +112,13 @@ def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers: Path) -> None:
 )
 def test_what_is_wrong_is_one_line(answers: Path, words: list[str], message: str) -> None:
     assert message in refusal(*words)
+
+
+def test_a_line_of_json_without_a_column_is_named_with_its_file(answers: Path) -> None:
+    (answers / "dev.csv").unlink()
+    lines = ['{"question": "Who?", "answer": "You.", "label": "yes"}', '{"question": "Who?", "label": "no"}']
+    (answers / "dev.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert "answers/dev.jsonl line 2: no column 'answer'." in refusal("task=answers/task.yaml")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
     says: …                              the sentence
     rows: [none]    columns: [cola, …]   every cell of these is held to one of:
     at_most: chance                      ≤ chance + 3 standard errors
-    at_least: 85                         ≥ the number; undecided while it lies within 3 standard errors above
+    at_least: 85                         ≥ the number; undecided while it is less by no more than 3 standard errors of the score
     near: best                           no more than 3 standard errors of the difference below the best row
 
 The standard error is that of a score on so many dev examples, see `relpos.tables.statistics.standard_error`. Chance is the score of
