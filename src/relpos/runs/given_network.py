@@ -29,9 +29,11 @@ def refuse_words(command: str, words: Iterable[str], plain: Mapping[str, Any]) -
         RelposError: there is such a word beside `from=` or `pretrained=`.
     """
     start = next((key for key in STARTS if plain.get(key)), None)
-    for word in words if start and command in OF_NETWORK else ():
+    if start is None:
+        return
+    for word in words:
         key = word.lstrip("+~").partition("=")[0].replace("/", ".")
         key = key.partition("@")[2] or key  # recipe@pretrain.recipe=small
-        if key.split(".")[0] in OF_NETWORK[command]:
+        if key.split(".")[0] in OF_NETWORK.get(command, ()):
             recipe = "; recipe=… names the recipe by itself" if key == "size" and command != "draw" else ""
             raise RelposError(f"{word}: the network comes from {start}={plain[start]}, where this word changes nothing{recipe}")
