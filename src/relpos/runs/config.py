@@ -152,7 +152,7 @@ def _unknown_key(key: str, known: set[str]) -> RelposError:
     Commands that open a trained network have no words about another one, and not all of them call its folder the same.
     """
     folders = [name for name in FOLDERS if name in known]
-    if folders and key.split(".")[0] in OF_SCHEME:
+    if folders and key.split(".")[0] in OF_SCHEME - known:
         return RelposError(f"{key}: the network comes from {folders[0]}=, where this word changes nothing")
     if folders and key in FOLDERS:
         return RelposError(f"unknown key {key!r}. Did you mean {' or '.join(map(repr, folders))}?")
