@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import Any
 
 import torch
@@ -40,11 +41,16 @@ POSITIONS, CONVS = presets("position"), presets("conv")
 def node(group: str, name: str, **changes: Any) -> dict[str, Any]:
     """The words of a preset, with the dials as above; `changes` turn dials or replace the preset's own keys."""
     dials = {key: changes.pop(key, value) for key, value in DIALS.items()}
-    cfg = OmegaConf.create(dials | {group: OmegaConf.load(conf_dir() / group / f"{name}.yaml")})
+    cfg = OmegaConf.create(dials | {group: _words(group, name)})
     content = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(content, dict)
     assert changes.keys() <= content[group].keys(), f"{name} has no {sorted(changes.keys() - content[group].keys())}"
     return {**content[group], **changes}
+
+
+@cache
+def _words(group: str, name: str) -> Any:
+    return OmegaConf.to_container(OmegaConf.load(conf_dir() / group / f"{name}.yaml"))
 
 
 def reads(group: str, name: str, dial: str) -> bool:

@@ -14,6 +14,18 @@ from typing import Any
 from relpos.errors import RelposError
 
 
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file, by libyaml where PyYAML has it, which is ten times as fast.
+
+    Raises:
+        yaml.YAMLError: it is no YAML.
+        OSError: it cannot be read.
+    """
+    import yaml
+
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path in the same folder; on success it takes the place of `path`, on failure nothing is left.

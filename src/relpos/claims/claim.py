@@ -8,10 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import yaml
-
 from relpos.claims.finding import Test
 from relpos.errors import RelposError, nearest
+from relpos.files import read_yaml
 from relpos.runs.config import instantiate, shipped
 
 if TYPE_CHECKING:
@@ -131,4 +130,4 @@ def _folder() -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return dict(read_yaml(path))

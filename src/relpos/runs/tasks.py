@@ -6,12 +6,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from relpos.data.own_files import OwnFiles
 from relpos.data.own_task import METRICS, OwnTask
 from relpos.errors import RelposError, nearest
-from relpos.files import sha256
+from relpos.files import read_yaml, sha256
 from relpos.runs.config import conf_dir, instantiate, options
 from relpos.runs.run import Run
 from relpos.runs.task_file import is_file, read_task_file
@@ -35,7 +33,7 @@ def node_of(name: str) -> dict[str, Any]:
     path = conf_dir() / "task" / f"{name}.yaml"
     if not path.is_file():
         raise RelposError(f"unknown task {name!r}.{nearest(name, options()['task'])}")
-    return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return dict(read_yaml(path))
 
 
 def resolved(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

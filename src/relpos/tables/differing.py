@@ -8,8 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import yaml
-
+from relpos.files import read_yaml
 from relpos.runs.config import conf_dir
 from relpos.tables.compared import Subject
 
@@ -104,7 +103,7 @@ def _node(group: str, node: Mapping[str, Any] | None) -> Words:
 @cache
 def _presets(group: str) -> list[tuple[str, dict[str, Any]]]:
     files = sorted((conf_dir() / group).glob("*.yaml"))
-    return [(file.stem, yaml.safe_load(file.read_text(encoding="utf-8"))) for file in files if file.stem != "custom"]
+    return [(file.stem, read_yaml(file)) for file in files if file.stem != "custom"]
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:
