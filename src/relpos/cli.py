@@ -59,6 +59,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # ± and Δ become ? where the terminal has no such letters
+    if argv is None:  # this process is ours
+        from relpos.when_imported import keep_transformers_out
+
+        keep_transformers_out()
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
         lines = (f"  {name:<13} {what:<43} relpos {name} {example}" for name, (what, example) in COMMANDS.items())

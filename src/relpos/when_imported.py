@@ -10,6 +10,9 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+TRANSFORMERS = tuple(f"_TRANSFORMERS_{which}" for which in ("AVAILABLE", "GREATER_EQUAL_4_4", "GREATER_EQUAL_4_10"))
+"""What torchmetrics asks before it imports transformers."""
+
 
 def when_imported(module: str, call: Callable[[], object]) -> None:
     """Calls `call` when `module` has been imported. What it raises reaches whoever imports the module.
@@ -27,6 +30,20 @@ def when_imported(module: str, call: Callable[[], object]) -> None:
         call()
     else:
         sys.meta_path.insert(0, _Finder(module, call))
+
+
+def keep_transformers_out() -> None:
+    """Keeps torchmetrics, which Lightning imports, from importing transformers for metrics of its own: two of ten seconds.
+
+    It is told that there is none. For processes that are ours alone: in a notebook, somebody else may want these metrics.
+    """
+
+    def tell() -> None:
+        imports = sys.modules["torchmetrics.utilities.imports"]
+        for name in TRANSFORMERS:
+            setattr(imports, name, False)
+
+    when_imported("torchmetrics.utilities.imports", tell)
 
 
 class _Finder(MetaPathFinder):

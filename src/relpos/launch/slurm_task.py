@@ -30,7 +30,9 @@ def task(file: str, threads: int) -> None:
         sys.path.insert(0, os.getcwd())
     from relpos.launch.jobs import Job
     from relpos.launch.worker import interrupted
+    from relpos.when_imported import keep_transformers_out
 
+    keep_transformers_out()
     number = interrupted(Job.read(Path(file)))
     if number == signal.SIGUSR2 and os.environ.get("SLURM_PROCID", "0") == "0":
         print("relpos: back into the queue", file=sys.stderr, flush=True)

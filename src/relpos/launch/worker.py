@@ -22,6 +22,7 @@ from relpos.runs.execute import execute
 from relpos.runs.lock import locked
 from relpos.runs.retries import failures
 from relpos.runs.run import Run
+from relpos.when_imported import keep_transformers_out
 
 PAUSE = 0.2
 """Seconds between two looks at runs that other processes hold; longer where looking takes long."""
@@ -149,5 +150,6 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    keep_transformers_out()
     sys.path.insert(0, os.getcwd())  # classes from outside the package
     sys.exit(main(sys.argv[1:]))

@@ -14,6 +14,7 @@ from relpos.errors import RelposError
 from relpos.process import interrupt, tether
 from relpos.runs.execute import execute
 from relpos.runs.run import Run
+from relpos.when_imported import keep_transformers_out
 
 
 def main() -> int:
@@ -34,6 +35,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    keep_transformers_out()
     sys.path.insert(0, os.getcwd())  # classes from outside the package
     status = main()
     if status:  # threads of a broken group may keep the interpreter from ending
