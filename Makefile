@@ -10,6 +10,8 @@ TORCH := $(shell sed -n 's/^torch==\([^; ]*\).*/torch==\1/p' constraints.txt)
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 
+unexport PYTHONDONTWRITEBYTECODE # sources and tests are compiled once, not by every process of every run
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo real test test-slurm check lint types floors links format bench bench-gpu golden same mechanisms clean
 
