@@ -29,7 +29,7 @@ def test_a_signal_reaches_it_and_the_caller_ends_with_it(python: str, number: si
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(number)
-    said = process.communicate(timeout=50)[1]
+    said = process.communicate(timeout=400)[1]
     assert process.returncode == {signal.SIGTERM: 7, signal.SIGKILL: -9}.get(number, process.returncode)
     assert ("KeyboardInterrupt" in said) == (number == signal.SIGINT)
 

@@ -57,7 +57,7 @@ def crashing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def stop() -> Iterator[threading.Event]:
     """Ends a worker in this process that does not end by itself; its signal handlers go with it."""
     event = threading.Event()
-    timer = threading.Timer(10, event.set)
+    timer = threading.Timer(120, event.set)
     handlers = {number: signal.getsignal(number) for number in STOPS}
     timer.start()
     yield event
@@ -98,7 +98,7 @@ def test_a_run_that_cannot_be_written_is_told_at_the_end(tmp_path: Path) -> None
     file = tmp_path / "launch" / "job.json"
     Job([blocked, behind, other]).write(file)
     command = [sys.executable, "-m", "relpos.launch.worker", str(file)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     expected = f"relpos: these runs can be neither executed nor marked as failed: {blocked.path}"
     assert (ended.returncode, ended.stderr.splitlines()[-1]) == (1, expected)
     assert other.state == "finished"
