@@ -43,6 +43,7 @@ class AttentionByOffset:
                     )
                 panel.set_title(f"layer {number}", fontsize=8)
                 panel.set_ylim(bottom=0)
+                style.whole_numbers(panel)
             figure.supxlabel("offset of the attended token", fontsize=8)
             figure.suptitle(f"{subject.name}: share of attention, a line a head", fontsize=9)
             yield Drawing(f"attention_by_offset-{subject.name}", rows, figure)

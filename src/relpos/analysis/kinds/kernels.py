@@ -62,6 +62,7 @@ def _drawing(name: str, title: str, layers: Sequence[np.ndarray], unit: str) -> 
                 {"layer": number, unit: place + 1, "kind": kinds[place]}
                 | {str(o): float(v) for o, v in zip(offsets, kernel, strict=True)}
             )
+        style.whole_numbers(panel)
         panel.axvline(0, color="0.8", linewidth=0.5, zorder=0)
         panel.set_title(
             f"layer {number}: " + ", ".join(f"{many} {what}" for what, many in Counter(kinds).most_common(3)), fontsize=6

@@ -28,6 +28,11 @@ def grid(count: int, columns: int, width: float = 2.4, height: float = 2.0, **mo
     return figure, axes[:count]
 
 
+def whole_numbers(axes: Any) -> None:
+    """No ticks between the offsets, or the layers, on the horizontal axis."""
+    axes.xaxis.get_major_locator().set_params(integer=True)
+
+
 def lines() -> Iterator[dict[str, Any]]:
     """Colour and style of one line after another."""
     number = 0

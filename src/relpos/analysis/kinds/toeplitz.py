@@ -66,6 +66,7 @@ class Toeplitz:
         for layer, heads in enumerate(by_layer, 1):
             left.plot([layer] * len(heads), heads, "o", color=style.COLOURS[0], markersize=3, alpha=0.7)
         left.plot(range(1, len(by_layer) + 1), [np.median(heads) for heads in by_layer], color=style.COLOURS[1], label="median")
+        style.whole_numbers(left)
         left.set_xlabel("layer whose queries and keys are used")
         left.set_ylabel(f"R² of F̂_P, {min(self.length, len(p))} positions")
         left.legend(fontsize=7, frameon=False)
