@@ -135,7 +135,7 @@ def test_the_columns_about_order_have_no_mean(made: Path) -> None:
 
 def test_nothing_is_measured_twice(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(made))
-    monkeypatch.setattr(order, "_MEASURE", {})  # measuring would be a KeyError
+    monkeypatch.setattr(order, "FUNCTIONS", {})  # measuring would be a KeyError
     before = (made / "tables" / "ordered" / "table.json").read_bytes()
     assert main(["reproduce", f"table={made / 'ordered.yaml'}"]) == 0
     assert (made / "tables" / "ordered" / "table.json").read_bytes() == before
@@ -251,7 +251,7 @@ def test_snapshots_that_nobody_keeps_are_refused_before_any_run(tmp_path: Path) 
 
 def test_the_order_command_measures_all_networks_of_a_table(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(made))
-    monkeypatch.setattr(order, "_MEASURE", {})  # all is there
+    monkeypatch.setattr(order, "FUNCTIONS", {})  # all is there
     words = ["measure=[shuffle,pairs]", "examples=20", "pairs.limit=4"]
     rows: dict[int, list[tuple[str, str]]] = {}
     for way in ("table=ordered", f"from={made / 'tables' / 'ordered'}", "from=ordered:absolute"):

@@ -13,7 +13,8 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from relpos.errors import RelposError
-from relpos.runs.order import Results, kept
+from relpos.runs.order import kept
+from relpos.runs.order_measures import Results
 from relpos.runs.run import Run, read_record, runs_root
 from relpos.tables.columns import rows_of
 from relpos.tables.named_runs import labels, named_row

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from relpos.data.pairs import AutoPairs, PairSource
 from relpos.errors import RelposError, nearest
 from relpos.runs.config import compose, instantiate
-from relpos.runs.order import Dials, Results, measured, suited
+from relpos.runs.order import measured, suited
+from relpos.runs.order_measures import Dials, Results
 from relpos.runs.trained import Trained, trained
 from relpos.tables.columns import summary
 from relpos.tables.experiment import Experiment

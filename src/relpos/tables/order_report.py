@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from relpos.errors import RelposError
 from relpos.files import replacing, write_json
 from relpos.runs.config import instantiate, names
-from relpos.runs.order import DETAILS, MEASURES, Dials, Results, measured, suited
+from relpos.runs.order import DETAILS, measured, suited
+from relpos.runs.order_measures import MEASURES, Dials, Results
 from relpos.runs.run import runs_root
 from relpos.runs.trained import Trained, trained
 from relpos.tables.named_runs import named_networks
