@@ -5,11 +5,13 @@ called as `python` is (`-m MODULE`, `-c CODE` or a file, with arguments). It ask
 for a fork of its own that does what was asked for, with the caller's environment, folder and standard streams. To the caller it is
 that process: signals are passed on, it ends as that process ends, and when it is killed so is that process.
 
-What differs from a fresh interpreter: what the tests have imported and cached is there. .ci/run uses fresh ones (`RELPOS_FULL`).
+What differs from a fresh interpreter: what the tests have imported and cached is there. .ci/run (`RELPOS_FULL`) gives
+fresh ones to the tests marked slow.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -73,6 +75,7 @@ class Awake:
 def _serve(listener: socket.socket, until: int, python: str) -> None:
     """Answers each caller with a process of its own, until the other end of `until` is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()  # a collection in a fork would otherwise touch, and so copy, every object that was there before
     while until not in select.select([listener, until], [], [])[0]:
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:  # those that have ended

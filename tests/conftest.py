@@ -57,8 +57,12 @@ def toy_runs(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture(scope="session")
 def _awake() -> Iterator[Path]:
+    import relpos.commands.reproduce
     import relpos.launch.worker
     import relpos.runs.training  # noqa: F401  what takes seconds
+    from relpos.runs import compose
+
+    compose("reproduce", ["table=demo"])
 
     with TemporaryDirectory() as folder:
         awake = Awake(Path(folder))
@@ -68,8 +72,11 @@ def _awake() -> Iterator[Path]:
 
 @pytest.fixture
 def python(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What to call instead of `sys.executable`, which it becomes: without the seconds that imports take, see `awake`."""
-    if os.environ.get("RELPOS_FULL"):
+    """What to call instead of `sys.executable`, which it becomes: without the seconds that imports take, see `awake`.
+
+    With RELPOS_FULL the tests marked slow, in which runs are trained by several processes, start real interpreters.
+    """
+    if os.environ.get("RELPOS_FULL") and request.node.get_closest_marker("slow"):
         return sys.executable
     name = str(request.getfixturevalue("_awake"))
     monkeypatch.setattr(sys, "executable", name)
