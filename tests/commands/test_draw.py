@@ -37,9 +37,13 @@ def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs: Path) -> None:
         (["position=none"], "NoPosition adds nothing to the scores"),
         (["position=tisa", "layer=3"], "layer=3: there are 2"),
         (["position=tisa", "layer=0"], "layer=0: a whole number of 1 or more is expected"),
-        (["from=/nowhere"], "no model in"),
     ],
 )
 def test_what_cannot_be_drawn_is_one_line(words: list[str], said: str) -> None:
     with pytest.raises(RelposError, match=said):
         draw(relpos.compose("draw", [*SMALL, *words]))
+
+
+def test_a_folder_without_a_model_is_one_line() -> None:
+    with pytest.raises(RelposError, match="no model in"):
+        draw(relpos.compose("draw", ["from=/nowhere"]))
