@@ -104,3 +104,14 @@ def test_a_row_of_an_experiment_is_that_of_a_claim_whatever_words_say_what_is_so
     file.write_text("question: '?'\nrows: {a: [position=composite, k=8, conv=none], b: [position=composite, k=4]}\ntasks: []\n")
     rows = {"composite": ["position=composite"], "absolute": ["position=absolute"]}
     assert ToRun(rows, [load(str(file))]).rows_of == {"mine": {"a": "composite", "b": ""}}
+
+
+def test_hours_are_called_guessed_where_their_own_rate_is_the_guess(
+    claims: dict[str, Claim], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after another claim, for which nothing was measured, took the guess."""
+    to_run = ToRun(files.rows(), files.experiments())
+    to_run.speeds.guess = guess = 2e15
+    for rate, guessed in ((guess, True), (1e15, False)):
+        monkeypatch.setattr(to_run.speeds, "of", lambda run, rate=rate: (rate, "told"))
+        assert ("(guessed)" in to_run.says(claims["W20"])) == guessed

@@ -31,6 +31,7 @@ TERMS: dict[str, dict[str, int]] = {
 def _compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library is built, or taken from the user's cache; the state of this process is put back."""
     monkeypatch.setenv("RELPOS_COMPILE", "1")
+    monkeypatch.setattr(library, "_loaded", {})  # else this process's later tests would compute with it
     if library.load(build=True) is None:
         pytest.skip("no C++ compiler: the compiled kernels are not tested")
 
@@ -38,7 +39,7 @@ def _compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a new process."""
-    monkeypatch.setattr(library, "_loaded", {})
+    library._loaded.clear()
     library._path.cache_clear()
 
 

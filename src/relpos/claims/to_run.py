@@ -118,8 +118,9 @@ class ToRun:
         plan = self.plan(claim)
         if plan is None:
             return ""
-        hours = sum(part.operations / self.speeds.of(part.run)[0] for part in plan.work) / 3600
-        cost = f"about {_duration(hours)} here{' (guessed)' if self.speeds.guess else ''}"
+        rates = [self.speeds.of(part.run)[0] for part in plan.work]
+        hours = sum(part.operations / rate for part, rate in zip(plan.work, rates, strict=True)) / 3600
+        cost = f"about {_duration(hours)} here{' (guessed)' if self.speeds.guess in rates else ''}"
         if (on_gpu := plan.operations / GPU / 3600) >= WORTH_A_GPU:
             cost += f", {_duration(on_gpu)} at 100 TFLOP/s"
         return "; ".join(filter(None, [f"{plan.command}: {plan.runs}", cost, plan.afterwards]))

@@ -114,6 +114,11 @@ def _store(subject: Trained, tokenizer: Tokenizer) -> Store:
 
 
 def named_pairs(source: PairSource | None) -> PairSource:
+    """The pairs.
+
+    Raises:
+        NothingToMeasure: there are none for this network.
+    """
     if source is None:
         raise NothingToMeasure("there are no pairs for this network; name some, as in pairs=zorro or pairs=FILE")
     return source

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from relpos.files import read_yaml
 from relpos.runs.config import conf_dir
 from relpos.runs.cost import flops
 from relpos.runs.run import Run
@@ -29,7 +30,6 @@ GROUPS = {"size": None, "recipe": ("steps", "batch", "epochs")}
 """Groups that do, and which of their keys; None: all. The task is the third."""
 WITHOUT_COST = {*OF_POSITION, "data", "seed", "snapshots", "packing", "change"}
 """Keys whose words leave the number of operations as it is, as `relpos.runs.cost` counts them."""
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times as fast
 Words = tuple[str, ...]
 
 
@@ -145,7 +145,7 @@ def _configured(command: str, words: Words, task: str | None = None) -> DictConf
     cfg = OmegaConf.create(content)
     for key, value in given.items():
         path = f"{key}.{SHORT[key]}" if key in SHORT else key
-        OmegaConf.update(cfg, path, yaml.load(value, Loader=LOADER))
+        OmegaConf.update(cfg, path, yaml.safe_load(value))
     return cfg
 
 
@@ -162,7 +162,7 @@ def _option(group: str, name: str) -> dict[str, Any]:
 
 @cache
 def _read(name: str) -> dict[str, Any]:
-    return dict(yaml.load((conf_dir() / f"{name}.yaml").read_text(encoding="utf-8"), Loader=LOADER))
+    return dict(read_yaml(conf_dir() / f"{name}.yaml"))
 
 
 def _plain(cfg: DictConfig, *keys: str) -> dict[str, Any]:
