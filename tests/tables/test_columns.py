@@ -110,6 +110,13 @@ def test_what_is_missing_is_none_and_never_zero() -> None:
     assert shown(begun) == ["—", "50.0, n=1", "—"]
 
 
+def test_a_perplexity_says_how_many_pre_trainings_it_is_the_mean_of_where_some_are_missing() -> None:
+    begun = PlannedRow("none", [], [pretraining("a", 10.0), pretraining("b", 12.0), pretraining("c", None)], [])
+    whole = PlannedRow("fixed", [], [pretraining("d", 10.0)], [])
+    lines = view_of(Table("t", "?", made(begun, whole))).lines
+    assert [line.perplexity for line in lines] == ["11.00, n=2", "10.00"]
+
+
 def test_a_failed_run_is_counted() -> None:
     planned = row("none", {"cola": [[10.0], [20.0], None]})
     failed = planned.tunings[2].run

@@ -32,7 +32,6 @@ def rows_of(plan: Iterable[PlannedRow]) -> list[Row]:
 
 def _row(planned: PlannedRow) -> Row:
     metrics = [run.metrics for run in planned.pretrainings if run.state == "finished"]
-    is_whole = len(metrics) == len(planned.pretrainings)
     by_pretraining = len(planned.pretrainings) > 1
     columns: dict[str, Column] = {}
     for task in dict.fromkeys(tuning.task for tuning in planned.tunings):
@@ -45,7 +44,7 @@ def _row(planned: PlannedRow) -> Row:
         parameters=metrics[0]["parameters"] if metrics else None,
         position_parameters=metrics[0]["position_parameters"] if metrics else None,
         travel=_travel(planned.pretrainings[0], metrics[0]) if metrics else None,
-        perplexity=float(np.mean([run_metrics["perplexity"] for run_metrics in metrics])) if metrics and is_whole else None,
+        perplexity=float(np.mean([run_metrics["perplexity"] for run_metrics in metrics])) if metrics else None,
         position_lr=_position_lr(planned.pretrainings[0]) if planned.pretrainings else 1.0,
         columns=columns,
         mean=_mean(columns),

@@ -151,7 +151,7 @@ class Row:
         words: the overrides in which the row differs.
         travel: how far a parameter of the position scheme could move in pre-training, about: the sum of its learning rates. None
             where there is no such parameter, or nothing was pre-trained.
-        perplexity: on held-out text, the mean over its pre-trainings.
+        perplexity: on held-out text, the mean over those pre-trainings that have finished.
         position_lr: by how much the pre-training's learning rate is multiplied for the parameters of scheme and convolution.
         columns: name → scores.
         mean: of GLUE's columns, seed by seed; `of` names them.

@@ -61,8 +61,7 @@ def _latex_line(line: Line) -> LatexLine:
     parameters = MISSING if row.parameters is None else f"{row.parameters:,}"
     if row.parameters is not None and row.parameters >= 1e6:
         parameters = f"{row.parameters / 1e6:.2f}M"
-    perplexity = MISSING if row.perplexity is None else f"{row.perplexity:.2f}"
-    texts = [escape(row.name), escape(parameters), escape(perplexity), *(_cell(cell) for cell in line.cells)]
+    texts = [escape(row.name), escape(parameters), escape(line.perplexity), *(_cell(cell) for cell in line.cells)]
     printed = [_printed(cell) for cell in line.cells]
     return LatexLine(
         cells=[f"\\textbf{{{text}}}" if is_best else text for text, is_best in zip(texts, line.is_best, strict=True)],

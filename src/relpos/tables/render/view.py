@@ -46,14 +46,19 @@ class Line:
     is_least: bool
 
     @property
+    def perplexity(self) -> str:
+        """`23.17`, or `23.17, n=2` where not every pre-training of the row has finished."""
+        if self.row.perplexity is None:
+            return MISSING
+        states = [run.state for run in self.row.runs if run.stage == "pretrain"]
+        n = states.count("finished")
+        return f"{self.row.perplexity:.2f}" + (f", n={n}" if n < len(states) else "")
+
+    @property
     def texts(self) -> list[str]:
         """Under the heads of the view."""
-        parameters, perplexity = self.row.parameters, self.row.perplexity
-        sizes = [
-            f"{parameters:,}" if parameters is not None else MISSING,
-            f"{perplexity:.2f}" if perplexity is not None else MISSING,
-        ]
-        return [self.row.name, *sizes, *(cell.text for cell in self.cells)]
+        parameters = f"{self.row.parameters:,}" if self.row.parameters is not None else MISSING
+        return [self.row.name, parameters, self.perplexity, *(cell.text for cell in self.cells)]
 
     @property
     def is_best(self) -> list[bool]:
