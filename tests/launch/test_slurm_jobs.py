@@ -90,7 +90,7 @@ def test_jobs_that_end_before_they_do_anything_end_the_launch(run: Run, folder: 
     for _ in range(FRUITLESS - 1):
         lose(jobs, cluster)
     assert cluster.submitted == FRUITLESS
-    with pytest.raises(RelposError, match="jobs end before they do anything: see .*slurm"):
+    with pytest.raises(RelposError, match="jobs end before they start a run: see .*slurm"):
         lose(jobs, cluster)
 
 

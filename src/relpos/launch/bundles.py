@@ -14,11 +14,11 @@ class Bundle:
     """Runs that one worker executes, one after another.
 
     Args:
-        name: of its files.
-        runs: inputs before what needs them.
+        name: the beginning of its files' names.
+        runs: inputs before the runs that need them.
         nodes: machines that its job takes.
         tasks: processes on each of them.
-        needs: the bundles whose runs must be finished before.
+        needs: the bundles whose runs must be finished first.
     """
 
     name: str
@@ -31,22 +31,22 @@ class Bundle:
 def bundles(pending: list[Run], size: int) -> list[Bundle]:
     """Puts the runs that are not settled into bundles, each after the bundles that it needs.
 
-    What all need (text, tokenizer, store) is one job. A pre-training is a job of its own, with as many processes as it asks for. A
-    fine-tuning waits for its own pre-training only; an intermediate task and the fine-tunings on top of it stay together.
+    Text, tokenizer and store, which all runs need, are one job. A pre-training is a job of its own, with as many processes as it
+    asks for. A fine-tuning waits for its own pre-training only. An intermediate task and the fine-tunings after it stay together.
 
     Args:
-        pending: inputs before what needs them.
-        size: at most so many fine-tunings in a job, unless more of them hang together.
+        pending: inputs before the runs that need them.
+        size: at most so many fine-tunings in a job, unless more of them share an intermediate task.
     """
     trained = [run for run in pending if run.stage == "pretrain"]
     tuned = [run for run in pending if run.stage == "finetune"]
     noops = [run for run in pending if run.stage == "noop"]
     data = [run for run in pending if run.stage not in ("pretrain", "finetune", "noop")]
-    before = [Bundle("data", data)] if data else []
-    of = {run.identity: _pretraining(run, before) for run in trained}
-    result = [*before, *of.values()]
+    data_bundles = [Bundle("data", data)] if data else []
+    pretrainings = {run.identity: _pretraining(run, data_bundles) for run in trained}
+    result = [*data_bundles, *pretrainings.values()]
     for root, family in _families(tuned).items():
-        needs = [of[root]] if root in of else before
+        needs = [pretrainings[root]] if root in pretrainings else data_bundles
         for number, part in enumerate(_packed(family, size)):
             result.append(Bundle(f"finetune-{root}-{number}", part, needs=needs))
     return result + [Bundle(f"noop-{i // size}", noops[i : i + size]) for i in range(0, len(noops), size)]
@@ -58,7 +58,7 @@ def _pretraining(run: Run, needs: list[Bundle]) -> Bundle:
 
 
 def _families(tuned: list[Run]) -> dict[str, list[list[Run]]]:
-    """Pre-training → its fine-tunings, those that need each other in one list."""
+    """Identity of a pre-training → its fine-tunings; those that share an intermediate task are in one list with it."""
     result: dict[str, dict[str, list[Run]]] = {}
     for run in tuned:
         first = run
@@ -70,7 +70,7 @@ def _families(tuned: list[Run]) -> dict[str, list[list[Run]]]:
 
 
 def _packed(groups: Iterable[list[Run]], size: int) -> list[list[Run]]:
-    """Groups in their order, as many in a part as fit."""
+    """Joins groups, in order, to parts of at most `size` runs; a larger group is a part of its own."""
     parts: list[list[Run]] = []
     for group in groups:
         if not parts or len(parts[-1]) + len(group) > size:

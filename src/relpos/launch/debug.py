@@ -27,5 +27,5 @@ class Debug:
         """
         for run in standing.open():
             print(f"relpos: {run.stage} {run.name}", file=sys.stderr)
-            with interruptible():  # anew for each: training installs signal handlers of its own, and leaves them
+            with interruptible():  # for each run again: training installs its own signal handlers and does not remove them
                 execute(run)

@@ -28,10 +28,10 @@ class Workers(Protocol):
     """What an engine has started."""
 
     def poll(self) -> None:
-        """Called again and again: starts workers again that have died.
+        """Called again and again: restarts workers that have died.
 
         Raises:
-            RelposError: that would not help.
+            RelposError: a restart would not help.
         """
 
     def shutdown(self) -> None:
@@ -57,14 +57,14 @@ def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> 
     """Executes what is missing; returns the runs that failed.
 
     Args:
-        runs: inputs before what needs them.
-        folder: of the table. Job files and logs go into a folder of this launch in it; they stay where a run failed.
+        runs: inputs before the runs that need them.
+        folder: of the table. Job files and logs go into a subfolder for this launch, which is kept if a run failed.
         engine: where to execute them.
         retries: how often a run that fails is tried again.
 
     Raises:
-        KeyboardInterrupt: asked to stop; the workers have written their checkpoints.
-        RelposError: workers die before they do anything; or several processes were started instead of one.
+        KeyboardInterrupt: the launcher was asked to stop; the workers have written their checkpoints.
+        RelposError: workers die before they start a run; or several launchers were started by torchrun or srun.
     """
     if place() is not None:
         raise RelposError("a table is started once, not by torchrun or srun: its engine starts the processes that runs ask for")

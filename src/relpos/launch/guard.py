@@ -1,11 +1,11 @@
-"""Whether it makes sense to start workers again."""
+"""Decides whether it makes sense to restart workers."""
 
 from __future__ import annotations
 
 from relpos.launch.jobs import Standing
 
 FRUITLESS = 3
-"""So many workers in a row may end without having started a run."""
+"""After so many workers in a row that ended without having started a run, the launch ends."""
 
 
 class Guard:

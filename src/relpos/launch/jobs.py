@@ -1,6 +1,6 @@
 """A job: the runs that a worker executes one after another.
 
-On its way to the worker it is flat: each run once, inputs by identity.
+Its file is flat: it has each run once, and names the inputs of a run by their identities.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from relpos.runs.run import Run, closure
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker is given.
+    """The work of a worker.
 
     Args:
-        runs: inputs before what needs them.
+        runs: inputs before the runs that need them.
         retries: how often a run that fails is tried again.
-        starts: identity → how many starts its record had before this launch, where it had any.
-        mine: identities of the runs to execute; None: all. The others only tell whether those are ready.
+        starts: identity → how many starts the run's record had before this launch, where it had any.
+        mine: identities of the runs to execute; None: all. The other runs are inputs, which are only waited for.
     """
 
     runs: list[Run]
@@ -42,11 +42,11 @@ class Job:
         return Retries(self.retries, self.starts.get(run.identity, 0))
 
     def part(self, runs: list[Run]) -> Job:
-        """Some of the runs to execute; everything that they need comes along."""
+        """A job that executes only some of the runs; what they need is in it, to be waited for."""
         return replace(self, runs=closure(runs), mine=[run.identity for run in runs])
 
     def is_mine(self, run: Run) -> bool:
-        """Whether the run is to be executed, and not only needed."""
+        """Whether the run is to be executed, not only waited for."""
         return self.mine is None or run.identity in self.mine
 
     def write(self, path: Path) -> None:
@@ -66,7 +66,7 @@ class Job:
 
 
 class Standing:
-    """The states of a job's runs, read from their folders. A settled run (finished, or failed for good) is not read again."""
+    """The states of a job's runs, read from their folders. A settled run (finished, or out of retries) is not read again."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -76,9 +76,11 @@ class Standing:
         self.hopeless: set[str] = set()
         """Runs that need a failed one, at any depth."""
         self.impossible: set[str] = set()
+        """Runs that `set_aside` gave up."""
         self.running: list[Run] = []
         """Runs under way, as of the last `open`."""
         self.starts_of: dict[str, int] = {}
+        """Identity → starts in the run's record."""
 
     @property
     def starts(self) -> int:
@@ -86,25 +88,25 @@ class Standing:
         return sum(self.starts_of.values())
 
     def is_finished(self, run: Run) -> bool:
-        """Its record says so."""
-        return run.identity in self.finished or self._read(run) == "finished"
+        """Whether its record says that it is finished."""
+        return run.identity in self.finished or run.state == "finished"
 
     def has_failed(self, run: Run) -> bool:
-        """It has failed as often as the job allows."""
+        """Whether it has failed and is out of retries, as of the last time its record was read."""
         return run.identity in self.failed
 
     def is_ready(self, run: Run) -> bool:
-        """Its inputs are finished."""
+        """Whether its inputs are finished."""
         return all(self.is_finished(needed) for needed in run.inputs.values())
 
     def walk(self) -> Iterator[tuple[Run, str]]:
-        """The runs that are neither settled nor waiting for one that failed, with their states, each read when its turn comes."""
+        """The runs that are neither settled nor hopeless, with their states; each record is read when its turn comes."""
         for run in list(self.unsettled.values()):
             state = self._read(run)
             if any(needed.identity in self.failed or needed.identity in self.hopeless for needed in run.inputs.values()):
                 self.hopeless.add(run.identity)
                 self.unsettled.pop(run.identity, None)
-            elif run.identity in self.unsettled:
+            elif run.identity in self.unsettled:  # `_read` has not settled it
                 yield run, state
 
     def open(self) -> list[Run]:

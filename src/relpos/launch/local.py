@@ -1,7 +1,7 @@
 """The local engine: worker processes on a pool of devices or CPU slots, all taking runs from one job.
 
-It divides the cores, starts a worker again that died, and passes Ctrl-C on. A run of several devices takes processes of its own,
-which its worker starts.
+It divides the cores among the workers, restarts a worker that died, and passes Ctrl-C on. A run of several devices has one process
+for each; its worker starts them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Local:
     """`engine=local`: this machine.
 
     Args:
-        workers: processes side by side; None: `runs_per_device` on each device, or one a core where there is no GPU.
-        threads: CPU threads of each; None: the cores divided among them.
-        devices: numbers of the GPUs to use; None: all that there are; []: none.
+        workers: processes side by side; None: `runs_per_device` on each GPU, or one a core where there is no GPU.
+        threads: CPU threads of each worker; None: the cores divided among them.
+        devices: numbers of the GPUs to use; None: all; []: none.
         runs_per_device: runs side by side on one GPU.
     """
 
@@ -39,32 +39,32 @@ class Local:
     runs_per_device: Count = 1
 
     def start(self, standing: Standing, folder: Path) -> LocalWorkers:
-        """Starts as many workers as there are places, or runs."""
+        """Starts one worker for each of `places`."""
         places = self.places(standing.open())
         threads = self.threads or max(1, cores() // len(places))
         standing.job.write(folder / "job.json")
         return LocalWorkers(standing, folder, [_environment("" if self.devices == [] else place, threads) for place in places])
 
     def places(self, pending: list[Run]) -> list[str | None]:
-        """For each worker the GPUs that it sees, as many as a run takes; None where it works on the CPU.
+        """One entry a worker: the GPUs that it sees, as many as a run takes; None where it works on the CPU. At most one a run.
 
         Raises:
             RelposError: there are fewer GPUs than a run takes.
         """
         gpus = _gpus() if self.devices is None else _chosen(self.devices)
-        speeds = [run.config["speed"] for run in pending if "speed" in run.config]  # others do not ask for a GPU
+        speeds = [run.config["speed"] for run in pending if "speed" in run.config]  # other stages use no GPU
         if all(speed.get("accelerator") == "cpu" for speed in speeds):
             gpus = []
         size = max((int(speed.get("devices", 1)) for speed in speeds), default=1)
         if not gpus:
-            free: list[str | None] = [None] * (self.workers or max(1, cores() // size))
+            result: list[str | None] = [None] * (self.workers or max(1, cores() // size))
         else:
             shares = [",".join(gpus[i : i + size]) for i in range(0, len(gpus) - size + 1, size)]
             if not shares:
                 raise RelposError(f"speed.devices={size}: engine=local has {len(gpus)} GPUs")
-            free = [share for _ in range(self.runs_per_device) for share in shares]
-            free = [free[i % len(free)] for i in range(self.workers or len(free))]  # more workers than GPUs: they share them
-        return free[: len(pending)]
+            slots = [share for _ in range(self.runs_per_device) for share in shares]
+            result = [slots[i % len(slots)] for i in range(self.workers or len(slots))]  # more workers than slots: they share them
+        return result[: len(pending)]
 
 
 def _visible() -> list[str] | None:
@@ -74,7 +74,7 @@ def _visible() -> list[str] | None:
 
 
 def _chosen(devices: list[int]) -> list[str]:
-    """Names of the GPUs with these numbers; numbers count those that are visible, as they do everywhere in CUDA."""
+    """Names of the GPUs with these numbers, which count the visible GPUs only, as they do everywhere in CUDA."""
     visible = _visible()
     if visible is None:
         return [str(number) for number in devices]
@@ -93,7 +93,7 @@ def _gpus() -> list[str]:
 
 
 def _environment(gpus: str | None, threads: int) -> dict[str, str]:
-    """What a worker process is started with."""
+    """The environment variables of a worker process."""
     return os.environ | thread_variables(threads) | ({} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus})
 
 
@@ -124,7 +124,7 @@ class LocalWorkers:
         )
 
     def poll(self) -> None:
-        """Starts workers again that ended before their time. `execute` counts the deaths, run by run.
+        """Restarts workers that ended early. The deaths are counted in `execute`, run by run, not here.
 
         Raises:
             RelposError: workers end without having started a run.
@@ -133,7 +133,7 @@ class LocalWorkers:
         ended = [place for place, code in enumerate(codes) if code not in (None, 0)]
         if not ended and any(code is None for code in codes):
             return
-        left = self.standing.open()  # after the codes: what workers did last is in the records
+        left = self.standing.open()  # read after the exit codes, so that the records have what the workers did last
         if not ended and left:  # all workers ended normally and runs are left: the folder of a finished run was deleted
             ended = [0]
         for place in ended:

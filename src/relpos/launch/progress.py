@@ -19,14 +19,14 @@ from relpos.runs.run import Run
 TAIL = 4096
 """Bytes at the end of a `metrics.jsonl` that hold its last line."""
 SECONDS = 60.0
-"""Between two looks at what is under way, where stderr is not a terminal."""
+"""Seconds between two reports of the runs under way, where stderr is not a terminal."""
 
 
 class Display:
-    """Reads the folders; knows nothing of the workers.
+    """Shows the progress that the runs' folders tell; knows nothing of the workers.
 
     Args:
-        standing: the job's; shared with the launcher, so that nothing is read twice.
+        standing: of the job; shared with the launcher, so that nothing is read twice.
     """
 
     def __init__(self, standing: Standing) -> None:
@@ -35,14 +35,14 @@ class Display:
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         self.progress = Progress(*columns, console=self.console)
         self.bar = self.progress.add_task("runs", total=len(self.job.runs))
-        self.told = set(standing.finished)
-        self.spoken = time.monotonic()
+        self.announced = set(standing.finished)
+        self.last_report = time.monotonic()
         self.live = Live(console=self.console, transient=True, auto_refresh=False) if sys.stderr.isatty() else None
 
     def __enter__(self) -> Display:
         if self.live:
             self.live.start()
-        self.console.print(f"{len(self.told)} of {len(self.job.runs)} runs are there", style="dim")
+        self.console.print(f"{len(self.announced)} of {len(self.job.runs)} runs are there", style="dim")
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -51,15 +51,15 @@ class Display:
 
     def show(self) -> None:
         """Prints a line for each run settled since the last call, and shows the runs under way."""
-        settled = (self.standing.finished | self.standing.failed) - self.told
+        settled = (self.standing.finished | self.standing.failed) - self.announced
         for run in (run for run in self.job.runs if run.identity in settled) if settled else ():
-            self.told.add(run.identity)
-            self.console.print(Text(f"[{len(self.told)}/{len(self.job.runs)}] {ending(run)}"), soft_wrap=True)
+            self.announced.add(run.identity)
+            self.console.print(Text(f"[{len(self.announced)}/{len(self.job.runs)}] {ending(run)}"), soft_wrap=True)
         if self.live:
-            self.progress.update(self.bar, completed=len(self.told))
+            self.progress.update(self.bar, completed=len(self.announced))
             self.live.update(Group(*self._under_way(), self.progress), refresh=True)
-        elif time.monotonic() - self.spoken > SECONDS:
-            self.spoken = time.monotonic()
+        elif time.monotonic() - self.last_report > SECONDS:
+            self.last_report = time.monotonic()
             for line in self._under_way():
                 self.console.print(line, soft_wrap=True)
 
@@ -79,7 +79,7 @@ def ending(run: Run) -> str:
 
 
 def under_way(run: Run) -> str:
-    """One line about a run that somebody executes: step, speed and loss as its newest log line has them."""
+    """One line about a run that some process executes: step, speed and loss from its newest log line."""
     line = last_line(run.path / "metrics.jsonl")
     steps = run.config.get("steps") or "?"
     loss = next((f"loss {line[key]:.4g}" for key in ("loss", "heldout_loss") if key in line), "")

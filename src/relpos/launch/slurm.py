@@ -1,11 +1,11 @@
 """The Slurm engine: jobs through submitit, and the folders for everything else.
 
 Jobs of one kind are an array; a fine-tuning's job waits for that of its own pre-training. Before a preemption or the time limit a
-job gets SIGUSR2: it writes a checkpoint and puts itself back into the queue. Accounting is not needed: what became of a run stands
-in its record, and `squeue` says which jobs are still to come.
+job gets SIGUSR2: it writes a checkpoint and puts itself back into the queue. Slurm's accounting is not needed: the records say what
+became of the runs, and `squeue` says which jobs are still to come.
 
-Another launch may hold a run that this one wants too. A job for it would end at once, and so would jobs for what needs it: they are
-submitted when nobody holds it any more.
+Another launch may hold the lock of a run that this one wants too. A job for that run would end at once, and so would jobs for the
+runs that need it. These jobs are submitted when the lock is free.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Slurm:
 
     Args:
         partition: None: the cluster's own default; so with `account` and `memory`.
-        account: who pays.
-        time: minutes that a job may take; what is not done then goes on in the next.
+        account: that the time is charged to.
+        time: minutes that a job may take; runs that are not done by then go on in the next job.
         threads: CPU cores of each process.
         gpus: GPUs of each process.
         memory: of a node, such as 16GB.
         runs_per_job: fine-tunings in a job.
         array: jobs of one array that run at a time.
-        signal: seconds before the end at which a job is told of it.
+        signal: seconds before its end at which a job gets SIGUSR2.
         setup: shell commands before each job.
         more: any other option of sbatch.
         watch: whether the launcher stays until all is done, and stops the jobs when it is stopped; otherwise it submits and leaves.
@@ -77,7 +77,7 @@ class Slurm:
     watch: bool = True
 
     def __post_init__(self) -> None:
-        if self.signal >= 60 * self.time:  # told of its end at its beginning, a job would go back into the queue for ever
+        if self.signal >= 60 * self.time:  # a job that gets the signal as it begins would go back into the queue for ever
             raise RelposError(f"engine.signal={self.signal}: fewer seconds are expected than engine.time={self.time} minutes have")
 
     def start(self, standing: Standing, folder: Path) -> SlurmJobs | None:
@@ -100,7 +100,7 @@ class Slurm:
         return None
 
     def options(self, bundle: Bundle) -> dict[str, object]:
-        """What submitit is told of a bundle's job."""
+        """submitit's options for a bundle's job."""
         options = {
             "timeout_min": self.time,
             "nodes": bundle.nodes,
@@ -139,18 +139,19 @@ class SlurmJobs:
         self.behind = False
         """Whether there are runs for which a job is still to be submitted."""
         self.rounds = 0
-        self.looked = time.monotonic()
-        self.silent: float | None = None
-        """Since when Slurm has not answered."""
+        """Calls of `submit`."""
+        self.last_look = time.monotonic()
+        self.silent_since: float | None = None
+        """When Slurm failed to answer for the first time in a row; None while it answers."""
 
     def submit(self, queue: set[str]) -> None:
-        """Submits jobs for the unsettled runs that are in no queued job, except those that wait for somebody else, see `_held_up`.
+        """Submits jobs for the unsettled runs that are in no queued job, except those that wait for another launch, see `_held_up`.
 
         Args:
-            queue: the jobs that there are.
+            queue: numbers of the jobs in the queue.
 
         Raises:
-            RelposError: Slurm refuses; what was submitted before stays, and stands in the book.
+            RelposError: Slurm refuses; what was submitted before stays in the queue, and in `slurm.json`.
         """
         self.behind = True  # stays so if an exception ends this method
         self.rounds += 1
@@ -174,12 +175,12 @@ class SlurmJobs:
         import submitit
 
         executor = submitit.AutoExecutor(self.folder / "slurm", cluster="slurm", slurm_python=sys.executable)
-        # afterany, not afterok: after a lost job the others can still do their part, and a worker checks what is ready
+        # afterany, not afterok: if a job is lost, later ones can still do a part of their runs; a worker checks which are ready
         dependency = {"slurm_dependency": f"afterany:{':'.join(after)}"} if after else {}
         executor.update_parameters(**self.engine.options(group[0]), **dependency)
         files = []
         for bundle in group:
-            files.append(self.folder / f"{bundle.name}-{self.rounds}.json")  # a job of an earlier round may yet read its own
+            files.append(self.folder / f"{bundle.name}-{self.rounds}.json")  # a job of an earlier round may still need its file
             self.standing.job.part(bundle.runs).write(files[-1])
         try:
             with executor.batch():
@@ -194,42 +195,43 @@ class SlurmJobs:
         return numbers
 
     def poll(self) -> None:
-        """Submits again what was lost with its job. `execute` counts the deaths, run by run.
+        """Submits runs again whose job was lost. The deaths are counted in `execute`, run by run, not here.
 
         Raises:
             RelposError: jobs end without having started a run; or Slurm has not answered for a long time.
         """
-        if time.monotonic() - self.looked < PAUSE:
+        if time.monotonic() - self.last_look < PAUSE:
             return
-        self.looked = time.monotonic()
+        self.last_look = time.monotonic()
         try:
             self._look()
-            self.silent = None
+            self.silent_since = None
         except Unanswered as error:  # a controller that is busy or restarting is no reason to end a launch of days
-            if self.silent is None:
-                self.silent = time.monotonic()
+            if self.silent_since is None:
+                self.silent_since = time.monotonic()
                 print(f"relpos: {error}; its jobs go on, and it is asked again", file=sys.stderr)
-            if time.monotonic() - self.silent > SILENCE:
+            if time.monotonic() - self.silent_since > SILENCE:
                 raise
 
     def _look(self) -> None:
+        """Looks which jobs have left the queue, and submits what is left of their runs."""
         queue = in_queue()
         gone = [number for number in self.jobs if number not in queue]
         if not gone and not self.behind:
             return
-        left = self.standing.open()  # after the queue: what jobs did last is in the records
+        left = self.standing.open()  # read after the queue, so that the records have what the jobs did last
         for number in gone:
             identities = set(self.jobs[number])
-            # A job also ends early, and rightly so, where its runs wait for others or somebody else is at work on them.
+            # A job rightly ends early where its runs are not ready or another process is at work on them.
             undone = [run for run in left if run.identity in identities and self.standing.is_ready(run) and not _is_held(run)]
             if undone and self.guard.end(number):
-                raise RelposError(f"engine=slurm: jobs end before they do anything: see {self.folder / 'slurm'}")
+                raise RelposError(f"engine=slurm: jobs end before they start a run: see {self.folder / 'slurm'}")
         self.submit(queue)
 
     def shutdown(self) -> None:
         """Cancels the jobs of this launch that are still there; they write their checkpoints and end.
 
-        After an error nothing is cancelled: the jobs are healthy, and the same command goes on with them.
+        If an error ends the launcher, nothing is cancelled: the jobs are healthy, and the same command goes on with them.
         """
         if isinstance(sys.exception(), Exception):  # an error ends the launcher; KeyboardInterrupt is not an Exception
             print("relpos: engine=slurm: jobs in the queue stay there; the same command goes on with them", file=sys.stderr)
@@ -244,7 +246,7 @@ class SlurmJobs:
             print(f"relpos: engine=slurm: cancelled, and still in the queue: {' '.join(sorted(left))}", file=sys.stderr)
 
     def _still_there(self) -> set[str]:
-        """Jobs of this launch in the queue; all of them where Slurm does not say."""
+        """Jobs of this launch in the queue; all of them if Slurm does not answer."""
         try:
             return set(self.submitted) & in_queue() if self.submitted else set()
         except Unanswered:
@@ -255,7 +257,7 @@ def in_queue() -> set[str]:
     """Numbers of this user's jobs that wait or run: 12, or 12_3 in an array.
 
     Raises:
-        Unanswered: squeue failed; with its message.
+        Unanswered: squeue failed; has its message.
     """
     command = ["squeue", "--noheader", "--array", "--format=%i", f"--user={getpass.getuser()}"]
     try:
@@ -267,6 +269,7 @@ def in_queue() -> set[str]:
 
 
 def _is_held(run: Run) -> bool:
+    """Whether some process is at work on the run."""
     return run.state == "running" and is_locked(run.path)
 
 
@@ -280,7 +283,7 @@ def _held_up(without_job: list[Run]) -> set[str]:
 
 
 def _alike(wanted: list[Bundle]) -> Iterable[list[Bundle]]:
-    """Bundles that can be one array: of one size, behind the same others, in order."""
+    """Groups the bundles that can be one array: equally many processes, and the same jobs to wait for. Keeps the order."""
     groups: dict[object, list[Bundle]] = {}
     for bundle in wanted:
         inputs = frozenset(run.identity for run in _inputs(bundle))
@@ -290,6 +293,7 @@ def _alike(wanted: list[Bundle]) -> Iterable[list[Bundle]]:
 
 
 def _inputs(bundle: Bundle) -> list[Run]:
+    """The runs outside the bundle that its runs read."""
     inside = {run.identity for run in bundle.runs}
     needed = {other.identity: other for run in bundle.runs for other in run.inputs.values() if other.identity not in inside}
     return list(needed.values())

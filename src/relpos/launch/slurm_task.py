@@ -12,7 +12,7 @@ from pathlib import Path
 from relpos.process import thread_variables
 
 PATIENCE = 600.0
-"""Seconds to wait for the end after SIGTERM."""
+"""Seconds after SIGTERM within which Slurm will have killed the job."""
 
 
 def task(file: str, threads: int) -> None:
@@ -22,8 +22,8 @@ def task(file: str, threads: int) -> None:
     job that ended by itself would count as completed, and Slurm would not start it again after a preemption.
 
     Args:
-        file: of the job.
-        threads: CPU threads, unless OMP_NUM_THREADS says otherwise; torch is not loaded before.
+        file: the job's JSON file.
+        threads: CPU threads, unless OMP_NUM_THREADS says otherwise. They are set before torch is loaded, which reads them once.
     """
     os.environ |= thread_variables(threads)
     if os.getcwd() not in sys.path:  # classes from outside the package

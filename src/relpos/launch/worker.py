@@ -27,21 +27,21 @@ from relpos.when_imported import keep_transformers_out
 PAUSE = 0.2
 """Seconds between two looks at runs that other processes hold; longer where looking takes long."""
 LONGEST = 10.0
-"""Seconds that such a pause takes at most."""
+"""Seconds of the longest such pause."""
 
 
 def work(job: Job, stop: threading.Event) -> None:
-    """Executes the first ready run that nobody holds, and looks again from the top.
+    """Executes ready runs until none is left: the first that no other process holds; then it looks again from the top.
 
     A worker that has all runs of a table waits for runs that other processes hold, because runs that need them may follow. A worker
     that has a part of them (a job on a cluster) ends when none of its runs is ready: the runs that need them are in another job.
 
     Args:
         job: the runs.
-        stop: set from another thread to end it.
+        stop: set from another thread to end the work.
 
     Raises:
-        RelposError: runs are left that can be neither executed nor marked as failed; or this process cannot work on.
+        RelposError: runs are left that can be neither executed nor marked as failed; or this process cannot go on.
     """
     standing = Standing(job)
     while not stop.is_set():
@@ -51,7 +51,7 @@ def work(job: Job, stop: threading.Event) -> None:
             if job.is_mine(run):
                 unsettled = True
                 if standing.is_ready(run) and _attempt(run, standing):
-                    break  # what was waiting for it may be ready now, and comes first
+                    break  # an earlier run that waited for it may be ready now
         else:
             if not unsettled or job.mine is not None:
                 _report_impossible(standing)
@@ -62,7 +62,7 @@ def work(job: Job, stop: threading.Event) -> None:
 def _attempt(run: Run, standing: Standing) -> bool:
     """Tries a run. Returns True if it is settled or may be tried again, False if another process holds it.
 
-    A try that ends with an error counts as a failure in the run's record. Where none can be written, the run is set aside.
+    A try that ends with an error counts as a failure in the run's record. If the record cannot be written, the run is set aside.
 
     Raises:
         RelposError: the run failed in this process while others that share it are still in the middle of it.
@@ -71,11 +71,11 @@ def _attempt(run: Run, standing: Standing) -> bool:
     before = failures(run.record)
     try:
         execute(run, wait=False, log=True, retries=standing.job.retries_of(run))
-    except (Exception, SystemExit) as error:  # the record says what happened, the run's log how; the other runs go on
+    except (Exception, SystemExit) as error:  # it is in the record and the run's log; the worker goes on with other runs
         print(f"--- {run.path}", file=sys.stderr)
         traceback.print_exc()
         here = place() if run.stage in SHARED else None
-        if not (here and here.rank) and not _record_failure(run, error, before):  # of several processes the first one writes
+        if not (here and here.rank) and not _record_failure(run, error, before):  # if processes share a run, rank 0 writes
             standing.set_aside(run)
             return True
         if here:  # the others still wait for this process's part of the failed run and would take its next message for that
@@ -84,7 +84,7 @@ def _attempt(run: Run, standing: Standing) -> bool:
 
 
 def _record_failure(run: Run, error: BaseException, before: int) -> bool:
-    """Writes a failure into the record where `execute` could not, as with an error before the start.
+    """Writes a failure into the record where `execute` could not, such as an error before the start.
 
     Returns whether the record now has the failure, or another process has taken up the run.
 
@@ -93,7 +93,7 @@ def _record_failure(run: Run, error: BaseException, before: int) -> bool:
     """
     try:
         with locked(run.path, wait=False) as held:
-            if held and failures(run.record) <= before:  # otherwise another process is at the run by now
+            if held and failures(run.record) <= before:  # otherwise it is recorded, or another process is at work on the run
                 run.fail(str(error).split("\n")[0] or type(error).__name__)
     except (OSError, RelposError):
         traceback.print_exc()
@@ -117,8 +117,7 @@ def _reset() -> None:
 
 
 def interrupted(job: Job) -> int | None:
-    """Works on a job; returns the signal that stopped it, None where none did. Ends the process with status 1 where the work cannot
-    go on."""
+    """Works on a job; returns the signal that stopped it, or None. If the work cannot go on, ends the process with status 1."""
     _reset()
     try:
         work(job, threading.Event())
@@ -132,7 +131,7 @@ def interrupted(job: Job) -> int | None:
 
 
 def main(argv: list[str]) -> int:
-    """Works on the job; 130 where it was asked to stop, 1 where it cannot go on."""
+    """Works on the job; returns the exit status: 130 if it was asked to stop, 1 if it cannot go on."""
     stop = threading.Event()
     status = 0
     _reset()
