@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr, where that is a terminal; yields a function that is told of every portion done."""
+    """A progress bar on stderr, where that is a terminal; yields a function to call with the size of each portion done."""
     from rich.console import Console
     from rich.progress import Progress
 

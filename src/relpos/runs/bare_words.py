@@ -8,9 +8,9 @@ from collections.abc import Sequence
 KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=|~")
 """How a word with a key begins. `a = b` does not begin so, and is a text."""
 BARE = {"fill": "text", "score": "text", "compare": "runs", "merge": "from"}
-"""Command → the key that such words are meant for."""
+"""Command → the key whose list such words form."""
 OPTION = {"analyze": "kind", "figures": "paper"}
-"""Command → the key or group that one such word is meant for."""
+"""Command → the key or group of its one such word."""
 
 
 def with_bare_words(command: str, words: Sequence[str]) -> list[str]:
@@ -42,6 +42,6 @@ def _is_bare(word: str, before: str) -> bool:
 
 def _quoted(text: str) -> str:
     """Text that Hydra and OmegaConf leave as it is: quotes, backslashes before them, and `${` are escaped."""
-    text = re.sub(r"(?<!\\)\\*(?=\$\{)", lambda found: found[0] * 2 + "\\", text)
-    text = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), text)
+    text = re.sub(r"(?<!\\)\\*(?=\$\{)", lambda match: match[0] * 2 + "\\", text)
+    text = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), text)
     return f"'{text}'"

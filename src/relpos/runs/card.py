@@ -17,7 +17,7 @@ CLASSIFIER = """from transformers import pipeline
 pipeline("text-classification", model="FOLDER")({"text": "first text", "text_pair": "second text"})"""
 OPENS_OWN = "`transformers` has no such network: relpos registers a class of its own."
 LICENCE = (
-    "The licence of the weights is for those to say who trained them, and depends on the text that they were trained on. relpos "
+    "Whoever trained the weights says under which licence they are; it depends on the text that they were trained on. relpos "
     "itself is under the MIT licence."
 )
 
@@ -30,9 +30,9 @@ def card(
     Args:
         name: of the run.
         config: content of the exported `config.json`.
-        record: of the run; empty for a model folder that stands alone. Paths and host names of it are left out.
-        words: that describe the network.
-        question: of the table that the run was made for, where there is one.
+        record: of the run; empty for a model folder that stands alone. Its paths and host names are left out.
+        words: the description of the network in a model folder: size, position, conv, …
+        question: of the table that the run was made for, if there is one.
     """
     classifies = "outputs" in words
     task = "text-classification" if classifies else "fill-mask"

@@ -25,7 +25,7 @@ ABSOLUTE = f"{PACKAGE}.Absolute"
 
 
 def change_positions(encoder: Encoder, change: dict[str, Any], length: int, seed: int) -> None:
-    """Changes the network in place. Without position embeddings, F̂_P is still that of the network which had them.
+    """Changes the network in place. TISA is fitted to F̂_P of the network as it was before position embeddings are removed.
 
     Args:
         change: `positions`, `tisa`, `start`, `reused` as in conf/finetune.yaml; what is left out is not changed.
@@ -63,7 +63,7 @@ def fitted_values(encoder: Encoder, functions: int, reused: bool, length: int) -
 
 
 _FITS: dict[tuple[str, int], Values] = {}
-"""Of this process: the runs of a table start from one network, and a fit takes seconds."""
+"""Fits made in this process: the runs of a table start from one network, and a fit takes seconds."""
 
 
 def _fitted(heads: Tensor, functions: int) -> Values:

@@ -1,4 +1,4 @@
-"""Words → a checked configuration. Hydra composes; here every wrong word becomes one line with the nearest right one.
+"""Overrides → a checked configuration. Hydra composes it; here every wrong word becomes one line with the nearest right one.
 
 Hydra itself lets three kinds of mistake through: `+typo=1`, values of the wrong kind, and interpolations that lead nowhere.
 """
@@ -28,11 +28,11 @@ from relpos.runs.schema import COMMANDS, SHORT
 from relpos.runs.task_file import with_task_file
 
 FOLDERS = ("from", "run", "runs", "pretrained")
-"""What the commands call the folder of a trained network."""
+"""The keys under which commands take the folder of a trained network."""
 NO_NAME = re.compile(r"null|true|false|[-+.\d]*|\[.*|\{.*")
-"""What Hydra does not take for the name of an option, and answers with a traceback."""
+"""Values that cannot be the name of an option; Hydra answers them with a traceback."""
 PLAIN = re.compile(r"(?!hydra\b)[a-z_][\w.]*=")
-"""A word that gives a key another value, where the key is not the name of a group."""
+"""The beginning of an override that gives a key another value; whether the key is a group's name is checked apart."""
 
 
 def conf_dir() -> Path:
@@ -70,17 +70,17 @@ def compose(command: str, words: Sequence[str] = ()) -> DictConfig:
 
 @lru_cache(maxsize=128)
 def _composed_once(command: str, words: tuple[str, ...]) -> DictConfig:
-    """Not to be changed."""
+    """The composed configuration, cached: a caller copies it before changing it."""
     groups = options()
     chosen = tuple(word for word in words if word.partition("=")[0] in groups)
     if chosen != words and all(word in chosen or PLAIN.match(word) for word in words):
-        with suppress(HydraException, OmegaConfBaseException):  # Hydra says below what is wrong
+        with suppress(HydraException, OmegaConfBaseException):  # the composition below says what is wrong
             return _with_values(_composed_once(command, chosen), [word for word in words if word not in chosen])
     return _composed(command, words)
 
 
 def _with_values(composed: DictConfig, words: Sequence[str]) -> DictConfig:
-    """What Hydra itself does with `seed=3` and the like, once all options are composed, which takes ten times as long."""
+    """Sets `seed=3` and the like as Hydra does after composing the options; that composition takes ten times as long."""
     cfg = deepcopy(composed)
     for override in OverridesParser.create().parse_overrides(list(words)):
         if override.is_sweep_override():
@@ -97,13 +97,13 @@ def _composed(command: str, words: Sequence[str]) -> DictConfig:
 
 
 def check(cfg: DictConfig, command: str, words: Sequence[str]) -> DictConfig:
-    """Refuses unknown keys, impossible values, and words about a network that is given; returns the configuration.
+    """Refuses unknown keys, impossible values, and words about a network that comes from a folder; returns the configuration.
 
     Raises:
         RelposError: names the key or word and, where there is one, the nearest right one.
     """
     for group, key in SHORT.items():
-        if group in cfg and not OmegaConf.is_dict(cfg[group]):
+        if group in cfg and not OmegaConf.is_dict(cfg[group]):  # `intermediate=none` is short for `intermediate.task=none`
             cfg[group] = dict.fromkeys(_defaults(command)[group]) | {key: cfg[group]}
     with one_line(command, words):
         plain: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
@@ -114,10 +114,12 @@ def check(cfg: DictConfig, command: str, words: Sequence[str]) -> DictConfig:
         for key in added:
             if key.replace("/", ".") not in known and not _belongs_to_target(plain, key):
                 raise _unknown_key(key, known)
-    if errors := dict(reversed(list(mistakes(plain, command)))):
+    errors: dict[str, RelposError] = {}
+    for key, error in mistakes(plain, command):
+        errors.setdefault(key, error)
+    if errors:  # a key that the user typed comes before one that takes its value from it by interpolation
         typed = [word.lstrip("+").partition("=")[0].replace("/", ".") for word in words]
-        first = list(errors.values())[-1]
-        raise next((errors[key] for key in typed if key in errors), first)  # the word as typed, not a dial that follows it
+        raise errors[next((key for key in typed if key in errors), next(iter(errors)))]
     refuse_words(command, words, plain)
     return cfg
 
@@ -147,9 +149,10 @@ class one_line:
 
 
 def _unknown_key(key: str, known: set[str]) -> RelposError:
-    """Only the keys of the top level are listed where none is close. A key that stands elsewhere is named first.
+    """The error for a key that the command does not have, with the nearest right one; where none is close, it lists the top level.
 
-    Commands that open a trained network have no words about another one, and not all of them call its folder the same.
+    The same key in another group is suggested first. Commands that open a trained network have no keys that describe another one,
+    and do not all call its folder the same: for these keys the error names the folder's key.
     """
     folders = [name for name in FOLDERS if name in known]
     if folders and key.split(".")[0] in OF_SCHEME - known:
@@ -167,7 +170,7 @@ def _unknown_key(key: str, known: set[str]) -> RelposError:
 
 @cache
 def _defaults(command: str) -> Any:
-    """What the command has without words."""
+    """The command's configuration without overrides."""
     return OmegaConf.to_container(_composed_once(command, ()), resolve=True)
 
 
@@ -177,9 +180,9 @@ def keys_of(command: str) -> set[str]:
 
 
 def _unknown_option(message: str, command: str) -> str:
-    found = re.search(r"Could not find '([^']+)'", message)
-    group, _, option = (found[1] if found else "").rpartition("/")
-    if found and group in options():
+    match = re.search(r"Could not find '([^']+)'", message)
+    group, _, option = (match[1] if match else "").rpartition("/")
+    if match and group in options():
         known = set(re.findall(r"^\t(\S+)$", message, flags=re.M)) or set(options()[group])
         return f"unknown {group} {option!r}.{nearest(option, known)}"
     word = group or option
@@ -214,7 +217,7 @@ def _belongs_to_target(plain: Mapping[str, Any], key: str) -> bool:
 
 def names(value: Any) -> list[str] | None:
     """`rows=none`, `rows=[none,absolute]` or, for all of them, None."""
-    return None if value is None else [str(one) for one in (value if OmegaConf.is_list(value) else [value])]
+    return None if value is None else [str(name) for name in (value if OmegaConf.is_list(value) else [value])]
 
 
 def instantiate(node: Mapping[str, Any], **more: Any) -> Any:

@@ -1,7 +1,7 @@
 """How many floating-point operations a run needs, from its configuration alone, and how many a second this machine does.
 
-An estimate: only matrix products are counted, and every sequence as if it had the full length. Measured rates count in the same
-way, so that both errors cancel in a run's estimated time.
+An estimate: only matrix products are counted, and every sequence as if it had the full length. Rates are measured with the same
+counts, so that both errors cancel in a run's estimated time.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from relpos.runs.run import Run, read_record
 RATES = "rates.json"
 """In `$RELPOS_RUNS`: the rates that `relpos cost` has measured."""
 MEASUREMENT = "measured"
-"""Stands in the place of a stage for those."""
+"""Takes the place of a run's stage for those rates."""
 MASKED = 0.15
 """Share of tokens at which the head of the masked language model computes logits."""
 REACHED = 0.4
 """Share of the rate of a bare matrix product that training reaches, where no run has been measured."""
 MOST_RECORDS = 300
-"""At most so many records of each stage are read for rates, so that a plan stays quick."""
+"""Records of each stage that are read for rates, at most, so that a plan stays quick."""
 GPUS = Path("/proc/driver/nvidia/gpus")
-"""Where NVIDIA's driver says which GPUs there are."""
+"""Where NVIDIA's driver lists the GPUs."""
 ALIKE = 2.0
 """A rate holds for runs whose operations a token differ from the measured run's by at most this factor: small models reach a
 smaller share of a device's peak rate than large ones."""
@@ -87,12 +87,12 @@ def steps_of(run: Run) -> float:
 
 @dataclass(frozen=True)
 class Rates:
-    """Operations a second and device of runs that this hardware finished in one go, and of what `relpos cost` measured on it."""
+    """Operations a second and device on this hardware: of runs finished in one go, and as `relpos cost` measured them."""
 
     measured: list[tuple[str, str, float, float]]  # stage, precision, operations a token, operations a second
 
     def tried(self, run: Run) -> float | None:
-        """The rate that `relpos cost` measured for about the same size; None where it has not been asked."""
+        """The rate that `relpos cost` measured for about the same size; None where it has measured none."""
         return self._median(MEASUREMENT, run)
 
     def of(self, run: Run) -> float | None:
@@ -127,7 +127,7 @@ def measured(runs: Iterable[Run], folder: Path, hardware: dict[str, Any]) -> Rat
 
 
 def _measurements(folder: Path, hardware: dict[str, Any]) -> list[tuple[str, str, float, float]]:
-    """What `relpos cost` has kept of this hardware; a damaged file counts for nothing."""
+    """What `relpos cost` has measured on this hardware; nothing if the file is damaged."""
     try:
         entries = json.loads((folder / RATES).read_text("utf-8"))
         return [

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 SHARED = ("pretrain",)
 """Stages whose steps are divided among processes. Fine-tuning is not: one of its steps is one micro-batch."""
 PAUSE = 0.05
+"""Seconds between two looks at the processes."""
 PATIENCE = 30.0
-"""Seconds after which the other processes are killed when one of them has ended."""
+"""Seconds that the other processes have to end by themselves when one has ended badly; then they are killed."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def processes(run: Run) -> int:
 def place(environment: Mapping[str, str] = os.environ) -> Place | None:
     """Where torchrun, srun or `launch` has put this process; None where it stands alone.
 
-    A batch script knows SLURM_NTASKS too; only a process that srun has started knows the number of tasks in its step.
+    SLURM_NTASKS would not do: a batch script has it too. Only a process that srun has started has SLURM_STEP_NUM_TASKS.
     """
     if int(environment.get("WORLD_SIZE", 1)) > 1 and "RANK" in environment:
         return Place(int(environment["RANK"]), int(environment["WORLD_SIZE"]), int(environment.get("LOCAL_RANK", 0)))
@@ -96,7 +97,7 @@ def launch(run: Run, wait: bool = True) -> None:
     devices, nodes = int(run.config["speed"]["devices"]), int(run.config["speed"]["nodes"])
     first, meeting = _first_rank(devices, nodes)
     content = json.dumps({"run": run.to_dict(), "wait": wait}).encode() + b"\n"
-    budget = int(os.environ.get("OMP_NUM_THREADS") or cores())  # what a table's engine leaves to this worker
+    budget = int(os.environ.get("OMP_NUM_THREADS") or cores())  # a table's engine sets the variable for each worker
     threads = run.config["speed"].get("threads") or max(1, budget // devices)
     ranks = [_start(first + local, local, devices * nodes, meeting, threads) for local in range(devices)]
     with _stops(ranks) as stopped:
@@ -144,14 +145,14 @@ def _first_rank(devices: int, nodes: int) -> tuple[int, dict[str, str]]:
 
 def _start(rank: int, local: int, world: int, meeting: dict[str, str], threads: int) -> subprocess.Popen[bytes]:
     numbers = {"RANK": rank, "LOCAL_RANK": local, "WORLD_SIZE": world, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
-    environment = meeting | os.environ | meeting | {name: str(number) for name, number in numbers.items()}
+    environment = os.environ | meeting | {name: str(number) for name, number in numbers.items()}
     return subprocess.Popen(
         [sys.executable, "-m", "relpos.runs.rank"], stdin=subprocess.PIPE, stdout=2, env=environment, process_group=0
     )
 
 
 def _watch(ranks: list[subprocess.Popen[bytes]]) -> list[int]:
-    """Waits for all; when one ends badly, the others have a while to end by themselves."""
+    """Waits for all processes and returns their exit codes. When one ends badly, the others are killed after `PATIENCE`."""
     deadline: float | None = None
     while any(process.poll() is None for process in ranks):
         if deadline is None and any(process.poll() for process in ranks):

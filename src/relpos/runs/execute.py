@@ -32,11 +32,11 @@ PACKAGES = ("relpos", "torch", "pytorch-lightning", "numpy", "sentencepiece", "s
 
 
 def execute(run: Run, wait: bool = True, log: bool = False, retries: Retries | None = None) -> Run:
-    """Finds the run finished, or finishes it; then returns it.
+    """Executes a run and what it needs, unless it is finished already; returns it.
 
     Args:
-        run: what is wanted; its inputs come first.
-        wait: if another process holds the run, whether to wait until that one is done; otherwise the run is returned as it is.
+        run: the run wanted; its inputs are executed first.
+        wait: if another process holds the run, whether to wait until that one is done; if not, the run is returned as it is.
         log: keep what is printed, and any traceback, in the run's folder instead of showing it.
         retries: a run that has used up its retries is left as it is; None: it is always tried.
 
@@ -46,7 +46,7 @@ def execute(run: Run, wait: bool = True, log: bool = False, retries: Retries | N
     """
     here = place() if run.stage in SHARED else None
     if run.state == "finished" and not here:
-        _say_what_is_not_there(run)
+        _name_missing_snapshots(run)
         return run
     for needed in run.inputs.values():
         execute(needed)
@@ -62,14 +62,14 @@ def execute(run: Run, wait: bool = True, log: bool = False, retries: Retries | N
 
 
 def _take_up(run: Run, retries: Retries | None) -> bool:
-    """Marks a start that ended without a word as died. Returns whether to start the run now.
+    """Marks a start whose process died. Returns whether to start the run now.
 
     Called while the lock is held: another process may have finished or tried the run before this one got the lock.
 
     The rule for retries is in retries.py. It is applied here, where every process of every engine passes before it starts a run.
     """
     record = run.record
-    if record.get("state") == "running" and record.get("starts"):  # but the lock was free, so that process is dead
+    if record.get("state") == "running" and record.get("starts"):  # this process has the lock, so the one that began is dead
         run.note_start(ended="died")
         if retries and retries.crashes(run.record, run.checkpoint) >= CRASHES:
             run.fail(f"its process died {CRASHES} times in a row without getting further; it may need more memory than there is")
@@ -78,8 +78,8 @@ def _take_up(run: Run, retries: Retries | None) -> bool:
 
 
 def _together(run: Run, here: Place, wait: bool, retries: Retries | None) -> None:
-    """This process's part of a run that several processes share. The first one locks the run, decides whether to start it, and
-    tells the others, so that all start it or none does, even if the record changes while they arrive."""
+    """Does this process's part of a run that several processes share. The first process locks the run, decides whether to start it,
+    and tells the others: all start it or none does, even if the record changes while they arrive."""
     group = meet(here, run)
     with locked(run.path, wait) if group.first else nullcontext(False) as held:
         if not group.agreed(held and _take_up(run, retries)):
@@ -91,7 +91,7 @@ def _together(run: Run, here: Place, wait: bool, retries: Retries | None) -> Non
 
 
 def _apart(run: Run, wait: bool, log: bool, retries: Retries | None) -> None:
-    """Executes the run in processes of its own, which take the lock; first checks whether to start it, as they take seconds."""
+    """Executes the run in processes of its own, which take the lock. Starting them takes seconds: it is checked first."""
     with locked(run.path, wait) as held:
         if not held or not _take_up(run, retries):
             return
@@ -100,6 +100,7 @@ def _apart(run: Run, wait: bool, log: bool, retries: Retries | None) -> None:
 
 
 def _begin(run: Run) -> None:
+    """Writes `config.yaml` and the start into the record."""
     write_text(run.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.config)))
     run.begin(
         stage=run.stage,
@@ -116,7 +117,7 @@ def _begin(run: Run) -> None:
 
 @cache
 def _commit() -> str | None:
-    """The commit of the checkout that this is, with `+` where files differ from it; None for an installed package."""
+    """The commit of this checkout, with `+` if files differ from it; None for an installed package."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
@@ -133,6 +134,7 @@ def _commit() -> str | None:
 
 
 def _carry_out(run: Run, log: bool = False) -> None:
+    """Runs the stage and writes into the record how it ended."""
     _begin(run)
     started = time.perf_counter()
     with logged(run.path / LOG) if log else nullcontext():
@@ -146,35 +148,35 @@ def _carry_out(run: Run, log: bool = False) -> None:
         except BaseException as error:
             _check_folder(run)
             if log:
-                _tell(error)
-            _has_failed(run, error)
+                _print(error)
+            _record_failure(run, error)
             raise
     seconds = run.record.get("seconds", 0.0) + time.perf_counter() - started
     run.end("finished", metrics=metrics, seconds=round(seconds, 2), **costs(run))
 
 
 def _check_folder(run: Run) -> None:
-    """Refuses to go on in a folder that is no longer the one in which this process began, and leaves no half of one behind.
+    """Refuses to go on if the run's folder was deleted since this process began. Another process may have started the run anew.
 
     Raises:
-        RelposError: somebody has deleted it, and may have started the run anew.
+        RelposError: the folder is gone, or its record's last start is not this process's.
     """
     last = run.record.get("starts", [{}])[-1]
     if (last.get("pid"), last.get("host")) == (os.getpid(), socket.gethostname()):
         return
     if not (run.path / "record.json").exists():
-        shutil.rmtree(run.path, ignore_errors=True)  # what this process has written there since
+        shutil.rmtree(run.path, ignore_errors=True)  # only what this process has written since is there
     raise RelposError(f"{run.path} is gone: it was deleted while the run was under way; the same command starts it anew") from None
 
 
-def _tell(error: BaseException) -> None:
+def _print(error: BaseException) -> None:
     if isinstance(error, RelposError):
         print(f"relpos: {error}", file=sys.stderr)
     else:
         traceback.print_exc()
 
 
-def _has_failed(run: Run, error: BaseException) -> None:
+def _record_failure(run: Run, error: BaseException) -> None:
     """Writes into the record that the run failed and why, with the end of the traceback unless the input was wrong."""
     last = "".join(traceback.format_exception(error)[-3:]) if not isinstance(error, RelposError) else None
     why = str(error).split("\n")[0] or type(error).__name__
@@ -190,14 +192,14 @@ def hardware() -> dict[str, Any]:
             processor = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), processor)
     except OSError:
         pass
-    found = {"processor": processor, "cores": os.cpu_count()}
+    result: dict[str, Any] = {"processor": processor, "cores": os.cpu_count()}
     gpus = [
         line.partition(":")[2].strip()
         for file in sorted(GPUS.glob("*/information"))
         for line in file.read_text(encoding="utf-8").splitlines()
         if line.startswith("Model:")
     ]
-    return found | {"gpus": gpus} if gpus else found
+    return result | {"gpus": gpus} if gpus else result
 
 
 @cache
@@ -208,7 +210,8 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _say_what_is_not_there(run: Run) -> None:
+def _name_missing_snapshots(run: Run) -> None:
+    """Says so if the run is asked for snapshots that it did not keep; they are not part of its identity."""
     wanted = {int(share) for share in run.config.get("snapshots") or ()}
     kept = {int(file.stem) for file in (run.path / "snapshots").glob("*.safetensors")}
     if wanted - kept:

@@ -1,4 +1,4 @@
-"""Words about a network that is given: it comes from a folder, and these would change nothing."""
+"""Refuses overrides about a network that comes from a folder: they would change nothing."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ OF_NETWORK = {
     "finetune": OF_SCHEME | {"vocabulary", "pretrain"},  # pretrain.steps=… and its kin
     "draw": OF_SCHEME,
 }
-"""Command → first parts of the keys that say what network is made, and how it is pre-trained."""
+"""Command → first parts of the keys that say which network is made and how it is pre-trained."""
 STARTS = ("from", "pretrained")
 
 
 def refuse_words(command: str, words: Iterable[str], plain: Mapping[str, Any]) -> None:
-    """Refuses words that a given network makes meaningless.
+    """Refuses overrides that a network from a folder makes meaningless.
 
     Args:
         command: a primary configuration.
-        words: as typed.
+        words: the overrides, as typed.
         plain: the configuration that they give.
 
     Raises:

@@ -49,7 +49,7 @@ def _text(command: str) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Lists in one line."""
+    """Writes a list on one line."""
 
     def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> Any:
         return super().represent_sequence(tag, sequence, flow_style=True)
@@ -61,8 +61,10 @@ def _group(name: str, option: str) -> list[str]:
 
 
 def _of_group(name: str, option: str) -> Iterator[tuple[str, str]]:
-    """Phrases for the keys of a group, under where it stands (`recipe@pretrain.recipe`): those of the chosen option's file, else of
-    any file of the group, so that one of them need explain a key."""
+    """(dotted key, phrase) for a group's keys, where the group stands: `recipe@pretrain.recipe` is below `pretrain.recipe`.
+
+    The chosen option's file comes last and so decides; the group's other files come before, so that one file need explain a key.
+    """
     group, _, place = name.partition("@")
     files = sorted(sorted((conf_dir() / group).glob("*.yaml")), key=lambda file: file.stem == option)
     for file in files:
@@ -88,7 +90,7 @@ def _keys(text: str) -> Iterator[tuple[str, str, str]]:
     """(dotted key, the line, what stands behind the colon) of each line of YAML that has a key."""
     above: list[tuple[int, str]] = []
     for line in text.splitlines():
-        if found := LINE.fullmatch(line):
-            indent = len(found["indent"])
-            above = [(depth, key) for depth, key in above if depth < indent] + [(indent, found["key"])]
-            yield ".".join(key for _, key in above), line, found["value"]
+        if match := LINE.fullmatch(line):
+            indent = len(match["indent"])
+            above = [(depth, key) for depth, key in above if depth < indent] + [(indent, match["key"])]
+            yield ".".join(key for _, key in above), line, match["value"]

@@ -1,4 +1,4 @@
-"""A run is locked before it is touched. The lock is the kernel's: it dies with its holder, however that ends."""
+"""A run is locked before it is touched. The operating system releases the lock when its holder ends, however that happens."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def locked(folder: Path, wait: bool = True) -> Iterator[bool]:
 def is_locked(folder: Path) -> bool:
     """Whether a process somewhere is at work on the run in `folder`.
 
-    The only way to know is to try its lock for a moment. `claim.json` goes on naming who held it last. Where the folder is not ours
-    to lock, its record is taken at its word.
+    The only way to know is to take its lock for a moment; `claim.json` goes on naming who held it last. If this process may not
+    lock the folder, the run counts as locked: its record says `running`, and nothing speaks against it.
     """
     lock = FileLock(folder / LOCK)
     try:

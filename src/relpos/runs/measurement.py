@@ -34,7 +34,7 @@ class Measured:
 
 
 def measure(model: MaskedLM, batch: int, length: int, precision: str, speed: dict[str, Any], seconds: float) -> Measured:
-    """Passes for about so many seconds, at least two of them, and two updates; the first of each does not count.
+    """Measures passes for about `seconds`, at least two, and two updates; the first of each does not count.
 
     All examples are taken to be `length` tokens long. The device is a GPU where there is one and `speed.accelerator` allows it.
     """

@@ -2,7 +2,7 @@
 
 Records and results are copied, a few kB a run: what a table, a claim or `relpos order` reads. Weights stay behind unless they are
 asked for: without them nothing new can be trained or measured on these networks. Everything is checked before anything is written.
-In each run the record is written last, so that a merge that is killed leaves no run that looks finished; the same command goes on.
+In each run the record is written last: a merge that is killed leaves no run that looks finished, and the same command goes on.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Merged:
     """What a merge did, in numbers of runs.
 
     Args:
-        copied: that are new here.
-        known: that were here with the same results; results that they lacked (of `relpos order`, say) are added.
-        unfinished: in the other folders; they are left out.
+        copied: runs that are new here.
+        known: runs that were here with the same results; results that they lacked (of `relpos order`, say) are added.
+        unfinished: runs of the other folders that are left out.
     """
 
     copied: int
@@ -64,13 +64,13 @@ def merge(folders: Sequence[Path], weights: bool = False) -> Merged:
                 sources.setdefault(f"{path.parent.name}/{path.name}", []).append(path)
             else:
                 unfinished += 1
-    known = [name for name, paths in sources.items() if _is_known(name, paths, root)]
+    known = [name for name, paths in sources.items() if _check_places(name, paths, root)]
     for name, paths in sources.items():
         for path in paths:
             _copy(path, root / name, root, weights)
     trained = [name for name in sources if name.partition("/")[0] in TRAINED]
-    of_known = sum(name in known for name in trained)
-    return Merged(len(trained) - of_known, of_known, unfinished)
+    count = sum(name in known for name in trained)
+    return Merged(len(trained) - count, count, unfinished)
 
 
 def _runs_in(folder: Path, root: Path) -> list[Path]:
@@ -83,21 +83,21 @@ def _runs_in(folder: Path, root: Path) -> list[Path]:
         raise RelposError(f"from={folder}: there is no such folder")
     if folder.resolve() == root:
         raise RelposError(f"from={folder}: this is RELPOS_RUNS itself, into which the runs go")
-    found = sorted(path.parent for stage in (*OF_DATA, *TRAINED) for path in folder.glob(f"{stage}/*/{RECORD}"))
-    if not found:
+    runs = sorted(path.parent for stage in (*OF_DATA, *TRAINED) for path in folder.glob(f"{stage}/*/{RECORD}"))
+    if not runs:
         raise RelposError(f"from={folder}: no runs; a runs folder is expected, with {'/, '.join(TRAINED)}/ in it")
-    return found
+    return runs
 
 
-def _is_known(name: str, sources: Sequence[Path], root: Path) -> bool:
-    """Whether the run is here already.
+def _check_places(name: str, sources: Sequence[Path], root: Path) -> bool:
+    """Checks that a run is the same in all places. Returns whether it is here already.
 
     Raises:
-        RelposError: two of the places have other results, or a record is not that of the folder that it lies in.
+        RelposError: its results differ between two places, a record lies in the wrong folder, or the run is being executed here.
     """
     records = {path: read_record(path) for path in sources}
     for path, record in records.items():
-        _check(path, record)
+        _check_record(path, record)
     here = read_record(root / name)
     if (root / name).is_dir() and is_locked(root / name):
         raise RelposError(f"{root / name} is being executed here; merge when it is done")
@@ -110,11 +110,12 @@ def _is_known(name: str, sources: Sequence[Path], root: Path) -> bool:
     return is_here
 
 
-def _check(path: Path, record: dict[str, Any]) -> None:
+def _check_record(path: Path, record: dict[str, Any]) -> None:
     lacking = [key for key in ("stage", "identity", "meaning", "inputs", "metrics") if key not in record]
     if lacking:
         raise RelposError(f"damaged record {path / RECORD}: no {lacking[0]}")
     inputs = {name: Path(folder).name.rpartition("-")[2] for name, folder in record["inputs"].items()}
+    # Earlier code computed other identities, which cannot be checked by today's: such a run is taken as it is.
     is_older = identity_of(record["stage"], record["meaning"], inputs) != record["identity"]
     if not is_older and path.name.rpartition("-")[2] != record["identity"]:
         raise RelposError(f"damaged record {path / RECORD}: it is that of the run {record['identity']}")
@@ -142,7 +143,7 @@ def _same(ours: Any, theirs: Any) -> bool:
 
 
 def _copy(source: Path, target: Path, root: Path, weights: bool) -> None:
-    """Copies what is not there; the record last."""
+    """Copies the files that are missing in `target`, the record last."""
     is_data = source.parent.name in OF_DATA
     patterns = ("**/*",) if weights else ("config.yaml",) if is_data else RESULTS
     files = sorted({file.relative_to(source) for pattern in patterns for file in source.glob(pattern) if file.is_file()})
@@ -163,6 +164,6 @@ def _copy(source: Path, target: Path, root: Path, weights: bool) -> None:
 
 
 def _here(folder: str, root: Path) -> str:
-    """Where an input that lies in the other runs folder lies here; a folder that the user named stays as it is."""
+    """The folder here of an input in the other runs folder; a folder that the user named stays as it is."""
     path = Path(folder)
     return str(root / path.parent.name / path.name) if path.parent.name in (*OF_DATA, *TRAINED) else folder

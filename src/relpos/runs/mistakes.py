@@ -1,4 +1,4 @@
-"""Values of a composed configuration that their keys may not hold, and keys that a constructor does not take."""
+"""Finds values of a composed configuration that their keys may not hold, and keys that a constructor does not take."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def keys_of(command: str) -> dict[str, Any]:
 
 
 def mistakes(plain: Mapping[str, Any], command: str) -> Iterator[tuple[str, RelposError]]:
-    """Every value that its key may not hold, with the key."""
+    """(key, error) for every wrong value and unknown key."""
     yield from _mistakes(plain, keys_of(command), "")
 
 
@@ -48,7 +48,7 @@ def _mistakes(values: Mapping[str, Any], annotations: Mapping[str, Any], prefix:
 
 
 def _group(annotation: Any) -> Mapping[str, Any]:
-    """The keys of a group that has no `_target_`; empty where the annotation is not of a group."""
+    """Key → annotation of a group that has no `_target_`; empty where the annotation is not a group's."""
     if is_typeddict(annotation):
         return rules(annotation)
     for mark in get_args(annotation)[1:] if get_origin(annotation) is Annotated else ():
@@ -58,7 +58,7 @@ def _group(annotation: Any) -> Mapping[str, Any]:
 
 
 def _resolved(annotation: Any) -> Any:
-    """The annotation, or the one that lies elsewhere (`As`)."""
+    """The annotation itself, or the one of another module that it stands for (`As`)."""
     marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     return next((get_object(mark.name) for mark in marks if isinstance(mark, As)), annotation)
 

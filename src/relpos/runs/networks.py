@@ -21,11 +21,11 @@ from relpos.train.network import classifier_on, encoder_of, masked_lm_on, networ
 from relpos.train.weights import load_model
 
 MOST = 10**13
-"""Parameters: a network of more is a slip of the finger."""
+"""Parameters; a network of more is a typing mistake."""
 
 
 def of_run(run: Run, vocabulary: int | None = None) -> MaskedLM | Classifier:
-    """What a pre-training or a fine-tuning trains, as it is before the first step. Torch's generator is left as it was.
+    """The network of a pre-training or a fine-tuning before its first step. Torch's random generator is left as it was.
 
     If the tokenizer is not trained yet, it is assumed to have `vocabulary` pieces, or with None the number that the configuration
     asks for (a small text yields fewer). If the run that a fine-tuning starts from is not finished, the encoder has that run's
@@ -42,7 +42,7 @@ def of_run(run: Run, vocabulary: int | None = None) -> MaskedLM | Classifier:
 def of_pretraining(config: dict[str, Any], vocabulary: int, start: Path | None = None) -> MaskedLM:
     """The masked language model of a pre-training's configuration: weights from `seed`, attention by `speed.kernel`.
 
-    With `start` it is the one in that folder, in float32; if there is an encoder alone, its head is drawn from `seed`.
+    With `start` it is the network in that folder, in float32; if that has no head, the head is drawn from `seed`.
     """
     if start:
         before = load_model(start, config["speed"]["kernel"]).float()
@@ -71,10 +71,10 @@ def of_finetuning(run: Run, vocabulary: int | None = None) -> Classifier:
 
 
 def refuse_impossible(run: Run) -> None:
-    """Refuses what cannot be built, before any work on the run or what it needs: the network is made without memory.
+    """Refuses a network that cannot be built, before any work on the run or its inputs. The check allocates no memory for weights.
 
     Raises:
-        RelposError: size, position, convolution and length do not go together, or the positions cannot be changed so; named.
+        RelposError: size, position, convolution and length do not go together, or `change` does not suit the positions.
     """
     for needed in run.inputs.values():
         refuse_impossible(needed)
@@ -89,7 +89,7 @@ def refuse_impossible(run: Run) -> None:
 
 
 class without_memory:
-    """Networks made inside have shapes and no values. Sizes that no tensor can have are a RelposError."""
+    """Networks made inside this context have shapes but no values. Sizes that no tensor can have raise RelposError."""
 
     def __init__(self) -> None:
         self.modes = ExitStack()

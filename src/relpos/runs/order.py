@@ -1,8 +1,8 @@
 """What a network knows of the order of its tokens; measured once for each network and kept in the folder of its run.
 
 A pre-training's folder has `order/MEASURE-HASH.json` for each measure, network (the final one and each snapshot) and choice of
-dials: `share`, the per cent of the steps after which the network stood there (100: the final one), `meaning`, all else that the
-figures depend on, and `results`, the figures. `kept` reads them.
+dials: `share`, the per cent of its training steps that the network had done (100: the final one); `meaning`, everything else that
+the figures depend on; and `results`, the figures. `kept` reads these files.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def measured(
         dials: what is measured.
         source: of the pairs; None where there are none.
         accelerator: auto, cpu or gpu.
-        threads: CPU threads; None: as many as torch takes.
+        threads: CPU threads; None: torch's own number.
 
     Returns:
         For the measures asked for: `shuffle_gap` {"2": nats, …, "all": nats}, `shuffle_gap_intervals`, `heldout_loss`; `pairs`
@@ -56,7 +56,7 @@ def measured(
     Raises:
         RelposError: there is no held-out text for a measure that needs some, or no pairs, or no GPU.
     """
-    found: Results = {}
+    figures: Results = {}
     loaded: list[tuple[MaskedLM, Tokenizer, Words]] = []
 
     def network() -> tuple[MaskedLM, Tokenizer, Words]:
@@ -71,9 +71,9 @@ def measured(
     for measure in dials.measures or MEASURES:
         try:
             meaning = {"measure": measure, "version": VERSION} | _meaning(measure, dials, source)
-            place = _place(subject, meaning)
-            if place and place.is_file():
-                found |= json.loads(place.read_text(encoding="utf-8"))["results"]
+            file = _file(subject, meaning)
+            if file and file.is_file():
+                figures |= json.loads(file.read_text(encoding="utf-8"))["results"]
                 continue
             results = FUNCTIONS[measure](subject, dials, source, *network())
         except NothingToMeasure as error:
@@ -81,12 +81,12 @@ def measured(
                 raise
             print(f"relpos: without {measure}: {error}", file=sys.stderr)
             continue
-        if place:
-            write_json(place, {"meaning": meaning, "share": subject.share, "results": results})
-        found |= results
-    if not found:
+        if file:
+            write_json(file, {"meaning": meaning, "share": subject.share, "results": results})
+        figures |= results
+    if not figures:
         raise RelposError(f"{subject.name}: there is nothing to measure it on: neither held-out text nor pairs")
-    return found
+    return figures
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class Kept:
     """Figures that were measured before.
 
     Args:
-        share: per cent of the steps after which the network stood there; 100: the final one.
-        meaning: all else that they depend on: measure, version, examples or pairs.
+        share: per cent of its training steps that the network had done; 100: the final one.
+        meaning: everything else that they depend on: measure, version, examples or pairs.
         results: as `measured` returns them.
     """
 
@@ -105,21 +105,21 @@ class Kept:
 
 
 def kept(run: Path, measure: str) -> list[Kept]:
-    """Everything of a measure that lies beside a pre-training, by share; a damaged file is told on stderr and left out.
+    """A measure's figures in a pre-training's folder, sorted by share; a damaged file is named on stderr and left out.
 
     Args:
         run: its folder.
         measure: one of `MEASURES`.
     """
-    found = []
+    entries = []
     for path in sorted((run / FOLDER).glob(f"{measure}-*.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             if content["meaning"]["version"] == VERSION:
-                found.append(Kept(int(content["share"]), dict(content["meaning"]), dict(content["results"])))
+                entries.append(Kept(int(content["share"]), dict(content["meaning"]), dict(content["results"])))
         except (ValueError, KeyError, TypeError, AttributeError):
             print(f"relpos: damaged results {path}: delete the file to measure anew", file=sys.stderr)
-    return sorted(found, key=lambda entry: entry.share)
+    return sorted(entries, key=lambda entry: entry.share)
 
 
 def with_pairs(words: Sequence[str]) -> list[str]:
@@ -133,7 +133,7 @@ def with_pairs(words: Sequence[str]) -> list[str]:
 
 
 def suited(source: PairSource | AutoPairs, subject: Trained) -> PairSource | None:
-    """The pairs that are named; of `pairs=auto` those that suit the network, None where there are none."""
+    """The pairs that `pairs=` names; for `pairs=auto` those that suit the network, or None."""
     return source.suited(_is_of_toy(subject.store)) if isinstance(source, AutoPairs) else source
 
 
@@ -150,12 +150,12 @@ def _is_of_toy(store: Path | None) -> bool:
 
 
 def is_measured(subject: Trained, dials: Dials, source: PairSource | None, measure: str) -> bool:
-    """Whether the figures of a measure lie beside the network's run."""
+    """Whether there is nothing left to measure: the figures are in the run's folder, or there are no pairs for the network."""
     try:
-        place = _place(subject, {"measure": measure, "version": VERSION} | _meaning(measure, dials, source))
+        file = _file(subject, {"measure": measure, "version": VERSION} | _meaning(measure, dials, source))
     except NothingToMeasure:
         return True
-    return place is not None and place.is_file()
+    return file is not None and file.is_file()
 
 
 def _device(accelerator: str) -> str:
@@ -174,7 +174,7 @@ def _device(accelerator: str) -> str:
 
 
 def _meaning(measure: str, dials: Dials, source: PairSource | None) -> dict[str, Any]:
-    """All that the figures of a measure depend on, beside the network."""
+    """Everything but the network that the figures of a measure depend on."""
     if measure == "shuffle":
         return {"examples": dials.examples}
     if measure == "pairs":
@@ -182,7 +182,8 @@ def _meaning(measure: str, dials: Dials, source: PairSource | None) -> dict[str,
     return {"texts": TEXTS, "window": WINDOW}
 
 
-def _place(subject: Trained, meaning: dict[str, Any]) -> Path | None:
+def _file(subject: Trained, meaning: dict[str, Any]) -> Path | None:
+    """Where the figures are kept; None for a network without a run."""
     if subject.run is None:
         return None
     content = json.dumps([meaning, subject.weights.stem], sort_keys=True)

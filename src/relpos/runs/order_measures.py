@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from relpos.model.heads import MaskedLM
 
 WINDOW = 32
-"""Tokens of the texts of probes and attention."""
+"""Tokens of each text on which probes and attention are measured."""
 TEXTS = 256
+"""How many such texts there are, at most."""
 Results = dict[str, Any]
 
 
 class NothingToMeasure(RelposError):
-    """There is no text, or there are no pairs, for a measure."""
+    """There is no text for a measure, or there are no pairs."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +115,10 @@ def _store(subject: Trained, tokenizer: Tokenizer) -> Store:
 
 
 def named_pairs(source: PairSource | None) -> PairSource:
-    """The pairs.
+    """The source itself.
 
     Raises:
-        NothingToMeasure: there are none for this network.
+        NothingToMeasure: it is None: there are no pairs for this network.
     """
     if source is None:
         raise NothingToMeasure("there are no pairs for this network; name some, as in pairs=zorro or pairs=FILE")
@@ -125,5 +126,5 @@ def named_pairs(source: PairSource | None) -> PairSource:
 
 
 FUNCTIONS: dict[str, Callable[..., Results]] = {"shuffle": _shuffle, "pairs": _pairs, "probes": _probes, "attention": _attention}
-"""Measure → the function that takes (where the network lies, dials, source of pairs, network, tokenizer, word boundaries)."""
+"""Measure → its function of (the network on disk, dials, source of pairs, the loaded network, tokenizer, word boundaries)."""
 MEASURES = tuple(FUNCTIONS)

@@ -1,4 +1,4 @@
-"""A configuration → the run that it names, with the runs that must be finished before it. Nothing is read but hashes of files."""
+"""A configuration → the run that it names, with the runs that must be finished before it. Nothing is executed; files are hashed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from relpos.runs.run import Run, read_record
 from relpos.runs.tasks import node_of, own_files, resolved
 
 DIALS = ("steps", "batch", "seed", "precision", "length")
+"""Keys that are part of the identity of every training run."""
 TOKENIZER_THREADS = 2
 """Fixed, because SentencePiece's pieces depend on the number of threads."""
 INTERMEDIATE = {"task": "${task.intermediate}", "steps": None}
-"""As in conf/finetune.yaml."""
+"""The default of `intermediate` in conf/finetune.yaml."""
 MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every", "debug")
-"""Keys that a run reads and that do not change its result: they are no part of its identity."""
+"""Keys that a run reads but that do not change its result: they are not part of its identity."""
 
 
 def plan(cfg: DictConfig) -> Run:
@@ -49,16 +50,15 @@ def noop_run(cfg: DictConfig) -> Run:
     return Run("noop", name, meaning, meaning | {"seconds": cfg.seconds, "failures": cfg.failures})
 
 
-def store_run(cfg: DictConfig, given: Run | None = None) -> Run:
-    """Corpus → tokenizer → store; a `given` tokenizer is not trained."""
+def store_run(cfg: DictConfig, tokenizer: Run | None = None) -> Run:
+    """Corpus → tokenizer → store. A `tokenizer` that is passed is used instead of one trained on the corpus."""
     node = _plain(cfg.data)
     source = instantiate(node)
     inputs = _toy_input(source)
     corpus = {} if inputs else {"corpus": source.identity()}
     name = type(source).__name__.lower()
     text = {"vocabulary": cfg.vocabulary, "sample": source.sample, "threads": TOKENIZER_THREADS}
-    tokenizer = Run("tokenizer", f"{name}-{cfg.vocabulary}", corpus | text, text | {"data": node}, inputs)
-    tokenizer = given or tokenizer
+    tokenizer = tokenizer or Run("tokenizer", f"{name}-{cfg.vocabulary}", corpus | text, text | {"data": node}, inputs)
     config = {"heldout": source.heldout, "data": node}
     return Run("store", name, corpus | {"heldout": source.heldout}, config, inputs | {"tokenizer": tokenizer})
 
@@ -102,7 +102,7 @@ def finetune_run(cfg: DictConfig, pretrained: Run | None = None) -> Run:
     source = instantiate(plain["data"])
     inputs = {"start": start}
     meaning: dict[str, Any] = {key: plain[key] for key in DIALS} | of_task | {"recipe": _recipe(plain["recipe"])}
-    if start.stage != "finetune" and (change := _change(plain["change"])):  # an intermediate task starts from the changed network
+    if start.stage != "finetune" and (change := _change(plain["change"])):  # an intermediate task has already changed the network
         meaning["change"] = change
     if plain["head"] != "plain":
         meaning["head"] = plain["head"]
@@ -110,13 +110,13 @@ def finetune_run(cfg: DictConfig, pretrained: Run | None = None) -> Run:
         inputs |= _toy_input(source)
         if "toy" not in inputs:
             meaning["glue"] = source.glue_identity(task["name"], task.get("hub"))
-    host = start.name if _start(cfg)[1] else _shape_name(plain)
-    name = f"{task['name']}-{host}{change_name(meaning)}-seed{cfg.seed}"
+    network = start.name if _start(cfg)[1] else _shape_name(plain)
+    name = f"{task['name']}-{network}{change_name(meaning)}-seed{cfg.seed}"
     return Run("finetune", name, meaning, meaning | _machine(plain) | {"data": plain["data"], "task": task}, inputs)
 
 
 def pretraining_of(cfg: DictConfig) -> DictConfig:
-    """The configuration of the pre-training that a fine-tuning's words name."""
+    """The configuration of the pre-training that a fine-tuning's configuration describes."""
     shared = ("size", "position", "conv", "data", "speed", "logger", "vocabulary", "k", "outside", "kernels", "length")
     plain = _plain(cfg)
     config = OmegaConf.create({key: plain[key] for key in (*shared, *MACHINE)} | plain["pretrain"])
@@ -145,7 +145,7 @@ def with_task(cfg: DictConfig, name: str, **dials: Any) -> DictConfig:
 
 
 def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
-    """The nodes that are instantiated. A class from outside the package is identified by the hash of its source file."""
+    """Size, position and convolution. A class from outside the package is identified by the hash of its source file."""
     nodes = {key: plain[key] for key in ("size", "position", "conv")}
     sources = {}
     for path, node in targets(nodes):
@@ -199,7 +199,7 @@ def _snake(name: str) -> str:
 
 
 def source_of(run: Run) -> Any:
-    """The source that the run's `data` describes; of the toy language, the files that its run has written."""
+    """The source that the run's `data` describes; for the toy language, the files that its run has written."""
     source = instantiate(run.config["data"])
     return source.at(run.inputs["toy"].path) if "toy" in run.inputs else source
 
@@ -216,11 +216,11 @@ def _toy_input(source: Any) -> dict[str, Run]:
 
 
 def _start(cfg: DictConfig) -> tuple[str, str | None]:
-    """The key under which a fine-tuning's start is named, and the name."""
-    given = {key: str(cfg[key]) for key in ("from", "pretrained") if cfg.get(key)}
-    if len(given) > 1:
-        raise RelposError(f"from={given['from']} and pretrained={given['pretrained']} name two starts; one is needed")
-    return next(iter(given.items())) if given else ("from", None)
+    """The key under which a fine-tuning's start is named, and the name; None where neither key is set."""
+    starts = {key: str(cfg[key]) for key in ("from", "pretrained") if cfg.get(key)}
+    if len(starts) > 1:
+        raise RelposError(f"from={starts['from']} and pretrained={starts['pretrained']} name two starts; one is needed")
+    return next(iter(starts.items())) if starts else ("from", None)
 
 
 def words_of(start: Run) -> dict[str, Any]:

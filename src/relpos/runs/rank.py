@@ -1,5 +1,5 @@
 """`python -m relpos.runs.rank`: one of the processes that share a run. The run comes as a JSON line on standard input, which then
-stays open: when it closes, whoever started this process is gone, and it stops as if asked to."""
+stays open: when it closes, the process that started this one is gone, and this one stops as if it had been asked to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def main() -> int:
         execute(Run.from_dict(content["run"]), content["wait"])
     except KeyboardInterrupt:
         return 0
-    except RelposError:  # in the record, from where whoever started this shows it
+    except RelposError:  # it is in the record; the process that started this one shows it
         return 1
     except Exception:
         traceback.print_exc()

@@ -1,8 +1,8 @@
 """The rule for retries: how often a run is tried. It is counted from the starts in the run's record, and from nothing else.
 
 Every start stands in the record before the work begins, and gets its end: `finished`, `failed` or `interrupted`. A process that is
-killed writes none. Its lock is released with it, so the next process that locks the run sees a
-start without an end and marks it `died`.
+killed writes none. Its lock is released with it, so the next process that locks the run sees a start without an end and marks it
+`died`.
 
 One death says little: a node may have been rebooted. Three in a row from the same checkpoint say that the run itself kills its
 process, by its memory for example, and that the next try would end the same way.
@@ -15,7 +15,7 @@ from itertools import takewhile
 from typing import Any
 
 CRASHES = 3
-"""So many processes in a row may die over a run without saving a step; then that try has failed."""
+"""After so many processes in a row that died without saving a step, the run has failed."""
 
 
 @dataclass(frozen=True)

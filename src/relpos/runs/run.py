@@ -1,6 +1,6 @@
-"""What a run is: a stage, the meaning of its configuration and the identities of its inputs; and the folder that follows from them.
+"""What a run is: a stage, the meaning of its configuration and the identities of its inputs, and the folder that follows from them.
 
-Same identity, same run: nothing is ever trained twice, and the state of a table is what the folders say.
+Same identity, same run: nothing is trained twice, and the state of a table is read from the folders.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def make_runs_root() -> None:
     """Makes `$RELPOS_RUNS`.
 
     Raises:
-        RelposError: that is impossible.
+        RelposError: it cannot be made.
     """
     try:
         runs_root().mkdir(parents=True, exist_ok=True)
@@ -68,8 +68,8 @@ class Run:
         name: readable part of the folder's name.
         meaning: everything that can change the result, as plain values.
         config: what the stage is called with; more than its meaning (loggers, threads).
-        inputs: the runs whose results it reads, by the name it knows them under.
-        folder: only for `given`.
+        inputs: the runs whose results it reads, under the names that the stage uses.
+        folder: of the stage `given` alone: the folder that the user named.
     """
 
     stage: str
@@ -107,24 +107,24 @@ class Run:
 
     @property
     def checkpoint(self) -> str | None:
-        """Name of the newest checkpoint, which is another one after every step that was saved; None where there is none."""
+        """Name of the newest checkpoint, or None. Each checkpoint has another name: a changed name means progress."""
         files = list((self.path / "checkpoint").glob("last-*.ckpt"))
         return max(files, key=lambda file: file.stat().st_mtime_ns).name if files else None
 
     def begin(self, **facts: Any) -> None:
-        """Adds a start to the record: time, process, host and the checkpoint it goes on from; `note_start` adds to it later."""
+        """Adds a start to the record: time, process, host and the checkpoint that it goes on from."""
         start = self._start() | {"checkpoint": self.checkpoint}
         self.update(state="running", starts=[*self.record.get("starts", []), start], **facts)
 
     def note_start(self, **facts: Any) -> None:
-        """Adds facts to the newest start: training adds its step, processes and CPU threads; every stage, how it ended."""
+        """Adds facts to the newest start, such as training's step, processes and CPU threads."""
         *before, last = self.record["starts"]
         self.update(starts=[*before, last | facts])
 
     def end(self, state: str, **facts: Any) -> None:
-        """Writes into the record how the newest try ended: finished, failed or interrupted.
+        """Writes into the record how the newest start ended: finished, failed or interrupted.
 
-        A failure before there was a start, because the inputs are wrong for instance, gets one: it counts as a try.
+        If there was no start yet, because an input is wrong for instance, one is added, so that the failure counts as a try.
         """
         record = self.record
         starts = record.get("starts", [])
@@ -145,7 +145,7 @@ class Run:
         write_json(self.path / "record.json", self.record | changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for a plan on its way to a worker process."""
+        """The run as plain values, to hand it to a worker process as JSON."""
         inputs = {name: run.to_dict() for name, run in self.inputs.items()}
         return {key: getattr(self, key) for key in ("stage", "name", "meaning", "config", "folder")} | {"inputs": inputs}
 
@@ -158,17 +158,17 @@ class Run:
 
 def closure(runs: list[Run]) -> list[Run]:
     """Some runs and everything that they need: each once, inputs first."""
-    found: dict[str, Run] = {}
+    collected: dict[str, Run] = {}
 
     def collect(run: Run) -> None:
-        for other in run.inputs.values():
-            if other.identity not in found:
-                collect(other)
-        found.setdefault(run.identity, run)
+        for needed in run.inputs.values():
+            if needed.identity not in collected:
+                collect(needed)
+        collected.setdefault(run.identity, run)
 
     for run in runs:
         collect(run)
-    return list(found.values())
+    return list(collected.values())
 
 
 def read_record(folder: Path) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """What every key of a configuration may hold: its kind and its range.
 
-Beside a `_target_` the annotations of that class's constructor say so, and here the annotations of one class a command do for all
-other keys. Hydra's own structured configs would write 0.0 where the user wrote 0, another identity, and know no ranges.
+Keys beside a `_target_` are arguments of that class, and its constructor's annotations say what they may hold. For all other keys
+the classes below say it, see `COMMANDS`. Hydra's own structured configs are not used: they would write 0.0 where the user wrote 0,
+which is another identity, and they know no ranges.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Names = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Arguments:
-    """Marks a group without a `_target_` whose keys are arguments of this class; those of `more` are its keys besides."""
+    """Marks a group without a `_target_` whose keys are arguments of the class `target`, and the keys of the TypedDict `more`."""
 
     target: str
     more: type | None = None
@@ -26,7 +27,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class As:
-    """Marks a dial whose annotation lies elsewhere under this name; it is imported when it is asked for."""
+    """Marks a dial whose annotation has this dotted name in another module, which is imported only when it is needed."""
 
     name: str
 
@@ -304,4 +305,4 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
 
 
 SHORT = {"intermediate": "task"}
-"""Groups that may be given as one word, which is meant for this key: `intermediate=none`."""
+"""Group → its key that a single word sets: `intermediate=none` is short for `intermediate.task=none`."""

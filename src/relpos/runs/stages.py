@@ -1,4 +1,4 @@
-"""What each stage does: from a run's configuration and the folders of its inputs to its final metrics."""
+"""What each stage does: a function from a run, whose folder and inputs it reads and writes, to its final metrics."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def is_file(name: str) -> bool:
 
 
 def read_task_file(name: str) -> dict[str, Any]:
-    """The arguments of `OwnTask` in a YAML file; its folder and name are those of the file where it does not say others.
+    """The arguments of `OwnTask` in a YAML file; `name` and `folder` are the file's own where it does not set them.
 
     Raises:
         RelposError: names the file and what is wrong.
@@ -47,7 +47,7 @@ def read_task_file(name: str) -> dict[str, Any]:
 
 
 def with_task_file(words: Sequence[str]) -> list[str]:
-    """Overrides in which `task=FILE.yaml` is replaced by those that the file stands for, since Hydra knows options of conf only."""
+    """The overrides, with `task=FILE.yaml` replaced by overrides for the file's content: Hydra knows options of `conf` only."""
     result: list[str] = []
     for word in words:
         key, _, value = word.partition("=")

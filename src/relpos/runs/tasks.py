@@ -17,9 +17,11 @@ from relpos.runs.task_file import is_file, read_task_file
 OWN = f"{OwnTask.__module__}.{OwnTask.__qualname__}"
 OF_CLASSES = {"accuracy": None, "f1": 2, "accuracy_and_f1": 2, "matthews": 2}
 """The metrics of relpos.train.metrics that compare classes → the number of classes they are made for; None: any."""
-UNREAD = "albert_"
-"""Beginning of the keys that no identity needs: what reads them, a recipe, is part of it. They were added later than the others."""
 OF_NUMBERS = ("pearson", "spearman", "pearson_and_spearman")
+"""The metrics of relpos.train.metrics that compare numbers."""
+UNREAD = "albert_"
+"""Prefix of a task's keys that are left out of identities: only `recipe=tisa` reads them, and its part of the identity has their
+values. They were added when there were runs without them."""
 
 
 def node_of(name: str) -> dict[str, Any]:
@@ -37,15 +39,15 @@ def node_of(name: str) -> dict[str, Any]:
 
 
 def resolved(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments of a run's `Task` as plain values, and what the identity of a fine-tuning says of it.
+    """The arguments of a run's `Task` as plain values, and the task's part of a fine-tuning's identity.
 
-    Of the tasks of conf/task the identity holds all but the numbers that only `recipe=tisa` reads: they are in its recipe. Of a
-    task of the user's own it holds the hashes of the files instead of their folder.
+    For a task of conf/task the identity holds all arguments but those of `UNREAD`. For a task of the user's own it holds the hashes
+    of the files instead of their folder.
 
     Raises:
         RelposError: something is wrong with a task of the user's own or its files.
     """
-    if node["_target_"] != OWN:  # told by the name: to instantiate the tasks of a large table would take seconds
+    if node["_target_"] != OWN:  # compared by name, because instantiating the tasks of a large table takes seconds
         return node, {"task": {key: value for key, value in node.items() if not key.startswith(UNREAD)}}
     task: OwnTask = instantiate(node)
     arguments = task.arguments()
@@ -65,7 +67,7 @@ def _metric_source(arguments: dict[str, Any]) -> dict[str, Any]:
     """The hash of the module of a metric from outside the package, for the identity; empty for those of relpos.train.metrics.
 
     Raises:
-        RelposError: there is no such metric, or it means nothing for such labels; named.
+        RelposError: there is no such metric, or it does not suit the labels.
     """
     module, _, name = arguments["metric"].rpartition(".")
     try:

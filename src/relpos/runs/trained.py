@@ -26,7 +26,7 @@ class Trained:
     """A network with a masked-language-modelling head, as it lies on disk.
 
     Args:
-        name: of its folder, with the per cent of a snapshot.
+        name: of its folder; for a snapshot, with its per cent of the steps.
         folder: the model folder: configuration and tokenizer.
         weights: the file that fills the network; a snapshot's or the model folder's own.
         run: the folder of the pre-training, where there is one: results are kept there.
@@ -48,7 +48,7 @@ class Trained:
 
     @property
     def share(self) -> int:
-        """Per cent of the steps: of a snapshot, its own; else 100."""
+        """Per cent of its training steps that the network has done: 100 unless it is a snapshot."""
         return int(self.weights.stem) if self.weights.parent.name == SNAPSHOTS and self.weights.stem.isdigit() else 100
 
     def load(self) -> MaskedLM:

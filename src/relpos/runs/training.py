@@ -70,6 +70,7 @@ def pretrain(run: Run) -> dict[str, Any]:
     )  # fmt: skip
     trainer = _fit(run, module, data, config["evaluations"], microbatch)
     if not hasattr(module, "result") or trainer.global_step % _interval(config["steps"], config["evaluations"]):
+        # The trainer did not evaluate after the last step, or this process began behind it.
         with stopping():
             trainer.validate(module, data, verbose=False)
     if not group.first:
@@ -115,13 +116,13 @@ def finetune(run: Run) -> dict[str, Any]:
 
 
 def _with_new_head(words: dict[str, Any]) -> dict[str, Any]:
-    """The words of a masked language model on the same encoder; the head that the network had as such is kept."""
+    """The description of a masked language model on the same encoder. A language-model head is kept, a classifier's dropped."""
     kept = {key: value for key, value in words.get("head", {}).items() if key in ("activation", "tied")}
     return {key: value for key, value in words.items() if key not in ("head", "outputs")} | ({"head": kept} if kept else {})
 
 
 def _of_classifier(words: dict[str, Any], run: Run) -> dict[str, Any]:
-    """The words of a fine-tuned network but for its outputs: head and positions may be others than those it started from."""
+    """The description of a fine-tuned network but for its outputs; head and positions may differ from those it started with."""
     kind = run.config.get("head", "plain")
     rest = {key: value for key, value in words.items() if key != "head"}
     rest["position"] = changed_position(words["position"], run.config.get("change"))
@@ -129,7 +130,7 @@ def _of_classifier(words: dict[str, Any], run: Run) -> dict[str, Any]:
 
 
 def _content(run: Run, folder: Path) -> str:
-    """What the rows of a fine-tuning's task and their encoding depend on, and more: only the seed and the weights are left out."""
+    """A key for a fine-tuning's encoded rows: all that the run depends on but its seed and the weights that it starts from."""
     meaning = {key: value for key, value in run.meaning.items() if key != "seed"}
     inputs = {name: other.identity for name, other in run.inputs.items() if name != "start"}
     tokenizer = {path.name: sha256(path) for path in folder.iterdir() if path.suffix in (".model", ".json", ".txt")}
@@ -144,11 +145,11 @@ def tuning_steps(steps: int | None, epochs: float | None, task: Task, rows: int,
 
 
 def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: int, microbatch: int) -> pl.Trainer:
-    """Trains from the newest checkpoint, or from the start, to the last step. Of several processes the first one writes."""
+    """Trains from the newest checkpoint, or from the beginning, to the last step. Of several processes the first one writes."""
     config, folder, group = run.config, run.path / "checkpoint", module.group
-    threads = set_threads(config["speed"]["threads"] or _before(run, "threads", group.world))
+    threads = set_threads(config["speed"]["threads"] or _recorded(run, "threads", group.world))
     checkpoint = newest(folder)
-    step = _check(checkpoint, module) if checkpoint else 0
+    step = _checked_step(checkpoint, module) if checkpoint else 0
     if group.sums([step])[0] != step * group.world:
         raise RelposError(f"the processes of {run.path} see different checkpoints: is the folder one for all nodes?")
     callbacks: list[pl.Callback] = [Checkpointing(folder, config["checkpoint_every"], group)]
@@ -193,7 +194,7 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
 
 
 def warn_of_bf16() -> None:
-    """Says so where bfloat16 makes this CPU slower."""
+    """Prints a warning if bfloat16 is slower than float32 on this CPU."""
     if (factor := slowdown_of_bf16()) > 1:
         print(
             f"relpos: this processor takes {factor:.1f} times as long over a matrix product in bf16 as in fp32; "
@@ -208,9 +209,10 @@ def _profiler(name: str | None, folder: Path) -> Profiler | None:
     return kinds[name](dirpath=folder, filename=name) if name else None
 
 
-def _before(run: Run, what: str, processes: int) -> int | None:
-    """The `threads` or `microbatch` of the first start with as many processes: results depend on them in the last bits."""
-    starts = [start for start in run.record.get("starts", []) if what in start]  # others never got as far as training
+def _recorded(run: Run, what: str, processes: int) -> int | None:
+    """The `threads` or `microbatch` of the first start with as many processes; a run that goes on keeps them, because its results
+    depend on them in the last bits."""
+    starts = [start for start in run.record.get("starts", []) if what in start]  # the others ended before training began
     return next((start[what] for start in starts if start.get("processes", 1) == processes), None)
 
 
@@ -219,11 +221,11 @@ def _microbatch(run: Run, encoder: Encoder, group: Group) -> int:
     asked, accelerator = run.config["speed"]["microbatch"], run.config["speed"]["accelerator"]
     if asked != "auto":
         return int(asked)
-    return _before(run, "microbatch", group.world) or fitting_microbatch(encoder, run.config["length"], accelerator)
+    return _recorded(run, "microbatch", group.world) or fitting_microbatch(encoder, run.config["length"], accelerator)
 
 
 def _recorder(run: Run, encoder: Encoder, group: Group) -> Callable[[], Recorder] | None:
-    """What records the passes of a pre-training on one GPU, where `speed.graphs` asks for it and every step does the same."""
+    """What records a pre-training's passes as CUDA graphs; None unless `speed.graphs` is set, on one GPU with steps all alike."""
     wanted = run.config["speed"]["graphs"] and group.world == 1 and encoder.position.same_each_step
     return recorder_for(run.config["speed"]["accelerator"]) if wanted else None
 
@@ -235,22 +237,23 @@ def _device(accelerator: str, group: Group) -> Any:
 
 
 def _interval(steps: int, evaluations: int) -> int:
+    """Steps between two evaluations."""
     return max(1, steps // max(1, evaluations))
 
 
-def _check(path: Path, module: Training) -> int:
+def _checked_step(path: Path, module: Training) -> int:
     """The step of a checkpoint.
 
     Raises:
         RelposError: it was written for a network of another shape or vocabulary.
     """
     content = torch.load(path, map_location="cpu", weights_only=True)
-    own = {name: tuple(value.shape) for name, value in module.state_dict().items()}
-    found = {name: tuple(value.shape) for name, value in content["state_dict"].items()}
-    for name in sorted(own.keys() | found.keys()):
-        if own.get(name) != found.get(name):
+    needed = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    saved = {name: tuple(value.shape) for name, value in content["state_dict"].items()}
+    for name in sorted(needed.keys() | saved.keys()):
+        if needed.get(name) != saved.get(name):
             raise RelposError(
-                f"checkpoint {path}: {name} is {found.get(name)}, this model needs {own.get(name)}; delete it to start anew"
+                f"checkpoint {path}: {name} is {saved.get(name)}, this model needs {needed.get(name)}; delete it to start anew"
             )
     return int(content["global_step"])
 
@@ -263,7 +266,7 @@ def _more_loggers(run: Run) -> list[Any]:
 
 
 def _finish(run: Run, trainer: pl.Trainer, metrics: dict[str, Any]) -> None:
-    """The loggers get the final figures. A finished run needs no checkpoint."""
+    """Gives the final figures to the loggers, and removes the checkpoint, which a finished run does not need."""
     conclude(trainer.loggers, metrics)
     shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
 

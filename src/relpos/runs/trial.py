@@ -1,4 +1,4 @@
-"""How fast a small model trains here: a step or two of it, tried on made-up tokens, in a second."""
+"""How fast a small model trains here: a few steps on made-up tokens, which take about a second."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from relpos.runs.run import Run
 from relpos.train.room import fitting_microbatch
 
 SMALL = 2e10
-"""Operations of a step, up to which it is tried; about a second of one core."""
+"""A step of at most so many operations is tried; they take one core about a second."""
 SECONDS = 0.5
-"""For so long a step is repeated."""
+"""Seconds for which the step is repeated."""
 PAIRS = 256
-"""So many examples stand for the lengths of all."""
+"""Examples whose lengths stand for those of all."""
 MARKS = 5
 """[CLS], two [SEP] and the full stops of a pair."""
 
@@ -48,7 +48,7 @@ class Trials:
 
 
 def seconds_of_a_step(run: Run) -> float | None:
-    """The median of a few: forward and backward passes of every micro-batch and the update, on one thread where there is no GPU.
+    """Seconds of forward and backward passes of every micro-batch and the update: the median of a few steps, on one CPU thread.
 
     None where a step needs more than `SMALL` operations.
     """
@@ -66,7 +66,7 @@ def seconds_of_a_step(run: Run) -> float | None:
     microbatch = fitting_microbatch(model.encoder, length, speed["accelerator"]) if asked == "auto" else asked
     parts = [chosen[part] for part in passes(chosen, microbatch * length)]
     batches = [tuple(x.to(device) for x in _batch(part, pieces, generator)) for part in parts]
-    clock = time.perf_counter if device.type == "cuda" else time.process_time  # what else the machine does is not counted
+    clock = time.perf_counter if device.type == "cuda" else time.process_time  # CPU time: other processes do not count
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     times: list[float] = []
@@ -100,10 +100,10 @@ def _loss(model: Any, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def _text(run: Run) -> tuple[torch.Tensor, int | None]:
-    """Tokens of some examples, and the pieces of the tokenizer where it is not there yet.
+    """Lengths of some examples in tokens, and the size of the vocabulary if the tokenizer is not trained yet.
 
-    From the store, where it is finished; for the generated language from sentences made up here, whose words are its pieces; for
-    other text every example is as long as it may be.
+    The lengths are those in the store if it is finished. For the toy language they come from sentences generated here, whose words
+    count as the pieces. For other text every example is taken to have the full length.
     """
     origin, length = _origin(run), run.config["length"]
     store = origin.inputs.get("store")
@@ -119,7 +119,7 @@ def _text(run: Run) -> tuple[torch.Tensor, int | None]:
 
 
 def _origin(run: Run) -> Run:
-    """The pre-training, or the given folder, that a run goes back to."""
+    """The pre-training, or the folder named by the user, that a run starts from, at any depth."""
     while "start" in run.inputs:
         run = run.inputs["start"]
     return run

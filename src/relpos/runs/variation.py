@@ -18,7 +18,7 @@ from relpos.runs.config import conf_dir
 
 OPTION = re.compile(r"(\w+)=(\w+)")
 NOT_ALONE = re.compile(r"^defaults:|@package", re.MULTILINE)
-"""What makes of an option file more than the node that stands in it."""
+"""Marks option files whose meaning is more than their content: they bring other options or move to another place."""
 
 
 def varied(cfg: DictConfig, words: Sequence[str]) -> DictConfig | None:
@@ -29,7 +29,7 @@ def varied(cfg: DictConfig, words: Sequence[str]) -> DictConfig | None:
         words: `GROUP=OPTION`, of groups that no default of another one names (as `recipe: ${size}` does), and `KEY=VALUE`.
 
     Returns:
-        None where it takes Hydra: unknown options and keys, options that bring others with them, whole groups of keys, `+` and `~`.
+        None where only Hydra can do it: unknown options and keys, options that bring others with them, groups of keys, `+` and `~`.
 
     >>> from relpos.runs.config import compose
     >>> varied(compose("params"), ["kernels=3", "position=tisa"]).position.kernels
