@@ -46,12 +46,12 @@ def compose(command: str, words: Sequence[str] = ()) -> DictConfig:
 def build(cfg: DictConfig) -> MaskedLM | Classifier:
     """The network that the run of a configuration trains, with the weights of its first step; trains and reads no text.
 
-    Of `pretrain` it is a masked language model, of `finetune` a classifier. Its encoder has the weights of the run that it starts
-    from where that one is finished, else those with which that one begins. The vocabulary is that of the tokenizer, once it is
-    trained; before, as many pieces as `vocabulary` asks for. For `params` and `draw`, which train nothing, the seed is 0.
+    It is a masked language model for `pretrain`, a classifier for `finetune`. If the run starts from another one, the encoder has
+    that run's weights, or its initial weights while it is not finished. The vocabulary is that of the tokenizer; until it is
+    trained, as many pieces as `vocabulary` asks for. For `params` and `draw`, which train nothing, the seed is 0.
 
     Raises:
-        RelposError: the command has no network; or size, position and convolution mean nothing together.
+        RelposError: the command has no network; or size, position and convolution do not go together.
 
     Example:
         >>> model = build(compose("params", ["size=tiny", "position=tisa"]))
@@ -177,8 +177,8 @@ def Score(run: str | Path, form: str = "within_word") -> score.Score:
 
 
 def _register_with_transformers() -> None:
-    """Lets `AutoConfig` and `AutoModel…` open exported networks that `transformers` has no class for, once that library is imported
-    by somebody, before or after this one; `import relpos` alone does not import it."""
+    """Lets `AutoConfig` and `AutoModel…` open exported networks that `transformers` has no class for. It takes effect when that
+    library is imported, before or after relpos; `import relpos` does not import it."""
     from importlib import import_module
 
     from relpos.when_imported import when_imported

@@ -1,4 +1,4 @@
-"""The front door. A subcommand is a primary configuration in `conf` and a file in `commands/`; Hydra does overrides, sweeps, help.
+"""The command line. A subcommand is a primary configuration in `conf` and a file in `commands/`; Hydra does overrides and sweeps.
 
 Nothing heavy is imported before a subcommand is known: `relpos --help` answers at once.
 """
@@ -36,7 +36,7 @@ COMMANDS = {
     "record-scores": ("what that server answered → the table", "table=NAME row=composite cola=…"),
     "dashboard": ("a table's Weights & Biases workspace", "table=NAME"),
 }
-"""What each does, and words that it may be given."""
+"""Subcommand → what it does, and example words."""
 
 VALUED = ("-cd", "--config-dir", "-cp", "--config-path", "-cn", "--config-name", "-p", "--package", "-c", "--cfg")
 """Hydra's flags that take a value."""
@@ -118,17 +118,17 @@ def _run(command: str, words: list[str]) -> int:
     paths: list[str] = []
     errors: list[RelposError] = []
 
-    here = os.getpid()
+    main_process = os.getpid()
 
     def task(cfg: Any) -> None:
         try:
             typed = _typed(HydraConfig.get())
             paths.append(str(_command(command)(check(cfg, command, typed))))
-            if os.getpid() != here:  # a sweep's launcher has put it into another process
+            if os.getpid() != main_process:  # a sweep's launcher runs it elsewhere; the main process will not see this list
                 print(paths[-1])
-        except RelposError as error:  # kept from Hydra, who would print a traceback of its own
+        except RelposError as error:  # not passed on to Hydra, which would print a traceback
             errors.append(error)
-            if os.getpid() != here:
+            if os.getpid() != main_process:
                 raise
 
     if {"-m", "--multirun"} & set(words):
@@ -166,8 +166,8 @@ def _typed(hydra_cfg: Any) -> list[str]:
     from omegaconf import OmegaConf
 
     words = OmegaConf.to_container(hydra_cfg.overrides, resolve=False)["task"]  # type: ignore[call-overload, index]
-    own = [source.path for source in hydra_cfg.runtime.config_sources if source.provider == "command-line"]
-    return [*words, *(f"hydra.searchpath=[file://{path}]" for path in own)]
+    folders = [source.path for source in hydra_cfg.runtime.config_sources if source.provider == "command-line"]
+    return [*words, *(f"hydra.searchpath=[file://{path}]" for path in folders)]
 
 
 def _version() -> str:

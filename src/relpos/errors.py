@@ -1,4 +1,4 @@
-"""What the user is told when something is wrong: one line, with the word at fault and the nearest right one."""
+"""Errors for the user: one line, with the word at fault and the nearest right one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 
 class RelposError(ValueError):
-    """A mistake of input, not of ours. The message is one line; the command line prints it and exits with 1."""
+    """What the user can mend (a wrong word, a full disk); not a bug. The message is one line; the command line exits with 1."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

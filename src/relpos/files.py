@@ -54,7 +54,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yields an empty folder beside `path`; on success it takes the place of `path`, on failure nothing of it is left.
 
-    One process at a time may write a folder. What one that was killed has left behind is removed by the next.
+    Only one process at a time may write a folder: it begins by removing what a killed process has left behind.
 
     Raises:
         RelposError: where the disk is full or refuses a file; whatever stood at `path` before is untouched.
@@ -76,7 +76,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 
 def cannot_write(path: Path, error: Exception) -> RelposError:
-    """One line for a failure to write `path`: what there is no room for, how much room there is, what went wrong."""
+    """The error for a failure to write `path`, in one line: the path, how much disk space is free, and the reason."""
     free = shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.is_dir())).free / 1e6
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return RelposError(f"cannot write {path} ({free:,.0f} MB free): {reason.splitlines()[0]}")

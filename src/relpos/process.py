@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from types import FrameType
 
 STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
-"""Signals that ask a process to stop at the next step. SIGUSR2 is how a cluster tells of a preemption or of the time limit; where
-several came, the first of these counts."""
+"""Signals that ask a process to stop at the next step; of several, the first of these counts. A cluster sends SIGUSR2 before a
+preemption or the time limit."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Environment variables from which numerical libraries take their number of threads; they read them once, when they are loaded."""
 
@@ -21,7 +21,7 @@ def cores() -> int:
 
 
 def thread_variables(threads: int) -> dict[str, str]:
-    """The variables of `THREADS` for a process with so many threads. OMP_NUM_THREADS, where the user has set it, decides."""
+    """The variables of `THREADS` for a process with so many threads. The user's values are kept; OMP_NUM_THREADS stands for all."""
     return {name: os.environ.get(name, os.environ.get("OMP_NUM_THREADS", str(threads))) for name in THREADS}
 
 

@@ -85,10 +85,10 @@ def checked(constructor: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(constructor)
     def refusing(*args: P.args, **kwargs: P.kwargs) -> T:
-        given = inspect.signature(constructor).bind(*args, **kwargs).arguments
+        arguments = inspect.signature(constructor).bind(*args, **kwargs).arguments
         for name, annotation in rules(constructor).items():
-            if name in given:
-                check(name, given[name], annotation)
+            if name in arguments:
+                check(name, arguments[name], annotation)
         return constructor(*args, **kwargs)
 
     return refusing
@@ -96,17 +96,17 @@ def checked(constructor: Callable[P, T]) -> Callable[P, T]:
 
 @cache
 def rules(target: Any) -> Mapping[str, Any]:
-    """Argument → annotation, of a function, a TypedDict or the constructor of a class; empty where one names what is not there."""
+    """Argument → annotation, of a function, a TypedDict or a class's constructor; empty where an annotation cannot be resolved."""
     try:
-        makes = target.__init__ if inspect.isclass(target) and not is_typeddict(target) else target
-        hints = get_type_hints(makes, include_extras=True)
+        annotated = target.__init__ if inspect.isclass(target) and not is_typeddict(target) else target
+        hints = get_type_hints(annotated, include_extras=True)
     except NameError:
         return {}
     return {name: hint for name, hint in hints.items() if name != "return"}
 
 
 def fits(value: Any, annotation: Any) -> bool:
-    """Whether the annotation allows the value. No bool is a number, and neither infinity nor NaN is one."""
+    """Whether the annotation allows the value. A bool does not count as a number, nor do infinity and NaN."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return fits(value, args[0]) and all(mark.holds(value) for mark in args[1:] if isinstance(mark, Range))
@@ -153,8 +153,8 @@ def describe(annotation: Any) -> str:
 
 def shown(value: Any) -> str:
     """As it is typed on the command line: `null`, `true`, `[1, 2]`."""
-    words = {None: "null", True: "true", False: "false"}
-    return words[value] if value is None or isinstance(value, bool) else str(value)
+    spelled = {None: "null", True: "true", False: "false"}
+    return spelled[value] if value is None or isinstance(value, bool) else str(value)
 
 
 def _is_list(value: Any) -> bool:

@@ -33,17 +33,18 @@ def when_imported(module: str, call: Callable[[], object]) -> None:
 
 
 def keep_transformers_out() -> None:
-    """Keeps torchmetrics, which Lightning imports, from importing transformers for metrics of its own: two of ten seconds.
+    """Keeps torchmetrics, which Lightning imports, from importing transformers: that takes two of the ten seconds of a start.
 
-    It is told that there is none. For processes that are ours alone: in a notebook, somebody else may want these metrics.
+    torchmetrics is made to believe that transformers is not installed. Only for processes that relpos starts: in a notebook, the
+    user may want the metrics that need it.
     """
 
-    def tell() -> None:
+    def pretend() -> None:
         imports = sys.modules["torchmetrics.utilities.imports"]
         for name in TRANSFORMERS:
             setattr(imports, name, False)
 
-    when_imported("torchmetrics.utilities.imports", tell)
+    when_imported("torchmetrics.utilities.imports", pretend)
 
 
 class _Finder(MetaPathFinder):
