@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -10,22 +11,48 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
 from awake import Awake
 from linked import link_runs
+from process_state import ProcessState
 from shapes import CHECKED
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("WANDB_MODE", "offline")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # else they write to stderr wherever a process is forked after their use
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports Triton; 0 compiles it, on a GPU
+os.environ.setdefault("WANDB_MODE", "offline")
+os.environ.setdefault("WANDB_INIT_TIMEOUT", "600")
+os.environ.setdefault("WANDB__SERVICE_WAIT", "600")  # seconds: a busy machine takes its time to start a process
 os.environ["RELPOS_COMPILE"] = "0"  # the same bits with and without a compiler
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background jobs, and all they start, would not hear Ctrl-C
 install_import_hook(CHECKED, "shapes.checked")  # before any of them is imported
+logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # it tells of a slow first start on stderr
+# The same examples each time, however long a busy machine takes over them, and no folder that processes share.
+settings.register_profile("same", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("same")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _process(tmp_path_factory: pytest.TempPathFactory) -> ProcessState:
+    """The process before the first test."""
+    for name in ("CACHE", "CONFIG", "DATA"):
+        os.environ[f"WANDB_{name}_DIR"] = str(tmp_path_factory.mktemp("wandb"))  # not in the user's home
+    return ProcessState(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(autouse=True)
-def _own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _as_before(_process: ProcessState) -> Iterator[None]:
+    """No test finds what another one has left in the process; nor what the fixtures of its module have."""
+    _process.restore()
+    yield
+    _process.restore()
+
+
+@pytest.fixture(autouse=True)
+def _own_runs(_as_before: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test writes into the runs of the person who starts it, or finds theirs."""
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

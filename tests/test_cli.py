@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,10 +30,6 @@ Relpos = Callable[..., Done]
 @pytest.fixture
 def relpos(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
     """`relpos WORDS…` in this process."""
-    monkeypatch.setattr(sys, "argv", sys.argv)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setenv("HYDRA_FULL_ERROR", os.environ.get("HYDRA_FULL_ERROR", "1"))
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
 
     def run(*words: str, cwd: Path | None = None) -> Done:
         if cwd is not None:

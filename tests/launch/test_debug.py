@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import yaml
 
 from relpos.cli import main
-from relpos.process import STOPS
 from relpos.runs.stages import STAGES
 
 
@@ -22,16 +20,6 @@ def table(tmp_path: Path) -> str:
     path = tmp_path / "sleep.yaml"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     return f"table={path}"
-
-
-@pytest.fixture(autouse=True)
-def _default_handlers() -> Iterator[None]:
-    """Whatever tests before have left behind."""
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in STOPS}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def test_all_runs_are_executed_here(table: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

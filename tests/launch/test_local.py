@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -23,7 +22,6 @@ from relpos.launch.guard import FRUITLESS, Guard
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.local import Local
 from relpos.launch.worker import work
-from relpos.process import STOPS
 from relpos.ranges import shown
 from relpos.runs import Run, compose, plan
 from relpos.runs.lock import locked
@@ -55,15 +53,12 @@ def crashing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def stop() -> Iterator[threading.Event]:
-    """Ends a worker in this process that does not end by itself; its signal handlers go with it."""
+    """Ends a worker in this process that does not end by itself."""
     event = threading.Event()
-    timer = threading.Timer(120, event.set)
-    handlers = {number: signal.getsignal(number) for number in STOPS}
+    timer = threading.Timer(600, event.set)
     timer.start()
     yield event
     timer.cancel()
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def noop(label: str, seed: int = 0) -> Run:

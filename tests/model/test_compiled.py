@@ -29,15 +29,14 @@ TERMS: dict[str, dict[str, int]] = {
 
 @pytest.fixture(autouse=True)
 def _compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library is built, or taken from the user's cache; the state of this process is put back."""
+    """The library is built, or taken from the user's cache; `conftest` sees to it that later tests do not compute with it."""
     monkeypatch.setenv("RELPOS_COMPILE", "1")
-    monkeypatch.setattr(library, "_loaded", {})  # else this process's later tests would compute with it
     if library.load(build=True) is None:
         pytest.skip("no C++ compiler: the compiled kernels are not tested")
 
 
 @pytest.fixture
-def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_library() -> None:
     """As in a new process."""
     library._loaded.clear()
     library._path.cache_clear()

@@ -108,8 +108,6 @@ def test_the_scheme_of_ones_own_works_as_written(
     (tmp_path / "mine" / "position").mkdir(parents=True)
     (tmp_path / "mine" / "position" / "fading.yaml").write_text(block("yaml", "my_schemes.Fading"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))  # the command adds the folder that it is typed in
-    monkeypatch.setattr(sys, "argv", ["relpos"])
     lines = [*block("sh", "position=fading").splitlines(), *block("sh", "position=custom").splitlines()]
     said = []
     for line in lines:

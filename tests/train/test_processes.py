@@ -112,7 +112,6 @@ def test_a_lost_process_fails_the_run_and_one_process_goes_on(toy_runs: Path) ->
     assert launcher.returncode == 1, said
     assert "another process of this run has ended" in said.splitlines()[-1]
     assert run.state == "failed"
-    torch.set_num_threads(1)
     assert execute(run).state == "finished"
     starts = run.record["starts"]
     assert [start["processes"] for start in starts] == [2, 1]
