@@ -82,9 +82,12 @@ def _serve(listener: socket.socket, until: int, python: str) -> None:
                 pass
         caller, _ = listener.accept()
         if not os.fork():
-            os.close(until)
-            listener.close()
-            _answer(caller, python)
+            try:
+                os.close(until)
+                listener.close()
+                _answer(caller, python)
+            finally:  # whatever went wrong: a fork of the test's process must not go on as if it were that one
+                os._exit(1)
         caller.close()
     os._exit(0)
 
@@ -95,7 +98,11 @@ def _answer(caller: socket.socket, python: str) -> None:
     size, streams, _, _ = socket.recv_fds(caller, 8, 3)
     request = b""
     while len(request) < int.from_bytes(size, "big"):
-        request += caller.recv(1 << 20)
+        if not (part := caller.recv(1 << 20)):
+            break
+        request += part
+    if not size or len(request) < int.from_bytes(size, "big"):  # the caller was killed while it was asking
+        return
     pid = os.fork()
     if not pid:
         caller.close()

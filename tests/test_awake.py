@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def test_words_streams_folder_and_status_are_the_callers(python: str, tmp_path: 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_reaches_it_and_the_caller_ends_with_it(python: str, number: signal.Signals) -> None:
     handler = "lambda *_: sys.exit(7)" if number != signal.SIGKILL else "signal.SIG_DFL"
-    code = f"import signal, sys, time; signal.signal({int(signal.SIGTERM)}, {handler}); print('on', flush=True); time.sleep(60)"
+    code = f"import signal, sys, time; signal.signal({int(signal.SIGTERM)}, {handler}); print('on', flush=True); time.sleep(600)"
     process = started(python, code)
     assert process.stdout is not None
     process.stdout.readline()
@@ -32,6 +33,18 @@ def test_a_signal_reaches_it_and_the_caller_ends_with_it(python: str, number: si
     said = process.communicate(timeout=400)[1]
     assert process.returncode == {signal.SIGTERM: 7, signal.SIGKILL: -9}.get(number, process.returncode)
     assert ("KeyboardInterrupt" in said) == (number == signal.SIGINT)
+
+
+@pytest.mark.parametrize("said", [b"", (100).to_bytes(8, "big") + b"[["], ids=["nothing", "half"])
+def test_a_caller_that_is_killed_while_it_asks_is_forgotten(python: str, said: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.connect(str(Path(python).with_name("awake")))
+        if said:
+            socket.send_fds(caller, [said[:8]], [0, 1, 2])
+            caller.sendall(said[8:])
+        caller.shutdown(socket.SHUT_WR)
+        assert caller.recv(16) == b""  # whoever listened has ended
+    assert started(python, "print('on')").communicate() == ("on\n", "")
 
 
 def test_an_error_is_a_traceback_and_status_one(python: str) -> None:
