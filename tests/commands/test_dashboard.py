@@ -39,11 +39,11 @@ class Made:
 def offline(folder: Path) -> dict[str, Any]:
     """The closed offline run below a folder. Closing returns a moment before the file is whole."""
     (path,) = folder.glob("wandb/offline-run-*/*.wandb")
-    for _ in range(200):
-        if (found := wandb_file.read(path))["finished"]:
-            return found
+    deadline = time.monotonic() + 400
+    while not (found := wandb_file.read(path))["finished"]:
+        assert time.monotonic() < deadline, f"{path} was not closed"
         time.sleep(0.1)
-    raise AssertionError(f"{path} was not closed")
+    return found
 
 
 @pytest.fixture(scope="module")

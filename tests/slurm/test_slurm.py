@@ -78,7 +78,7 @@ def wait_for(condition: Callable[[], Any], process: subprocess.Popen[str]) -> An
 
 
 def slurm(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
 
 
 def record(run: Path) -> dict[str, Any]:

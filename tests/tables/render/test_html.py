@@ -19,6 +19,8 @@ from relpos.tables.table import Table
 from tables.written_table import table
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PATIENCE = 400_000.0
+"""Milliseconds that a busy machine may take to start the browser, to open the page, or to find what a test looks at."""
 SMALLEST = 9.5
 """Pixels: letters below this are not read on a telephone."""
 SIZES = """() => [...document.querySelectorAll("th, td, p, li, .line, .chip, figcaption, summary, svg text")].map(node => {
@@ -108,7 +110,7 @@ def browser() -> Iterator[Any]:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
     with sync_api.sync_playwright() as driver:
         flags = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium has no sandbox for root
-        started = driver.chromium.launch(executable_path=path, args=flags)
+        started = driver.chromium.launch(executable_path=path, args=flags, timeout=PATIENCE)
         yield started
         started.close()
 
@@ -118,6 +120,7 @@ def shown(browser: Any, page: Path, request: pytest.FixtureRequest) -> Iterator[
     """The page, opened; what it complains of or asks for fails the test."""
     width, scheme = request.param
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    context.set_default_timeout(PATIENCE)
     tab = context.new_page()
     complaints: list[str] = []
     tab.on("console", lambda message: complaints.append(message.text))
