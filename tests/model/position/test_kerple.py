@@ -41,7 +41,7 @@ def test_a_token_at_distance_0_is_not_pushed_away(kind: type[Kerple]) -> None:
     offset = kind(SHAPE).prepare(6)
     assert torch.equal(offset[:, 5], torch.zeros(SHAPE.heads))
     assert (offset.diff()[:, :5] > 0).all()
-    assert torch.equal(offset, offset.flip(1))
+    torch.testing.assert_close(offset, offset.flip(1))  # not the same bits: other instructions serve the end of a row
     offset.sum().backward()  # 0 to the power of p has a gradient
 
 
