@@ -37,9 +37,10 @@ settings.load_profile("same")
 
 @pytest.fixture(scope="session", autouse=True)
 def _process(tmp_path_factory: pytest.TempPathFactory) -> ProcessState:
-    """The process before the first test."""
+    """The process before the first test; it writes neither into the runs nor into the home of the person who starts it."""
+    os.environ["RELPOS_RUNS"] = str(tmp_path_factory.mktemp("runs"))  # of fixtures that serve a module
     for name in ("CACHE", "CONFIG", "DATA"):
-        os.environ[f"WANDB_{name}_DIR"] = str(tmp_path_factory.mktemp("wandb"))  # not in the user's home
+        os.environ[f"WANDB_{name}_DIR"] = str(tmp_path_factory.mktemp("wandb"))
     return ProcessState(tmp_path_factory.getbasetemp())
 
 
