@@ -59,9 +59,7 @@ def test_a_claim_takes_the_cheapest_experiment_that_has_what_its_rule_asks_for(c
 def test_the_command_makes_the_rows_and_as_many_seeds_as_a_verdict_needs(claims: dict[str, Claim], to_run: ToRun) -> None:
     plan = to_run.plan(claims["W20"])
     assert plan is not None
-    assert plan.command == (
-        "relpos reproduce table=length 'rows=[absolute,absolute_512,fixed,composite,tisa]' pretrain.seed=N, for N = 0 to 1"
-    )
+    assert plan.command == ("relpos reproduce table=length 'rows=[absolute,absolute_512,fixed,composite,tisa]' pretrain_seeds=2")
     assert plan.runs == "12×256: 5 rows × 2 pre-training seeds × 125,000 steps"
     plan = to_run.plan(claims["W02"])
     assert plan is not None

@@ -51,6 +51,7 @@ from relpos.runs.schema import COMMANDS
         ("reproduce", ["retries=often"], "retries=often: a whole number of 0 or more is expected"),
         ("reproduce", ["retries=-1"], "retries=-1: a whole number of 0 or more is expected"),
         ("reproduce", ["retries=1.5"], "retries=1.5: a whole number of 0 or more is expected"),
+        ("reproduce", ["pretrain_seeds=0"], "pretrain_seeds=0: a whole number of 1 or more, a list"),
         ("reproduce", ["workers=-1"], "workers=-1: a whole number of 1 or more or null is expected"),
         ("reproduce", ["workers=all"], "workers=all: a whole number of 1 or more or null is expected"),
         ("reproduce", ["retries=null"], "retries=null: a whole number of 0 or more is expected"),

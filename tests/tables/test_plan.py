@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from relpos.cli import main
 from relpos.commands.reproduce import gathered
 from relpos.errors import RelposError
 from relpos.launch.jobs import Job
@@ -107,6 +108,16 @@ def test_words_of_the_rows_need_no_brackets() -> None:
     assert gathered(words) == ["table=demo", "rows=[none]", "words=['data.root=/a b','pretrain.steps=3']"]
     assert gathered(["table=demo", "--cfg", "hydra.verbose=true"]) == ["table=demo", "--cfg", "hydra.verbose=true"]
     assert gathered(["+engine.more.qos=long", "steps=3"]) == ["+engine.more.qos=long", "words=['steps=3']"]
+
+
+def test_seeds_of_the_command_line_replace_those_of_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["reproduce", "table=demo", "rows=[fixed]", "pretrain_seeds=2", "seeds=[0,7]", "dry_run=true"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert [f"pretrain fixed-2x64-toy-seed{seed}:" in said for seed in range(3)] == [True, True, False]
+    assert said.count("finetune cola sst2 (seeds 0, 7)") == 2
+    assert main([*words[:3], "pretrain_seeds=[1,1]"]) == 1
+    assert "pretrain_seeds: a seed is given twice" in capsys.readouterr().err
 
 
 def test_a_bare_word_is_taken_for_a_slip() -> None:

@@ -52,7 +52,7 @@ class Plan:
 
     @property
     def command(self) -> str:
-        """`relpos reproduce table=length 'rows=[tisa]' pretrain.seed=N, for N = 0 to 1`"""
+        """`relpos reproduce table=length 'rows=[tisa]' pretrain_seeds=2`"""
         given = self.experiment
         words = [f"table={given.name}"]
         if set(self.rows) < set(given.rows):
@@ -66,8 +66,9 @@ class Plan:
         if "data=files" in [*given.base, *words]:
             words.append("data.root=FOLDER")
         words += self.requires.words
-        seeds = f" pretrain.seed=N, for N = 0 to {self.requires.seeds - 1}" if self.more_seeds else ""
-        return f"relpos reproduce {' '.join(words)}{seeds}"
+        if self.more_seeds:
+            words.append(f"pretrain_seeds={self.requires.seeds}")
+        return f"relpos reproduce {' '.join(words)}"
 
     @property
     def runs(self) -> str:
@@ -113,7 +114,7 @@ class ToRun:
         >>> from relpos.claims.claim import experiments, load, rows
         >>> [claim] = [claim for claim in load("wennberg2021") if claim.id == "W20"]
         >>> ToRun(rows(), experiments()).says(claim).partition(":")[0]
-        "relpos reproduce table=length 'rows=[absolute,absolute_512,fixed,composite,tisa]' pretrain.seed=N, for N = 0 to 1"
+        "relpos reproduce table=length 'rows=[absolute,absolute_512,fixed,composite,tisa]' pretrain_seeds=2"
         """
         plan = self.plan(claim)
         if plan is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from relpos.tables.row import Row
 
 
-OWN = ("table", "rows", "stages", "words", "workers", "retries", "dry_run", "engine", "every", "hydra")
+OWN = ("table", "rows", "stages", "seeds", "pretrain_seeds", "words", "workers", "retries", "dry_run", "engine", "every", "hydra")
 """Keys of `reproduce` and `status`."""
 
 
@@ -59,7 +59,7 @@ def reproduce(cfg: DictConfig) -> str:
     """`relpos reproduce`: plans, runs what is missing, prints the table; returns its folder.
 
     Args:
-        cfg: `table`, `rows`, `stages`, `words`, `engine`, `retries`, `dry_run`.
+        cfg: `table`, `rows`, `stages`, `seeds`, `pretrain_seeds`, `words`, `engine`, `retries`, `dry_run`.
 
     Raises:
         RelposError: something in the file or the words is wrong; or runs failed, after the others are done.
@@ -70,7 +70,7 @@ def reproduce(cfg: DictConfig) -> str:
     from relpos.runs.run import runs_root
     from relpos.tables import dry_run, experiment, order_columns, plan
 
-    given = experiment.load(str(cfg.table))
+    given = experiment.load(str(cfg.table), _seeds(cfg))
     if given.parameters:
         from relpos.commands.params import show as show_parameters
 
@@ -93,6 +93,14 @@ def reproduce(cfg: DictConfig) -> str:
         behind = f", {waiting} wait for them" if waiting else ""
         raise RelposError(f"{len(failed)} of {len(runs)} runs failed{behind}; the same command tries them again")
     return str(folder)
+
+
+def _seeds(cfg: DictConfig) -> dict[str, Any]:
+    """Keys of the experiment file that `seeds=` and `pretrain_seeds=` replace."""
+    from omegaconf import OmegaConf
+
+    content: Any = OmegaConf.to_container(cfg, resolve=True)
+    return {key: content[key] for key in ("seeds", "pretrain_seeds") if content[key] is not None}
 
 
 def engine_of(cfg: DictConfig, given: Experiment) -> Engine:

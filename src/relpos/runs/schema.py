@@ -232,6 +232,8 @@ class Export(TypedDict):
 class Reproduce(Plan):
     engine: dict[str, Any]
     stages: Names | None
+    seeds: Count | list[Natural] | None
+    pretrain_seeds: Count | list[Natural] | None
     workers: Count | None
     retries: Natural
     dry_run: bool

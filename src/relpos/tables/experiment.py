@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -103,11 +103,12 @@ class Experiment:
         return {name: words for name, words in self.rows.items() if names is None or name in names}
 
 
-def load(table: str) -> Experiment:
+def load(table: str, changes: Mapping[str, Any] | None = None) -> Experiment:
     """Reads and checks an experiment file.
 
     Args:
         table: a name in `experiments/`, or the path of a YAML file.
+        changes: keys that replace those of the file.
 
     Raises:
         RelposError: there is no such file, or something in it is wrong; named with the nearest right word.
@@ -124,7 +125,7 @@ def load(table: str) -> Experiment:
         raise RelposError(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
     except OSError as error:
         raise RelposError(f"{path}: {error.strerror}") from error
-    return _checked(path, content)
+    return _checked(path, content | dict(changes) if changes and isinstance(content, dict) else content)
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml is ten times as fast
