@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torch import nn
 
 from relpos.cli import main
 from relpos.errors import RelposError
@@ -67,6 +70,25 @@ def noop(label: str, seed: int = 0) -> Run:
 
 def on_two_nodes(name: str = "two") -> Run:
     return Run("pretrain", name, {"name": name}, {"speed": {"devices": 1, "nodes": 2, "threads": 1}})
+
+
+def test_what_a_run_leaves_in_circles_is_freed_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[weakref.ref[Any]] = []
+
+    def circle(run: Run) -> None:
+        assert not [made for made in left if made() is not None]
+        trainer, module = nn.Identity(), nn.Identity()
+        trainer.module, module.trainer = module, trainer
+        left.append(weakref.ref(trainer))
+
+    monkeypatch.setitem(STAGES, "noop", circle)
+    runs = [noop("circle", seed) for seed in range(3)]
+    gc.disable()  # as if no collection happened to come in time
+    try:
+        work(Job(runs), threading.Event())
+    finally:
+        gc.enable()
+    assert [run.state for run in runs] == ["finished"] * 3
 
 
 def test_an_error_before_there_is_a_record_is_a_failure(stop: threading.Event) -> None:

@@ -6,6 +6,7 @@ With `--tethered`, standard input is a pipe from the launcher; when it closes, t
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -108,11 +109,13 @@ def _report_impossible(standing: Standing) -> None:
 
 
 def _reset() -> None:
-    """Restores what a run changes in this process: signal handlers and the number of threads."""
+    """Restores what a run changes in this process: signal handlers, the number of threads and the memory that it holds."""
     for number in STOPS:
         signal.signal(number, interrupt)
-    threads = os.environ.get("OMP_NUM_THREADS")
-    if threads and "torch" in sys.modules:
+    if "torch" not in sys.modules:
+        return
+    gc.collect()  # trainer and module refer to each other; without this, weights and maps of the store stay for several runs more
+    if threads := os.environ.get("OMP_NUM_THREADS"):
         sys.modules["torch"].set_num_threads(int(threads))
 
 
