@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sys
 import time
 import traceback
@@ -22,19 +21,18 @@ def main() -> int:
     from pytorch_lightning.callbacks import Callback  # noqa: F401  the costly imports, before the forks
 
     from relpos.runs import compose, plan, training  # noqa: F401
+    from relpos.runs.distributed import reserved_port
 
     for group in json.loads(sys.argv[1])["groups"]:
         os.environ["RELPOS_RUNS"] = group["root"]
         run = plan(compose("pretrain", group["words"]))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        pids = [fork(rank, group["world"], port, run) for rank in range(group["world"])]
-        if group.get("stop"):  # one of them is asked to; all stop at the same step
-            while not list((run.path / "checkpoint").glob("last-*.ckpt")):
-                time.sleep(0.01)
-            os.kill(pids[-1], signal.SIGTERM)
-        states = [os.waitpid(pid, 0)[1] for pid in pids]
+        with reserved_port() as port:
+            pids = [fork(rank, group["world"], port, run) for rank in range(group["world"])]
+            if group.get("stop"):  # one of them is asked to; all stop at the same step
+                while not list((run.path / "checkpoint").glob("last-*.ckpt")):
+                    time.sleep(0.01)
+                os.kill(pids[-1], signal.SIGTERM)
+            states = [os.waitpid(pid, 0)[1] for pid in pids]
         if any(states):
             return 1
         print(run.path, flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from safetensors.torch import load_file
 from linked import link_runs
 from relpos.errors import RelposError
 from relpos.runs import compose, execute, plan
+from relpos.runs.distributed import reserved_port
 from schemes import FULL
 
 pytestmark = pytest.mark.usefixtures("python")
@@ -125,6 +127,15 @@ def test_under_torchrun(toy_runs: Path) -> None:
     said = done.communicate(timeout=400)[1]
     assert done.returncode == 0, said
     assert [start["processes"] for start in plan(compose("pretrain", words)).record["starts"]] == [2]
+
+
+def test_the_port_where_processes_will_meet_is_given_to_nobody_else() -> None:
+    with reserved_port() as port:
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
+        store = torch.distributed.TCPStore("127.0.0.1", port, 1, is_master=True)
+        store.set("here", "1")
+        assert store.get("here") == b"1"
 
 
 def test_as_many_processes_as_asked_for(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

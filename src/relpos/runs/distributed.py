@@ -95,17 +95,18 @@ def launch(run: Run, wait: bool = True) -> None:
         KeyboardInterrupt: asked to stop; the processes have written a checkpoint.
     """
     devices, nodes = int(run.config["speed"]["devices"]), int(run.config["speed"]["nodes"])
-    first, meeting = _first_rank(devices, nodes)
     content = json.dumps({"run": run.to_dict(), "wait": wait}).encode() + b"\n"
     budget = int(os.environ.get("OMP_NUM_THREADS") or cores())  # a table's engine sets the variable for each worker
     threads = run.config["speed"].get("threads") or max(1, budget // devices)
-    ranks = [_start(first + local, local, devices * nodes, meeting, threads) for local in range(devices)]
-    with _stops(ranks) as stopped:
-        for process in ranks:
-            assert process.stdin is not None
-            process.stdin.write(content)
-            process.stdin.flush()
-        codes = _watch(ranks)
+    with reserved_port() as port:
+        first, meeting = _first_rank(devices, nodes, port)
+        ranks = [_start(first + local, local, devices * nodes, meeting, threads) for local in range(devices)]
+        with _stops(ranks) as stopped:
+            for process in ranks:
+                assert process.stdin is not None
+                process.stdin.write(content)
+                process.stdin.flush()
+            codes = _watch(ranks)
     if run.state == "finished":
         return
     if stopped:
@@ -124,14 +125,14 @@ def _settle(run: Run, ended: str) -> None:
             run.fail(f"its processes ended (number: status {ended})")
 
 
-def _first_rank(devices: int, nodes: int) -> tuple[int, dict[str, str]]:
-    """Rank of this node's first process, and the address and port where all processes meet.
+def _first_rank(devices: int, nodes: int, port: int) -> tuple[int, dict[str, str]]:
+    """Rank of this node's first process, and the address and port where all processes meet: `port` where all are on this node.
 
     Raises:
         RelposError: several nodes, and nothing says where they meet.
     """
     if nodes == 1:
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         return 0, meeting | ({"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {})
     names = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
     missing = [name for name in names if name not in os.environ]
@@ -188,7 +189,14 @@ def _stops(ranks: list[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
                 process.kill()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """A port of this machine that the system gives to nobody else meanwhile.
+
+    The processes that meet there take seconds to start. Until then a socket that does not listen holds the port; a process that
+    names this port and allows its reuse, as torch does, can listen there all the same.
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield int(holder.getsockname()[1])
