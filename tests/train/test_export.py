@@ -165,7 +165,7 @@ def test_a_folder_that_has_files_is_refused_and_a_failure_leaves_none(tokenizer:
     model, words = made(tokenizer, {}, "none", node("conv", "none"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("mine")
-    with pytest.raises(RelposError, match="to=.*full: it is there already"):
+    with pytest.raises(RelposError, match="to=.*full already exists"):
         export(tmp_path / "full", model, words, tokenizer, str)
 
     def fails(_: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Checkpoints that are whole or absent: kill the process anywhere, and the last whole one is found again.
 
-A file's name holds the first digits of its SHA-256, so that a checkpoint and its checksum cannot come apart.
+A file's name holds the first digits of its SHA-256, so that a checkpoint and its checksum cannot be separated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from relpos.train.group import ALONE, Group
 class Interrupted(BaseException):
     """The process was asked to stop by a signal; a checkpoint has been written.
 
-    Not a KeyboardInterrupt: Lightning would answer that with an exit of its own.
+    It is not a KeyboardInterrupt, to which Lightning would react by exiting.
 
     Args:
         number: of the signal that one of the run's processes got.
@@ -37,9 +37,10 @@ class Interrupted(BaseException):
 
 @contextmanager
 def stopping() -> Iterator[None]:
-    """Makes a KeyboardInterrupt of what comes out of the trainer when it was asked to stop.
+    """Turns the exceptions by which the trainer ends when it is asked to stop into a KeyboardInterrupt.
 
-    Before the first step and behind the last one Lightning answers a KeyboardInterrupt with an exit, and goes deaf to more of them.
+    They are `Interrupted`, from our callback, and before the first and after the last step Lightning's SystemExit: it reacts to a
+    KeyboardInterrupt by exiting, and by ignoring Ctrl-C from then on, so that the handler is put back.
     """
     handler = signal.getsignal(signal.SIGINT)
     try:
@@ -54,13 +55,13 @@ def stopping() -> Iterator[None]:
 
 
 class WholeCheckpoints(TorchCheckpointIO):
-    """Lightning's checkpoint writer, made atomic. The path that Lightning gives names the folder and the stem."""
+    """Lightning's checkpoint writer, made atomic. Of the path that Lightning passes, folder and stem are used."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
-        """Writes the checkpoint, then drops the ones before it.
+        """Writes the checkpoint, then deletes the earlier ones.
 
         Raises:
-            RelposError: the disk is full; the checkpoint before stays.
+            RelposError: the disk is full; the earlier checkpoint stays.
         """
         path = Path(path)
         unnamed = path.with_name("writing.ckpt")
@@ -79,12 +80,12 @@ def newest(folder: Path) -> Path | None:
     Raises:
         RelposError: there are checkpoints, and none has the content that its name promises.
     """
-    found = sorted(folder.glob("last-*.ckpt"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
-    for path in found:
+    checkpoints = sorted(folder.glob("last-*.ckpt"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    for path in checkpoints:
         if sha256(path)[:16] == path.stem.removeprefix("last-"):
             return path
-    if found:
-        raise RelposError(f"damaged checkpoint {found[0]}: its content is not what was written; delete it to start anew")
+    if checkpoints:
+        raise RelposError(f"damaged checkpoint {checkpoints[0]}: its content is not what was written; delete it to start anew")
     return None
 
 
@@ -102,19 +103,25 @@ class Checkpointing(pl.Callback):
         self.asked: int | None = None
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Takes over the signals that ask to stop: here and not earlier, or Lightning's own handlers would stand on top."""
+        """Sets handlers for the signals that ask to stop. Any earlier, Lightning's own handlers would replace them."""
         for number in STOPS:
             signal.signal(number, self._ask)
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
-        """A checkpoint where one is due."""
+        """Writes a checkpoint where one is due or a process was asked to stop.
+
+        Raises:
+            Interrupted: a process was asked to stop.
+            RelposError: training has diverged, or the run's folder is gone.
+        """
         step = trainer.global_step
         asked = self.group.sums([self.asked == number for number in STOPS])
         stop = next((number for number, count in zip(STOPS, asked, strict=True) if count), None)
         if stop is not None or (step % self.every == 0 and step < int(trainer.max_steps)):
-            if self.group.first and not self.folder.parent.is_dir():  # writing would make it again, and training go on for nothing
+            # Writing would make a deleted folder again, and the training would continue for nothing.
+            if self.group.first and not self.folder.parent.is_dir():
                 raise RelposError(f"the run's folder {self.folder.parent} is gone")
-            module.check_finite()  # weights that are no numbers must not take the place of the last good checkpoint
+            module.check_finite()  # weights that are not finite must not replace the last good checkpoint
             if self.group.first:
                 trainer.save_checkpoint(self.folder / "last.ckpt")
         if stop is not None:
@@ -131,7 +138,7 @@ class Snapshots(pl.Callback):
         self.folder, self.shares = folder, shares
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Saves where the step is the one that a per cent stands for."""
+        """Saves the weights where one of the per cents, rounded to a step, is reached."""
         from relpos.train.weights import save_weights
 
         for share in self.shares:

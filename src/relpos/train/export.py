@@ -1,4 +1,4 @@
-"""A network of ours as a folder of Hugging Face: configuration, weights, tokenizer and model card."""
+"""Writes a network as a model folder of Hugging Face: configuration, weights, tokenizer and model card."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def export(
     """Writes the folder, whole or not at all; returns the content of `config.json`.
 
     Args:
-        folder: that does not exist, or is empty.
+        folder: must not exist, or be empty.
         model: the network.
-        words: that describe it: `size`, `position`, `conv`, `vocabulary`, of a classifier `outputs`.
+        words: its configuration: `size`, `position`, `conv`, `vocabulary`, of a classifier also `outputs`.
         tokenizer: of the network.
-        card: content of `config.json` → text of the model card.
+        card: makes the text of the model card from the content of `config.json`.
         labels: names of a classifier's classes.
 
     Raises:
         RelposError: the folder has files, or cannot be written.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RelposError(f"to={folder}: it is there already; name a folder that is not, or delete this one")
+        raise RelposError(f"to={folder} already exists and is not an empty folder: name another one, or delete it")
     stored = published(model, words)
     if stored is None:
         config = {"model_type": OWN, "architectures": [ARCHITECTURES[type(model)]], "tie_word_embeddings": False} | dict(words)

@@ -57,7 +57,8 @@ class Finetuning(Training):
         self.log_step()
 
     def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
-        """Mean loss of the steps, accuracy on the examples as they came (a regression: squared error), examples per second."""
+        """Mean loss of the steps, accuracy on the training examples just before their updates (of a regression: squared error),
+        examples per second."""
         shown = float(self.progress.compute())
         self.progress.reset()
         name = "squared_error" if isinstance(self.progress, MeanSquaredError) else "accuracy"
@@ -76,7 +77,7 @@ class FinetuningData(pl.LightningDataModule):
         self.batches = TuningSteps(encoded, seed, batch, steps, microbatch)
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Called after a checkpoint is restored: the trainer knows the step to go on from."""
+        """Called after a checkpoint is restored, when the trainer knows the step from which to continue."""
         assert self.trainer is not None
         self.batches.start = self.trainer.global_step
         return DataLoader(self.batches, batch_size=None)
@@ -87,9 +88,9 @@ class FinetuningData(pl.LightningDataModule):
 
 
 def columns(model: Classifier, task: Task, splits: Splits, precision: str, predictions: Path) -> dict[str, Any]:
-    """Scores the dev splits and writes predictions for the test splits that are there.
+    """Scores the dev splits and writes predictions for the test splits that exist.
 
-    What is answered on the dev splits goes to a folder `dev` beside the predictions.
+    The answers on the dev splits are written to a folder `dev` beside the predictions.
 
     Returns:
         `columns` and `majority`: column → score × 100; `examples`: column → dev rows.

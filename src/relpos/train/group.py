@@ -1,10 +1,10 @@
 """The processes that share one training run, and what they tell each other.
 
-Each holds a replica of the network and takes whole micro-batches of a step. Gradients are summed, not averaged: every micro-batch
-has been divided by the number of chosen tokens in the whole step already, so the sum is the gradient of one process, to rounding.
-All see the same sums, so replicas stay equal bit for bit.
+Each holds a replica of the network and takes whole micro-batches of a step. Gradients are summed, not averaged: the loss of every
+micro-batch has already been divided by the number of chosen tokens in the whole step, so the sum is, to rounding, the gradient that
+one process would compute. All see the same sums, so replicas stay equal bit for bit.
 
-Lightning's own wrapper is not used: it wants equally many backward passes of every process, and a step need not have them.
+Lightning's own wrapper is not used: it needs the same number of backward passes in every process, which a step need not have.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from relpos.errors import RelposError
 
 PATIENCE = timedelta(days=14)
-"""For small messages: the others may wait while the first process waits for another launcher to finish the run."""
+"""Timeout of small messages: the others may wait while the first process waits for another launcher to finish the run."""
 
 
 class Broken(RelposError):
@@ -29,7 +29,7 @@ class Broken(RelposError):
 
 
 class Group:
-    """One process among `world`. A group of one says nothing and changes nothing.
+    """One process among `world`. A group of one sends no messages and changes nothing.
 
     Args:
         rank: number of this process; 0 writes, the others only compute.
@@ -39,7 +39,7 @@ class Group:
 
     def __init__(self, rank: int = 0, world: int = 1, local: int = 0) -> None:
         self.rank, self.world, self.local = rank, world, local
-        # Numbers travel over gloo, so that reading them does not wait for a GPU.
+        # Plain numbers are exchanged over gloo, so that reading them does not wait for a GPU.
         self.control = dist.new_group(backend="gloo", timeout=PATIENCE) if world > 1 else None
 
     @property
@@ -60,17 +60,17 @@ class Group:
         return numbers.tolist()
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is up anywhere."""
+        """Whether the flag is true in any process."""
         return self.sums([flag])[0] > 0
 
     def agreed(self, flag: bool) -> bool:
-        """What the first process says."""
+        """The flag of the first process."""
         return self.any(flag and self.first)
 
     def sum_gradients(self, model: nn.Module) -> None:
         """Sums the gradients of all parameters in place, in one message.
 
-        A parameter that got no gradient anywhere keeps None, so that the optimiser passes over it as with one process.
+        A parameter that got no gradient in any process keeps None, so that the optimiser skips it, as with one process.
         """
         if self.world == 1:
             return
@@ -79,9 +79,9 @@ class Group:
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         flat = torch.cat([reached, *(part.reshape(-1).float() for part in parts)])
         _exchange(flat, None)
-        there = flat[: len(parameters)].tolist()
+        counts = flat[: len(parameters)].tolist()  # processes in which each parameter got a gradient
         sizes = [p.numel() for p in parameters]
-        for p, part, count in zip(parameters, flat[len(parameters) :].split(sizes), there, strict=True):
+        for p, part, count in zip(parameters, flat[len(parameters) :].split(sizes), counts, strict=True):
             p.grad = part.view_as(p).to(p.dtype) if count else None
 
 
@@ -98,9 +98,9 @@ _joined: Group | None = None
 
 
 def join(rank: int, world: int, local: int, accelerator: str = "auto") -> Group:
-    """Meets the other processes; `MASTER_ADDR` and `MASTER_PORT` say where. Once a process: later calls give the same group.
+    """Joins the group of processes that meet at `MASTER_ADDR` and `MASTER_PORT`. Later calls return the same group.
 
-    NCCL where there are GPUs, gloo elsewhere and with accelerator `cpu`.
+    Gradients travel over NCCL where there are GPUs, over gloo elsewhere and with accelerator `cpu`.
     """
     global _joined
     if _joined is None:
@@ -115,5 +115,5 @@ def join(rank: int, world: int, local: int, accelerator: str = "auto") -> Group:
 
 
 def present() -> Group:
-    """The group that this process has joined; alone where it has joined none."""
+    """The group that this process has joined; `ALONE` where it has joined none."""
     return _joined or ALONE

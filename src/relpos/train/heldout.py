@@ -1,4 +1,4 @@
-"""Held-out loss of a masked language model by length of what it sees."""
+"""Held-out loss of a masked language model by the length of its input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from relpos.train.move import move
 
 @torch.no_grad()
 def loss_by_length(model: MaskedLM, texts: list[MaskedText], lengths: list[int], precision: str) -> dict[int, dict[str, Any]]:
-    """{length: {loss, perplexity, accuracy, predicted}}, where the position scheme cannot serve a length {refused: why}."""
+    """{length: {loss, perplexity, accuracy, predicted}}, or {length: {refused: why}} where the position scheme cannot serve it."""
     return {length: _scores(model, texts, length, precision) for length in lengths}
 
 
@@ -27,11 +27,11 @@ def _scores(model: MaskedLM, texts: list[MaskedText], length: int, precision: st
         return {"refused": str(error)}
     device = next(model.parameters()).device
     model.eval()
-    loss, predicted, right = 0.0, 0, 0
+    loss, predicted, correct = 0.0, 0, 0
     for batch in heldout_windows(texts, length):
         batch = move(batch, device)
         with autocast(precision, device):
-            parts = model.loss_sum(batch.input_ids, batch.labels, batch.attention_mask)
-        loss, predicted, right = loss + float(parts[0]), predicted + int(parts[1]), right + int(parts[2])
+            sums = model.loss_sum(batch.input_ids, batch.labels, batch.attention_mask)
+        loss, predicted, correct = loss + float(sums[0]), predicted + int(sums[1]), correct + int(sums[2])
     mean = loss / predicted
-    return {"loss": mean, "perplexity": math.exp(mean), "accuracy": right / predicted, "predicted": predicted}
+    return {"loss": mean, "perplexity": math.exp(mean), "accuracy": correct / predicted, "predicted": predicted}

@@ -1,7 +1,7 @@
 """`AutoModel…` opens folders whose `model_type` is relpos. Imported when `transformers` is, see `relpos/__init__.py`.
 
-The parameters have the names that they have here, so the folder opens with `relpos.load` too. The classes hold no code of the
-network: they build ours and hand its outputs on.
+The parameters have our own names, so that the folder opens with `relpos.load` too. The classes contain no code of the
+network: they build ours and return its outputs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from relpos.train.network import network
 
 
 class RelposPreTrainedModel(PreTrainedModel):
-    """Builds the network that the words of a configuration describe, its encoder as `encoder`."""
+    """Builds the network that a configuration describes, with its encoder as `encoder`."""
 
     config_class = RelposConfig
     base_model_prefix = ""
@@ -29,9 +29,9 @@ class RelposPreTrainedModel(PreTrainedModel):
 
     def __init__(self, config: RelposConfig, **words: Any) -> None:
         super().__init__(config)
-        is_meta = torch.empty(0).device.type == "meta"  # the weights follow from a file
+        is_meta = torch.empty(0).device.type == "meta"  # `from_pretrained` will read the weights from a file
         self._adopt(network(config.words() | words, filled=not is_meta))
-        for module in self.modules():  # `from_pretrained` overwrites what is computed and not stored
+        for module in self.modules():  # `from_pretrained` overwrites buffers that no file stores: `_init_weights` puts them back
             module._computed = {name: value.clone() for name, value in module.named_buffers(recurse=False)}  # type: ignore[assignment]
         self.post_init()
 
@@ -49,7 +49,7 @@ class RelposPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Parameters that no file holds are drawn as ours are; `init` leaves those alone that were read."""
+        """Draws parameters that the file lacks, as ours are drawn; `init` does not touch those that were read."""
         if isinstance(module, nn.Linear | nn.Embedding) and module not in set(self.encoder.position.modules()):
             init.normal_(module.weight, std=0.02)
             if isinstance(module, nn.Linear) and module.bias is not None:

@@ -8,13 +8,13 @@ from transformers import AutoConfig, PretrainedConfig
 
 
 class RelposConfig(PretrainedConfig):
-    """The words that build a network, as in the `config.yaml` of a model folder.
+    """The configuration that builds a network, as in the `config.yaml` of a model folder.
 
     Args:
         size, position, conv: nodes of the configuration, with all their keys.
         vocabulary: number of ids.
-        head: what stands on the encoder, where it is not a masked language model.
-        outputs: of a classifier.
+        head: describes the head where it is not our masked language model's.
+        outputs: number of a classifier's outputs.
     """
 
     model_type = "relpos"
@@ -40,7 +40,7 @@ class RelposConfig(PretrainedConfig):
         return int((self.size or {})["hidden"])
 
     def words(self) -> dict[str, Any]:
-        """The words, without what is not said."""
+        """The configuration as a dictionary, without the keys that are not set."""
         names = ("size", "position", "conv", "vocabulary", "head")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 

@@ -1,4 +1,4 @@
-"""Where metrics go: always one JSON line a log step in the run's folder, and on request Weights & Biases or TensorBoard."""
+"""Where metrics go: always a JSON line for each logged step in the run's folder, on request Weights & Biases or TensorBoard too."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class JsonLines(Logger):
     """`metrics.jsonl`: the truth about a run; other loggers are views of it.
 
     Args:
-        path: the file; lines after `step` are cut, so that a run that goes on from a checkpoint tells each step once.
-        step: the step the run goes on from.
+        path: the file; lines after `step` are cut, so that a run that is continued from a checkpoint logs each step once.
+        step: the step from which the run is continued.
     """
 
     def __init__(self, path: Path, step: int) -> None:
@@ -53,7 +53,7 @@ def identified(
 ) -> dict[str, Any]:
     """What a logger is told about a run. The runs of a table share its group; table and row are tags, and keys to group by.
 
-    A run that several tables share bears the names of the one that made it.
+    A run that several tables share is logged under the table that made it.
     """
     names = {key: value for key, value in (("table", table), ("row", row)) if value}
     words = {"id": identity, "name": name, "group": table or name, "job_type": stage, "tags": list(names.values())}
@@ -76,7 +76,7 @@ def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str,
     os.environ.setdefault("WANDB_SILENT", "true")
     folder.mkdir(parents=True, exist_ok=True)
     words: dict[str, Any] = {"project": project, "entity": entity, "dir": folder, "mode": mode, **run}
-    # A worker makes one run after another; by default the second would write into a first that broke off.
+    # A worker makes one run after another; by default the second would be logged into a first that was interrupted.
     settings = wandb.Settings(console="off", reinit="create_new")
     try:
         experiment = wandb.init(settings=settings, **words)

@@ -30,10 +30,10 @@ def accuracy(predictions: ArrayLike, targets: ArrayLike) -> float:
 
 
 def f1(predictions: ArrayLike, targets: ArrayLike) -> float:
-    """2 TP / (2 TP + FP + FN) of class 1; 0 where class 1 is neither there nor predicted."""
+    """2 TP / (2 TP + FP + FN) of class 1; 0 where class 1 is neither among the targets nor predicted."""
     p, t = _pair(predictions, targets)
-    wanted = np.sum(p == 1) + np.sum(t == 1)
-    return float(2 * np.sum((p == 1) & (t == 1)) / wanted) if wanted else 0.0
+    ones = np.sum(p == 1) + np.sum(t == 1)
+    return float(2 * np.sum((p == 1) & (t == 1)) / ones) if ones else 0.0
 
 
 def accuracy_and_f1(predictions: ArrayLike, targets: ArrayLike) -> float:

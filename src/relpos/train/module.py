@@ -1,7 +1,7 @@
 """What pre-training and fine-tuning share: the update, and how a step is logged.
 
-Dropout is drawn from (seed, step, example), so an update is a pure function of weights, optimiser state and step: nothing has to be
-remembered of random generators, and how a step is cut into forward passes changes its result by rounding alone.
+Dropout is drawn from (seed, step, example), so an update is a pure function of weights, optimiser state and step: checkpoints hold
+no state of random generators, and how a step is cut into forward passes changes its result by rounding alone.
 """
 
 from __future__ import annotations
@@ -61,35 +61,35 @@ class Training(pl.LightningModule):
         """Sums the gradients over the processes, clips them, updates the weights, advances the schedule.
 
         Raises:
-            RelposError: the gradient's norm is not finite; the weights are those of the step before.
+            RelposError: the gradient's norm is not finite; the weights are still those before the update.
         """
         optimizer: Any = self.optimizers()
         scheduler: Any = self.lr_schedulers()
         self.group.sum_gradients(self.model)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
         self.add(gradient_norm=norm, steps=1)
-        if norm.device.type == "cpu":  # elsewhere reading it would wait for the device: `check_finite` is left to log lines
+        if norm.device.type == "cpu":  # reading it on a GPU would wait for the device: there `log_step` and checkpoints check
             self.check_finite()
         optimizer.step()
         self.zero_gradients(optimizer)
         scheduler.step()
 
     def zero_gradients(self, optimizer: Any) -> None:
-        """Before the next step; recorded passes need the gradients to stay where they are."""
+        """Clears the gradients before the next step; recorded passes override it, because they need them to stay where they are."""
         optimizer.zero_grad(set_to_none=True)
 
     def check_finite(self) -> None:
-        """Looks at the gradients since the last log line; called before anything is logged or a checkpoint is written.
+        """Checks the gradients since the last log line; called before anything is logged or a checkpoint is written.
 
         All processes see the same norms, so that they stop together.
 
         Raises:
-            RelposError: training has diverged.
+            RelposError: the norm of one of them is not finite: training has diverged.
         """
-        norms = float(self.sums.get("gradient_norm", 0.0))
-        if not math.isfinite(norms):
+        norm = float(self.sums.get("gradient_norm", 0.0))  # a sum of norms: not finite where one of them is not
+        if not math.isfinite(norm):
             raise RelposError(
-                f"training diverged after {self.global_step} steps: the norm of the gradient is {norms}; try a lower recipe.lr"
+                f"training diverged after {self.global_step} steps: the norm of the gradient is {norm}; try a lower recipe.lr"
             )
 
     def add(self, **sums: Tensor | float) -> None:
@@ -118,7 +118,7 @@ class Training(pl.LightningModule):
         self.sums, self.clock = {}, time.perf_counter()
 
     def summed(self, sums: dict[str, float]) -> dict[str, float]:
-        """What `add` summed in this process, over all processes; a stage that several share says which of it is a share."""
+        """The sums of `add` over all processes; a stage that several processes share overrides this."""
         return sums
 
     def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
@@ -126,7 +126,7 @@ class Training(pl.LightningModule):
         raise NotImplementedError
 
     def on_train_start(self) -> None:
-        """The clock starts when the data are there."""
+        """Starts the clock only now, so that the time for reading the data does not count."""
         self.sums, self.clock = {}, time.perf_counter()
 
 

@@ -10,12 +10,12 @@ from torch import Tensor
 
 
 def move(value: Any, device: Any) -> Any:
-    """To a device; where they are there already nothing is copied."""
+    """The value with its tensors on a device; those that are there already are not copied."""
     return _each(value, lambda tensor: tensor.to(device, non_blocking=True))
 
 
 def pinned(value: Any) -> Any:
-    """In memory from which a GPU copies by itself."""
+    """The value with its tensors in pinned memory, from which a GPU copies while the CPU goes on."""
     return _each(value, Tensor.pin_memory)
 
 

@@ -1,4 +1,4 @@
-"""From the words `size`, `position`, `conv`, `vocabulary` to a network, without touching data; and a classifier on its encoder."""
+"""From the keys `size`, `position`, `conv`, `vocabulary` to a network, without touching data; and new heads on its encoder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def build_model(cfg: DictConfig) -> MaskedLM:
     """The network that `size`, `position`, `conv` and `vocabulary` describe.
 
     Raises:
-        RelposError: the combination means nothing; named.
+        RelposError: position scheme and convolution do not go together; the line names them.
     """
     nodes = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")}
     model: MaskedLM = network(nodes | {"vocabulary": cfg.vocabulary})
@@ -34,11 +34,11 @@ def build_model(cfg: DictConfig) -> MaskedLM:
 def network(config: dict[str, Any], filled: bool = True) -> Any:
     """The network that `size`, `position`, `conv`, `vocabulary` describe; initialised from torch's present seed.
 
-    It is a `MaskedLM`, or a `Classifier` where `outputs` says how many outputs, or what `head` describes.
+    It is a `MaskedLM`; a `Classifier` where `outputs` gives a number of outputs; or has the head that `head` describes.
 
     Args:
-        filled: false leaves the parameters without memory (torch's device `meta`), until those of a file are assigned. The position
-            scheme has its values even so: numbers that are computed and not stored, and parameters that the file may not have.
+        filled: false leaves the parameters without memory (torch's device `meta`), until those of a file are assigned. Only the
+            position scheme has values all the same: it holds numbers that no file stores, and parameters that the file may lack.
 
     Raises:
         RelposError: a class named by `_target_` is not a Scheme, or refuses its arguments.
@@ -61,15 +61,14 @@ def network(config: dict[str, Any], filled: bool = True) -> Any:
 
 
 def encoder_of(model: nn.Module) -> Encoder:
-    """The encoder under whatever head, or the encoder itself."""
+    """The encoder of a network, which may be the encoder itself."""
     return model if isinstance(model, Encoder) else model.encoder  # type: ignore[return-value]
 
 
 def classifier_on(model: nn.Module, outputs: int, dropout: float, kind: ClassifierKind = "plain") -> Classifier:
     """A new classifier on a pre-trained or fine-tuned encoder, drawn from torch's present seed.
 
-    From an intermediate task the pooler is kept and the output layer is new, as the authors do. That of a published checkpoint is
-    kept too.
+    The pooler of an intermediate task, or of a published checkpoint, is kept; the output layer is new, as in the authors' code.
     """
     seed = int(torch.randint(1 << 62, (), device="cpu"))
     encoder = encoder_of(model)
@@ -84,7 +83,7 @@ def classifier_on(model: nn.Module, outputs: int, dropout: float, kind: Classifi
 
 
 def masked_lm_on(model: nn.Module) -> MaskedLM:
-    """The masked language model itself; on any other encoder a new one, its head drawn from torch's present seed."""
+    """The model itself if it is a masked language model; otherwise its encoder with a new head, drawn from torch's present seed."""
     encoder = encoder_of(model)
     encoder.pooler = None  # nothing would train it
     if isinstance(model, MaskedLM):
@@ -98,11 +97,13 @@ def masked_lm_on(model: nn.Module) -> MaskedLM:
 
 
 def constructor(key: str, node: dict[str, Any], base: type[nn.Module]) -> Any:
-    """What a node with a `_target_` describes, waiting for its shape; so are the nodes and lists of nodes inside it, as a merge has
-    them. Nothing but subclasses of `base` are ever called.
+    """The class that a node's `_target_` names, with the node's other keys as arguments: only the shape is left to give.
+
+    Nodes and lists of nodes inside the node, as a merge has them, become such constructors too. Only subclasses of `base` are ever
+    called.
 
     Raises:
-        RelposError: a class is something else.
+        RelposError: a class is not a subclass of `base`.
     """
     kind = get_class(node["_target_"])
     if not issubclass(kind, base):

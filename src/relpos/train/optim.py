@@ -44,12 +44,12 @@ class Recipe:
         """
         exempt = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
         exempt |= {id(p) for name, p in model.named_parameters() if name.endswith("bias")}
-        own = {id(p) for m in model.modules() if isinstance(m, Scheme | Conv) for p in m.parameters()}
-        if self.position_lr == 1:
-            own = set()
+        positional = {id(p) for m in model.modules() if isinstance(m, Scheme | Conv) for p in m.parameters()}
+        if self.position_lr == 1:  # the groups, and with them the state of the optimiser, are those of the papers
+            positional = set()
         groups = [
             {
-                "params": [p for p in model.parameters() if (id(p) in exempt, id(p) in own) == (without_decay, faster)],
+                "params": [p for p in model.parameters() if (id(p) in exempt, id(p) in positional) == (without_decay, faster)],
                 "weight_decay": 0.0 if without_decay else self.weight_decay,
                 "lr": self.lr * (self.position_lr if faster else 1),
             }

@@ -1,4 +1,4 @@
-"""Files for the GLUE server: `index<TAB>prediction`, one file a test set, named as the server wants them."""
+"""Files for the GLUE server: `index<TAB>prediction`, one file for each test set, with the names that the server expects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def write_predictions(folder: Path, task: Task, name: str, indices: Sequence[int
     """Writes `folder/NAME.tsv` in one piece and returns its path. `name` is a key of `task.test`.
 
     Predictions are classes or scores, as `relpos.train.metrics.decide` gives them. Classes are written as the words of
-    the task's own files (`entailment`, `1`), scores clipped to the task's range (facts B.5: STS-B to 0..5).
+    the task's own files (`entailment`, `1`), scores clipped to the task's range (STS-B: 0 to 5).
     """
     words = _words(task, np.asarray(predictions, dtype=np.float64))
     lines = [f"{index}\t{word}\n" for index, word in sorted(zip(indices, words, strict=True))]
@@ -26,9 +26,9 @@ def write_predictions(folder: Path, task: Task, name: str, indices: Sequence[int
 
 
 def write_answers(path: Path, predictions: ArrayLike, targets: ArrayLike) -> None:
-    """Writes classes or values beside the right ones, one dev example a line, in the order of the file."""
+    """Writes predicted classes or values beside the right ones, one line for each dev example, in the order of the file."""
     pairs = zip(np.asarray(predictions, np.float64).tolist(), np.asarray(targets, np.float64).tolist(), strict=True)
-    write_text(path, "".join(["prediction\ttarget\n", *(f"{one:.9g}\t{other:.9g}\n" for one, other in pairs)]))
+    write_text(path, "".join(["prediction\ttarget\n", *(f"{prediction:.9g}\t{target:.9g}\n" for prediction, target in pairs)]))
 
 
 def _words(task: Task, predictions: np.ndarray) -> list[str]:

@@ -1,4 +1,4 @@
-"""Coming steps are read by a thread while the device computes."""
+"""A thread reads the next steps while the device computes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch.utils.data import IterableDataset
 from relpos.train.move import pinned
 
 AHEAD = 4
-"""Steps that lie ready."""
-_SECONDS = 0.2  # between two looks whether somebody still wants steps
+"""Steps that are read ahead, at most."""
+_SECONDS = 0.2  # between two checks whether the other side has ended
 
 
 class Prefetched(IterableDataset[Any]):

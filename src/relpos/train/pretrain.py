@@ -25,16 +25,18 @@ from relpos.train.replay import Recorder
 HELDOUT_EXAMPLES = 2000
 """Held-out examples that are scored; every run scores the same ones under the same masks."""
 
-
 MOST_LOSS = 700.0
-"""The exponential of a larger loss, its perplexity, is beyond the numbers of float64."""
+"""The perplexity of a larger loss, its exponential, would overflow float64."""
 
 
 class Pretraining(Training):
     """One masked-language-modelling run; the loss of a step is the sum over its chosen tokens divided by their number.
 
+    Chosen tokens are the 15 % that are to be predicted.
+
     Args:
-        recorder: makes, on the device, what records the passes of unmasked steps; None: steps come with masks.
+        recorder: called once the network is on its device; records the passes of steps that come without masks. None: steps come
+            with masks.
     """
 
     model: MaskedLM
@@ -45,7 +47,7 @@ class Pretraining(Training):
         self.recorded: RecordedStep | None = None
 
     def on_train_start(self) -> None:
-        """The network is on its device now."""
+        """Makes the recorder, now that the network is on its device."""
         super().on_train_start()
         if self.recorder:
             self.recorded = RecordedStep(self.model, self.seed, self.precision, self.recorder())
@@ -73,16 +75,16 @@ class Pretraining(Training):
         self.add(chosen=chosen, tokens=step.tokens)
 
     def zero_gradients(self, optimizer: Any) -> None:
-        """In place where passes are recorded."""
+        """Clears the gradients, in place where passes are recorded."""
         if self.recorded is None:
             super().zero_gradients(optimizer)
         else:
             self.recorded.zero_gradients()
 
     def summed(self, sums: dict[str, float]) -> dict[str, float]:
-        """Losses and hits are of the micro-batches held here; the other sums are of whole steps."""
-        own = ("loss", "correct")
-        return sums | dict(zip(own, self.group.sums([sums.get(name, 0.0) for name in own]), strict=True))
+        """Adds up losses and hits, which cover the micro-batches of this process; the other sums cover whole steps already."""
+        partial = ("loss", "correct")
+        return sums | dict(zip(partial, self.group.sums([sums.get(name, 0.0) for name in partial]), strict=True))
 
     def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
         """Loss and accuracy per chosen token, and real tokens (padding not counted) per second."""
@@ -103,11 +105,11 @@ class Pretraining(Training):
     def validation_step(self, batch: MicroBatch, _index: int) -> None:
         """Sums the loss over held-out tokens."""
         with autocast(self.precision, self.device):
-            parts = self.model.loss_sum(batch.input_ids, batch.labels, batch.attention_mask)
-        self.heldout = [total + part for total, part in zip(self.heldout, parts, strict=True)]
+            sums = self.model.loss_sum(batch.input_ids, batch.labels, batch.attention_mask)
+        self.heldout = [total + part for total, part in zip(self.heldout, sums, strict=True)]
 
     def on_validation_epoch_end(self) -> None:
-        """Writes one line; keeps the figures as `self.result`.
+        """Logs the held-out loss and keeps the figures as `self.result`.
 
         Raises:
             RelposError: the loss or the perplexity is not a finite number: training has diverged.
@@ -127,16 +129,16 @@ class Pretraining(Training):
 
 
 class PretrainingData(pl.LightningDataModule):
-    """Steps from wherever training goes on, and the held-out examples.
+    """The steps that are still to be done, and the held-out examples.
 
     Args:
         store: tokens on disk.
         microbatch: examples of full length in a forward pass.
         pairs: at most so many training examples; None: all.
-        first: two-stage training: this `share` of the steps reads `batch` examples of at most `length` tokens, the others what
-            stands outside; None: all do that.
-        group: the processes among which the examples of a step and the held-out ones are dealt out.
-        unmasked: masks are drawn on the device, see `relpos.train.recorded`; a thread reads the coming steps.
+        first: two-stage training: its `share` of the steps reads `first["batch"]` examples of at most `first["length"]` tokens, the
+            other steps `batch` examples of `length`; None: all steps do the latter.
+        group: the processes among which the examples of a step, and the held-out ones, are divided.
+        unmasked: masks are drawn on the device, see `relpos.train.recorded`; a thread reads the next steps.
     """
 
     def __init__(
@@ -161,14 +163,14 @@ class PretrainingData(pl.LightningDataModule):
         self.stages = [self.steps]
         if first:
             examples = store.examples("train", packing, first["length"], pairs)
-            turn = round(first["share"] * steps)
-            self.stages.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=turn, **place))
+            end = round(first["share"] * steps)
+            self.stages.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=end, **place))
         self.heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES)
         self.most, self.unmasked = microbatch, unmasked
         self.microbatch = max(16, microbatch)  # of the held-out examples, which need less memory
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Called after a checkpoint is restored: the trainer knows the step to go on from."""
+        """Called after a checkpoint is restored, when the trainer knows the step from which to continue."""
         assert self.trainer is not None
         start = self.trainer.global_step
         for stage in self.stages:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 SECONDS = 30.0
-"""Between two lines where stderr is not a terminal."""
+"""Seconds between two lines where stderr is not a terminal."""
 
 
 class Bar(pl.Callback):
@@ -32,21 +32,21 @@ class Bar(pl.Callback):
             TextColumn("{task.fields[shown]}"),
         )
         self.progress = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
-        self.spoken = time.monotonic()
+        self.last_line = time.monotonic()
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Begins at the step the run goes on from."""
+        """Shows the bar, beginning at the step from which the run is continued."""
         self.progress.start()
         self.bar = self.progress.add_task(self.name, total=self.steps, completed=trainer.global_step, shown="")
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
-        """One step further."""
+        """Moves the bar; where stderr is not a terminal, prints a line when one is due."""
         shown = "  ".join(
             f"{key} {value:.4g}" for key, value in module.shown.items() if key in ("loss", "accuracy", "real_tokens_per_second")
         )
         self.progress.update(self.bar, completed=trainer.global_step, shown=shown)
-        if self.progress.disable and time.monotonic() - self.spoken > SECONDS:
-            self.spoken = time.monotonic()
+        if self.progress.disable and time.monotonic() - self.last_line > SECONDS:
+            self.last_line = time.monotonic()
             print(f"{self.name}: step {trainer.global_step}/{self.steps}  {shown}", file=sys.stderr)
 
     def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:

@@ -1,8 +1,8 @@
 """The step of a pre-training on a GPU: masks, places of predicted tokens and dropout are drawn on the device, passes are replayed.
 
-Results are those of the plain step to rounding. Gradients of the sum of the losses are divided by the number of chosen tokens at
-the end, because only the device knows that number; and the language model's head runs at a fixed number of tokens, the chosen ones
-among them, so that nothing has to be counted before the pass is launched.
+Results are those of the plain step to rounding. The CPU never waits for the device: gradients of the summed losses are divided by
+the number of chosen tokens only at the end, because that number is known to the device alone; and the language model's head runs at
+a fixed number of tokens, the chosen ones among them, so that nothing has to be counted before the pass is launched.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEVIATIONS = 8.0
 
 
 def room(tokens: int) -> int:
-    """Tokens at which the head runs in a pass of so many tokens: a multiple of 64, or all of them."""
+    """The number of tokens at which the head runs in a pass of `tokens` tokens: a multiple of 64, or all of them."""
     chosen = RATE * tokens + DEVIATIONS * math.sqrt(RATE * (1 - RATE) * tokens)
     return min(tokens, -(-math.ceil(chosen) // 64) * 64)
 

@@ -1,9 +1,9 @@
-"""Passes through the network that are recorded once for each shape and replayed: a launch instead of hundreds, and nothing waits.
+"""Passes through the network that are recorded once for each shape and replayed: one launch instead of hundreds.
 
-On CUDA a recording is a graph. Its inputs lie in buffers that every call fills, its gradients are added to `grad` of the parameters
-where they are, its outputs are overwritten by the next call. A recording proves itself before it is trusted: the first time, its
+On CUDA a recording is a graph. Its inputs lie in buffers that every call fills, its gradients are added in place to `grad` of the
+parameters, its outputs are overwritten by the next call. A recording proves itself before it is trusted: the first time, its
 outputs and gradients are compared with those of the plain function. Where they differ, or recording fails, one warning says so and
-the plain function is used. `PlainCalls` does the same with no recording; tests replay on a CPU.
+the plain function is used. `PlainCalls` has the same interface without recording, so that tests can replay on a CPU.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Inputs = dict[str, Tensor]
 Function = Callable[[Inputs], tuple[Tensor, ...]]
 
 TOLERANCE = 1e-2
-"""A replay may be so far from the plain function, relative to the norm: sums of bfloat16 in another order, but no mistake."""
+"""Largest distance of a replay from the plain function, relative to the norm: wide enough for sums of bfloat16 in another order."""
 
 
 class Recorder(Protocol):
-    """How a function without arguments is recorded; what it computes must stay where it is."""
+    """How a function without arguments is recorded; its results must keep their place in memory."""
 
     def warm_up(self, function: Callable[[], None]) -> None:
-        """Calls it once: what is made at its first call exists before it is recorded."""
+        """Calls the function once, so that all that its first call creates exists before the recording."""
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """What replays it."""
+        """Returns a function that replays it."""
 
 
 class PlainCalls:
@@ -58,7 +58,7 @@ class CudaGraphs:
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
-        # "thread_local": another thread, which reads the coming steps, may allocate pinned memory meanwhile.
+        # "thread_local": the thread that reads the next steps may allocate pinned memory during the recording.
         with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
             function()
         return graph.replay
@@ -80,8 +80,8 @@ class Replay:
     """A function of tensors that also adds gradients to parameters.
 
     Args:
-        function: gives tensors and calls `backward`; for inputs of the same shapes it must do the same.
-        parameters: whose gradients it adds to; from the first call on they keep their place in memory.
+        function: returns tensors and calls `backward`; for inputs of the same shapes it must launch the same operations.
+        parameters: whose gradients it adds to; from the first call on the gradients keep their place in memory.
     """
 
     def __init__(self, function: Function, parameters: Sequence[nn.Parameter], recorder: Recorder) -> None:
@@ -90,7 +90,7 @@ class Replay:
         self.trusted = True
 
     def __call__(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """What the function gives; used before the next call, which overwrites it."""
+        """The function's outputs; use them before the next call, which overwrites them."""
         shapes = tuple(tuple(value.shape) for value in inputs.values())
         if self.trusted and shapes not in self.recordings:
             self._record(shapes, inputs)
@@ -135,9 +135,9 @@ class Replay:
 
 
 def _difference(plain: list[Tensor], replayed: list[Tensor]) -> str | None:
-    """What is too far apart; None: nothing."""
-    for number, (expected, found) in enumerate(zip(plain, replayed, strict=True)):
-        distance = float((found.double() - expected.double()).norm())
+    """Says which output, or the gradient, is too far apart; None where none is."""
+    for number, (expected, actual) in enumerate(zip(plain, replayed, strict=True)):
+        distance = float((actual.double() - expected.double()).norm())
         if not distance <= TOLERANCE * float(expected.double().norm()) + 1e-12:
             return f"{'the gradient' if number == len(plain) - 1 else f'output {number}'} of a replay is off by {distance:.1e}"
     return None

@@ -1,4 +1,4 @@
-"""How much goes through the network at once: what suits the machine, and what to try where it was too much."""
+"""The size of a forward pass: which one suits the machine, and what to try where memory was too small."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def fitting_microbatch(encoder: Encoder, length: int, accelerator: str) -> int:
 def kept(encoder: Encoder, length: int) -> int:
     """About how many bytes a token of a sequence of `length` tokens keeps until the backward pass, in float32.
 
-    A layer keeps some ten vectors of the hidden width, two of the feed-forward width, and three rows of scores a head; the head of
-    the language model the logits and their gradient at 15 % of the tokens.
+    A layer keeps some ten vectors of the hidden width, two of the feed-forward width, and three rows of scores for each head; the
+    language model's head keeps the logits and their gradient at 15 % of the tokens.
     """
     shape, ffn = encoder.shape, int(encoder.layers[0].widen.out_features)  # type: ignore[union-attr, arg-type]
     numbers = shape.layers * (10 * shape.hidden + 2 * ffn + 3 * shape.heads * length)
@@ -41,14 +41,14 @@ def kept(encoder: Encoder, length: int) -> int:
 
 @contextmanager
 def explained_memory(microbatch: int, examples: int) -> Iterator[None]:
-    """Training inside of this says what to try where the GPU's memory was too small.
+    """Turns an out-of-memory error of the GPU, raised inside, into one line that says what to try.
 
     Args:
         microbatch: examples of full length that were allowed in a forward pass.
         examples: of a step in this process, the most that a forward pass can hold.
 
     Raises:
-        RelposError: for torch's OutOfMemoryError, with half the micro-batch.
+        RelposError: in place of torch's OutOfMemoryError; it proposes half the micro-batch.
     """
     try:
         yield
@@ -57,5 +57,5 @@ def explained_memory(microbatch: int, examples: int) -> Iterator[None]:
         if used > 1:
             advice = f"with speed.microbatch={used}; try speed.microbatch={used // 2}"
         else:
-            advice = "with a single example in a forward pass; it takes a smaller length or size, or fewer runs on this GPU"
+            advice = "with a single example in a forward pass; try a smaller length or size, or fewer runs on this GPU"
         raise RelposError(f"out of memory on the GPU {advice}") from error

@@ -11,7 +11,7 @@ from relpos.data.tasks import Task
 
 @dataclass
 class Splits:
-    """What is read is kept.
+    """Reads and encodes each split when it is first asked for, and keeps it.
 
     Args:
         length: tokens that a row is cut to.
@@ -24,7 +24,11 @@ class Splits:
     _encoded: dict[str, Encoded] = field(default_factory=dict)
 
     def __getitem__(self, split: str) -> Encoded:
-        """`train`, a value of `task.dev` or of `task.test`; a RelposError of one line where its file has a mistake."""
+        """The rows of `train`, or of a value of `task.dev` or `task.test`.
+
+        Raises:
+            RelposError: its file is missing or has a mistake.
+        """
         if split not in self._encoded:
             self._encoded[split] = encode(read(self.location, self.task, split), self.tokenizer, self.length)
         return self._encoded[split]
@@ -38,7 +42,7 @@ _last: tuple[str, Splits] | None = None
 
 
 def kept(content: str, made: Splits) -> Splits:
-    """`made`, or in its place the splits of the call before where `content` was the same, with what they have read.
+    """The splits of the previous call where `content` is the same, with all that they have read; otherwise `made`.
 
     Args:
         content: says what the rows and their encoding depend on.

@@ -1,4 +1,4 @@
-"""A model folder: weights as safetensors, the words that build the network, the tokenizer. Nothing is unpickled."""
+"""A model folder: weights as safetensors, the configuration that builds the network, the tokenizer. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = ("size", "position", "conv", "vocabulary", "head", "outputs")
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
-    """The parameters, each once (the tied word table stands under its first name)."""
+    """Writes the parameters, each once (the tied word table under its first name)."""
     with replacing(path) as temporary:
         save_file({name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}, temporary)
 
@@ -36,27 +36,27 @@ def load_weights(model: nn.Module, path: Path, strict: bool = True, assign: bool
         assign: the parameters become those of the file, in its number format, rather than copies in that of the model.
 
     Raises:
-        RelposError: names the file and the first parameter that is missing, too many, or of another shape.
+        RelposError: names the file and the first parameter that is missing, unknown, or of another shape.
     """
     try:
-        found = load_file(path)
+        stored = load_file(path)
     except (SafetensorError, OSError) as error:
         raise RelposError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
-    own = dict(model.named_parameters())
+    parameters = dict(model.named_parameters())
     for name, _ in model.named_buffers():  # `save_pretrained` of transformers stores some; ours are computed
-        found.pop(name, None)
-    for name in sorted(own.keys() ^ found.keys()) if strict else ():
-        raise RelposError(f"{path}: {'lacks' if name in own else 'has an unknown'} parameter {name!r}")
-    for name in own.keys() & found.keys():
-        if own[name].shape != found[name].shape:
-            shapes = f"{tuple(found[name].shape)}, the model needs {tuple(own[name].shape)}"
+        stored.pop(name, None)
+    for name in sorted(parameters.keys() ^ stored.keys()) if strict else ():
+        raise RelposError(f"{path}: {'lacks' if name in parameters else 'has an unknown'} parameter {name!r}")
+    for name in parameters.keys() & stored.keys():
+        if parameters[name].shape != stored[name].shape:
+            shapes = f"{tuple(stored[name].shape)}, the model needs {tuple(parameters[name].shape)}"
             raise RelposError(f"{path}: {name!r} has shape {shapes}")
     if assign:
-        model.load_state_dict(found, strict=False, assign=True)
+        model.load_state_dict(stored, strict=False, assign=True)
         return
     with torch.no_grad():
-        for name in own.keys() & found.keys():
-            own[name].copy_(found[name])
+        for name in parameters.keys() & stored.keys():
+            parameters[name].copy_(stored[name])
 
 
 def save_model(folder: Path, model: nn.Module, config: dict[str, Any], tokenizer: Tokenizer) -> None:
@@ -67,7 +67,7 @@ def save_model(folder: Path, model: nn.Module, config: dict[str, Any], tokenizer
 
 
 def read_model_config(folder: Path) -> dict[str, Any]:
-    """The words of a model folder: ours, or a published checkpoint.
+    """The configuration of a model folder, whether one of ours or a published checkpoint.
 
     Raises:
         RelposError: there is no model in `folder`.
@@ -90,9 +90,9 @@ def read_model_config(folder: Path) -> dict[str, Any]:
 def load_model(folder: Path, kernel: str = "auto") -> Any:
     """The network of a model folder, with its weights, in evaluation mode.
 
-    Ours is a `MaskedLM`, or a `Classifier` where it was fine-tuned. That of a published checkpoint has the head whose weights there
-    are, and is an `Encoder` where there are none. The weights of a folder with `config.json` keep the number format that they have
-    there.
+    A folder of ours gives a `MaskedLM`, or a `Classifier` where it was fine-tuned. A published checkpoint gives a network with the
+    head whose weights it has, or an `Encoder` where it has none. Weights of a folder with `config.json` keep the number format in
+    which they are stored.
     """
     if is_published(folder):
         checkpoint = Checkpoint(folder)
