@@ -123,7 +123,7 @@ def _articles(name: str, blocks: Iterator[str]) -> Iterator[Document]:
         number += 1
         article = stream.article()
         yield Document(f"{name}#{number}", article, _shape)
-        deque(article, maxlen=0)  # what the reader left
+        deque(article, maxlen=0)  # skips what the reader did not read of it
 
 
 def _shape(paragraph: str) -> str:

@@ -2,9 +2,10 @@
 
 SentencePiece holds the interpreter's lock, so threads gain nothing; each processor gets a process of its own, fed by
 a thread. The processes are started as programs (`python -m relpos.data.encoding MODEL`), neither forked, which is
-unsafe beside the threads of others, nor spawned, which would run the caller's script again. They end with their input.
+unsafe in a process with threads of other libraries, nor spawned, which would run the caller's script again. They end when their
+input is closed.
 
-loky in their place encoded 109 MB of books at 0.66 of this speed and with a tenth more CPU time (medians of 8 pairs in
+loky instead encoded 109 MB of books at 0.66 of this speed and with a tenth more CPU time (medians of 8 pairs in
 alternation, two busy cores).
 """
 
@@ -33,18 +34,18 @@ Encoded = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]  # tokens of every
 Mark = TypeVar("Mark")
 
 ALONE = 3_000_000  # characters encoded here before other processes are started
-AHEAD = 4  # texts a process that are read ahead
+AHEAD = 4  # texts that are read ahead for each process
 
 
 def encode(tokenizer: Tokenizer, text: str) -> Encoded:
-    """The sentences of a text; those of which normalisation leaves nothing are left out."""
+    """The lengths and ids of a text's sentences; sentences of which normalisation leaves nothing are left out."""
     ids = tokenizer.encode(split(text))
     lengths = np.fromiter(map(len, ids), np.int32, len(ids))
     return lengths[lengths > 0], np.concatenate(ids) if ids else np.zeros(0, np.int32)
 
 
 def encoded(feed: Iterator[str | Mark], tokenizer: Tokenizer, processes: int) -> Iterator[Encoded | Mark]:
-    """`feed` with every text in it encoded; anything else passes through in its place."""
+    """`feed` with every text in it encoded; any other item is passed on, in order."""
     waiting: deque[Future[Encoded] | Encoded | Mark] = deque()
     characters = 0
     with _Workers(tokenizer.path, processes) as workers:

@@ -4,7 +4,7 @@ pair       sentences 1+2, 3+4, … of a document (the last of an odd number is l
 document   a document's text, sentence after sentence, in windows of `length` - 2 tokens: [CLS] text [SEP]
 
 Differs from the authors' code: their pairs cross the ends of documents, and cutting to `length` loses the last [SEP].
-The index is one number a document: example i is found by bisection, so 31 million pairs need no table of pairs.
+The index holds one number for each document: example i is found by bisection, so 31 million pairs need no table of pairs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,17 @@ Ints = npt.NDArray[np.int64]
 
 
 class Examples(ABC):
-    """`ids` (tokens,), `sentences` (sentences + 1,) offsets into ids, `first` and `last` (documents,) the sentences of
-    the documents this is about. `limit` takes so many examples, spread evenly over all."""
+    """Examples made of some documents of a store.
+
+    Args:
+        ids: (tokens,) of the store.
+        sentences: (sentences + 1,) where each sentence begins in `ids`.
+        first: (documents,) the first sentence of each document.
+        last: (documents,) the sentence after its last one.
+        length: tokens of an example, at most.
+        limit: so many examples, spread evenly over all; None: all.
+        marks: the ids of the special tokens.
+    """
 
     def __init__(
         self,
@@ -51,8 +60,8 @@ class Examples(ABC):
 
     @abstractmethod
     def _spans(self, indices: Ints) -> tuple[Ints, Ints, Ints]:
-        """Where each example's tokens begin, where its second part begins, where it ends: [start, middle, end) in ids;
-        middle = end where there is one part only."""
+        """Where in `ids` each example's tokens begin, where its second part begins, and where it ends; an example with a single
+        part has middle = end."""
 
     def _document(self, indices: Ints) -> tuple[Ints, Ints]:
         """The document of every example and the example's number in it, `limit` resolved."""

@@ -1,11 +1,11 @@
 """Our SentencePiece tokenizer as a fast tokenizer of Hugging Face: the same pieces under the same ids.
 
 A fast tokenizer is `tokenizer.json`, a description that the library `tokenizers` executes: the normalisation that the SentencePiece
-model holds, white space as `▁`, and the unigram model itself. It takes `[MASK]`, `[CLS]`, `[SEP]` and `[PAD]` in a text for tokens,
-as `Tokenizer.encode_marked` does, and puts [CLS] before a text and [SEP] behind it.
+model holds, white space as `▁`, and the unigram model itself. It reads `[MASK]`, `[CLS]`, `[SEP]` and `[PAD]` in a text as special
+tokens, as `Tokenizer.encode_marked` does, and puts [CLS] before a text and [SEP] after it.
 
-Differs from our tokenizer: `<unk>` is called `[UNK]`. The library would find the name of the unknown token in a text, and WikiText
-has `<unk>`; the square brackets of the special tokens survive normalisation in no text.
+Differs from our tokenizer: `<unk>` is called `[UNK]`, because the library reads the name of the unknown token in a text as that
+token, and WikiText has `<unk>` in its text.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def fast_tokenizer(tokenizer: Tokenizer, second_type: int = 0) -> Fast:
         [
             normalizers.Precompiled(model.normalizer_spec.precompiled_charsmap),
             normalizers.Replace(Regex(" {2,}"), " "),
-            normalizers.Strip(left=False, right=True),  # on the left a space begins a word, also behind a special token
+            normalizers.Strip(left=False, right=True),  # on the left a space begins a word, also after a special token
         ]
     )
     fast.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first")
@@ -68,7 +68,7 @@ def write_fast_tokenizer(folder: Path, tokenizer: Tokenizer, max_length: int | N
     """Writes `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`.
 
     Args:
-        folder: that exists.
+        folder: must exist.
         tokenizer: of a run.
         max_length: the longest sequence that the network serves; None: any.
         second_type: see `fast_tokenizer`.

@@ -1,4 +1,4 @@
-"""The rows of a task, from GLUE's TSV files, the hub or files of one's own, in one form: sentences, checked labels, indices."""
+"""The rows of a task, from GLUE's TSV files, the hub or the user's own files, in one form: sentences, checked labels, indices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Rows:
 
 
 def has_split(location: Location, task: Task, split: str) -> bool:
-    """Whether the split is there to be read; a missing test split is no mistake."""
+    """Whether the split exists; a missing test split is no mistake."""
     return _reader(location).has(task, split)
 
 

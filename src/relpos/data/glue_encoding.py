@@ -67,7 +67,7 @@ def encode(rows: Rows, tokenizer: Tokenizing, length: int = 128) -> Encoded:
 def cut(a: int, b: int, room: int) -> tuple[int, int]:
     """Longest first: the lengths left when the longer of two loses its last token until `a + b <= room`.
 
-    Where both are as long, the second gives way, as in the library the authors used.
+    Of two equally long ones the second loses its token first, as in the library that the authors used.
     """
     if a + b <= room:
         return a, b

@@ -1,6 +1,6 @@
-"""GLUE's own tab-separated files, read strictly: split on tab and on line feed, quotes mean nothing, UTF-8 or refused.
+"""GLUE's own tab-separated files, read strictly: split on tab and on line feed, quotes are ordinary characters, UTF-8 only.
 
-A reader that honours quotes swallows line ends and loses rows (169 lines of MRPC's training file have an odd `"`).
+A reader that takes quotes for delimiters would join lines and lose rows (169 lines of MRPC's training file have an odd `"`).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def read_text(path: Path) -> str:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # With a byte order mark the position counts from behind it, which moves no line end.
+        # With a byte order mark the position is counted from the end of the mark; the count of lines stays the same.
         raise RelposError(f"{path} line {raw[: error.start].count(10) + 1}: not UTF-8") from error
     if not text.strip():
         raise RelposError(f"{path}: the file is empty")

@@ -14,7 +14,7 @@ Ids = npt.NDArray[np.int64]
 
 
 def marked_ids(tokenizer: Tokenizer, text: str) -> Ids:
-    """(n,) the ids of a text, with [CLS] before and [SEP] behind it unless it has them already.
+    """(n,) the ids of a text, with [CLS] before and [SEP] after it unless it has them already.
 
     Raises:
         RelposError: the text is empty but for [CLS], [SEP] and [PAD].
@@ -23,8 +23,8 @@ def marked_ids(tokenizer: Tokenizer, text: str) -> Ids:
     if not set(ids) - {tokenizer.cls, tokenizer.sep, tokenizer.pad}:
         raise RelposError(f"text={text!r}: there is no token in it")
     before = [] if ids[0] == tokenizer.cls else [tokenizer.cls]
-    behind = [] if ids[-1] == tokenizer.sep else [tokenizer.sep]
-    return np.array([*before, *ids, *behind], np.int64)
+    after = [] if ids[-1] == tokenizer.sep else [tokenizer.sep]
+    return np.array([*before, *ids, *after], np.int64)
 
 
 def shown(tokenizer: Tokenizer, ids: Iterable[int]) -> str:
@@ -35,6 +35,6 @@ def shown(tokenizer: Tokenizer, ids: Iterable[int]) -> str:
 
 
 def is_special(tokenizer: Tokenizer, ids: Ids) -> npt.NDArray[np.bool_]:
-    """(n,) → (n,): which tokens are special ones and stand for no text. The unknown token stands for some."""
+    """(n,) → (n,): which tokens are special. The unknown token is not: it stands for some text."""
     special: npt.NDArray[np.bool_] = np.isin(ids, list(tokenizer.specials.values()))
     return special

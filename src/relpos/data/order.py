@@ -1,7 +1,7 @@
 """The order of the pairs: a permutation of 0 … count-1 that is computed where it is needed and never stored.
 
-A Feistel network over the smallest even number of bits that holds `count`, walked until it lands inside (Black &
-Rogaway 2002, "Ciphers with arbitrary finite domains"). Integer operations only: the same on every device.
+A Feistel network over the smallest even number of bits that holds `count`, applied again to results that are not below `count`
+(cycle walking, Black & Rogaway 2002, "Ciphers with arbitrary finite domains"). Integer operations only: the same on every device.
 Differs from the authors' code: they shuffle once and repeat that order; here every epoch has its own.
 """
 

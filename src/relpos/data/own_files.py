@@ -1,8 +1,8 @@
 """A folder with a task of the user's own: `train.*`, `dev.*` and perhaps `test.*`, as TSV, CSV or JSON lines.
 
-.tsv     a header line, fields between tabs, quotes mean nothing (as in GLUE's files)
-.csv     a header line, fields between commas, quotes honoured, so that a text may hold commas, quotes and line ends
-.jsonl   an object a line: {"premise": "…", "hypothesis": "…", "label": "…"}
+.tsv     a header line, fields between tabs, quotes are ordinary characters (as in GLUE's files)
+.csv     a header line, fields between commas, quotes enclose fields, so that a text may hold commas, quotes and line ends
+.jsonl   an object on each line: {"premise": "…", "hypothesis": "…", "label": "…"}
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _csv(path: Path, columns: Sequence[str]) -> Table:
             if row:  # an empty line is no row
                 rows.append(row)
                 places.append(line)
-            line = reader.line_num + 1  # a row may take several lines: the next one starts behind them
+            line = reader.line_num + 1  # a row may take several lines: the next one starts after them
     except csv.Error as error:
         raise RelposError(f"{path} line {line}: not CSV: {error}") from None
     if len(rows) < 2:
@@ -114,10 +114,10 @@ def _field(where: str, fields: dict[str, object], column: str) -> str:
 
 
 def _only(table: Table, columns: Sequence[str]) -> Table:
-    """These columns of a table with a header line; others, such as an id that is no number, are of no concern.
+    """These columns of a table with a header line; what other columns hold, such as an id that is no number, is not checked.
 
     Raises:
-        RelposError: a column is missing or there twice.
+        RelposError: a column is missing, or two have its name.
     """
     for column in columns:
         if column not in table.header:

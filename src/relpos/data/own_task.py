@@ -1,4 +1,4 @@
-"""A task of the user's own: what the configuration says of it, and the `Task` that this and the files make."""
+"""A task of the user's own: its keys in the configuration, and the `Task` that is made from them and from the files."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ class OwnTask:
         return name if "." in name else f"{METRICS}.{name}"
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments of the `Task` that the files make, as plain values. Reads the train and the dev file and checks every row.
+        """The arguments of the `Task`, as plain values. Reads the train and the dev file and checks every row.
 
         Raises:
-            RelposError: something is wrong with a file; its name and line.
+            RelposError: something is wrong with a file; names it and the line.
         """
         name = str(self.name or "") or re.sub(r"[^\w.+-]+", "_", self.files.folder.resolve().name)
         if not re.fullmatch(r"\w[\w.+-]*", name):

@@ -1,8 +1,8 @@
 """Minimal pairs: two sentences of which one is grammatical, by paradigm. Where they come from, and how they are read.
 
-text     two lines a pair, the bad sentence and then the good one (Zorro, Huebner et al. 2021); the paradigm is the file's name
-JSON     a line a pair with `sentence_good` and `sentence_bad` (BLiMP, Warstadt et al. 2020); the paradigm is its `UID`
-hub      `nyu-mll/blimp`, a configuration a paradigm
+text     two lines for a pair, the bad sentence and then the good one (Zorro, Huebner et al. 2021); the paradigm is the file's name
+JSON     one line for a pair, with `sentence_good` and `sentence_bad` (BLiMP, Warstadt et al. 2020); the paradigm is its `UID`
+hub      `nyu-mll/blimp`, a configuration for each paradigm
 toy      the embedded language's own, made by its grammar
 """
 
@@ -104,7 +104,7 @@ class Blimp:
         self.id, self.revision, self.limit, self.others = id, revision, limit, others
 
     def pairs(self) -> list[Pair]:
-        """Raises: RelposError where the data set cannot be had."""
+        """Raises: RelposError where the data set cannot be loaded."""
         try:
             import datasets
 
@@ -113,7 +113,7 @@ class Blimp:
                 for paradigm in datasets.get_dataset_config_names(self.id, revision=self.revision)
                 for number, row in enumerate(datasets.load_dataset(self.id, paradigm, revision=self.revision, split="train"), 1)
             ]
-        except Exception as error:  # whatever the hub, the network or a file in it came to grief with
+        except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
             raise RelposError(f"pairs: {self.id}: {' '.join(str(error).split()) or type(error).__name__}") from error
         return limited(pairs, self.limit, self.others)
 
@@ -166,7 +166,7 @@ class AutoPairs:
         self.zorro, self.limit, self.others = Path(zorro), limit, others
 
     def suited(self, toy: bool) -> PairSource | None:
-        """The embedded language's own for a network of that language, else Zorro; None where it is not there."""
+        """The embedded language's own for a network of that language, else Zorro; None where there is no folder of Zorro."""
         if toy:
             return ToyPairs(limit=self.limit, others=self.others)
         return PairFiles(self.zorro, self.limit, self.others) if self.zorro.is_dir() else None

@@ -8,13 +8,13 @@ from torch import Tensor, argsort, from_numpy
 MULTIPLE = 8
 """The tokens of a forward pass are padded to a multiple of this."""
 PASS = 128
-"""Tokens that could be computed in the time that a forward pass costs by itself: padding that is worth one more pass."""
+"""Tokens that could be computed in the fixed time of a forward pass: one more pass is worth it where it saves more padding."""
 
 
 def passes(lengths: Tensor, room: int) -> list[Tensor]:
-    """Which examples go through the network together, longest first: each example once.
+    """Which examples go through the network together: each example once, the longest first.
 
-    A pass ends where it is full, or earlier where the rest would be padded by more than `PASS` tokens.
+    A pass ends where it is full, or earlier where that saves more than `PASS` tokens of padding.
 
     Args:
         lengths: (b,) tokens of each example.
@@ -59,6 +59,6 @@ def _padding(lengths: list[Tensor], rows: int) -> float:
 
 
 def share(count: int, rank: int, world: int) -> Tensor:
-    """The places of a sorted list that a process takes: dealt out 0, 1, 2, 2, 1, 0, 0, … so that nobody always has the longest."""
+    """The places of a sorted list that a process takes: dealt out 0, 1, 2, 2, 1, 0, 0, … so that none always gets the longest."""
     place = np.arange(count) % (2 * world)
     return from_numpy(np.flatnonzero(np.where(place < world, place, 2 * world - 1 - place) == rank))

@@ -20,15 +20,14 @@ from relpos.data.tokenizer import FILE, SPACE, Tokenizer
 from relpos.errors import RelposError
 
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
-"""Files one of which every published tokenizer has."""
+"""Every published tokenizer has one of these files."""
 
 ROLES = {"pad": ("pad_token",), "unk": ("unk_token",), "cls": ("cls_token", "bos_token"), "sep": ("sep_token", "eos_token"),
          "mask": ("mask_token",)}  # fmt: skip
-"""What we call a special token → what `transformers` calls it, the first that a tokenizer has."""
-
+"""What we call a special token → what `transformers` calls it; the first name that a tokenizer has counts."""
 
 ROUNDED = 1024
-"""A table of words has fewer rows than this without a piece."""
+"""Tables of words are often rounded up: they have fewer rows than this beyond the number of pieces."""
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -67,9 +66,9 @@ class PublishedTokenizer(Tokenizer):
         try:
             self.host: Any = AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
             self.backend = self.host.backend_tokenizer
-        except Exception as error:  # whatever the library makes of a damaged file
+        except Exception as error:  # damaged files raise errors of many unrelated types
             raise RelposError(f"tokenizer {path}: {' '.join(str(error).split()) or type(error).__name__}"[:300]) from None
-        # What sentence-transformers writes cuts at 128 tokens and pads; here a text has all its tokens and no others.
+        # Tokenizers that sentence-transformers wrote cut at 128 tokens and pad; here a text has all its tokens and no others.
         self.backend.no_truncation()
         self.backend.no_padding()
         self._check_size()
@@ -78,11 +77,11 @@ class PublishedTokenizer(Tokenizer):
         self.separators = max(1, self._marks_around("a", "a") - self._marks_around("a", None))
 
     def _check_size(self) -> None:
-        """Refuses a tokenizer that is not that of the network beside it. Tables of words are often rounded up."""
+        """Refuses a tokenizer whose size does not fit the network in the same folder."""
         try:
             rows = int(json.loads((self.path / "config.json").read_text(encoding="utf-8"))["vocab_size"])
         except (OSError, ValueError, KeyError, TypeError):
-            return  # a tokenizer that lies alone
+            return  # there is no network in the folder
         if not self.size <= rows < self.size + ROUNDED:
             raise RelposError(f"tokenizer {self.path}: it has {self.size:,} pieces, config.json says vocab_size={rows:,}")
 
@@ -91,7 +90,7 @@ class PublishedTokenizer(Tokenizer):
         return int(self.backend.get_vocab_size(with_added_tokens=True))
 
     def encode(self, texts: list[str]) -> list[npt.NDArray[np.int32]]:
-        self.backend.encode_special_tokens = True  # which means: as text
+        self.backend.encode_special_tokens = True  # the library's name for: special tokens in a text are plain text
         rows = [np.array(row.ids, np.int32) for row in self.backend.encode_batch(list(texts), add_special_tokens=False)]
         # SentencePiece has special tokens among its pieces and may choose one for a text that spells it.
         return [np.where(np.isin(row, self._special), np.int32(self.unk), row) for row in rows]
@@ -150,7 +149,7 @@ class PublishedTokenizer(Tokenizer):
 
     @cached_property
     def _continues(self) -> str:
-        """What begins a piece that goes on with a word: WordPiece's `##`; empty where the beginning of a word is marked instead."""
+        """The prefix of pieces inside a word: WordPiece's `##`; empty where pieces that begin a word are marked instead."""
         model = self.backend.model
         return str(model.continuing_subword_prefix) if type(model).__name__ == "WordPiece" else ""
 

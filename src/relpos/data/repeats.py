@@ -1,12 +1,12 @@
-"""Rows of a stream of books -> the same rows without the books that are in it for a second time.
+"""Rows of a stream of books -> the same rows without the second and later copies of a book.
 
 BookCorpus holds 7,185 different books in 11,038 (Bandy & Vincent 2021, "Addressing documentation debt"), and the hub keeps it as
 one sentence a row with no sign where a book ends. Copies of one book in training and in held-out text would make held-out losses
 too low, so all but the first are left out.
 
 Rows are taken in blocks. Of the long rows of a block, which hardly ever occur in two books, those with a CRC-32 divisible by
-`SAMPLED` are remembered: a few million numbers for all of BookCorpus. A block of which at least half were there before is a part of
-a copy. What remains of a copy are the two blocks that it shares with the books before and after it, at most.
+`SAMPLED` are remembered: a few million numbers for all of BookCorpus. A block in which at least half of these rows were seen before
+is part of a copy. At most the two blocks that a copy shares with the books before and after it remain.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zlib import crc32
 BLOCK = 500  # rows
 LONG = 40  # characters from which on a row is taken for one that does not occur by chance in another book
 SAMPLED = 16  # one in so many long rows is remembered
-FEWEST = 4  # remembered rows without which a block decides nothing and stays
+FEWEST = 4  # a block with fewer remembered rows is kept: they are too few to tell
 
 
 def without_repeats(rows: Iterable[str]) -> Iterator[str]:

@@ -101,8 +101,8 @@ class Files:
 class Hub:
     """Data sets of the Hugging Face hub, or local folders in its layout, one after the other; GLUE by its id.
 
-    `texts`: mappings with `id` and, where needed, `config`, `revision`, `split`, `text`, the column's name, and
-    `unique: true`, which leaves out the books that were in the data set before (`relpos.data.repeats`). Rows without WikiText's
+    `texts`: mappings with `id` and, where needed, `config`, `revision`, `split`, `text` (the name of the column), and
+    `unique: true`, which leaves out repeated books (`relpos.data.repeats`). Rows without WikiText's
     headings make documents of `lines` rows. `streaming` reads over the network and stores nothing.
     """
 
@@ -167,12 +167,12 @@ class Toy:
         )
 
 
-def _place(given: str | None, root: str | None, name: str) -> Path:
-    """The folder `given`, else `root`/`name`, else $RELPOS_DATA/`name`."""
+def _place(folder: str | None, root: str | None, name: str) -> Path:
+    """`folder`, else `root`/`name`, else $RELPOS_DATA/`name`; relative names below $RELPOS_DATA, where it is set."""
     home = os.environ.get("RELPOS_DATA")
     base = Path(home).expanduser() if home else Path.cwd()
-    if given is not None:
-        return base / Path(str(given)).expanduser()
+    if folder is not None:
+        return base / Path(str(folder)).expanduser()
     if root is not None:
         return base / Path(str(root)).expanduser() / name
     if home:

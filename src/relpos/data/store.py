@@ -4,8 +4,8 @@
     sentences.bin   int64 (sentences + 1,)          where each begins in ids
     documents.bin   int64 (documents + 1,)          where each begins in sentences
     heldout.bin     uint8 (documents,)              1 = held out
-    sources.txt     a line a document               where it is from
-    manifest.json   sizes and SHA-256 of the others; written last, so a store without it is none
+    sources.txt     a line for each document        where it is from
+    manifest.json   sizes and SHA-256 of the others; written last, so that a folder without it is no finished store
 
 Little-endian, mapped into memory when read: opening costs nothing, and several processes share the pages.
 """
@@ -66,9 +66,9 @@ class Store:
     ) -> Examples:
         """The examples of a split ("train" or "heldout"); `limit` keeps so many, spread evenly over the store."""
         check("packing", packing, Packing)
-        mine = np.flatnonzero(self.heldout == (split == "heldout"))
+        chosen = np.flatnonzero(self.heldout == (split == "heldout"))
         return PACKINGS[packing](
-            self.ids, self.sentences, self.documents[mine], self.documents[mine + 1], length, limit, self.marks
+            self.ids, self.sentences, self.documents[chosen], self.documents[chosen + 1], length, limit, self.marks
         )
 
     def verify(self) -> None:

@@ -1,6 +1,6 @@
 """What a task is: its files and columns, its labels, its metric, and the numbers it is trained with.
 
-One YAML a task in `conf/task/`; its keys are the arguments of `Task`. A task of the user's own becomes a `Task` in
+Each task has a YAML file in `conf/task/`; its keys are the arguments of `Task`. A task of the user's own becomes a `Task` in
 `relpos.data.own_task`. Nothing here reads a file.
 """
 
@@ -18,8 +18,8 @@ from relpos.ranges import Count, NotNegative, Positive
 class Task:
     """One task: of GLUE, PAWS, or of the user's own. Sequences and mappings of any kind are accepted and kept as tuples and dicts.
 
-    The training numbers are those of the authors' released `run_glue.py`; those the paper's Table 5 prints stand
-    beside them as `paper_*`, and those of ALBERT's `run_glue.sh` as `albert_*`.
+    The training numbers are those of the authors' released `run_glue.py`; `paper_*` are those that the paper's Table 5 prints,
+    `albert_*` those of ALBERT's `run_glue.sh`.
     """
 
     name: str  # also its configuration in nyu-mll/glue, unless `hub` names another data set

@@ -1,6 +1,6 @@
-"""A text file as a stream of blocks of whole lines, whatever compresses it: strict UTF-8, LF line ends, no mark.
+"""A text file, plain or compressed, as a stream of blocks of whole lines: strict UTF-8, LF line ends, no byte order mark.
 
-Blocks of about a megabyte, because the cost of Python is paid once a block and not once a line; memory is that of a
+Blocks have about a megabyte, because Python's overhead is paid once for each block and not for each line; memory is that of one
 block, also for a file that is one single line.
 """
 

@@ -30,7 +30,7 @@ Ids = npt.NDArray[np.int64]
 PAD, UNK, CLS, SEP, MASK = range(5)
 FILE = "tokenizer.model"
 SPACE = "▁"  # U+2581, SentencePiece's white space
-LONGEST = 4192  # bytes of a sentence; SentencePiece trains on no longer one
+LONGEST = 4192  # bytes of a sentence; SentencePiece does not train on longer ones
 NEEDED = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")  # SentencePiece: the ids that no vocabulary can do without
 
 
@@ -92,7 +92,7 @@ def reservoir(stream: Iterable[str], size: int, seed: int = 0) -> list[str]:
 
 
 class Tokenizer:
-    """Text → ids. `encode` never gives special ids, `[MASK]` in a text is text to it; to `encode_marked` it is the token.
+    """Text → ids. `encode` never returns special ids: it reads `[MASK]` in a text as text, `encode_marked` as the special token.
 
     `relpos.data.published_tokenizer` has a class with the same methods for tokenizers of published checkpoints.
     """
@@ -113,7 +113,7 @@ class Tokenizer:
         """From `tokenizer.model` or the folder that holds it; `load_tokenizer` takes the folder of a published checkpoint too.
 
         Raises:
-            RelposError: there is none.
+            RelposError: there is no such file, or it is damaged.
         """
         path = Path(path)
         file = path / FILE if path.is_dir() else path
@@ -155,14 +155,14 @@ class Tokenizer:
         return "" if hidden else self.piece(number)
 
     def save(self, folder: Path) -> None:
-        """Writes the files of which `load` makes the same tokenizer."""
+        """Writes the files from which `load` makes the same tokenizer."""
         with replacing(folder / FILE) as temporary:
             shutil.copyfile(self.path, temporary)
 
     def encode_marked(self, text: str) -> Ids:
-        """(n,) the ids of a text in which `[MASK]`, `[SEP]`, `[CLS]` and `[PAD]` are tokens; other texts are theirs of `encode`.
+        """(n,) the ids of a text in which `[MASK]`, `[SEP]`, `[CLS]` and `[PAD]` are tokens; other text is encoded as usual.
 
-        A special token takes the place of a word, with the space before it: what follows it begins a word only after a space.
+        A special token takes the place of a word, with the space before it: text after it begins a word only after a space.
         """
         ids: list[int] = []
         for part in re.split(f"({'|'.join(map(re.escape, self.specials))})", text):
@@ -182,7 +182,7 @@ class Tokenizer:
 
     @cached_property
     def _without_prefix(self) -> sentencepiece.SentencePieceProcessor:
-        """The same pieces, for a text that goes on with a word: it is not put behind a space of the tokenizer's own."""
+        """The same model for a text that continues a word: it adds no space in front, as SentencePiece otherwise does."""
         from sentencepiece import sentencepiece_model_pb2
 
         model = sentencepiece_model_pb2.ModelProto.FromString(self.path.read_bytes())  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Documents -> a store, streamed: never more in memory than a few portions of text and eight bytes a document."""
+"""Documents -> a store, streamed: memory holds only a few portions of text and eight bytes for each document."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ FORMAT = 1  # version of the file format; a reader refuses any other
 def write_store(
     documents: Iterable[Document], tokenizer: Tokenizer, folder: Path, heldout: float, processes: int | None = None
 ) -> None:
-    """Write a store into `folder`. About `heldout` of the documents are held out, at least one and never all.
+    """Writes a store into `folder`; its manifest comes last. The bytes do not depend on the number of processes.
 
-    `processes` encode (None: one a processor); the bytes do not depend on their number.
+    Args:
+        heldout: share of the documents that are held out, about; at least one is, and never all.
+        processes: encode the text; None: one for each processor.
 
-    RelposError where there is no sentence, or where the disk is full; without its manifest the folder is no store.
+    Raises:
+        RelposError: there is no sentence, or the disk is full.
     """
     if not 0 < heldout < 1:
         raise RelposError(f"data.heldout={heldout}: a share between 0 and 1")
@@ -121,8 +124,8 @@ class _Writer:
 
 
 def chosen(hashes: npt.NDArray[np.uint64], share: float) -> npt.NDArray[np.bool_]:
-    """Which documents are held out: those whose hash is below `share` of the range; where that is none, the one with the lowest
-    hash; where it is all, all but the highest. It depends on a document's content alone, so copies of a document go together."""
+    """Which documents are held out: those whose hash is below `share` of the range. If there are none, the one with the lowest hash
+    is; if these are all, the one with the highest is not. The hash is that of the content, so copies of a document go together."""
     below = hashes < np.uint64(share * 2**64)
     if not below.any():
         below = hashes == hashes.min()

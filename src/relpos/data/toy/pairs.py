@@ -28,8 +28,8 @@ def draw(paradigm: str, seed: int, count: int) -> list[tuple[str, str]]:
 
 def _unequal(chance: Chance) -> Event:
     """An event of two phrases of different number, so that exchanging them breaks the agreement."""
-    one, verb, other = triple(chance, PART)
-    phrases = Phrase(one, False, "the"), Phrase(other, True, chance.pick(("the", "some")))
+    agent, verb, patient = triple(chance, PART)
+    phrases = Phrase(agent, False, "the"), Phrase(patient, True, chance.pick(("the", "some")))
     first, second = phrases if chance.coin() else phrases[::-1]
     return Event(first, verb, second)
 
@@ -37,10 +37,10 @@ def _unequal(chance: Chance) -> Event:
 def _exchanged(words: Words, event: Event) -> Words:
     """The two phrases of the event at each other's place; every other word stays."""
     first, second = event.agent.words(), event.patient.words()
-    at, there = _find(words, first), _find(words, second)
-    if at > there:
-        at, there, first, second = there, at, second, first
-    return [*words[:at], *second, *words[at + len(first) : there], *first, *words[there + len(second) :]]
+    start, other_start = _find(words, first), _find(words, second)
+    if start > other_start:
+        start, other_start, first, second = other_start, start, second, first
+    return [*words[:start], *second, *words[start + len(first) : other_start], *first, *words[other_start + len(second) :]]
 
 
 def _find(words: Words, part: Words) -> int:
@@ -66,8 +66,8 @@ def _neighbours(chance: Chance) -> Pair:
     """the dog chases the cat / dog the chases the cat: two neighbours change places, and that is no sentence."""
 
     def made() -> Pair:
-        one, verb, other = triple(chance, PART)
-        event = Event(varied(chance, one), verb, varied(chance, other))
+        agent, verb, patient = triple(chance, PART)
+        event = Event(varied(chance, agent), verb, varied(chance, patient))
         form = chance.pick((grammar.active, grammar.passive))
         good = form(event, negated=chance.coin()) if chance.coin() else grammar.subject_relative(event, _act(chance))
         at = chance.below(len(good) - 2)  # the full stop stays where it is
