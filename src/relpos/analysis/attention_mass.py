@@ -23,10 +23,10 @@ def attention_mass(model: Any, texts: Tensor, marks: Marks = OURS) -> dict[str, 
     """{"offsets": [−8, …, 8], "mass": (layers, heads, 17), "before": (layers, heads), "after": …}: the mean share of a token's
     attention that goes to each offset (+1 = the next token), and to all tokens further away on either side. They add up to 1.
 
-    A layer whose heads have no scores (lightweight and dynamic convolution) has no heads here.
+    A layer whose heads have no scores (lightweight and dynamic convolution) has an empty list of heads.
 
     Args:
-        model: a network with an `encoder`, or that itself.
+        model: a network with an `encoder`, or an encoder itself.
         texts: (texts, n) ids without special ones.
         marks: the special tokens of the tokenizer.
     """
@@ -61,10 +61,10 @@ def _by_offset(p: Tensor) -> Tensor:
 
 
 def _attention(encoder: Encoder, ids: Ids) -> Iterator[tuple[int, Heads]]:
-    """Layer and attention (B, H, n, n) of each pass through a layer, from what the scheme gives: whatever kernel computes it."""
+    """Layer and attention (B, H, n, n) of each pass through a layer, computed from the terms: no attention kernel returns it."""
     position = encoder.position
     for call in record(encoder, ids):
-        if call.q is None or call.k is None or position.scale is None:  # no q·k: the terms are all there is
+        if call.q is None or call.k is None or position.scale is None:  # no q·k: the scores are the terms alone
             empty = torch.zeros(len(ids), position.shape.heads, ids.shape[1], 0, device=ids.device)
             yield call.layer, probabilities(scores(None, None, call.terms, empty), None)
         else:

@@ -1,4 +1,4 @@
-"""What a masked language model puts in the place of `[MASK]`."""
+"""What a masked language model puts in place of `[MASK]`."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 f(o) = constant + Σ_s a_s exp(−b_s (o − c_s)²) is linear in a and in the constant, so least squares searches for b and c alone and
 solves for the others at each step (variable projection, Golub & Pereyra 1973, with Kaufman's Jacobian). All heads, and all starts
-of each, are one batch of small problems of which torch computes a step together; scipy's `least_squares`, which takes them one by
-one, needed three times as long for the same search.
+of each, are one batch of small problems, of which torch computes every step together; scipy's `least_squares`, which takes them one
+by one, needed three times as long for the same search.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 SHARPNESS = (0.003, 0.03, 0.3, 3.0)
-"""Where a new basis function starts: from one as wide as a paragraph to one of a single token."""
+"""Sharpness b with which a new basis function starts: from one as wide as a paragraph to one of a single token."""
 
 EARLY, LATE = 12, 80
-"""Steps after each new basis function, and after the last one."""
+"""Steps of the search after each new basis function, and after the last one."""
 
 STARTS, RESTARTS, RESTART_STEPS = 1_152, range(8, 65), 30
-"""Random starts of all curves that are not met yet, how many of them a curve has, and steps of each."""
+"""Random starts of all unmet curves together, least and most (exclusive) of a single curve, and steps of each."""
 
 SWAPS = 3
-"""Times that one basis function of a curve that is not met is taken away and set elsewhere, while that helps."""
+"""So often, at most, one basis function of an unmet curve is removed and placed elsewhere."""
 
 GAIN = 0.01
 """Share of the squared error that a swap must remove for another to follow."""
 
 MET = 0.9999
-"""A curve with this R² is not started again."""
+"""A curve whose fit has this R² is met: it is not started again."""
 
 Functions = Float[np.ndarray, "functions"]  # a number for each basis function
 Problems = Float[Tensor, "problems"]
@@ -43,9 +43,9 @@ Curves = Float[Tensor, "problems offsets"]
 
 @dataclass(frozen=True)
 class Fit:
-    """f(o) = constant + Σ_s a_s exp(−|b_s| (o − c_s)²), and how much of the curve's variance it holds.
+    """f(o) = constant + Σ_s a_s exp(−|b_s| (o − c_s)²), and the share r2 of the curve's variance that it explains.
 
-    A softmax does not see the constant; without it a curve that is not near 0 far away could not be met.
+    The constant cancels in a softmax; without it no curve could be met whose far ends are not near 0.
     """
 
     amplitude: Functions
@@ -67,15 +67,16 @@ def fit_tisa(curve: ArrayLike, functions: int = 5) -> Fit:
 
 
 def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None = None, seed: int = 0) -> list[Fit]:
-    """Least squares from several starts, a fit for each curve.
+    """Least squares from several starts; a fit for each curve.
 
-    First the basis functions come one after another, each to where most is missing, in four widths of which the best stays, and all
-    are refined together. What is not met so (`MET`) starts again from centres drawn where the curve bends most.
+    First the basis functions are added one after another, each where the residual is largest, in four widths of which the best is
+    kept; then all are refined together. A curve that is not met by this (`MET`) is started again, from centres drawn where it bends
+    most.
 
     Args:
         curves: (heads, 2n−1), at offsets 1−n … n−1.
         functions: S.
-        weights: (2n−1) of the squared errors, and of R²; None: all equal. With n − |o| the fit is that to whole n × n matrices.
+        weights: (2n−1) of the squared errors, and of R²; None: all equal. With n − |o| a fit to a curve is one to an n × n matrix.
         seed: of the random starts.
 
     Raises:
@@ -158,13 +159,13 @@ def _solve(problem: _Problem, log_b: Parameters, c: Parameters) -> _Solved:
 
 def _begin(problem: _Problem) -> _State:
     """No basis function yet: the best constant."""
-    nothing = problem.y.new_zeros(len(problem.y), 0)
-    solved = _solve(problem, nothing, nothing)
-    return _State(nothing, nothing, solved.linear, solved.residual, solved.residual.square().sum(1))
+    none = problem.y.new_zeros(len(problem.y), 0)
+    solved = _solve(problem, none, none)
+    return _State(none, none, solved.linear, solved.residual, solved.residual.square().sum(1))
 
 
 def _search(problem: _Problem, log_b: Parameters, c: Parameters, steps: int) -> _State:
-    """Levenberg–Marquardt over (log b, c); a step that does not help a problem is not taken there."""
+    """Levenberg–Marquardt over (log b, c); each problem takes only the steps that lower its own cost."""
     functions = log_b.shape[1]
     damping = problem.y.new_full((len(log_b),), 1e-2)
     solved = _solve(problem, log_b, c)
@@ -195,7 +196,7 @@ def _choose(better: Tensor, new: Tensor, old: Tensor) -> Tensor:
 
 
 def _one_more(problem: _Problem, state: _State) -> _State:
-    """A basis function more, where most is missing, in the width that helps most."""
+    """Adds a basis function where the residual is largest, in the width that helps most."""
     heads, widths = len(problem.y), len(SHARPNESS)
     place = problem.offsets[state.residual.abs().argmax(1)]
     sharpness = torch.tensor(SHARPNESS, dtype=torch.float64).log().repeat(heads)[:, None]
@@ -206,6 +207,7 @@ def _one_more(problem: _Problem, state: _State) -> _State:
 
 
 def _started_again(problem: _Problem, state: _State, total: Problems, seed: int) -> _State:
+    """The best of random starts of each unmet curve, where that is better than its state."""
     unmet = (state.cost > (1 - MET) * total).nonzero().squeeze(1)
     if not len(unmet):
         return state
@@ -224,7 +226,8 @@ def _started_again(problem: _Problem, state: _State, total: Problems, seed: int)
 
 
 def _swapped(problem: _Problem, state: _State, unmet: Tensor) -> _State:
-    """The basis function that is missed least is set to where most is missing, where that is better."""
+    """Moves one basis function of each unmet curve, the one whose move helps most, to where the residual is then largest; keeps the
+    old state where that is better."""
     functions = state.c.shape[1]
     if not len(unmet):
         return state
@@ -238,7 +241,7 @@ def _swapped(problem: _Problem, state: _State, unmet: Tensor) -> _State:
 
 
 def _merged(state: _State, anew: _State, rows: Tensor) -> _State:
-    """`state` with those of these rows that are better anew."""
+    """`state` with those of `rows` replaced whose cost is lower in `anew`."""
     better = anew.cost < state.cost[rows]
     merged = [part.clone() for part in state]
     for whole, part in zip(merged, anew, strict=True):
@@ -247,6 +250,6 @@ def _merged(state: _State, anew: _State, rows: Tensor) -> _State:
 
 
 def _best(state: _State, heads: int) -> _State:
-    """The best start of each head; the starts of a head stand one after another."""
+    """The best start of each head; the starts of a head are neighbours."""
     starts = len(state.cost) // heads
     return state.rows(state.cost.view(heads, starts).argmin(1) + starts * torch.arange(heads))

@@ -11,11 +11,11 @@ from relpos.model.heads import IGNORED, MaskedLM
 
 
 def train_head(encoder: Encoder, texts: Texts, epochs: int = 4, rows: int = 128, lr: float = 2e-3) -> MaskedLM:
-    """The encoder with a new head that reads the masked words off its outputs; the encoder is not trained.
+    """The encoder with a new head that is trained to predict the masked words from its outputs; the encoder is not trained.
 
     The outputs are computed once. The head is BERT's, tied to the word table; its bias begins as the logarithm of the words'
-    frequencies, its linear map as the identity where the widths allow. Words that are not in the texts keep the bias of a word seen
-    a tenth of a time, and are left out of the softmax while the head is trained.
+    frequencies (plus 0.1, so that words that are not in the texts have one), its linear map as the identity where the widths are
+    equal. Words that are never to be predicted are left out of the softmax while the head is trained.
     """
     model = MaskedLM(encoder).requires_grad_(False)
     features, targets = [], []

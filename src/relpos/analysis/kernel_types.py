@@ -59,7 +59,7 @@ def counted(kernels: Iterable[ArrayLike]) -> Counter[str]:
 
 
 def by_chance(kernels: Float[np.ndarray, "kernels width"], draws: int = 20) -> float:
-    """Share of kernels that are not `other` when each one's values are put into random order: what the rules find in noise."""
+    """Share of kernels that are not `other` when each one's values are put into random order: what the rules find by chance."""
     chance = np.random.default_rng(0)
     kinds = Counter[str]()
     for _ in range(draws):

@@ -22,10 +22,14 @@ _TOKENS = (8, 64)  # sequences × length over which the kernels made from tokens
 
 @torch.no_grad()
 def learned_kernels(model: Any, input_ids: Ids | None = None, k: int | None = None) -> list[Float[Tensor, "heads width"]]:
-    """A kernel of 2k+1 numbers a head and layer: what the scheme adds to the score at each offset, summed over its terms.
+    """A kernel of 2k+1 numbers for each head and layer: what the scheme adds to the score at each offset, summed over its terms.
 
-    Terms made from tokens are averaged over `input_ids`; by default random ones. A key's kernel is turned round, so that the
-    offset is always that of the attended token. k: that of the scheme, else 8. An empty list where the scheme adds nothing so.
+    A key's kernel is reversed, so that the offset is always that of the attended token. The list is empty where the scheme has no
+    kernels.
+
+    Args:
+        input_ids: over which terms made from tokens are averaged; None: random ones.
+        k: None: that of the scheme, or 8 where it has none.
     """
     encoder = getattr(model, "encoder", model)
     ids = random_ids(encoder, _TOKENS[0], min(_TOKENS[1], encoder.shape.max_positions)) if input_ids is None else input_ids
@@ -36,7 +40,7 @@ def learned_kernels(model: Any, input_ids: Ids | None = None, k: int | None = No
 
 
 def draw_kernels(model: Any, path: str | Path, input_ids: Ids | None = None) -> bool:
-    """Writes the figure to `path` (its suffix says the format); False, and no file, where the scheme has no kernels."""
+    """Writes the figure to `path` (its suffix sets the format). Returns whether it did: not where the scheme has no kernels."""
     kernels = learned_kernels(model, input_ids)
     if not kernels:
         return False
@@ -77,7 +81,7 @@ def _sum(terms: Terms, half: int) -> Float[Tensor, "heads 2*{half}+1"]:
 
 
 def _centre(kernel: Float[Tensor, "heads odd"], half: int) -> Float[Tensor, "heads 2*{half}+1"]:
-    """Its middle columns, with NaN where it has none."""
+    """The 2·half+1 middle columns of a kernel; NaN where it is narrower."""
     missing = half - kernel.shape[-1] // 2
     if missing > 0:
         return nn.functional.pad(kernel, (missing, missing), value=float("nan"))

@@ -26,15 +26,16 @@ from relpos.model.heads import MaskedLM
 Ids = npt.NDArray[np.integer]
 Floats = npt.NDArray[np.float64]
 BATCH_TOKENS = 1_024  # what one forward pass sees: the activations stay in a core's cache
-SHARED_TOKENS = 262_144  # rows that are equal are found among so many tokens
+SHARED_TOKENS = 262_144  # equal rows are found among so many tokens at a time
 _LOGIT_ROWS = 512  # rows of logits that exist at a time
 
 
 @contextmanager
 def exact(model: MaskedLM) -> Iterator[MaskedLM]:
-    """The network in evaluation mode, without gradients, and without matrix products in fewer bits than float32.
+    """The network in evaluation mode, without gradients, and with matrix products in full float32.
 
-    The laws about order hold to 1e-5; bfloat16 would break ties by 0.016.
+    A network without positions must give two orders of the same words the same score. In float32 it does to 1e-5; in bfloat16 the
+    two would differ by 0.016.
     """
     training, precision = model.training, torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
@@ -51,9 +52,9 @@ def exact(model: MaskedLM) -> Iterator[MaskedLM]:
 def log_probabilities(model: MaskedLM, hidden: Tensor, targets: Tensor) -> Tensor:
     """hidden (N, hidden), targets (N,) → (N,) float64: log softmax(head(hidden))[target]."""
     parts = []
-    for rows, wanted in zip(hidden.split(_LOGIT_ROWS), targets.split(_LOGIT_ROWS), strict=True):
+    for rows, target in zip(hidden.split(_LOGIT_ROWS), targets.split(_LOGIT_ROWS), strict=True):
         logits = model.head(rows, model.table)
-        parts.append((logits.gather(1, wanted[:, None]).squeeze(1) - logits.logsumexp(1)).double())
+        parts.append((logits.gather(1, target[:, None]).squeeze(1) - logits.logsumexp(1)).double())
     return torch.cat(parts) if parts else hidden.new_zeros(0, dtype=torch.float64)
 
 
@@ -70,7 +71,7 @@ def pseudo_log_likelihoods(
         model: on whatever device it is.
         sentences: ids without special ones, none of them empty.
         words: the boundaries for the within-word form; None: the plain form.
-        advance: is told of every portion of sentences done.
+        advance: called with the number of sentences whenever some are done.
         marks: the special tokens of the tokenizer.
 
     Raises:

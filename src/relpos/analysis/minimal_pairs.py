@@ -18,14 +18,14 @@ from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
 
 TIE = 1e-4
-"""Nats: sentences that differ by less count half."""
+"""Nats: a pair whose two sentences differ by less counts as half right."""
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class PairScores:
-    """`right` (pairs,) is 1, 0, or ½ at a tie; `same` (pairs,) says whether both sentences hold the same words; `paradigms` are
-    the pairs' own."""
+    """Of each pair: `right` (pairs,) is 1, 0, or ½ at a tie; `same` (pairs,) says whether both sentences hold the same words;
+    `paradigms` has the name of its paradigm."""
 
     right: Floats
     same: npt.NDArray[np.bool_]
@@ -44,12 +44,12 @@ class PairScores:
         return {"same_words": self._pooled(self.same), "others": self._pooled(~self.same), "paradigms": paradigms}
 
     def answers(self) -> dict[str, dict[str, str]]:
-        """{"same_words": {paradigm: "110t"}, "others": …}: a character a pair, right, wrong or tied."""
-        found: dict[str, dict[str, str]] = {"same_words": {}, "others": {}}
+        """{"same_words": {paradigm: "110t"}, "others": …}: a character for each pair: 1 right, 0 wrong, t tied."""
+        answers: dict[str, dict[str, str]] = {"same_words": {}, "others": {}}
         for right, same, paradigm in zip(self.right, self.same, self.paradigms, strict=True):
-            of_group = found["same_words" if same else "others"]
+            of_group = answers["same_words" if same else "others"]
             of_group[paradigm] = of_group.get(paradigm, "") + ("t" if right == 0.5 else str(int(right)))
-        return found
+        return answers
 
     def _pooled(self, chosen: npt.NDArray[np.bool_]) -> dict[str, Any]:
         n = int(chosen.sum())
@@ -74,7 +74,7 @@ def minimal_pairs(
     Args:
         form: `within_word` (the later pieces of a word are hidden with the token that is predicted) or `plain`.
         words: the boundaries under `tokenizer`, where the caller has them already.
-        advance: is told of every portion of sentences done.
+        advance: called with the number of sentences whenever some are done.
 
     Raises:
         RelposError: a sentence has no tokens, or more than the position scheme serves; names file and line.

@@ -1,4 +1,4 @@
-"""Figures of `relpos order`: the shuffle gap against the window, and its course over the snapshots of a run."""
+"""Figures of `relpos order`: the shuffle gap by window, and its course over the snapshots of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Curve = dict[int, tuple[float | None, float | None]]
 
 
 def draw_gaps(rows: Mapping[str, Gaps], intervals: Mapping[str, Mapping[str, Sequence[float]]], path: str | Path) -> None:
-    """A line a row: {name: {"2": nats, …, "all": nats}}, with the 95 % intervals that there are as bands."""
+    """A line for each network: {name: {"2": nats, …, "all": nats}}, with the 95 % intervals, where there are some, as bands."""
     figure, axes = _axes()
     for number, (name, gaps) in enumerate(rows.items()):
         places = range(len(gaps))

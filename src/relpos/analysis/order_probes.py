@@ -1,4 +1,4 @@
-"""Where a network keeps the order: what a linear map reads off the hidden states of each layer.
+"""Where in a network the order of the tokens is known: what a linear map can read from the hidden states of each layer.
 
 Ridge regression of a token's place from its state, and of the offset between two tokens, at most `REACH` apart, from the states of
 both. The texts are windows of one length whose words stand in random order, so that neither the content nor the length says where a
@@ -22,7 +22,7 @@ from relpos.data.marks import OURS, Marks
 Floats = npt.NDArray[np.float64]
 REACH = 8
 PENALTIES = tuple(10.0**power for power in range(-2, 5))
-"""Of the ridge, in units of the mean variance of a feature; chosen on a third of the training texts."""
+"""Penalties of the ridge that are tried, in units of the mean variance of a feature; chosen on a third of the training texts."""
 _TRAIN, _TUNE = 0.5, 1 / 3
 _AT_ONCE = 64
 
@@ -39,12 +39,12 @@ def order_probes(model: Any, texts: Tensor, marks: Marks = OURS) -> dict[str, li
     place = np.broadcast_to(np.arange(n, dtype=np.float64), texts.shape)
     first, second = _token_pairs(texts.shape[0], n)
     offset = (second - first).astype(np.float64)
-    found: dict[str, list[float]] = {"place": [], "offset": []}
+    r2: dict[str, list[float]] = {"place": [], "offset": []}
     for states in hidden_states(model, texts, marks):
-        found["place"].append(held_out_r2(states, place))
+        r2["place"].append(held_out_r2(states, place))
         rows = np.arange(len(states))[:, None]
-        found["offset"].append(held_out_r2(np.concatenate((states[rows, first], states[rows, second]), -1), offset))
-    return found
+        r2["offset"].append(held_out_r2(np.concatenate((states[rows, first], states[rows, second]), -1), offset))
+    return r2
 
 
 def hidden_states(model: Any, texts: Tensor, marks: Marks = OURS) -> list[npt.NDArray[np.float32]]:
@@ -53,22 +53,22 @@ def hidden_states(model: Any, texts: Tensor, marks: Marks = OURS) -> list[npt.ND
     edge = torch.ones(len(texts), 1, dtype=texts.dtype)
     ids = torch.cat((edge * marks.cls, texts, edge * marks.sep), 1)
     batches = []
-    with exact(model), _listening(model.encoder) as heard:
+    with exact(model), _recorded_outputs(model.encoder) as outputs:
         for part in ids.split(_AT_ONCE):
-            heard.clear()
+            outputs.clear()
             model.encoder(part.to(device))
-            batches.append([states[:, 1:-1].float().cpu().numpy() for states in heard])
+            batches.append([states[:, 1:-1].float().cpu().numpy() for states in outputs])
     return [np.concatenate(layer) for layer in zip(*batches, strict=True)]
 
 
 @contextmanager
-def _listening(encoder: Any) -> Iterator[list[Tensor]]:
+def _recorded_outputs(encoder: Any) -> Iterator[list[Tensor]]:
     """The outputs of the embedding and of each pass through a layer, in order."""
-    heard: list[Tensor] = []
+    outputs: list[Tensor] = []
     parts = [encoder.embedding, *encoder.layers]
-    hooks = [part.register_forward_hook(lambda _module, _inputs, output: heard.append(output)) for part in parts]
+    hooks = [part.register_forward_hook(lambda _module, _inputs, output: outputs.append(output)) for part in parts]
     try:
-        yield heard
+        yield outputs
     finally:
         for hook in hooks:
             hook.remove()
@@ -114,5 +114,5 @@ def _token_pairs(texts: int, n: int) -> tuple[npt.NDArray[np.int64], npt.NDArray
     first = chance.integers(n, size=(texts, 2 * n))
     offsets: Sequence[int] = [offset for offset in range(-reach, reach + 1) if offset]
     second = first + chance.choice(offsets, size=first.shape)
-    second = np.where((second < 0) | (second >= n), 2 * first - second, second)  # mirrored where it falls off the edge
+    second = np.where((second < 0) | (second >= n), 2 * first - second, second)  # mirrored where it lies outside the text
     return first, np.clip(second, 0, n - 1)

@@ -1,4 +1,4 @@
-"""The score pattern of a position scheme: what it adds to s_ij, over (i, j) and over the offset j − i."""
+"""The score pattern of a position scheme: what it adds to s_ij, by (i, j) and by the offset j − i."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Pattern:
 def pattern(encoder: Encoder, layer: int = 0, length: int = 64, trained: bool = True) -> Pattern | None:
     """What the scheme adds to the scores of one pass.
 
-    Where it adds terms, T for random tokens. Where it turns queries and keys, the difference that makes to their product; q and k
-    are the layer's means over random tokens, or, with `trained` false, vectors of ones. Where it does neither, the products of the
-    rows that it adds to the embeddings: as the first layer's queries and keys see them, or, with `trained` false, through no map at
+    If it adds terms, T for random tokens. If it turns queries and keys, the difference that this makes to their product; q and k
+    are the layer's means over random tokens, or, with `trained` false, vectors of ones. If it does neither, the products of the
+    rows that it adds to the embeddings: mapped by the first layer's queries and keys, or, with `trained` false, not mapped at
     all, over √embedding. None where it does nothing, or nothing that reaches a score.
 
     Raises:
@@ -71,17 +71,17 @@ def pattern(encoder: Encoder, layer: int = 0, length: int = 64, trained: bool = 
 
 
 def reveal(position: nn.Module) -> bool:
-    """Draws tables that are zero at the start from N(0, 0.02), so that there is something to see; True where there were any."""
-    hidden = [table for table in position.parameters() if table.dim() > 1 and not table.any()]
+    """Fills tables that are zero at the start from N(0, 0.02²), so that there is something to see; True where there were any."""
+    zeros = [table for table in position.parameters() if table.dim() > 1 and not table.any()]
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for table in hidden:
+        for table in zeros:
             table.copy_(0.02 * torch.randn(table.shape, generator=generator))
-    return bool(hidden)
+    return bool(zeros)
 
 
 def draw_pattern(drawn: Pattern, path: str | Path, title: str, heads: int = 4) -> None:
-    """A column a head, `heads` of them at most: the matrix, and below it the pattern over offsets."""
+    """A column for each head, `heads` of them at most: the matrix, and below it the pattern by offset."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -103,7 +103,7 @@ def draw_pattern(drawn: Pattern, path: str | Path, title: str, heads: int = 4) -
 
 
 def draw_overview(patterns: Mapping[str, Pattern], path: str | Path, columns: int = 6) -> None:
-    """One head of each scheme: the matrix, and below it the pattern over offsets."""
+    """One head of each scheme: the matrix, and below it the pattern by offset."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -140,7 +140,7 @@ def _turned(position: Scheme, call: Call, n: int, trained: bool) -> Float[Tensor
 
 def _embedded(encoder: Encoder, n: int, scale: float) -> Float[Tensor, "1 heads {n} {n}"]:
     """Expected products of the first layer's queries and keys of independent tokens, less their mean."""
-    tokens = random_ids(encoder, SEQUENCES, 1).expand(-1, n)  # one token at every position, so that nothing but those differs
+    tokens = random_ids(encoder, SEQUENCES, 1).expand(-1, n)  # the same token everywhere, so that only the position differs
     first: Any = record(encoder, tokens)[0]
     product = _products(first.q.mean(0, keepdim=True), first.k.mean(0, keepdim=True), scale)
     return product - product.mean((-1, -2), keepdim=True)

@@ -5,7 +5,7 @@ the product of the words, which no position enters, and the rest:
 
     F̂_P[i, j] = (x_i W_Q · x_j W_K − w̄ W_Q · w̄ W_K) / √d_h
 
-The equations leave out what stands between embeddings and queries in the models that the paper looks at. `Choices` names each.
+The equations leave out what lies between embeddings and queries in the models that the paper studies. `Choices` names each part.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Choices:
     """What the paper does not say.
 
     Args:
-        source: `embeddings`: x_i as above, whatever the layer. `stream`: what enters the layer, averaged over texts at each
-            position, which is another thing from the second layer on; w̄ is then the mean over all positions.
+        source: `embeddings`: x_i as above, whatever the layer. `stream`: the actual input of the layer, averaged over texts at each
+            position, which differs from x_i after the first layer; w̄ is then the mean over all positions.
         norm: the layer norm of the embeddings is applied to w̄ + P_i and to w̄. Without it the rows of Eq. 12 enter as they are.
         types: the row of token type 0 is part of w̄.
-        bias: queries and keys have their biases. The linear map from narrow embeddings to the layers' width is always applied, and
-            its bias goes by this switch too.
-        words: the products of position with word are part of F̂_P, as in Eq. 12; false: those of position with position alone.
+        bias: queries and keys have their biases. The linear map from narrow embeddings to the layers' width is always applied; its
+            bias is switched by this, too.
+        words: the products of position with word are part of F̂_P, as in Eq. 12; false: only those of position with position.
     """
 
     source: Literal["embeddings", "stream"] = "embeddings"
@@ -89,14 +89,14 @@ def profiles(
 
 
 def fit_profiles(matrices: Float[Tensor, "heads n n"], functions: int) -> list[Fit]:
-    """TISA of S functions a head by least squares to F̂_P of one layer: an offset counts as often as it occurs in a matrix."""
+    """TISA of S functions for each head, fitted by least squares to F̂_P of one layer: an offset counts as often as it occurs."""
     n = matrices.shape[-1]
     weights = n - np.abs(np.arange(1 - n, n))
     return fit_heads(np.stack([diagonal_means(head) for head in matrices]), functions, weights)
 
 
 def _entering(encoder: Encoder, rows: Float[Tensor, "n embedding"], choices: Choices) -> Float[Tensor, "n hidden"]:
-    """Embeddings as the first layer gets them."""
+    """The input of the first layer, from rows of the embedding's width."""
     embedding, x = encoder.embedding, rows
     if choices.norm:
         norm = embedding.norm
@@ -108,7 +108,7 @@ def _entering(encoder: Encoder, rows: Float[Tensor, "n embedding"], choices: Cho
 
 
 def _stream(encoder: Encoder, texts: Ids, layer: int) -> Float[Tensor, "n hidden"]:
-    """What enters a layer, averaged over texts."""
+    """The input of a layer, averaged over texts."""
     training = encoder.training
     encoder.eval()
     total: Tensor | float = 0.0
@@ -131,7 +131,7 @@ def _queries_and_keys(encoder: Encoder, layer: int, x: Float[Tensor, "n hidden"]
     biases = dict(zip(widths, project.bias.double().split(list(widths.values())), strict=True))
 
     def heads(name: str) -> Tensor:
-        made = torch.nn.functional.linear(x, weights[name], biases[name] if bias else None)
-        return made.view(len(x), -1, encoder.shape.head_dim).transpose(0, 1)
+        projected = torch.nn.functional.linear(x, weights[name], biases[name] if bias else None)
+        return projected.view(len(x), -1, encoder.shape.head_dim).transpose(0, 1)
 
     return heads("q"), heads("k")

@@ -1,13 +1,13 @@
-"""The six properties by which Wennberg & Henter 2021 (Table 1) compare position schemes, each found by trying it out.
+"""The six properties by which Wennberg & Henter 2021 (Table 1) compare position schemes, each tested on a network.
 
 inductive               runs on sequences of twice `max_positions` tokens
 data-driven             has parameters of its own, and training moves some of them: a loss gives a gradient other than zero
 parameter-efficient     has fewer parameters than a table of absolute positions in the same model
 translation-invariant   a sequence shifted inside its padding gives the same outputs
 parallelisable          a longer sequence does not lengthen the chain of operations that wait for each other
-interpretable           T is the same for all tokens and depends on j − i alone: a curve a head says all there is
+interpretable           T is the same for all tokens and depends on j − i alone: one curve for each head shows all of it
 
-A scheme that adds nothing has none of them to show. What is measured are small networks in float64.
+For a scheme that adds nothing the properties say nothing. The networks are small ones in float64.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ EQUAL = 1e-9
 
 
 def properties(model: MaskedLM, own: Callable[[MaskedLM], list[nn.Parameter]], parameters: int, table: int) -> dict[str, bool]:
-    """{name: whether}.
+    """{name: whether the scheme has this property}.
 
     Args:
         model: a small masked language model in float64 with `max_positions` ≥ 16; its weights are replaced by random ones.
-        own: model → the parameters of the mechanism in question.
-        parameters: how many it has in a model of the usual size.
+        own: model → the parameters of the scheme or convolution in question.
+        parameters: how many parameters it has in a model of the usual size.
         table: how many the table of absolute positions has in that model.
     """
     _randomise(model)
@@ -52,7 +52,7 @@ def properties(model: MaskedLM, own: Callable[[MaskedLM], list[nn.Parameter]], p
 
 
 def runs_at(model: MaskedLM | Encoder, n: int) -> bool:
-    """Whether n tokens are served."""
+    """Whether the network takes n tokens."""
     try:
         with torch.no_grad():
             return bool(model(_ids(model, 1, n)).isfinite().all())
@@ -68,7 +68,7 @@ def learns(model: MaskedLM, parameters: list[nn.Parameter]) -> bool:
 
 @torch.no_grad()
 def shifts(encoder: Encoder) -> bool:
-    """Whether eight tokens give the same outputs at the beginning and at places 5 … 12 of fourteen, all else being padding."""
+    """Whether eight tokens give the same outputs at places 0 … 7 and at places 5 … 12 of fourteen, all others being padding."""
     ids = _ids(encoder, 1, 8) + 1
     outputs = []
     for left in (0, 5):
@@ -125,7 +125,7 @@ def _ids(model: MaskedLM | Encoder, sequences: int, n: int) -> Ids:
 
 
 def _randomise(model: nn.Module) -> None:
-    """No weight is left at a value that hides what it does."""
+    """Adds noise to every parameter: at an initial value such as 0 some would have no effect that could be seen."""
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -1,4 +1,4 @@
-"""What a position scheme is given and gives back, written down during one forward pass."""
+"""What a position scheme receives and returns, recorded during one forward pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from relpos.model.shape import Heads, Ids
 
 @dataclass(frozen=True)
 class Call:
-    """One pass through a layer; q and k as projected, None where the attention has none."""
+    """What was recorded of one pass through a layer; q and k as projected, None where the attention has none."""
 
     layer: int
     q: Heads | None
@@ -58,7 +58,7 @@ def record(encoder: Encoder, input_ids: Ids) -> list[Call]:
 
 
 def random_ids(encoder: Encoder, sequences: int, length: int) -> Ids:
-    """Words of the vocabulary, always the same; shorter where the scheme ends before."""
+    """Random ids, always the same; shorter than `length` where the scheme takes no longer sequences."""
     words = encoder.embedding.words
     longest = encoder.position.max_length
     shape = (sequences, length if longest is None else min(length, longest))
@@ -67,7 +67,7 @@ def random_ids(encoder: Encoder, sequences: int, length: int) -> Ids:
 
 
 def added(terms: Terms, n: int) -> Float[Tensor, "batch heads {n} {n}"] | None:
-    """T: all that the terms add to the scores, one matrix for all sequences where it is the same; None where they add nothing."""
+    """T: all that the terms add to the scores; batch is 1 where it is the same for all sequences; None where they add nothing."""
     filled = [table for table in (terms.query, terms.key, terms.dense) if table is not None]
     if terms.offset is not None:
         filled.append(terms.offset[None, :, None])  # (1, H, 1, 2n−1)

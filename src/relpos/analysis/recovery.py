@@ -1,9 +1,9 @@
-"""What a trained network loses with its position embeddings, and how much of it other networks regain (Wennberg & Henter 2021,
+"""What a trained network loses without its position embeddings, and how much of that other networks regain (Wennberg & Henter 2021,
 App. C).
 
-Measured are the loss at masked tokens of texts of one length; the order gap, how much that loss rises when the words of each text
-stand in random order, which is zero for a network without positions; and the distance of the encoder's outputs from the intact
-network's, E‖h′ − h‖² / E‖h − E h‖², which needs no head.
+Three things are measured: the loss at masked tokens of texts of one length; the order gap, by how much that loss rises when the
+words of each text are put into random order, which is zero for a network without positions; and the distance of the encoder's
+outputs from the intact network's, E‖h′ − h‖² / E‖h − E h‖², which needs no head.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from relpos.model.heads import IGNORED, MaskedLM
 
 Floats = npt.NDArray[np.float64]
 HELDOUT_SEED = 2
-"""Of the masks under which every network is measured."""
+"""Seed of the masks under which every network is measured."""
 RESAMPLES = 9_999
 
 
@@ -33,9 +33,12 @@ class Variant:
     """One network and what it costs.
 
     Args:
-        loss: nats a masked token; `gap`: how much more with the words in random order; `distance`: of the outputs.
-        recovered: the share of the loss that removal costs which is regained; `order`: of the gap; `output`: of the distance. None
-            where nothing was lost.
+        loss: nats per masked token.
+        gap: how much larger the loss is with the words in random order.
+        distance: of the outputs from the intact network's.
+        recovered: of the loss that removing the positions adds, the share that this network regains; None where nothing was lost.
+        order: the same share of the gap.
+        output: the same share of the distance.
         interval: of `recovered`, over texts (`share_interval`).
     """
 
@@ -59,13 +62,13 @@ class _Measured:
 
 
 class Recovery:
-    """Measures variants of one network on the same texts, masked alike. The first two `variants` are the network itself and the
-    same without positions.
+    """Measures variants of one network on the same texts under the same masks. The first two `variants` are the network itself and
+    the network without positions.
 
     Args:
         model: with position embeddings and a masked-language-modelling head.
         texts: held-out ones.
-        advance: is told of each variant when it is measured.
+        advance: called with each variant once it is measured.
     """
 
     def __init__(self, model: MaskedLM, texts: Texts, advance: Callable[[Variant], object] = lambda _: None) -> None:
@@ -122,7 +125,7 @@ def text_losses(
     """(texts,) the summed loss of each text's masked tokens, in nats.
 
     Args:
-        advance: is given the number of each batch and the encoder's outputs (b, n + 2, hidden).
+        advance: called with the number of each batch and the encoder's outputs (b, n + 2, hidden).
     """
     losses = []
     with exact(model):
@@ -138,8 +141,8 @@ def text_losses(
 def share_interval(regained: Floats, lost: Floats) -> tuple[float, float] | None:
     """95 % bootstrap interval (bias-corrected and accelerated) of Σ regained / Σ lost, both (texts,): texts are drawn.
 
-    It covers the choice of texts alone, not that of the network or of the head. None where some of the draws lose nothing, because
-    the share has no bounds then, and where all texts have the same share.
+    It is for other texts, not for another network or head. None where nothing is lost in some of the draws, because
+    the share then has no bounds, and where all texts have the same share.
 
     >>> low, high = share_interval(np.array([1.0, 3.0, 2.0, 2.0]), np.array([4.0, 4.0, 5.0, 3.0]))
     >>> 0.25 <= low < 0.5 < high <= 0.75

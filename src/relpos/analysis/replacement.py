@@ -1,6 +1,7 @@
-"""Networks without their position embeddings, with TISA or the embeddings' own effect on the scores in their place.
+"""Networks without their position embeddings, with TISA or with the embeddings' own effect on the scores in their place
+(Wennberg & Henter 2021, Appendix C).
 
-Each function leaves the network that it is given as it is and returns a changed copy (Wennberg & Henter 2021, Appendix C).
+Functions that take a network return a changed copy of it; `train_tisa` alone changes the network itself.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ Matrices = Sequence[Float[Tensor, "heads n n"]]
 
 
 def averaged(model: MaskedLM) -> MaskedLM:
-    """Every position has the mean row: the order of the tokens is gone."""
+    """A copy in which every position has the mean row, so that it does not know the order of the tokens."""
     removed = copy.deepcopy(model)
     average_positions(removed.encoder)
     return removed
 
 
 def with_fitted_tisa(model: MaskedLM, matrices: Matrices, functions: int) -> MaskedLM:
-    """TISA of S functions a head, fitted to F̂_P of each layer."""
+    """A copy with TISA of S functions for each head, fitted to F̂_P of each layer, in place of the position embeddings."""
     bare = _without_positions(model)
     fits = [fit_profiles(heads, functions) for heads in matrices]
     set_tisa(add_tisa(bare.encoder, functions), [[(fit.amplitude, fit.sharpness, fit.centre) for fit in heads] for heads in fits])
@@ -40,7 +41,7 @@ def with_fitted_tisa(model: MaskedLM, matrices: Matrices, functions: int) -> Mas
 
 
 def with_random_tisa(model: MaskedLM, functions: int, seed: int) -> MaskedLM:
-    """TISA of S functions a head, as its authors initialise it."""
+    """A copy with TISA of S functions for each head, as its authors initialise it, in place of the position embeddings."""
     bare = _without_positions(model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -49,10 +50,10 @@ def with_random_tisa(model: MaskedLM, functions: int, seed: int) -> MaskedLM:
 
 
 def with_matrices(model: MaskedLM, matrices: Matrices) -> MaskedLM:
-    """A matrix a layer and head added to the scores, such as F̂_P itself."""
+    """A copy with a matrix for each layer and head, such as F̂_P itself, added to the scores in place of the position embeddings."""
     bare = _without_positions(model)
-    before = bare.encoder.position
-    bare.encoder.position = Merge(before.shape, [lambda _: before, _Matrices.of(matrices)])
+    scheme = bare.encoder.position
+    bare.encoder.position = Merge(scheme.shape, [lambda _: scheme, _Matrices.of(matrices)])
     return bare
 
 
@@ -62,7 +63,7 @@ def toeplitz_parts(matrices: Matrices) -> list[Float[Tensor, "heads n n"]]:
 
 
 def train_tisa(model: MaskedLM, texts: Texts, steps: int, lr: float = 0.02) -> None:
-    """Trains TISA's parameters alone, in place: a batch of texts a step, with a linear decay of the learning rate."""
+    """Trains TISA's parameters alone, in place: one batch of texts in each step, with a linear decay of the learning rate."""
     modules = [module for module in model.encoder.position.modules() if isinstance(module, Tisa)]
     parameters = [parameter for module in modules for parameter in module.parameters()]
     model.requires_grad_(False)
@@ -92,7 +93,7 @@ def _without_positions(model: MaskedLM) -> MaskedLM:
 
 
 class _Matrices(Scheme):
-    """A matrix a layer and head, added to the scores."""
+    """Adds a given matrix to the scores of each layer and head."""
 
     @classmethod
     def of(cls, matrices: Matrices) -> Callable[[Shape], Scheme]:

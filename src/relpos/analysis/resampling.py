@@ -1,4 +1,4 @@
-"""95 % intervals over examples, and over networks and examples, of ratios of sums and of accuracies that are pooled over groups."""
+"""95 % intervals of ratios of sums and of accuracies pooled over groups: over examples, or over networks and examples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BOUNDS = (0.025, 0.975)
 
 
 def ratio_interval(numerators: Floats, denominators: Floats) -> Interval:
-    """Of Σ numerators / Σ denominators, both (examples,): examples are drawn with replacement."""
+    """Interval of Σ numerators / Σ denominators, both (examples,): examples are drawn with replacement."""
     chance = np.random.default_rng(SEED)
     n = len(numerators)
     ratios = []
@@ -27,13 +27,13 @@ def ratio_interval(numerators: Floats, denominators: Floats) -> Interval:
 
 
 def pooled_interval(groups: Sequence[Floats]) -> Interval | None:
-    """Of the mean over all values of all groups, for other values of the same groups: Wilson's interval of each group, put together
-    by MOVER (Zou & Donner 2008): with weights w = group size / all, low = mean − √Σ w²(p − low of the group)², and high alike.
+    """Interval of the mean over all values of all groups, for other values of the same groups: Wilson's intervals of the groups,
+    combined by MOVER (Zou & Donner 2008): with weights w = group size / all, low = mean − √Σ w²(p − low of the group)², high alike.
 
     A bootstrap within groups would have no width where each group is all right or all wrong, as if a few dozen pairs were proof.
 
     Args:
-        groups: values 1, 0, or ½ for a tie. A tie is taken to be one again: groups of nothing but ties have no width.
+        groups: values 1, 0, or ½ for a tie. A pair that is tied is taken to be tied in every sample: groups of ties have no width.
 
     Returns:
         None where there is no value.
@@ -61,12 +61,12 @@ def _wilson(right: int, n: int) -> tuple[float, float]:
 
 
 def crossed_interval(numerators: Floats, denominators: Floats, groups: Sequence[Hashable] | None = None) -> Interval:
-    """Of the mean over networks of Σ numerators / Σ denominators: networks and examples are drawn with replacement, independently
-    of each other (Sellam et al. 2022, the Multi-Bootstrap).
+    """Interval of the mean over networks of Σ numerators / Σ denominators: networks and examples are drawn with replacement,
+    independently of each other (Sellam et al. 2022, the Multi-Bootstrap).
 
     Args:
-        numerators: (networks, examples), likewise `denominators`; the examples are the same for all networks.
-        groups: (examples,) of each example, the group within which it is drawn; None: all are one group.
+        numerators: (networks, examples), as are `denominators`; the examples are the same for all networks.
+        groups: (examples,) the group of each example, within which it is drawn; None: all are one group.
     """
     chance = np.random.default_rng(SEED)
     networks, examples = numerators.shape

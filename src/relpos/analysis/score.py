@@ -55,7 +55,7 @@ class Score:
         self.words = Words(tokenizer) if form == "within_word" else None
 
     def __call__(self, text: str) -> Scored:
-        """Special tokens in the text are seen by the others and not scored themselves: a `[MASK]` stays unknown.
+        """Scores all tokens but the special ones, which the network reads all the same: a `[MASK]` stays unknown.
 
         Raises:
             RelposError: there is nothing to score, or the text is longer than the position scheme serves.
@@ -68,12 +68,12 @@ class Score:
         return Scored([self.tokenizer.piece(ids[place]) for place in places], scores.tolist())
 
     def _rows(self, ids: Ids, places: Ids) -> Ids:
-        """ids (n,), places (m,) → (m, n): row t has the token at places[t] masked, within a word what follows it too."""
+        """ids (n,), places (m,) → (m, n): row t has the token at places[t] masked, and the rest of its word."""
         rows = np.tile(ids, (len(places), 1))
         words = self._word_numbers(ids)
         for row, place in zip(rows, places, strict=True):
-            behind = np.arange(len(ids)) >= place
-            row[behind & (words == words[place])] = self.tokenizer.mask
+            from_place = np.arange(len(ids)) >= place
+            row[from_place & (words == words[place])] = self.tokenizer.mask
         return rows
 
     def _word_numbers(self, ids: Ids) -> Ids:

@@ -1,4 +1,4 @@
-"""What the order of the words is worth to a network: held-out loss with the words permuted minus the loss without."""
+"""How much a network uses the order of the words: its held-out loss with the words permuted minus the loss without."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ShuffleGap:
-    """Gaps in nats per predicted token, by window (`"2"`, …, `"all"`); `loss` is that of the text as it stands.
+    """Gaps in nats per predicted token, by window (`"2"`, …, `"all"`); `loss` is that of the text without permutation.
 
-    `intervals` are 95 % bootstrap intervals over examples, `differences` (examples,) the summed losses after minus before and
-    `predicted` (examples,) the tokens that they are summed over.
+    `intervals` are 95 % bootstrap intervals over examples, `differences` (examples,) the summed losses with permutation minus those
+    without, and `predicted` (examples,) the number of tokens that they are summed over.
     """
 
     loss: float
@@ -44,7 +44,7 @@ def shuffle_gap(model: MaskedLM, examples: Examples, words: Words, advance: Call
         model: on whatever device it is; computed in float32.
         examples: held-out examples, cut to the length of the training.
         words: the word boundaries under the tokenizer of the examples.
-        advance: is told of every portion of examples done, once for each pass over them.
+        advance: called with the number of examples whenever some are done, once for each of the six passes over them.
     """
     vocabulary = model.encoder.embedding.words.num_embeddings
     before, predicted = np.zeros(len(examples)), np.zeros(len(examples))

@@ -1,4 +1,4 @@
-"""Texts of one length, masked for a network and with their words in random order."""
+"""Texts of one length, masked for a network, with their words in order or in random order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Texts:
 
     Args:
         ids: (texts, n), special tokens left out.
-        tokenizer: that made them.
+        tokenizer: the one that made the ids.
     """
 
     ids: Ids
@@ -48,8 +48,8 @@ class Texts:
         return torch.cat([(labels != IGNORED).sum(1) for _, labels in self.batches(seed)])
 
     def batches(self, seed: int, shuffled: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
-        """(input ids, labels), both (b, n + 2): 15 % of the tokens are predicted; [MASK], a random word or they themselves stand
-        there, as in BERT. `shuffled` puts the words of each text into random order; the same tokens are predicted."""
+        """(input ids, labels), both (b, n + 2): 15 % of the tokens are predicted; [MASK], a random id or the token itself takes
+        their place, as in BERT. `shuffled` puts the words of each text into random order; the same tokens are predicted."""
         for start in range(0, len(self.ids), BATCH):
             ids = self.ids[start : start + BATCH]
             row = torch.arange(start, start + len(ids))[:, None]

@@ -15,7 +15,13 @@ Matrix = Float[np.ndarray, "n n"]
 def toeplitz_r2(matrix: Any) -> float:
     """R² = 1 − RSS/TSS of the best Toeplitz matrix, which holds the mean of each diagonal; every entry weighs the same.
 
-    `matrix` (n, n): anything numpy or torch. 1 for a Toeplitz matrix, a constant one too. RelposError unless square and finite.
+    It is 1 for a Toeplitz matrix, a constant one too.
+
+    Args:
+        matrix: (n, n), of numpy or torch.
+
+    Raises:
+        RelposError: it is not square, or not finite.
     """
     values = _square(matrix)
     n = len(values)

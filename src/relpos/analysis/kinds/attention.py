@@ -16,10 +16,10 @@ from relpos.ranges import Count
 
 @dataclass(frozen=True)
 class AttentionByOffset:
-    """The mean share of a token's attention at each offset, a panel a layer and a line a head.
+    """The mean share of a token's attention at each offset, with a panel for each layer and a line for each head.
 
     Args:
-        texts: so many.
+        texts: how many.
         length: tokens of each, besides [CLS] and [SEP].
     """
 
@@ -29,21 +29,21 @@ class AttentionByOffset:
     def __call__(self, subjects: Sequence[Subject]) -> Iterator[Drawing]:
         for subject in subjects:
             texts = subject.some_texts(self.texts, self.length)
-            found = attention_mass(subject.model, texts.ids, texts.tokenizer.marks)
-            layers = [np.array(layer) for layer in found["mass"]]
+            attention = attention_mass(subject.model, texts.ids, texts.tokenizer.marks)
+            layers = [np.array(layer) for layer in attention["mass"]]
             figure, axes = style.grid(len(layers), 4, 2.8, 2.1)
             rows: list[dict[str, Any]] = []
             for number, (heads, panel) in enumerate(zip(layers, axes, strict=True), 1):
                 for head, (shares, look) in enumerate(zip(heads, style.lines(), strict=False)):
-                    panel.plot(found["offsets"], shares, **{**look, "linewidth": 0.9})
+                    panel.plot(attention["offsets"], shares, **{**look, "linewidth": 0.9})
                     rows.append(
                         {"layer": number, "head": head + 1}
-                        | {str(offset): float(share) for offset, share in zip(found["offsets"], shares, strict=True)}
-                        | {"before": found["before"][number - 1][head], "after": found["after"][number - 1][head]}
+                        | {str(offset): float(share) for offset, share in zip(attention["offsets"], shares, strict=True)}
+                        | {"before": attention["before"][number - 1][head], "after": attention["after"][number - 1][head]}
                     )
                 panel.set_title(f"layer {number}", fontsize=8)
                 panel.set_ylim(bottom=0)
                 style.whole_numbers(panel)
             figure.supxlabel("offset of the attended token", fontsize=8)
-            figure.suptitle(f"{subject.name}: share of attention, a line a head", fontsize=9)
+            figure.suptitle(f"{subject.name}: share of attention, a line for each head", fontsize=9)
             yield Drawing(f"attention_by_offset-{subject.name}", rows, figure)

@@ -38,12 +38,12 @@ class Kernels:
             yield from drawn
 
     def _of(self, subject: Subject) -> Iterator[Drawing]:
-        made = [layer.numpy() for layer in learned_kernels(subject.model, k=self.k)]
-        if made:
-            yield _drawing(f"kernels-{subject.name}", f"{subject.name}: added to the score", made, "head")
+        added = [layer.numpy() for layer in learned_kernels(subject.model, k=self.k)]
+        if added:
+            yield _drawing(f"kernels-{subject.name}", f"{subject.name}: added to the score", added, "head")
         layers: Any = subject.encoder.layers
-        found = [getattr(getattr(layer.attention.conv, "values", None), "weight", None) for layer in layers]
-        weights = [weight.detach().float().cpu().numpy() for weight in found if isinstance(weight, torch.Tensor)]
+        depthwise = [getattr(getattr(layer.attention.conv, "values", None), "weight", None) for layer in layers]
+        weights = [weight.detach().float().cpu().numpy() for weight in depthwise if isinstance(weight, torch.Tensor)]
         if weights and all(weight.ndim == 2 for weight in weights):
             yield _drawing(f"depthwise-{subject.name}", f"{subject.name}: depthwise kernels of the values", weights, "channel")
 

@@ -39,15 +39,15 @@ class _OfHeads:
     bias: bool = True
     words: bool = True
 
-    def found(self, subject: Subject) -> tuple[np.ndarray, list[Fit] | None]:
-        """F̂_P (heads, n, n), and the fits."""
+    def fitted(self, subject: Subject) -> tuple[np.ndarray, list[Fit] | None]:
+        """F̂_P (heads, n, n), and TISA's functions fitted to it."""
         choices = Choices(self.source, self.norm, self.types, self.bias, self.words)
         ids = subject.some_texts(64, self.length).ids if self.source == "stream" else None
         heads = profiles(subject.encoder, self.layer - 1, self.length, choices, ids)
         return heads.numpy(), fit_profiles(heads, self.functions) if self.functions else None
 
     def title(self, subject: Subject) -> str:
-        """What was chosen, in a line."""
+        """The network and the choices, in a line."""
         chosen = [name for name in ("norm", "types", "bias", "words") if getattr(self, name)]
         return f"{subject.name}, layer {self.layer}: F̂_P from {self.source} with {', '.join(chosen) or 'nothing else'}"
 
@@ -58,7 +58,7 @@ class Profiles(_OfHeads):
 
     def __call__(self, subjects: Sequence[Subject]) -> Iterator[Drawing]:
         for subject in subjects:
-            heads, fits = self.found(subject)
+            heads, fits = self.fitted(subject)
             n = len(heads[0])
             offsets = np.arange(1 - n, n)
             figure, axes = style.grid(2 * len(heads), 2 * COLUMNS, 1.9, 1.7)
@@ -92,11 +92,11 @@ class Profiles(_OfHeads):
 
 @dataclass(frozen=True)
 class Responses(_OfHeads):
-    """Positional responses: what a token at one of five places adds to its score of each offset, one panel a head."""
+    """Positional responses: what a token at one of five places adds to its score at each offset, with a panel for each head."""
 
     def __call__(self, subjects: Sequence[Subject]) -> Iterator[Drawing]:
         for subject in subjects:
-            heads, fits = self.found(subject)
+            heads, fits = self.fitted(subject)
             n = len(heads[0])
             places = sorted({round(share * (n - 1)) for share in (0.1, 0.3, 0.5, 0.7, 0.9)})
             figure, axes = style.grid(len(heads), COLUMNS, 2.6, 2.0)

@@ -1,4 +1,4 @@
-"""The six properties of position schemes (Wennberg & Henter 2021, Table 1), each found by trying it out."""
+"""The six properties of position schemes (Wennberg & Henter 2021, Table 1), each tested on a small network."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Properties:
     schemes: Sequence[str] | None = None
 
     def of_schemes(self, small: Callable[[str], Any], parameters: Callable[[str], int], paper: Sequence[str]) -> Drawing:
-        """Tries each scheme out.
+        """Tests each scheme.
 
         Args:
-            small: name → a small network of float64.
-            parameters: name → how many the scheme has in a network of the usual size.
+            small: name → a small network in float64.
+            parameters: name → how many parameters the scheme has in a network of the usual size.
             paper: the schemes of the paper's table.
         """
         names = list(self.schemes or paper)
@@ -44,5 +44,5 @@ class Properties:
         axes.set_xticks(range(len(NAMES)), NAMES, rotation=20, ha="right")
         axes.set_yticks(range(len(rows)), names)
         axes.invert_yaxis()
-        axes.set_title("filled: found by trying it out", fontsize=8)
+        axes.set_title("filled: the scheme has this property", fontsize=8)
         return Drawing("properties", rows, figure)

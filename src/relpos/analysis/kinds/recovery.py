@@ -1,4 +1,4 @@
-"""Position embeddings taken away and TISA put in their place (Wennberg & Henter 2021, Section 5, Appendix C)."""
+"""Position embeddings removed, and TISA put in their place (Wennberg & Henter 2021, Section 5, Appendix C)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from relpos.ranges import Count, Natural
 
 @dataclass(frozen=True)
 class Removal:
-    """Loss at masked tokens, the order gap and the distance of the outputs: intact, without positions, with TISA from regression
-    and from random values, with F̂_P itself; and with TISA's parameters alone trained for some steps.
+    """Loss at masked tokens, order gap and distance of the outputs of several networks: intact, without positions, with TISA from
+    regression and from random values, with F̂_P itself; and with only TISA's parameters trained for some steps.
 
     Args:
         functions: values of S.
@@ -30,8 +30,8 @@ class Removal:
         seeds: random starts.
         texts: held-out texts, of `length` tokens besides [CLS] and [SEP].
         head_texts: of the same length, on which a head is trained where the network has none.
-        layers: the network ends after so many layers; null: after all.
-        steps: in which TISA alone is trained, from regression and from random values, with the largest S.
+        layers: the network ends after so many layers; null: it keeps all.
+        steps: for which TISA alone is trained, from regression and from random values, with the largest S; 0: not at all.
     """
 
     functions: Sequence[Count] = (1, 3, 5)
@@ -131,7 +131,7 @@ def _figure(name: str, variants: Sequence[Variant]) -> Any:
 
 
 def _shares(axes: Any, variants: Sequence[Variant]) -> None:
-    """The shares of the loss that are regained, with their intervals; nothing and all are dotted lines."""
+    """The shares of the loss that are regained, with their intervals; dotted lines mark nothing and all."""
     for place, variant in enumerate(variants):
         if variant.recovered is not None:
             axes.plot(variant.recovered, place, "o", color=style.COLOURS[1], markersize=4)

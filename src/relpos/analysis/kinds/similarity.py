@@ -41,9 +41,9 @@ class PositionSimilarity:
 
     def __call__(self, subjects: Sequence[Subject]) -> Iterator[Drawing]:
         for subject in subjects:
-            found = dict(zip(("P", "cosine"), products(subject.encoder, self.length), strict=True))
+            matrices = dict(zip(("P", "cosine"), products(subject.encoder, self.length), strict=True))
             figure, axes = style.grid(4, 2, 3.6, 3.0)
-            for column, (name, values) in enumerate(found.items()):
+            for column, (name, values) in enumerate(matrices.items()):
                 image = style.matrix(axes[column], values, centred=name == "P")
                 figure.colorbar(image, ax=axes[column], shrink=0.8)
                 axes[column].set_title(f"{name}, R² {toeplitz_r2(values):.3f}", fontsize=9)
@@ -53,7 +53,7 @@ class PositionSimilarity:
                 axes[2 + column].set_xlabel("position j", fontsize=8)
                 axes[2 + column].legend(fontsize=6, frameon=False)
             figure.suptitle(f"{subject.name}: position embeddings, products of rows", fontsize=10)
-            means = {name: diagonal_means(values) for name, values in found.items()}
+            means = {name: diagonal_means(values) for name, values in matrices.items()}
             table = [
                 {"offset": offset, **{name: float(mean[place]) for name, mean in means.items()}}
                 for place, offset in enumerate(range(1 - n, n))

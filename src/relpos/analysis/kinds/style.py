@@ -29,7 +29,7 @@ def grid(count: int, columns: int, width: float = 2.4, height: float = 2.0, **mo
 
 
 def whole_numbers(axes: Any) -> None:
-    """No ticks between the offsets, or the layers, on the horizontal axis."""
+    """Ticks at whole numbers only on the horizontal axis, which counts offsets or layers."""
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
@@ -45,6 +45,6 @@ def matrix(axes: Any, values: np.ndarray, centred: bool = True) -> Any:
     """A matrix as a picture: red above zero and blue below, or from dark to light."""
     if not centred:
         return axes.imshow(values, cmap="cividis", interpolation="nearest")
-    # The outermost entries, of [CLS] most of all, would leave the rest white.
+    # On a scale that ends at the largest entries, mostly those of [CLS], all others would look white.
     most = float(np.quantile(np.abs(values), 0.995)) or 1.0
     return axes.imshow(values, cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")

@@ -1,4 +1,4 @@
-"""What is analysed, and what comes of it."""
+"""A network that is analysed, and the table and figure that result."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Subject:
     """A trained network.
 
     Args:
-        name: as figures call it.
-        load: gives the network, with or without a head.
+        name: in figures.
+        load: returns the network, with or without a head.
         texts: (how many, their length) → held-out texts; None where none are known.
         training_texts: the same, for a head that must be trained; None where none are known.
-        snapshots: per cent of the steps → gives the network as it was then.
-        scores: name → figure of its training, such as the held-out loss.
+        snapshots: per cent of the steps → a function that returns the network as it was then.
+        scores: name → a result of its training, such as the held-out loss.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Drawing:
         for suffix in ("png", "pdf") if self.figure is not None else ():
             paths.append(folder / f"{self.name}.{suffix}")
             with replacing(paths[-1]) as temporary:
-                # Without the date, the same figure is the same file.
+                # Without the date, the same figure gives the same file.
                 self.figure.savefig(temporary, format=suffix, dpi=110, metadata={"CreationDate": None} if suffix == "pdf" else None)
         return paths
 

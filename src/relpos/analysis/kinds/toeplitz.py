@@ -20,13 +20,13 @@ from relpos.ranges import Count, Natural
 class Toeplitz:
     """R² of P and of the cosines, of F̂_P by layer and head, of the blocks of P; of P at each snapshot; and against a score.
 
-    A random table has an R² of its own, from the diagonal alone: that of `random` tables of the same shape stands beside.
+    A random table has a positive R² from its diagonal alone: for comparison that of random tables of the same shape is given.
 
     Args:
         length: positions of F̂_P.
         block: positions of a block of P.
-        score: a figure of the training's record against which R² of P is drawn, where there are several networks.
-        random: tables.
+        score: a result in the training's record against which R² of P is drawn, where there are several networks.
+        random: how many random tables; 0: none.
     """
 
     length: Count = 128
