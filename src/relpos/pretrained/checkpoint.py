@@ -1,4 +1,4 @@
-"""A folder of a published checkpoint → our words, and the weights of the network that they describe."""
+"""A folder of a published checkpoint → our configuration, and the weights of the network that it describes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Checkpoint:
 
     @cached_property
     def family(self) -> Family:
-        """How it is read."""
+        """The description by which it is read."""
         name = str(self.config.get("model_type"))
         if name not in FAMILIES:
             raise RelposError(f"{self.folder / CONFIG}: model_type={name} is not supported.{nearest(name, FAMILIES)}")
@@ -56,13 +56,13 @@ class Checkpoint:
 
     @cached_property
     def prefix(self) -> str:
-        """Before the names of the encoder's weights; an encoder that was stored alone has none."""
+        """The beginning of the names of the encoder's weights; empty for an encoder that was stored without a head."""
         prefix = self.family.prefix
         return prefix if any(name.startswith(prefix) for name in self.tensors) else ""
 
     @cached_property
     def head(self) -> Head | None:
-        """The head whose weights there are; None where there is the encoder alone."""
+        """The head whose weights the checkpoint has; None where it has the encoder alone."""
         tied = self.config.get("tie_word_embeddings", True) is not False
         for head in self.family.heads:
             of_head = {name for weight in head.weights for name in names(weight) if not name.startswith(self.family.prefix)}
@@ -73,7 +73,7 @@ class Checkpoint:
 
     @cached_property
     def words(self) -> dict[str, Any]:
-        """Our words for the network: `size`, `position`, `conv`, `vocabulary`, and `head` or `outputs`."""
+        """Our configuration of the network: `size`, `position`, `conv`, `vocabulary`, and `head` or `outputs`."""
         if self.family.refused:
             raise RelposError(f"{self.folder / CONFIG}: model_type={self.family.model_type}: {self.family.refused}")
         try:
@@ -88,10 +88,10 @@ class Checkpoint:
         return words | ({"head": head | pooler} if head | pooler else {})
 
     def fill(self, model: nn.Module) -> None:
-        """Assigns the weights to a network of `words`; they keep the number format in which they are stored.
+        """Assigns the weights to a network made from `words`; they keep the number format in which they are stored.
 
         Raises:
-            RelposError: a weight is missing, unknown, or of another shape; named.
+            RelposError: a weight is missing, unknown, or of another shape; names it.
         """
         size = self.words["size"]
         layers = 1 if size["share_layers"] else size["layers"]
@@ -102,7 +102,7 @@ class Checkpoint:
             state = {weight.ours: read(weight, self.tensors, parameters[weight.ours]) for weight in weights}
         except RelposError as error:
             raise RelposError(f"{self.folder}: {error}") from None
-        known = {name for weight in weights for name in (*names(weight), *weight.also)} | self._empty_map()
+        known = {name for weight in weights for name in (*names(weight), *weight.also)} | self._identity_map()
         unread = re.compile("|".join(self.family.unread) or "$^")
         for name in sorted(self.tensors.keys() - known):
             if not unread.fullmatch(name):
@@ -111,12 +111,16 @@ class Checkpoint:
         assert not missing, f"{self.family.model_type} says nothing about {sorted(missing)}"
         model.load_state_dict(state, strict=False, assign=True)
 
-    def _empty_map(self) -> set[str]:
-        """Names of a map between two equal widths that does nothing; ALBERT has one always, ours has none there."""
+    def _identity_map(self) -> set[str]:
+        """Names of the weights of a linear map between two equal widths, which ALBERT always has and ours does not.
+
+        Raises:
+            RelposError: the map is not the identity.
+        """
         size = self.words["size"]
         if not self.family.always_widens or size["embedding"] != size["hidden"]:
             return set()
-        weight, bias = (self.prefix + names(one)[0] for one in self.family.widen)
+        weight, bias = (self.prefix + names(part)[0] for part in self.family.widen)
         eye = torch.eye(size["hidden"])
         if weight in self.tensors and torch.equal(self.tensors[weight].float(), eye) and not self.tensors[bias].any():
             return {weight, bias}
@@ -124,7 +128,7 @@ class Checkpoint:
 
     @property
     def _has_pooler(self) -> bool:
-        """Whether the encoder has a pooler; that of a classifier belongs to its head."""
+        """Whether the encoder has a pooler; the pooler of a classifier belongs to its head."""
         classifier = self.head is not None and self.head.words.get("kind") == "classifier"
         theirs = {self.prefix + name for weight in self.family.pooler for name in names(weight)}
         return not classifier and bool(theirs & self.tensors.keys())

@@ -1,7 +1,7 @@
 """ConvBERT (Jiang et al. 2020): half of the heads are dynamic convolutions.
 
-`transformers` leaves padding in what its convolutions read, so that the last real tokens of a text depend on the padding behind it.
-Ours hides it. Without padding both compute the same.
+In `transformers` the convolutions read padding, so that the last real tokens of a text depend on the padding after it.
+Ours hide it. Without padding both compute the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FAMILY = Family(
     prefix="convbert.",
     base="ConvBertModel",
     words=BERT.words | {"size": SIZE | {"embedding": Key("embedding_size", 768)}, "conv": _CONV},
-    # Their heads are half of them ordinary, as ours are, with a head_ratio of 2 alone.
+    # Only with a head_ratio of 2 half of their heads are ordinary, as ours are.
     constants=BERT.constants | {"head_ratio": 2, "num_groups": 1},
     encoder=(*EMBEDDINGS, POSITIONS),
     layer=(

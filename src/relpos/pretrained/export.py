@@ -1,4 +1,4 @@
-"""A network of ours → `config.json` and weights as `transformers` has them, where it has such a network."""
+"""A network of ours → `config.json` and weights as `transformers` has them, or the reason why it has no such network."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from relpos.pretrained.words import to_config
 
 
 def to_huggingface(network: nn.Module, words: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The content of `config.json`, and name → weight, of a network that `words` describe.
+    """The content of `config.json`, and name → weight.
 
     `absolute` becomes BERT where the embedding is as wide as the layers, else ELECTRA; `rope` RoFormer; `convbert` ConvBERT; shared
     layers ALBERT. The weights share the network's memory.
 
     Args:
         network: a `MaskedLM`, a `Classifier`, a `ReplacedTokens` or an `Encoder`.
-        words: `size`, `position`, `conv`, `vocabulary`, and `head` or `outputs`, as a model folder's config.yaml has them.
+        words: its configuration as in a model folder's config.yaml: `size`, `position`, `conv`, `vocabulary`, `head` or `outputs`.
 
     Raises:
-        RelposError: `transformers` has no such network; names the word and the reason.
+        RelposError: `transformers` has no such network; names the key and the reason.
     """
     family = family_of(words)
     config = to_config(family, words)
@@ -40,7 +40,7 @@ def to_huggingface(network: nn.Module, words: Mapping[str, Any]) -> tuple[dict[s
 
 
 def family_of(words: Mapping[str, Any]) -> Family:
-    """The family that has such a network, judged by position, convolution and shape.
+    """The family of a network, by its position scheme, its convolution and its size.
 
     Raises:
         RelposError: there is none.
@@ -65,8 +65,8 @@ def _head(family: Family, words: Mapping[str, Any]) -> Head | None:
     kind = "classifier" if "outputs" in words else of_network.get("kind", "masked_lm")
     if kind == "none":
         return None
-    if (laid := of_network.get("classifier", "plain")) != "plain":
-        raise RelposError(f"head={laid}: transformers has no such classifier")
+    if (classifier := of_network.get("classifier", "plain")) != "plain":
+        raise RelposError(f"head={classifier}: transformers has no such classifier")
     heads = [head for head in family.heads if head.words.get("kind", "masked_lm") == kind]
     if not heads:
         raise RelposError(f"{family.base} has no head of the kind {kind} that computes what ours does")
@@ -95,7 +95,8 @@ def _weights(
         weights.update(write(weight, parameters.pop(weight.ours)))
     assert not parameters, f"{family.model_type} says nothing about {sorted(parameters)}"
     like = next(network.parameters())
-    if family.always_widens and not widen:  # a map that does nothing
+    if family.always_widens and not widen:  # a linear map that changes nothing
         eye = torch.eye(size["hidden"], dtype=like.dtype)
-        weights |= {prefix + names(one)[0]: part for one, part in zip(family.widen, (eye, eye.new_zeros(len(eye))), strict=True)}
+        values = eye, eye.new_zeros(len(eye))
+        weights |= {prefix + names(weight)[0]: value for weight, value in zip(family.widen, values, strict=True)}
     return weights | {prefix + name: compute(config).to(like.dtype) for name, compute in family.computed.items()}

@@ -1,8 +1,8 @@
 """How a family of published checkpoints is described: one mapping of its configuration and one of its weights, read both ways.
 
-A family says what of a `config.json` stands where in our words (`size`, `position`, `conv`, `vocabulary`), and which of its weights
-is which parameter of ours. `words.py` and `weights.py` read these descriptions in either direction; there is no code for a family
-besides.
+A family says which key of `config.json` is which value of our configuration (`size`, `position`, `conv`, `vocabulary`; in this
+package called words), and which of its weights is which of our parameters. `words.py` and `weights.py` read these descriptions in
+either direction; apart from them no family has code of its own.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Key:
 
     Args:
         name: the key.
-        default: what a file without the key means.
+        default: its value in a file without the key.
         read: its value → ours.
-        write: ours → its value.
+        write: our value → its.
     """
 
     name: str
@@ -38,14 +38,14 @@ class Key:
 
 @dataclass(frozen=True)
 class Weight:
-    """A parameter of ours and the weights of a checkpoint that make it. `{n}` in a name is the number of the layer.
+    """One of our parameters and the weights of a checkpoint that make it. `{n}` in a name is the number of the layer.
 
     Args:
         ours: name of the parameter.
-        theirs: name of the weight; several stand in ours one below the other, in equal parts.
-        also: other names of the same weight; read where `theirs` is missing, and else superfluous.
+        theirs: name of the weight; several are concatenated along the rows, in equal parts.
+        also: other names of the same weight; read where `theirs` is missing, and otherwise ignored.
         reserved: rows at the beginning of theirs that ours does not have.
-        single: axis of length 1 that ours does not have.
+        single: axis of length 1 in theirs that ours does not have.
     """
 
     ours: str
@@ -57,12 +57,12 @@ class Weight:
 
 @dataclass(frozen=True)
 class Head:
-    """What stands on the encoder.
+    """A head on the encoder.
 
     Args:
         architecture: name of the class in `transformers`.
         weights: of the head.
-        words: `head` in our words, see `relpos.model.build.HeadWords`; a classifier's are `outputs` alone.
+        words: `head` in our configuration, see `relpos.model.build.HeadWords`; a classifier has `outputs` instead.
     """
 
     architecture: str
@@ -76,19 +76,19 @@ class Family:
 
     Args:
         model_type: in `config.json`.
-        prefix: before the names of the encoder's weights, where there is a head.
+        prefix: begins the names of the encoder's weights, where there is a head.
         base: name of the encoder's class in `transformers`.
-        words: our words with a `Key` wherever the configuration decides.
-        constants: keys of `config.json` that must have this value where they stand there.
+        words: our configuration, with a `Key` for every value that `config.json` holds.
+        constants: keys of `config.json` that must have this value if they are there.
         encoder: weights of the encoder outside its layers, without the prefix.
         layer: weights of a layer.
         widen: weights of the map from the embedding's width to the hidden one, where the two differ.
         pooler: weights of the pooler.
         heads: the heads that are understood.
-        unread: weights that published checkpoints have and that none of our networks reads; regular expressions.
+        unread: regular expressions of weights that published checkpoints have and none of our networks needs.
         always_widens: whether there is a map between the two widths even where they are equal.
-        computed: weights that are computed and yet stored: their names, and the functions of `config.json` that give them.
-        refused: why there is no such network here, of a family of which the position table alone is read.
+        computed: weights that `transformers` computes and stores all the same: their names → functions of `config.json`.
+        refused: why we have no such network, if only the position table of the family can be read.
     """
 
     model_type: str
@@ -108,7 +108,7 @@ class Family:
 
 
 def linear(ours: str, *theirs: str) -> tuple[Weight, Weight]:
-    """Weight and bias of a linear map or a layer norm; several of theirs make one of ours."""
+    """Weight and bias of a linear map or a layer norm; several of theirs are concatenated into one of ours."""
 
     def named(kind: str) -> Weight:
         names = tuple(f"{name}.{kind}" for name in theirs)

@@ -1,4 +1,4 @@
-"""The files of a checkpoint: which there are, and its configuration."""
+"""The files of a checkpoint: which ones exist, and its configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOKENIZER = ("tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "
 """Patterns of the files of a tokenizer."""
 
 OWN = "relpos"
-"""`model_type` of an exported network that `transformers` has no class for: its words and parameters are ours."""
+"""`model_type` of an exported network that `transformers` has no class for: its `config.json` and parameters are ours."""
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def is_published(folder: Path) -> bool:
-    """Whether this is a folder as `transformers` writes it, of one of its own classes."""
+    """Whether `transformers` has written this folder for one of its own classes, or another library in the same form."""
     return _has_config_json(folder) and not is_exported(folder)
 
 
@@ -48,7 +48,7 @@ def is_exported(folder: Path) -> bool:
 
 
 def _has_config_json(folder: Path) -> bool:
-    """Rather than the `config.yaml` of a model folder of a run."""
+    """Whether there is a `config.json`, and not the `config.yaml` of a run's model folder."""
     return (folder / CONFIG).is_file() and not (folder / "config.yaml").is_file()
 
 
@@ -68,7 +68,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def checkpoint_files(folder: Path) -> list[Path]:
-    """Every file that says what a checkpoint is: configuration, weights, tokenizer."""
+    """Every file of which a checkpoint consists: configuration, weights, tokenizer."""
     return [folder / CONFIG, *weight_files(folder), *tokenizer_files(folder)]
 
 
@@ -91,5 +91,5 @@ def shards(index: Path) -> dict[str, str]:
 
 
 def one_line(error: Exception) -> str:
-    """The first line of what an error says."""
+    """The first line of an error's message."""
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,6 +1,6 @@
-"""What a user names as a published checkpoint → its folder: a folder, or an id of the Hugging Face hub.
+"""The folder of a published checkpoint that the user names by a folder or by an id of the Hugging Face hub.
 
-The network is used for an id alone, and not where `HF_HUB_OFFLINE=1`; what has been fetched before is found without it.
+The internet is used only for an id, and not with `HF_HUB_OFFLINE=1`; checkpoints that were fetched before are found without it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from relpos.errors import RelposError
 from relpos.pretrained.files import CONFIG, TOKENIZER
 
 ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w.-]+)?")
-"""`name` or `owner/name`, and a revision behind an @."""
+"""`name` or `owner/name`, and perhaps a revision after an @."""
 
 TEXTS = (CONFIG, *TOKENIZER)
 SAFE, PICKLED = ("model*.safetensors*",), ("pytorch_model*.bin*",)
 
 
 def located(name: str | Path) -> Path:
-    """The folder that is named, or the one in the hub's cache into which a checkpoint was fetched.
+    """The folder itself, or the one in the hub's cache into which the checkpoint is fetched.
 
-    The folder in the cache is named for the commit, so that it says which revision was meant.
+    The folder in the cache has the name of the commit, so that it says which revision it is.
 
     Raises:
         RelposError: there is no such folder, or the hub does not give such a checkpoint; one line.
@@ -47,5 +47,5 @@ def located(name: str | Path) -> Path:
 
 
 def is_id(name: str) -> bool:
-    """Whether a name that is no folder may be one of the hub's: `name` or `owner/name`, where no folder `owner` is here."""
+    """Whether a name that is no folder may be an id of the hub: `name`, or `owner/name` where there is no folder `owner`."""
     return ID.fullmatch(name) is not None and ("/" not in name or not Path(name).parent.is_dir())

@@ -1,4 +1,4 @@
-"""Longformer (Beltagy et al. 2020): its position table, of RoBERTa's form with 4,096 rows. Its attention is not expressed."""
+"""Longformer (Beltagy et al. 2020): only its position table is read, which has RoBERTa's form with 4,096 rows."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""RoBERTa (Liu et al. 2019) and XLM-R (Conneau et al. 2020): BERT's form, and positions that begin behind two reserved rows.
+"""RoBERTa (Liu et al. 2019) and XLM-R (Conneau et al. 2020): BERT's form, and positions that begin after two reserved rows.
 
-Theirs counts positions from the tokens that are not padding, plus the padding's id, which is 1: the first token of a text has row
-2 of 514. Ours drops the two reserved rows and counts from the first token of the row of the batch, so that a text in front of its
-padding has the same positions in both. What is computed at padding differs; no other token sees it. Texts behind their padding, and
-texts in which the padding's id stands as a word, would have other positions here.
+Theirs counts only tokens that are not padding and adds the padding's id, which is 1: the first token of a text has row
+2 of 514. Ours drops the two reserved rows and counts all tokens of a row of the batch, so that texts padded at the end have the
+same positions in both. The outputs at padding differ, but no other token reads them. Texts padded in front, and texts that contain
+the padding's id as a word, would have other positions here.
 """
 
 from __future__ import annotations

@@ -14,14 +14,14 @@ from relpos.errors import RelposError
 from relpos.pretrained.files import WEIGHTS, one_line, shards, weight_files
 
 OLD_NAMES = {"gamma": "weight", "beta": "bias"}
-"""Last parts of names in checkpoints that were once converted from TensorFlow."""
+"""Last parts of names in checkpoints converted from TensorFlow → ours."""
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Name → weight. The files are mapped into memory, so that what is not used is not read.
+    """Name → weight. The files are mapped into memory, so that weights that are not used are not read.
 
     Raises:
-        RelposError: a file is missing, truncated, damaged or has code inside; or shards do not fit to their index.
+        RelposError: a file is missing, truncated, damaged or has code inside; or shards do not match their index.
     """
     files = weight_files(folder)
     tensors: dict[str, Tensor] = {}

@@ -1,4 +1,4 @@
-"""Weights of a checkpoint ↔ parameters of ours, by the lists of a family."""
+"""Weights of a checkpoint ↔ our parameters, by the lists of a family."""
 
 from __future__ import annotations
 
@@ -23,23 +23,25 @@ def listed(family: Family, head: Head | None, layers: int, pooler: bool, widen: 
         widen: whether there is a map from the embedding's width to the hidden one.
         prefix: before the names of the encoder's weights in the checkpoint.
     """
-    inside = "" if head is None else "encoder."
-    own = [*family.encoder, *(family.widen if widen else ()), *(family.pooler if pooler else ())]
-    own += [_numbered(weight, number) for number in range(layers) for weight in family.layer]
-    encoder = [replace(weight, ours=inside + weight.ours, theirs=tuple(prefix + name for name in names(weight))) for weight in own]
+    our_prefix = "" if head is None else "encoder."
+    parts = [*family.encoder, *(family.widen if widen else ()), *(family.pooler if pooler else ())]
+    parts += [_numbered(weight, number) for number in range(layers) for weight in family.layer]
+    encoder = [
+        replace(weight, ours=our_prefix + weight.ours, theirs=tuple(prefix + name for name in names(weight))) for weight in parts
+    ]
     return encoder + list(head.weights if head else ())
 
 
 def names(weight: Weight) -> tuple[str, ...]:
-    """Of the checkpoint's weights that make this one."""
+    """The names of the checkpoint's weights that make one parameter."""
     return (weight.theirs,) if isinstance(weight.theirs, str) else weight.theirs
 
 
 def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape) -> Tensor:
-    """The parameter of ours, `shape` (…). A single weight is not copied.
+    """Our parameter of this shape, from the weights of the checkpoint. Where a single weight makes it, nothing is copied.
 
     Raises:
-        RelposError: a weight is missing, has another shape, or is no floating-point number; named.
+        RelposError: a weight is missing, has another shape, or no floating-point numbers; names it.
     """
     parts = [tensors[_present(weight, name, tensors)] for name in names(weight)]
     expected = _their_shape(weight, shape)
@@ -54,7 +56,7 @@ def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape) -> Tensor:
 
 
 def write(weight: Weight, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Names and weights of the checkpoint from a parameter of ours; reserved rows are 0."""
+    """Names and weights of the checkpoint from one of our parameters; reserved rows are 0."""
     whole = parameter if weight.single is None else parameter.unsqueeze(weight.single)
     if weight.reserved:
         whole = torch.cat((whole.new_zeros(weight.reserved, *whole.shape[1:]), whole))

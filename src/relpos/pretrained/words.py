@@ -1,4 +1,4 @@
-"""`config.json` ↔ our words: a family's template with a `Key` at every leaf that the file decides, read in both directions."""
+"""`config.json` ↔ our configuration: a family's template, with a `Key` for every value of the file, read in both directions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from relpos.pretrained.family import Family, Key
 
 
 def from_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The words `size`, `position`, `conv` and `vocabulary` of a `config.json`.
+    """Our configuration, `size`, `position`, `conv` and `vocabulary`, from that of a `config.json`.
 
     Raises:
-        RelposError: a key has a value with which the network is one that cannot be expressed.
+        RelposError: a key has a value that our networks cannot express.
     """
     for name, needed in family.constants.items():
         if config.get(name, needed) not in (needed, None):
@@ -25,10 +25,10 @@ def from_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_config(family: Family, words: Mapping[str, Any]) -> dict[str, Any]:
-    """The `config.json` of a network of these words, without what belongs to its head.
+    """The `config.json` of a network with our configuration `words`, without the keys of its head.
 
     Raises:
-        RelposError: the family has no such network; says which word it is about.
+        RelposError: the family cannot express it; names the key.
     """
     config: dict[str, Any] = {"model_type": family.model_type} | dict(family.constants)
     decided: dict[str, str] = {}
@@ -67,7 +67,7 @@ def _leaves(template: Mapping[str, Any], above: str = "") -> Iterator[tuple[str,
 
 
 def _value(words: Mapping[str, Any], path: str) -> Any:
-    """A word by its path; what is left out has the default of the constructor's argument."""
+    """A value of our configuration by its path; one that is left out has the default of the constructor's argument."""
     group, _, name = path.rpartition(".")
     node = words[group] if group else words
     if name in node:

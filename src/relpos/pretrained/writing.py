@@ -1,4 +1,4 @@
-"""A network of ours → configuration and weights as `transformers` has them, for the families that have such a network."""
+"""A network of ours → configuration and weights as `transformers` has them, if a family can express it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Published:
 
 
 def published(model: nn.Module, words: Mapping[str, Any]) -> Published | None:
-    """The network as one of a family, the first that has it; None where no family does.
+    """The network in the form of the first family that can express it; None where none can.
 
     Args:
         model: a `MaskedLM` or a `Classifier`.
-        words: that describe it.
+        words: its configuration.
     """
     for family in FAMILIES.values():
         try:
@@ -43,7 +43,7 @@ def published(model: nn.Module, words: Mapping[str, Any]) -> Published | None:
 
 
 def _is_head(head: Head, words: Mapping[str, Any]) -> bool:
-    """Whether a head is that of a network of these words."""
+    """Whether a network of this configuration has this head."""
     if "outputs" in words:
         return head.words.get("kind") == "classifier"
     ours = words.get("head") or {}
@@ -53,7 +53,7 @@ def _is_head(head: Head, words: Mapping[str, Any]) -> bool:
 
 
 def _tensors(family: Family, head: Head, model: nn.Module, words: Mapping[str, Any]) -> dict[str, Tensor] | None:
-    """Name → weight; None where the network has other parameters than the family."""
+    """Name → weight; None where the network does not have the parameters of the family."""
     size, parameters = words["size"], dict(model.named_parameters())
     layers = 1 if size.get("share_layers") else size["layers"]
     weights = listed(family, head, layers, False, size["embedding"] != size["hidden"], family.prefix)
