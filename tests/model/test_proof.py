@@ -58,7 +58,7 @@ def test_one_that_fails_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("no kernel image is available\nfor this device")
 
     optional(monkeypatch, fails)
-    with pytest.warns(UserWarning, match="RuntimeError: no kernel image is available; eager computes instead"):
+    with pytest.warns(UserWarning, match="RuntimeError: no kernel image is available; plain torch computes instead"):
         kernels.select("auto", TERMS, V, True)
 
 

@@ -16,8 +16,8 @@ from relpos.model.shape import Heads, Hidden, Mask, Shape
 class Attention(nn.Module):
     """x (B, n, hidden) → (B, n, hidden), W_o included.
 
-    One matrix makes all projections that neither the scheme does without nor the convolution takes over, in the order q, k, v.
-    The convolution may work in the place of some heads, the last ones: they have values, and neither queries nor keys.
+    One matrix makes all projections that the scheme needs and the convolution does not make itself, in the order q, k, v.
+    The convolution may replace some heads, the last ones: these have values, but neither queries nor keys.
     """
 
     def __init__(self, shape: Shape, needed: frozenset[str], conv: Conv, dropout: float, kernel: str) -> None:
@@ -59,7 +59,7 @@ class Attention(nn.Module):
         return kernel.attention(*content, terms, mask, dropout)
 
     def heads(self, x: Hidden, mask: Mask | None) -> tuple[Any, Any, Any]:
-        """q, k (B, scored, n, head_dim), v (B, H, n, head_dim); None for what neither scheme nor convolution has."""
+        """q, k (B, scored, n, head_dim), v (B, H, n, head_dim); None for those that neither scheme nor convolution needs."""
         made = self.conv.project(x, mask)
         if self.widths:
             made.update(zip(self.widths, self.project(x).split(list(self.widths.values()), -1), strict=True))

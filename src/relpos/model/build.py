@@ -1,4 +1,4 @@
-"""From sizes to a masked language model, and what its parameters are."""
+"""Builds a network from its sizes, initialises it, and counts its parameters."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from relpos.model.position.base import Position
 from relpos.model.shape import Shape
 
 WEIGHTS = Distribution(0.0, 0.02, gaussian=True)
-"""Of linear maps and embeddings."""
-
+"""Distribution of the initial weights of linear maps and embeddings."""
 
 Network = MaskedLM | ReplacedTokens | Classifier | Encoder
 
 
 class HeadWords(TypedDict, total=False):
-    """What stands on the encoder; a key that is left out has the value that the networks trained here have.
+    """Describes the head; a key that is left out has the value that the networks trained here have.
 
     kind: masked_lm (the default), replaced_tokens, classifier, or none for the encoder alone.
     activation, tied: of a masked language model, see `MaskedLM`.
@@ -44,9 +43,10 @@ class HeadWords(TypedDict, total=False):
 def initialise(model: Network, seed: int) -> None:
     """Weights of linear maps and embeddings N(0, 0.02²), biases 0, layer norms (1, 0).
 
-    A position scheme, and a convolution for its bare parameters, say themselves what is drawn, as in the authors' code. The padding
-    row is no exception. Each value is a function of the seed, the parameter's name and its place, so that two models that differ in
-    their scheme or convolution start from the same weights wherever both have them: the rows of a table are paired.
+    A position scheme, and a convolution for parameters that belong to no linear map, say themselves what is drawn, as in the
+    authors' code. The row of the padding is drawn like the others. Each value is a function of the seed, the parameter's name and
+    its place, so that two models that differ in scheme or convolution start from the same weights wherever both have them: the rows
+    of a table are paired.
 
     What a class from outside the package has drawn in another way is left as it is.
     """
@@ -90,7 +90,7 @@ def _with_head(encoder: Encoder, head: HeadWords) -> Network:
 
 
 def count(model: MaskedLM) -> dict[str, Any]:
-    """Trainable parameters: {"total", "position", "parts"}; tied ones count once, where they first stand."""
+    """Trainable parameters: {"total", "position", "parts"}; tied ones are counted once, in the first part that has them."""
     encoder = model.encoder
     parts = {
         "words": encoder.embedding.words,

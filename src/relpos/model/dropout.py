@@ -1,11 +1,11 @@
 """Dropout whose masks are a pure function of a seed.
 
 A mask is an integer hash of (seed, place in the model, pass through the layer, example, head, token, channel or other token): the
-same bits on every device and in every kernel, whatever else has drawn random numbers. An example keeps its mask in any batch and
-with any padding, so that the way a step is cut into forward passes changes nothing.
+same bits on every device and in every kernel, whatever else has drawn random numbers. An example has the same mask in any batch and
+with any padding, so that masks do not depend on how a step is cut into forward passes.
 
-On a CPU it costs a tenth of `bernoulli_`: one 64-bit word decides four elements. Each has 15 bits, so a rate is a multiple of
-1/32768 (0.1 becomes 0.100006; the rescaling is exact for it).
+On a CPU it costs a tenth of `bernoulli_`: one 64-bit word decides four elements. Each gets 15 bits, so a rate is a multiple of
+1/32768 (0.1 becomes 0.100006; kept elements are rescaled for this exact rate).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _INTEGER = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes of a flo
 
 
 def threshold(p: float) -> int:
-    """How many of the 32,768 values of 15 bits drop an element."""
+    """For how many of the 32,768 values of 15 bits an element is dropped."""
     return min(round(p * _LEVELS), _LEVELS - 1)
 
 
 def rescale(p: float) -> float:
-    """What a kept element is multiplied by."""
+    """The factor of a kept element."""
     return _LEVELS / (_LEVELS - threshold(p))
 
 
@@ -71,7 +71,7 @@ class Draw(NamedTuple):
         return self._replace(key=counter_hash(self.key, 1) if isinstance(self.key, Tensor) else fold(self.key, 1))
 
 
-@cache  # a recorded forward pass reads them from where they are: none may be dropped
+@cache  # not an LRU cache: a recorded forward pass reads these tensors by their address, so they must stay alive
 def _words(count: int, device: torch.device) -> Tensor:
     """(count,) well-mixed words, one for each place along an axis."""
     return counter_hash(0, torch.arange(count, device=device))

@@ -66,7 +66,7 @@ class Layer(nn.Module):
     def forward(
         self, x: Hidden, mask: Mask | None, position: Scheme, layer: int, state: Any, at: Int[Tensor, "batch"] | None = None
     ) -> Float[Tensor, "batch kept hidden"]:
-        """With `at`, what follows the attention is computed for one token of each row alone: (B, 1, hidden)."""
+        """With `at`, the steps after the attention are computed for a single token of each row: (B, 1, hidden)."""
         y = self.attention(x, mask, position, layer, state)
         swept = kernels.sweeps_serve(self.attention.kernel, x, self.training)
         add_norm = sweeps.add_norm if swept else residual.add_norm
@@ -83,8 +83,8 @@ class Layer(nn.Module):
 class Encoder(nn.Module):
     """ids (B, n) → (B, n, hidden). `position` and `conv` are called with the Shape; `layers` counts passes.
 
-    `pooler` is a linear map (hidden → hidden) that published checkpoints bring along for a classifier; nothing else reads it, and
-    ours have none.
+    `pooler` is a linear map (hidden → hidden) that published checkpoints have for a classifier, and that only a classifier reads;
+    encoders that are pre-trained here have none.
     """
 
     pooler: nn.Linear | None
@@ -115,9 +115,9 @@ class Encoder(nn.Module):
             raise RelposError(f"hidden={hidden} is not a multiple of heads={heads}")
         self.activation, self.kernel = activation, kernel
         self.shape = shape = Shape(heads, hidden // heads, hidden, embedding, layers, max_positions)
-        # What a scheme or a convolution draws leaves all else as it is: the rows of a table are paired.
+        # Whatever a scheme or a convolution draws, the rest of the network draws the same: the rows of a table are paired.
         with torch.random.fork_rng(devices=[]):
-            # Not the numbers that the scheme draws.
+            # A seed of its own, so that the convolution does not draw the same numbers as the scheme.
             torch.default_generator.manual_seed(int(torch.randint(1 << 62, (), device="cpu")))
             convs = [(conv or NoConv)(shape) for _ in range(1 if share_layers else layers)]
         with torch.random.fork_rng(devices=[]):
@@ -145,7 +145,7 @@ class Encoder(nn.Module):
         Args:
             attention_mask: 1 at real tokens; None: all are real.
             token_types: None: all of type 0.
-            at: only the output at this token of each row, (B, 1, hidden), which spares the last layer most of its work.
+            at: return only the output at this token of each row, (B, 1, hidden), which saves most of the last layer's work.
             hidden_states: return a list instead: the embeddings, then the output of each layer (layers + 1 tensors).
         """
         n = input_ids.shape[1]

@@ -1,4 +1,4 @@
-"""What stands on the encoder: the masked language model and the classifier."""
+"""The heads on the encoder: masked language model, ELECTRA's discriminator, classifier."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from relpos.model.shape import Ids
 class Head(nn.Module):
     """(..., hidden) → (..., vocabulary): linear map to the embedding's width, activation, layer norm, word table transposed, bias.
 
-    The word table is the encoder's own and is handed in; the head owns only the bias. Where `tied` is false it has a table too,
-    `table` (vocabulary, embedding).
+    The word table is passed in: that of the encoder or, where `tied` is false, the head's own `table` (vocabulary, embedding).
     """
 
     def __init__(self, hidden: int, embedding: int, vocabulary: int, activation: str, norm_eps: float, tied: bool = True) -> None:
@@ -47,7 +46,7 @@ class MaskedLM(nn.Module):
 
     Args:
         activation: of the head; None: that of the encoder.
-        tied: the logits are read from the encoder's word table; false: from a table of the head's own.
+        tied: the logits are products with the encoder's word table; false: with a table of the head's own.
     """
 
     def __init__(self, encoder: Encoder, activation: str | None = None, tied: bool = True) -> None:
@@ -59,7 +58,7 @@ class MaskedLM(nn.Module):
 
     @property
     def table(self) -> Float[Tensor, "vocabulary embedding"]:
-        """What the head's output is multiplied with."""
+        """The table with which the head's output is multiplied."""
         return self.encoder.embedding.words.weight if self.head.table is None else self.head.table
 
     def forward(
@@ -79,8 +78,8 @@ class MaskedLM(nn.Module):
         """(sum of the losses, number of chosen tokens, number predicted right). The head runs at the chosen tokens only.
 
         Args:
-            room: the head runs at so many tokens instead, of which the chosen ones count. Nothing then waits for the device to
-                count them. Of more than `room` the last are left out; the number says how many there were.
+            room: the head runs at so many tokens instead, of which only the chosen ones count, so that the CPU need not wait for
+                the device to count these. If more than `room` are chosen, the last are left out of the loss, but not of the number.
         """
         labels = labels.flatten()
         predicted = labels.ne(IGNORED)
@@ -100,8 +99,8 @@ class MaskedLM(nn.Module):
 
 
 class ReplacedTokens(nn.Module):
-    """The encoder with the head of ELECTRA's discriminator (Clark et al. 2020): linear map, activation, linear map to one logit a
-    token, which is positive where the token is taken for a replaced one.
+    """The encoder with the head of ELECTRA's discriminator (Clark et al. 2020): linear map, activation, linear map to one logit per
+    token, which is positive where the token is judged to be a replaced one.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -126,7 +125,7 @@ class Classifier(nn.Module):
     """Encoder → pooler (linear, tanh, on the first token) → dropout → linear to the labels; one label means regression.
 
     Args:
-        kind: `jiant` has dropout, a linear map and tanh between pooler and dropout, as jiant 2 lays its head on a pooled output.
+        kind: `jiant` has dropout, a linear map and tanh between pooler and dropout, as jiant 2 has on top of a pooled output.
     """
 
     def __init__(self, encoder: Encoder, labels: int, dropout: float = 0.1, kind: ClassifierKind = "plain") -> None:
@@ -150,7 +149,7 @@ class Classifier(nn.Module):
 
 @runtime_checkable
 class ClassifierParts(Protocol):
-    """What a `Classifier` has on its encoder. A module of another library that holds these parts computes the same with them."""
+    """The parts that a `Classifier` has on its encoder. `class_logits` also takes a module of another library that has them."""
 
     pooler: nn.Linear
     dense: nn.Linear | None

@@ -1,8 +1,8 @@
 """Initial values of parameters: drawn from the counter hash of (seed, name, element), the same bits on every processor.
 
-A scheme or convolution says what its parameters are drawn from, by `normal_` and `uniform_`. What they hold at first follows from
-torch's generator, as in any module; once the whole network stands, `redraw` draws them anew from a seed and their names. So two
-networks that both have a parameter start from the same values of it, whatever else they have.
+A scheme or convolution says by `normal_` and `uniform_` from which distribution its parameters are drawn. Their first values follow
+from torch's generator, as in any module; once the whole network is built, `redraw` draws them again from a seed and their names. So
+two networks that both have a parameter give it the same initial values, whatever else they have.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from relpos.counter import fold, normal, uniform
 
-_BLOCK = 1 << 14  # elements at a time: what lies between stays in the cache
+_BLOCK = 1 << 14  # elements at a time, so that intermediate values stay in the cache
 
 Filled = TypeVar("Filled", bound=Tensor)
 
@@ -31,7 +31,7 @@ class Distribution:
     gaussian: bool
 
     def fill(self, parameter: Tensor, key: int) -> None:
-        """Writes the values of this key into the parameter. A parameter on the meta device has none and is passed over."""
+        """Writes the values of this key into the parameter; not into one on the meta device, which has no memory."""
         if parameter.is_meta:
             return
         draw = normal if self.gaussian else uniform
@@ -39,23 +39,23 @@ class Distribution:
             values = torch.empty(parameter.numel(), dtype=torch.float32)
             for start in range(0, len(values), _BLOCK):
                 block = values[start : start + _BLOCK]
-                # Each operation is rounded by itself, the same everywhere; one that multiplies and adds at once might not be.
+                # Two operations, each rounded the same on every processor; one that multiplies and adds at once might not be.
                 block.copy_(draw(key, torch.arange(start, start + len(block))).mul_(self.factor).add_(self.shift))
             parameter.copy_(values.view(parameter.shape))
 
 
 def normal_(parameter: Filled, std: float, mean: float = 0.0) -> Filled:
-    """The parameter itself, drawn from N(mean, std²)."""
+    """Draws the parameter from N(mean, std²), and returns it."""
     return _drawn(parameter, Distribution(mean, std, gaussian=True))
 
 
 def uniform_(parameter: Filled, low: float, high: float) -> Filled:
-    """The parameter itself, drawn evenly from low to high."""
+    """Draws the parameter uniformly from low to high, and returns it."""
     return _drawn(parameter, Distribution(low, high - low, gaussian=False))
 
 
 def describe(parameter: Filled, distribution: Distribution) -> Filled:
-    """The parameter itself; `redraw` will draw it from the distribution."""
+    """Notes the distribution from which `redraw` will draw the parameter, and returns the parameter."""
     parameter.initial = distribution  # type: ignore[attr-defined]
     return parameter
 
@@ -66,7 +66,7 @@ def _drawn(parameter: Filled, distribution: Distribution) -> Filled:
 
 
 def redraw(parameters: Iterable[tuple[str, nn.Parameter]], seed: int) -> None:
-    """Draws anew, from the seed and the names given, every parameter that has a distribution. The others stay as they are."""
+    """Draws every parameter that has a distribution again, from the seed and its name. The others stay as they are."""
     for name, parameter in parameters:
         distribution = getattr(parameter, "initial", None)
         if distribution is not None:

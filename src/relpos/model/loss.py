@@ -16,12 +16,12 @@ IGNORED = -100
 
 
 def _rows_at_once(x: Tensor) -> int:
-    """Logits in float32 exist for so many tokens: on a CPU for as many as its cache holds, elsewhere for enough to keep it busy."""
+    """Tokens whose logits exist in float32 at a time: on a CPU as many as its cache holds, on a GPU enough to keep it busy."""
     return 64 if x.device.type == "cpu" else 2048
 
 
 class _TiedCrossEntropy(torch.autograd.Function):
-    """The gradient with respect to the logits, softmax − one-hot, falls out of the forward pass and is all that is kept."""
+    """The gradient with respect to the logits, softmax − one-hot, is computed by the forward pass, which keeps no logits."""
 
     @staticmethod
     def forward(
@@ -70,7 +70,7 @@ class _TiedCrossEntropy(torch.autograd.Function):
 
 
 def _sum(values: Tensor, predicted: Tensor | None) -> Tensor:
-    """Over the rows that are predicted; None: over all."""
+    """Sum over the rows that are predicted; None: over all."""
     return values.sum() if predicted is None else (values * predicted).sum()
 
 
@@ -81,7 +81,7 @@ def _logits(x: Tensor, table: Tensor, shift: Tensor, target: Tensor) -> tuple[Te
 
 
 def _evaluated(x: Tensor, words: Tensor, bias: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The same two figures without anything kept for a gradient; of equal logits the first is what is predicted."""
+    """The same two results without keeping anything for a gradient; of equal logits the first one is the prediction."""
     dtype = compute_dtype(x)
     x, table, shift = x.to(dtype), words.to(dtype), bias.to(dtype)
     total = x.new_zeros((), dtype=torch.promote_types(dtype, torch.float32))
@@ -105,10 +105,11 @@ def tied_cross_entropy(
     """x (N, E), words (V, E), bias (V,), target (N,) → (Σ −log softmax(x wordsᵀ + bias)[target], number predicted right).
 
     Args:
-        padded: rows whose target is IGNORED count for nothing, in training.
+        padded: rows whose target is IGNORED do not count; only where gradients are computed.
         swept: through the compiled pass of kernels/sweeps.py; not with `padded`.
     """
-    # Asked here: inside `forward` gradients are always off, and `needs_input_grad` is true under `no_grad` as well.
-    wanted = torch.is_grad_enabled() and any(part.requires_grad for part in (x, words, bias))
-    total, right = _TiedCrossEntropy.apply(x, words, bias, target, padded, swept) if wanted else _evaluated(x, words, bias, target)
-    return total, right
+    # Checked here: inside `forward` gradients are always off, and `needs_input_grad` is true under `no_grad` as well.
+    if torch.is_grad_enabled() and any(part.requires_grad for part in (x, words, bias)):
+        total, right = _TiedCrossEntropy.apply(x, words, bias, target, padded, swept)
+        return total, right
+    return _evaluated(x, words, bias, target)

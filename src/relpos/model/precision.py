@@ -1,4 +1,4 @@
-"""The one entry to number formats: `with autocast(precision, device): …` around forward passes."""
+"""Number formats: `with autocast(precision, device): …` around forward passes is the only way to choose one."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ def autocast(precision: str, device: str | torch.device) -> AbstractContextManag
 
 
 def casting_once(precision: str, device: str | torch.device) -> AbstractContextManager[object]:
-    """Around all forward passes of an update: each weight is cast to bfloat16 once, not once a pass.
+    """Around all forward passes of an update: each weight is cast to bfloat16 once, and not once in each pass.
 
-    Casts are kept until the outermost autocast ends, so weights must not change in here. Backward passes may run inside.
+    torch keeps casts until the outermost autocast ends, which is this one, so weights must not change inside. Backward passes may
+    run inside.
     """
     return nullcontext() if precision == "fp32" else torch.autocast(torch.device(device).type, torch.bfloat16, enabled=False)
 
 
 @cache
 def slowdown_of_bf16() -> float:
-    """So many times as long as in float32 a matrix product on this CPU takes in bfloat16: less than 1 where it has instructions."""
+    """Time of a matrix product in bfloat16 over that in float32 on this CPU: below 1 where it has instructions for bfloat16."""
     seconds = []
     for dtype in (torch.float32, torch.bfloat16):
         a = torch.ones(256, 256, dtype=dtype)
@@ -46,6 +47,6 @@ def slowdown_of_bf16() -> float:
 
 
 def compute_dtype(x: torch.Tensor) -> torch.dtype:
-    """The number format of matrix products with x here and now."""
+    """The number format of matrix products with x under the autocast in force."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) and x.dtype != torch.float64 else x.dtype

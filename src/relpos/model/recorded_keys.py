@@ -1,4 +1,4 @@
-"""Keys of dropout that lie on the device, so that a recorded forward pass draws other masks each time it is replayed."""
+"""Keys of dropout in memory of the device, so that a recorded forward pass draws new masks each time it is replayed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOM = 1024
 
 
 class RecordedKeys:
-    """In the place of a seed: the key of each use is an element of one tensor, which `fill` writes anew."""
+    """Takes the place of a seed: the key of each use of dropout is an element of one tensor, written by `fill` before each step."""
 
     def __init__(self, device: torch.device) -> None:
         self.values: Int64[Tensor, "room"] = torch.zeros(ROOM, dtype=torch.int64, device=device)
@@ -21,7 +21,7 @@ class RecordedKeys:
         self.uses: dict[tuple[int, int], int] = {}
 
     def fill(self, seed: int) -> None:
-        """From now on keys are those of this seed; nothing waits for the device."""
+        """Writes the keys of this seed, without waiting for the device."""
         self.seed = seed
         if self.uses:
             keys = torch.tensor([fold(seed, place, number) for place, number in self.uses])
@@ -30,7 +30,7 @@ class RecordedKeys:
             self.values[: len(keys)].copy_(keys, non_blocking=True)
 
     def key(self, place: int, number: int) -> Int64[Tensor, ""]:
-        """The key of one use, fold(seed, place, number); one not seen before gets an element of its own."""
+        """The key of one use, fold(seed, place, number); a new use gets an element of its own."""
         use = place, number
         if use not in self.uses:
             self.uses[use] = len(self.uses)

@@ -12,7 +12,7 @@ from relpos.model.dropout import Draw, keep_bits, rescale, zero_dropped
 
 
 class _AddNorm(torch.autograd.Function):
-    """Keeps the sum and two bytes an element for the mask. The normalisation is in float32 inside, whatever the number format."""
+    """Keeps the sum, and two bytes per element for the mask. The normalisation is in float32 inside, whatever the number format."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw) -> Tensor:

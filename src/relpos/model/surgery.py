@@ -1,4 +1,4 @@
-"""A trained network with other positions than it was trained with (Wennberg & Henter 2021, Section 5 and Appendix C)."""
+"""Replaces the positions of a trained network (Wennberg & Henter 2021, Section 5 and Appendix C)."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def average_positions(encoder: Encoder) -> None:
 
 @torch.no_grad()
 def fold_positions(encoder: Encoder) -> None:
-    """The same network as `average_positions` gives, without a table: the mean row is added to the rows of the token types.
+    """Gives the same network as `average_positions`, but without a table: the mean row is added to the rows of the token types.
 
     Sequences may then have any length.
 
     Raises:
-        RelposError: the network has no table of position embeddings, or adds something else to the scores beside it.
+        RelposError: the network has no table of position embeddings, or more than a table.
     """
     if not isinstance(encoder.position, Absolute):
         raise RelposError(
@@ -48,22 +48,18 @@ def fold_positions(encoder: Encoder) -> None:
 
 
 def add_tisa(encoder: Encoder, functions: int, reused: bool = False) -> Tisa:
-    """Puts TISA beside what the network has, with initial values as the authors released them; returns the new module.
+    """Adds TISA to the network's position scheme, with initial values as the authors released them; returns the new module.
 
-    With amplitudes of zero the network computes what it did, to the last bit.
+    If its amplitudes are then set to zero, the network computes the same as before, to the last bit.
 
     Args:
         functions: S.
-        reused: one module for all layers instead of one a layer.
+        reused: one module for all layers instead of one for each layer.
     """
     shape = _shape(encoder)
     tisa = Tisa(shape, functions, reused).to(encoder.embedding.words.weight.device)
-    before = encoder.position
-    if isinstance(before, NoPosition):
-        encoder.position = tisa
-    else:
-        merged = Merge(shape, [lambda _: before, lambda _: tisa])
-        encoder.position = merged
+    scheme = encoder.position
+    encoder.position = tisa if isinstance(scheme, NoPosition) else Merge(shape, [lambda _: scheme, lambda _: tisa])
     return tisa
 
 

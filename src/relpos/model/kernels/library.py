@@ -1,7 +1,7 @@
 """Builds `cpu.cpp` for the processor at hand, once, and loads it.
 
-The library is called through ctypes: compiling takes seconds, where headers of torch would take a minute, and needs a compiler and
-nothing else. It is kept in the user's cache folder, one for each source, compiler, torch and processor. Without a compiler, or
+The library is called through ctypes: compiling takes seconds, with torch's headers it would take a minute, and needs nothing but a
+compiler. It is kept in the user's cache folder, one for each source, compiler, torch and processor. Without a compiler, or
 with `RELPOS_COMPILE=0`, there is none, and plain torch computes everything.
 """
 
@@ -33,7 +33,7 @@ def load(build: bool) -> ctypes.CDLL | None:
     """The library, or None where there is none.
 
     Args:
-        build: compile it where that has not been done; otherwise only one that is there already is loaded.
+        build: compile it where that has not been done; false: load it only if it was compiled before.
     """
     if "library" in _loaded:
         return _loaded["library"]
@@ -59,9 +59,9 @@ def load(build: bool) -> ctypes.CDLL | None:
 
 
 def _keep_freed_memory() -> None:
-    """Tells glibc to reuse large blocks instead of handing each back to the system and taking a zeroed one for the next activation.
+    """Tells glibc to reuse large blocks instead of returning each to the system and getting a zeroed one for the next activation.
 
-    The page faults that this spares are 4 to 5 % of a training step; the peak of memory is the same.
+    The page faults that this saves are 4 to 5 % of a training step; the peak of memory is the same.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -89,7 +89,7 @@ def _flags() -> list[str]:
 
 
 def _processor() -> str:
-    """What instructions there are."""
+    """The architecture and the instruction sets of this processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
@@ -99,7 +99,7 @@ def _processor() -> str:
 
 
 def _build(compiler: str, path: Path) -> None:
-    """Of several processes that come here at once, one compiles and the others wait."""
+    """Compiles the library; of several processes that do so at once, one compiles and the others wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
         if path.exists():
@@ -108,7 +108,7 @@ def _build(compiler: str, path: Path) -> None:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             made = Path(folder) / path.name
             libraries = Path(torch.__file__).parent / "lib"
-            # torch's own OpenMP, where it brings one: two in a process would fight for the cores with a set of threads each.
+            # torch's own OpenMP, where it brings one: two in one process would compete for the cores, each with its own threads.
             openmp = [str(file) for file in libraries.glob("libgomp*.so*")]
             command = [compiler, *_flags(), "-fPIC", "-shared", str(SOURCE), "-o", str(made)]
             command += ["-Wl,--as-needed", *openmp, f"-L{libraries}", "-ltorch_cpu"]

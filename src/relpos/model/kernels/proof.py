@@ -1,7 +1,7 @@
 """An optional attention kernel proves itself before it is trusted.
 
-The first time that a kernel is to serve a kind of terms on a device in a number format, its values and gradients are compared with
-those of `eager` on small batches. So code that no test could run on this hardware cannot spoil a result.
+The first time that a kernel is to compute a kind of terms on a device in a number format, its values and gradients are compared
+with those of `eager` on small batches. So code that no test has run on this hardware cannot spoil a result.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from relpos.model.position.base import Outside, Terms
 from relpos.model.precision import compute_dtype
 
 FACTOR = 4.0
-"""A kernel may be so many times as far from float64 as `eager` in the same number format."""
+"""A kernel's error against float64 may be so many times that of `eager` in the same number format …"""
 ROUNDINGS = 8.0
-"""Beyond that, so many roundings of the number format, relative to the norm: `eager` may be exact by chance."""
+"""… plus so many roundings of the number format, relative to the norm: `eager` may be exact by chance."""
 LENGTHS = (13, 70, 150)
 BATCH, HEADS = 2, 2
 _RATE = 0.25
@@ -57,7 +57,7 @@ def kind_of(terms: Terms, v: Tensor, content: bool) -> Kind:
 
 
 def holds(kernel: ModuleType, kind: Kind) -> bool:
-    """Whether the kernel equals `eager` for this kind of call. Found out once a process; where it does not, one warning says so."""
+    """Whether the kernel equals `eager` for this kind of call. Tested once in each process; if it does not, one warning says so."""
     known = (kernel.__name__, kind)
     if known not in _passed:
         fault = _fault(kernel, kind)
@@ -65,7 +65,7 @@ def holds(kernel: ModuleType, kind: Kind) -> bool:
         if fault:
             name = kernel.__name__.rpartition(".")[2]
             warnings.warn(
-                f"attention kernel {name!r} is not used on {kind.device.type}: {fault}; eager computes instead", stacklevel=3
+                f"attention kernel {name!r} is not used on {kind.device.type}: {fault}; plain torch computes instead", stacklevel=3
             )
     return _passed[known]
 
@@ -86,7 +86,7 @@ def _fault(kernel: ModuleType, kind: Kind) -> str | None:
 
 
 def compare(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float) -> str | None:
-    """The first of the output and the gradients in which the kernel is too far from float64; None: it equals `eager`."""
+    """Names the first of output and gradients that is too far from float64; None where the kernel equals `eager`."""
     exact = _run(eager, kind, n, padded, rate, torch.float64)
     plain = _run(eager, kind, n, padded, rate, kind.dtype)
     tested = _run(kernel, kind, n, padded, rate, kind.dtype)
