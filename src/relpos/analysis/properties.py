@@ -30,12 +30,14 @@ NAMES = ("inductive", "data-driven", "parameter-efficient", "translation-invaria
 EQUAL = 1e-9
 
 
-def properties(model: MaskedLM, own: Callable[[MaskedLM], list[nn.Parameter]], parameters: int, table: int) -> dict[str, bool]:
+def properties(
+    model: MaskedLM, mechanism: Callable[[MaskedLM], list[nn.Parameter]], parameters: int, table: int
+) -> dict[str, bool]:
     """{name: whether the scheme has this property}.
 
     Args:
         model: a small masked language model in float64 with `max_positions` ≥ 16; its weights are replaced by random ones.
-        own: model → the parameters of the scheme or convolution in question.
+        mechanism: model → the parameters of the scheme or convolution in question.
         parameters: how many parameters it has in a model of the usual size.
         table: how many the table of absolute positions has in that model.
     """
@@ -43,10 +45,10 @@ def properties(model: MaskedLM, own: Callable[[MaskedLM], list[nn.Parameter]], p
     model.eval()
     return {
         "inductive": runs_at(model, 2 * model.encoder.shape.max_positions),
-        "data-driven": learns(model, own(model)),
+        "data-driven": learns(model, mechanism(model)),
         "parameter-efficient": parameters < table,
         "translation-invariant": shifts(model.encoder),
-        "parallelisable": depth_of(model, own(model), 12) == depth_of(model, own(model), 6),
+        "parallelisable": depth_of(model, mechanism(model), 12) == depth_of(model, mechanism(model), 6),
         "interpretable": is_curve(model.encoder),
     }
 

@@ -30,8 +30,8 @@ class Merge(Conv):
         if not isinstance(parts, list | tuple) or not parts or not all(map(callable, parts)):
             raise RelposError(f"conv.parts must be a list of convolutions, not {parts!r}")
         self.parts = nn.ModuleList(part(shape) for part in parts)
-        for one, other in combinations(self._parts(), 2):
-            _check_apart(one, other)
+        for first, second in combinations(self._parts(), 2):
+            _check_apart(first, second)
         self.projections = frozenset(name for part in self._parts() for name in part.projections)
         self.reads = frozenset(name for part in self._parts() for name in part.reads)
 
@@ -72,11 +72,12 @@ class Merge(Conv):
         return sum(part.count(shape) for part in self._parts())
 
 
-def _check_apart(one: Conv, other: Conv) -> None:
-    both = sorted(one.projections & other.projections)
+def _check_apart(first: Conv, second: Conv) -> None:
+    """Raises RelposError where both make the same projection, or one takes heads from the scores that the other also works on."""
+    both = sorted(first.projections & second.projections)
     if both:
-        raise RelposError(f"conv.parts: {one.name} and {other.name} both make {', '.join(both)}")
-    narrow, wide = sorted((one, other), key=lambda part: part.scored_heads)
+        raise RelposError(f"conv.parts: {first.name} and {second.name} both make {', '.join(both)}")
+    narrow, wide = sorted((first, second), key=lambda part: part.scored_heads)
     made = sorted(wide.projections & {"q", "k"})
     if narrow.scored_heads < narrow.shape.heads and (made or wide.scored_heads < wide.shape.heads):
         taken = f"makes {', '.join(made)} for all" if made else "takes some too"

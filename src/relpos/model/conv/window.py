@@ -97,9 +97,9 @@ def _along_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def _grad_weight(grad: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
     taps = weight[:, None, :, None]  # (C, 1, 2k+1, 1)
     sizes = [1, 1], [weight.shape[1] // 2, 0], [1, 1], False, [0, 0], len(weight)  # stride, padding, dilation, …, groups
-    wanted = [False, True, False]
-    found: Tensor = torch.ops.aten.convolution_backward(_tokens_as_rows(grad), rows, taps, None, *sizes, wanted)[1]
-    return found.reshape(weight.shape)
+    which = [False, True, False]  # gradients: of the input, the weights, the bias
+    grad_taps: Tensor = torch.ops.aten.convolution_backward(_tokens_as_rows(grad), rows, taps, None, *sizes, which)[1]
+    return grad_taps.reshape(weight.shape)
 
 
 def _tokens_as_rows(x: Tensor) -> Tensor:

@@ -42,5 +42,5 @@ def slopes(heads: int) -> list[float]:
     on, of the 2P.
     """
     power = 1 << (heads.bit_length() - 1)
-    own = [2 ** (-8 * head / power) for head in range(1, power + 1)]
-    return own + [2 ** (-4 * head / power) for head in range(1, 2 * (heads - power), 2)]
+    slopes_of_power = [2 ** (-8 * head / power) for head in range(1, power + 1)]
+    return slopes_of_power + [2 ** (-4 * head / power) for head in range(1, 2 * (heads - power), 2)]
