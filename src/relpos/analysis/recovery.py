@@ -54,7 +54,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class _Measured:
-    """`losses` and `shuffled` (texts,): the summed loss of each text as it stands, and with its words in random order."""
+    """`losses` and `shuffled` (texts,): the summed loss of each text with its words in order, and in random order."""
 
     losses: Floats
     shuffled: Floats

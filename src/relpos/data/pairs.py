@@ -193,7 +193,7 @@ def limited(pairs: Iterable[Pair], limit: int | None, others: int | None = None)
 
 
 def _limits(limit: int | None, others: int | None) -> dict[str, int | None]:
-    """For an identity; without `others` where it says nothing, so that older results are found again."""
+    """The limits as part of an identity; `others` only where it is set, so that results from before it existed are found."""
     return {"limit": limit} | ({} if others is None else {"others": others})
 
 

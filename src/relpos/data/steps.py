@@ -22,7 +22,9 @@ from relpos.data.order import order
 from relpos.data.passes import even_rows, passes, share
 from relpos.errors import RelposError
 
-SAMPLED_STEPS = 4  # from whose lengths the number of examples in a pass is chosen, the same whichever step a run goes on from
+SAMPLED_STEPS = (
+    4  # the first ones; their lengths decide the examples of a pass, so that a run that is continued has the same passes
+)
 HELDOUT_SEED = 20_210_801  # held-out text has the same masks in every run
 
 

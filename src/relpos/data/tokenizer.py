@@ -137,7 +137,7 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text again (folded); special ids leave nothing behind."""
+        """The text of some ids (case-folded), without special tokens."""
         return str(self.processor.decode([int(i) for i in ids]))
 
     @property
@@ -175,7 +175,7 @@ class Tokenizer:
         return np.array(ids, np.int64)
 
     def decode_marked(self, ids: Iterable[int]) -> str:
-        """Text again, special tokens by name, padding left out."""
+        """The text of some ids, with special tokens by name and without padding."""
         ids = [int(number) for number in ids]
         pieces = [f"▁{self.piece(number)}" if number in (CLS, SEP, MASK) else self.piece(number) for number in ids if number != PAD]
         return "".join(pieces).replace("▁", " ").strip()

@@ -149,6 +149,6 @@ def grammatical(words: Words) -> bool:
     """Whether the words, in this order, are a sentence of the language (it may be one that no task ever uses).
 
     Raises:
-        KeyError: a word is none of the language's.
+        KeyError: a word is not in the language.
     """
     return PATTERN.fullmatch("".join(_CLASSES[word] for word in words)) is not None

@@ -1,4 +1,4 @@
-"""Minimal pairs of the toy language: a sentence of its grammar and one that is none, about events that no training text holds.
+"""Minimal pairs of the toy language: a grammatical sentence and an ungrammatical one, about events that no training text contains.
 
 In the paradigms of SAME_WORDS both sentences hold the same words, so that only their order tells them apart; in the others a word
 is exchanged for another form of it.
@@ -14,7 +14,7 @@ from relpos.data.toy.chance import Chance
 from relpos.data.toy.events import triple, varied
 from relpos.data.toy.grammar import Event, Phrase, Words, spelled
 
-VERSION = 1  # raise it when the sentences change: it stands beside the results
+VERSION = 1  # raise it when the sentences change: it is kept with the results
 PART = "dev"
 Pair = tuple[Words, Words]
 """The good sentence and the bad one."""

@@ -18,7 +18,7 @@ class Conv(nn.Module):
     """
 
     projections: frozenset[str] = frozenset()  # which of q, k, v it makes; the attention then has no linear map for them
-    reads: frozenset[str] = frozenset()  # which of them it needs besides, whoever makes them
+    reads: frozenset[str] = frozenset()  # which others of them it needs, whatever makes them
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Conv(nn.Module):
         mask: Mask | None,
         dropout: Draw | tuple[float, int],
     ) -> Heads:
-        """What the heads without scores give, heads − scored_heads of them, from their values v.
+        """The output of the heads without scores, heads − scored_heads of them, from their values v.
 
         x is the layer's input, q the queries of the heads with scores as projected, or None.
         """
