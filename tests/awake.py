@@ -27,13 +27,16 @@ from typing import Any
 
 SCRIPT = """#!{python} -IS
 import json, os, signal, socket, sys
+passed_on = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
+signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)  # none in the middle of the request, and none lost
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
+for number in passed_on:
+    signal.signal(number, lambda number, _: server.send(bytes([number])))
 request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
 socket.send_fds(server, [len(request).to_bytes(8, "big")], [0, 1, 2])
 server.sendall(request)
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # from now on, not in the middle of the request
-    signal.signal(number, lambda number, _: server.send(bytes([number])))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
 status = int(server.recv(16) or -9)
 if status < 0:
     signal.signal(-status, signal.SIG_DFL) if -status != signal.SIGKILL else None
@@ -61,8 +64,11 @@ class Awake:
         until, self.tether = os.pipe()
         self.pid = os.fork()
         if not self.pid:
-            _close_all_but(listener.fileno(), until)
-            _serve(listener, until, str(self.python))
+            try:
+                _close_all_but(listener.fileno(), until)
+                _serve(listener, until, str(self.python))
+            finally:  # see there
+                os._exit(1)
         os.close(until)
         listener.close()
 
@@ -168,7 +174,7 @@ def _redirect_logging() -> None:
     loggers = [logging.getLogger(), *(log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger))]
     for handler in {handler for logger in loggers for handler in logger.handlers}:
         if type(handler) is logging.StreamHandler:
-            handler.setStream(sys.stderr)
+            handler.stream = sys.stderr  # setStream would flush the stream before, which a test may have closed
 
 
 def _close_all_but(*kept: int) -> None:

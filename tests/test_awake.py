@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import signal
 import socket
 import subprocess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+
+from awake import Awake
 
 
 def started(python: str, code: str, *words: str) -> subprocess.Popen[str]:
@@ -31,7 +36,7 @@ def test_a_signal_reaches_it_and_the_caller_ends_with_it(python: str, number: si
     process.stdout.readline()
     process.send_signal(number)
     said = process.communicate(timeout=400)[1]
-    assert process.returncode == {signal.SIGTERM: 7, signal.SIGKILL: -9}.get(number, process.returncode)
+    assert process.returncode == {signal.SIGTERM: 7, signal.SIGKILL: -9}.get(number, process.returncode), said
     assert ("KeyboardInterrupt" in said) == (number == signal.SIGINT)
 
 
@@ -45,6 +50,18 @@ def test_a_caller_that_is_killed_while_it_asks_is_forgotten(python: str, said: b
         caller.shutdown(socket.SHUT_WR)
         assert caller.recv(16) == b""  # whoever listened has ended
     assert started(python, "print('on')").communicate() == ("on\n", "")
+
+
+def test_a_log_that_wrote_to_a_closed_stream_writes_to_the_callers() -> None:
+    logger, handler = logging.getLogger("of an earlier test"), logging.StreamHandler(io.StringIO())
+    handler.stream.close()
+    logger.addHandler(handler)
+    with TemporaryDirectory() as folder:
+        awake = Awake(Path(folder))
+        logger.removeHandler(handler)
+        process = started(str(awake.python), "import logging; logging.getLogger('of an earlier test').warning('heard')")
+        assert process.communicate() == ("", "heard\n")
+        awake.close()
 
 
 def test_an_error_is_a_traceback_and_status_one(python: str) -> None:
