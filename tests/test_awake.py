@@ -53,7 +53,7 @@ def test_a_caller_that_is_killed_while_it_asks_is_forgotten(python: str, said: b
 
 
 def test_a_log_that_wrote_to_a_closed_stream_writes_to_the_callers() -> None:
-    logger, handler = logging.getLogger("of an earlier test"), logging.StreamHandler(io.StringIO())
+    logger, handler = logging.getLogger("of an earlier test"), logging.StreamHandler(io.TextIOWrapper(io.BytesIO()))
     handler.stream.close()
     logger.addHandler(handler)
     with TemporaryDirectory() as folder:
