@@ -12,10 +12,12 @@ from safetensors.torch import save_file
 from torch import nn
 
 import relpos
-from hosts import batch, transformers
+from hosts import batch, host, saved, transformers
 from relpos.errors import RelposError
+from relpos.pretrained.checkpoint import Checkpoint
 from relpos.pretrained.export import to_huggingface
 from relpos.train.network import network
+from relpos.train.weights import load_model
 
 SIZE = {
     "layers": 2, "hidden": 16, "embedding": 8, "heads": 4, "ffn": 24, "max_positions": 20, "dropout": 0.1, "attention_dropout": 0.1,
@@ -73,6 +75,36 @@ def test_transformers_computes_the_same(name: str, tmp_path: Path) -> None:
     if output.shape[:2] == mask.shape:
         expected, output = expected[mask], output[mask]
     torch.testing.assert_close(output, expected, rtol=0, atol=1e-10)
+
+
+READ: dict[str, dict[str, Any]] = {
+    "BertForMaskedLM": {},
+    "BertForSequenceClassification": {"num_labels": 3},
+    "AlbertForMaskedLM": {"embedding_size": 8},
+    "AlbertForSequenceClassification": {"embedding_size": 8, "num_labels": 3},
+    "ElectraForMaskedLM": {"embedding_size": 8},
+    "ElectraForPreTraining": {"embedding_size": 8},
+    "RoFormerForMaskedLM": {"embedding_size": 8},
+    "ConvBertForMaskedLM": {"embedding_size": 8},
+}
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_a_checkpoint_that_came_in_leaves_as_it_came(kind: str, tmp_path: Path) -> None:
+    checkpoint = Checkpoint(saved(host(kind, **READ[kind]), tmp_path))
+    config, weights = to_huggingface(load_model(tmp_path), checkpoint.words)
+    assert config["architectures"] == [kind]
+    assert {key: checkpoint.config.get(key, value) for key, value in config.items()} == config
+    assert weights.keys() <= checkpoint.tensors.keys()
+    for name, tensor in weights.items():
+        torch.testing.assert_close(tensor, checkpoint.tensors[name], rtol=0, atol=0, msg=name)
+
+
+def test_untied_heads_leave_with_their_table(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(saved(host("BertForMaskedLM", tie_word_embeddings=False), tmp_path))
+    config, weights = to_huggingface(load_model(tmp_path), checkpoint.words)
+    assert config["tie_word_embeddings"] is False
+    assert "cls.predictions.decoder.weight" in weights
 
 
 @pytest.mark.parametrize("name", NETWORKS)

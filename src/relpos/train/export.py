@@ -16,8 +16,8 @@ from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.files import cannot_write, replacing_folder, write_json, write_text
 from relpos.model.heads import Classifier, MaskedLM
+from relpos.pretrained.export import to_huggingface
 from relpos.pretrained.files import OWN
-from relpos.pretrained.writing import published
 
 ARCHITECTURES = {MaskedLM: "RelposForMaskedLM", Classifier: "RelposForSequenceClassification"}
 
@@ -45,12 +45,12 @@ def export(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RelposError(f"to={folder} already exists and is not an empty folder: name another one, or delete it")
-    stored = published(model, words)
-    if stored is None:
+    try:
+        config, weights = to_huggingface(model, words)
+    except RelposError:  # transformers has no such network; it opens ours after `import relpos`
         config = {"model_type": OWN, "architectures": [ARCHITECTURES[type(model)]], "tie_word_embeddings": False} | dict(words)
-        tensors = {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
-    else:
-        config, tensors = stored.config, stored.tensors
+        weights = {name: value.detach() for name, value in model.named_parameters()}
+    tensors = {name: value.cpu().clone() for name, value in weights.items()}  # parts of one tensor may not share memory in a file
     config |= {"pad_token_id": tokenizer.pad, "dtype": str(next(model.parameters()).dtype).removeprefix("torch.")}
     if isinstance(model, Classifier):
         names = labels or [f"LABEL_{number}" for number in range(model.classifier.out_features)]
