@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -109,6 +110,26 @@ def test_equal_runs_of_a_sweep_are_done_once_and_the_folder_is_the_last_line(
 def test_flags_may_stand_behind_the_words(relpos: Relpos) -> None:
     done = relpos("params", "position=composite", "size=tiny", "-m", "k=2,3")
     assert len(done.stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize("words", [["--help"], ["params", "size=tiny"]])
+def test_a_reader_that_goes_away_ends_the_command_quietly(words: list[str], python: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([python, "-m", "relpos.cli", *words], stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_pipe_of_our_own_that_breaks_is_not_taken_for_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command must not end quietly where one of its processes has died."""
+
+    def broken(cfg: object) -> str:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("relpos.commands.params.params", broken)
+    with pytest.raises(BrokenPipeError):
+        main(["params", "size=tiny"])
 
 
 def test_an_option_file_of_ones_own(relpos: Relpos, tmp_path: Path) -> None:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import io
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
 COMMANDS = {
     "data": ("text → tokenizer and token store", "data=files data.root=FOLDER"),
@@ -38,6 +37,9 @@ COMMANDS = {
 }
 """Subcommand → what it does, and example words."""
 
+UNREAD = 141
+"""Exit status where nobody reads stdout to its end: that of a program which SIGPIPE ends, under a shell."""
+
 VALUED = ("-cd", "--config-dir", "-cp", "--config-path", "-cn", "--config-name", "-p", "--package", "-c", "--cfg")
 """Hydra's flags that take a value."""
 
@@ -54,8 +56,29 @@ eval "$(relpos --completion)". Runs go to $RELPOS_RUNS (./runs); data lie in $RE
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs `relpos ARGV`; returns the exit status. Mistakes of input are one line on stderr and status 1."""
-    if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `relpos … | head` ends quietly
+    try:
+        status = _main(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if not _is_unread(sys.stdout):  # another pipe, to a process of ours
+            raise
+        return UNREAD
+    return status
+
+
+def _is_unread(stream: TextIO) -> bool:
+    """Whether nobody reads the stream any more, as in `relpos … | head`; what it still holds is then dropped."""
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+        return True
+    return False
+
+
+def _main(argv: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # ± and Δ become ? where the terminal has no such letters

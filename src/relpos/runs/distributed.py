@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -104,8 +104,9 @@ def launch(run: Run, wait: bool = True) -> None:
         with _stops(ranks) as stopped:
             for process in ranks:
                 assert process.stdin is not None
-                process.stdin.write(content)
-                process.stdin.flush()
+                with suppress(BrokenPipeError):  # it has died, which `_watch` sees
+                    process.stdin.write(content)
+                    process.stdin.flush()
             codes = _watch(ranks)
     if run.state == "finished":
         return
