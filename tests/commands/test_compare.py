@@ -90,6 +90,14 @@ def test_columns_are_those_that_all_runs_have(root: Path, capsys: pytest.Capture
     assert [row.columns for row in table.rows] == [{}, {}]
 
 
+def test_a_damaged_record_of_a_fine_tuning_is_named_and_left_out(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damaged = root / "finetune" / "damaged" / "record.json"
+    write_text(damaged, "{")
+    assert main(["compare", str(root / "none"), str(root / "composite"), "examples=40"]) == 0
+    assert f"damaged record {damaged}" in capsys.readouterr().err
+    shutil.rmtree(damaged.parent)
+
+
 def test_runs_of_one_name_are_told_apart_by_what_differs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, table = compared(capsys, *(str(root / name) for name in ("none", "composite", "narrow", "seed")))
     assert [row.name for row in table.rows] == ["none", "composite k=8 seed=0", "composite k=2 seed=0", "composite k=8 seed=1"]

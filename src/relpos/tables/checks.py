@@ -23,7 +23,7 @@ from relpos.tables.statistics import standard_error
 from relpos.tables.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED
 
 WIDTH = 3.0
-"""Standard errors."""
+"""Standard errors that a score may be on the wrong side of a bound."""
 CHANCE, BEST = "chance", "best"
 
 
@@ -50,7 +50,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a check: holds, fails, undecided or not run, and the numbers that say so."""
+    """The outcome of a check: holds, fails, undecided or not run, and the numbers that decide."""
 
     says: str
     verdict: str
@@ -66,7 +66,7 @@ def parse(checks: Sequence[object], where: str, rows: Sequence[str]) -> list[Che
     Args:
         checks: as YAML gives them.
         where: the file, for the message.
-        rows: that the file has.
+        rows: names of the file's rows.
 
     Raises:
         RelposError: names the check, and the key or the row that is wrong.
@@ -101,7 +101,7 @@ def _is_bound(key: str, bound: object) -> bool:
 
 
 def evaluate(checks: Sequence[Check], rows: Sequence[Row]) -> list[Outcome]:
-    """What the rows say of each check: the worst of its cells decides.
+    """The outcome of each check: the worst of its cells decides.
 
     Raises:
         RelposError: a check names a column that the table does not have.

@@ -1,9 +1,9 @@
-"""What a paper gains that takes the best of several rows in each column, beside rows that are fixed in advance.
+"""What a paper gains by taking the best of several rows in each column, compared with rows that are fixed in advance.
 
 Wennberg & Henter (2021, Tables 3a and 3b) print Δ of the best S of each task, chosen by the dev scores that Δ is made of. Such a
-maximum is above what the chosen S would score on other examples, even where no S is better than another. How far is measured here:
-the row is chosen on half of the dev examples (even or odd) and its gain there set beside its gain on the other half. Half of the
-examples are noisier than all: a choice on all of them is less optimistic, about 0.7 times as much where noise alone decides.
+maximum is above what the chosen S would score on other examples, even if no S is better than another. By how much is measured here:
+the row is chosen on half of the dev examples (even or odd), and its gain there is compared with its gain on the other half. Scores
+on half of the examples are noisier: a choice on all of them is about 0.7 times as optimistic if noise alone decides.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ class Choice:
         return max(self.gains, key=lambda name: self.gains[name])
 
     def of_errors(self, gain: float) -> float:
-        """Per cent of the baseline's errors that are gone."""
+        """Per cent of the baseline's errors that a gain removes."""
         return 100 * gain / (100 - self.base) if self.base < 100 else 0.0
 
 
-def by_choice(rows: Sequence[Row], given: Experiment) -> list[SideTable]:
-    """A table for each baseline with rows among `choices`, once there are scores of all of them."""
-    words = {name: given.rows[name] for name in given.baseline}
-    mates = {row.name: baseline_of(row, words) for row in rows if row.name in given.choices}
-    families = {base: [name for name in given.choices if mates.get(name) == base] for base in given.baseline}
-    chosen = [(base, choose(rows, base, choices, given.statistic)) for base, choices in families.items() if choices]
-    return [table for base, columns in chosen if (table := side_table(columns, base, given.statistic))]
+def by_choice(rows: Sequence[Row], experiment: Experiment) -> list[SideTable]:
+    """A table for each baseline that has rows among `choices`, once all of these have scores."""
+    words = {name: experiment.rows[name] for name in experiment.baseline}
+    baselines = {row.name: baseline_of(row, words) for row in rows if row.name in experiment.choices}
+    families = {base: [name for name in experiment.choices if baselines.get(name) == base] for base in experiment.baseline}
+    chosen = [(base, choose(rows, base, choices, experiment.statistic)) for base, choices in families.items() if choices]
+    return [table for base, columns in chosen if (table := side_table(columns, base, experiment.statistic))]
 
 
 def choose(rows: Sequence[Row], base: str, choices: Sequence[str], statistic: str) -> dict[str, Choice]:
-    """Column → choice, of the columns that all of these rows have scores in.
+    """Column → choice, for the columns in which all of these rows have scores.
 
     Args:
         rows: of a table.
@@ -97,7 +97,7 @@ def choose(rows: Sequence[Row], base: str, choices: Sequence[str], statistic: st
 def side_table(choices: Mapping[str, Choice], base: str, statistic: str) -> SideTable | None:
     """A line for each row fixed in advance, then the best of each column and how optimistic that is; None without columns.
 
-    Nothing is rounded before Δ% is taken.
+    Δ% is computed from unrounded scores.
     """
     if not choices:
         return None

@@ -26,7 +26,7 @@ Group = TypeVar("Group", bound=Hashable)
 
 
 def rows_of(plan: Iterable[PlannedRow]) -> list[Row]:
-    """The rows of a table, from the records of the planned runs; what they are compared with is added by `comparison`."""
+    """The rows of a table, from the records of the planned runs; `comparison` adds the numbers that they are compared with."""
     return [_row(planned) for planned in plan]
 
 
@@ -58,7 +58,7 @@ def _position_lr(run: Run) -> float:
 
 
 def _travel(run: Run, metrics: Mapping[str, Any]) -> float | None:
-    """The sum of the learning rates of position parameters, which go up and down linearly: Adam moves them about so far at most."""
+    """The sum of the learning rates of position parameters, which rise and fall linearly: about as far as Adam can move them."""
     recipe = run.config.get("recipe") or {}
     if "lr" not in recipe or not (metrics["position_parameters"] or run.config.get("conv")):
         return None
@@ -92,8 +92,8 @@ def summary(values: Sequence[float], pretrainings: Sequence[Hashable] | None = N
 
     Args:
         values: of fine-tunings.
-        pretrainings: of each value, the pre-training that it started from, where there are several. Fine-tunings of one are not
-            independent of each other; error and interval are then those of the pre-trainings' means.
+        pretrainings: for each value, the pre-training that it started from, if there are several. Fine-tunings of one pre-training
+            are not independent of each other: error and interval are then those of the pre-trainings' means.
 
     >>> column = summary([70.0, 71.0, 75.0])
     >>> column.mean, column.best, column.median
@@ -136,9 +136,9 @@ def mean_of(columns: Iterable[str]) -> list[str]:
 
 
 def _mean(columns: Mapping[str, Column]) -> Column:
-    """The mean of GLUE's columns, seed by seed: only seeds of which every column is there, the others count as missing.
+    """The mean of GLUE's columns, seed by seed; a seed that lacks a column counts as missing.
 
-    `best` and `median` are the means of the columns' own: a submission is made of the best run of each task.
+    `best` is the mean of the columns' bests, because a submission is made of the best run of each task; `median` likewise.
     """
     names = mean_of(columns)
     if not names:
@@ -162,7 +162,7 @@ def _mean(columns: Mapping[str, Column]) -> Column:
 
 
 def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
-    """The paper's numbers, row → column → number, from the CSV that an experiment names; its heads are `COLUMN` or `COLUMN_mean`.
+    """Row → column → the paper's number, from the CSV that an experiment names; its heads are `COLUMN` or `COLUMN_mean`.
 
     Raises:
         RelposError: there is no such file.

@@ -1,8 +1,9 @@
-"""Runs that a user names, as rows of a table of their own: finished pre-trainings, and the fine-tunings that all of them have."""
+"""Runs that a user names, as rows of a table: finished pre-trainings, and the fine-tunings that all of them have."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,11 +26,11 @@ from relpos.tables.row import ORDER, Column, Row
 
 @dataclass(frozen=True)
 class RecordedRun(Run):
-    """A run as its folder tells of it, whatever code and configuration made it."""
+    """A run as its folder describes it, whatever code and configuration made it."""
 
     @cached_property
     def identity(self) -> str:
-        """That of its record."""
+        """The identity in its record, which earlier code may have computed in another way."""
         return str(self.record.get("identity"))
 
     @classmethod
@@ -47,7 +48,7 @@ class RecordedRun(Run):
 
 @dataclass(frozen=True)
 class Subject:
-    """What is compared under one name: a pre-training, or those of a table's row."""
+    """What is compared under one name: a pre-training, or the pre-trainings of a table's row."""
 
     name: str
     pretrainings: list[RecordedRun]
@@ -59,10 +60,10 @@ class Subject:
 
 
 def subjects_of(names: Sequence[str]) -> list[Subject]:
-    """The subjects of folders of pre-trainings and `TABLE:ROW`; several may have one name, see `differing.titled`.
+    """The subjects that folders of pre-trainings and `TABLE:ROW` name; several may get the same name, see `differing.titled`.
 
     Raises:
-        RelposError: fewer than two are named, one is named twice, or one is not a finished pre-training; it is named.
+        RelposError: fewer than two are named, one is named twice, or one is not a finished pre-training.
     """
     if len(names) < 2:
         raise RelposError(f"runs={','.join(names)}: two or more are compared, as in: relpos compare FOLDER TABLE:ROW")
@@ -88,8 +89,8 @@ def _pretrainings(name: str, row: Row | None) -> list[RecordedRun]:
             raise RelposError(f"runs={name}: there is no run in {folder} (its record.json is missing)")
         if record.get("stage") != "pretrain":
             start = (record.get("inputs") or {}).get("start")
-            there = f": {start}" if start else ""
-            raise RelposError(f"runs={name}: a pre-training is expected, not a run of stage {record.get('stage')}{there}")
+            hint = f": {start}" if start else ""
+            raise RelposError(f"runs={name}: a pre-training is expected, not a run of stage {record.get('stage')}{hint}")
         if record.get("state") != "finished":
             raise RelposError(f"runs={name}: {folder.resolve().name} is not finished (its record says {record.get('state')})")
     return [RecordedRun.of(folder) for folder in folders]
@@ -98,7 +99,8 @@ def _pretrainings(name: str, row: Row | None) -> list[RecordedRun]:
 def compared_rows(subjects: Sequence[Subject]) -> list[Row]:
     """A row for each subject, with the columns that all of them have.
 
-    These are fine-tunings of one meaning, seeds apart, and figures about order that were measured in one way before.
+    These are fine-tunings whose configurations differ in the seed alone, and figures about order that were measured before, in the
+    same way for all.
     """
     tunings = _shared_tunings(subjects)
     planned = [PlannedRow(subject.name, [], list(subject.pretrainings), tunings[subject.name]) for subject in subjects]
@@ -114,33 +116,38 @@ def compared_rows(subjects: Sequence[Subject]) -> list[Row]:
 
 
 def _shared_tunings(subjects: Sequence[Subject]) -> dict[str, list[Tuning]]:
-    """Subject → its fine-tunings under the tasks and dials that all subjects were fine-tuned with.
+    """Subject → its fine-tunings with the tasks and dials that all subjects were fine-tuned with.
 
-    Of several choices of dials for a task it is the one with the most runs.
+    If a task was fine-tuned with several choices of dials, the choice with the most runs is taken.
     """
     starts = {str(run.path.resolve()): (subject.name, seed) for subject in subjects for seed, run in subject.by_seed.items()}
-    found: dict[tuple[str, str], dict[str, list[Tuning]]] = defaultdict(lambda: defaultdict(list))
+    by_meaning: dict[tuple[str, str], dict[str, list[Tuning]]] = defaultdict(lambda: defaultdict(list))
     for path in sorted((runs_root() / "finetune").glob("*/record.json")):
-        record = read_record(path.parent)
-        if record.get("state") != "finished":
+        try:
+            record = read_record(path.parent)
+            if record.get("state") != "finished":
+                continue
+            start, between = _start(record)
+        except RelposError as error:  # the damaged record of some other run is no reason to stop
+            print(f"relpos: {error}", file=sys.stderr)
             continue
-        start, between = _start(record)
         if start in starts:
             name, seed = starts[start]
             meaning = {key: value for key, value in record["meaning"].items() if key != "seed"}
             task = str(meaning["task"]["name"])
             tuning = Tuning(task, seed, int(record["meaning"]["seed"]), RecordedRun.of(path.parent))
-            found[task, json.dumps([meaning, between], sort_keys=True)][name].append(tuning)
-    shared = {key: of_names for key, of_names in found.items() if len(of_names) == len(subjects)}
+            by_meaning[task, json.dumps([meaning, between], sort_keys=True)][name].append(tuning)
+    shared = {key: by_subject for key, by_subject in by_meaning.items() if len(by_subject) == len(subjects)}
     best: dict[str, tuple[str, str]] = {}
-    for key, of_names in shared.items():
-        if key[0] not in best or _count(of_names) > _count(shared[best[key[0]]]):
+    for key, by_subject in shared.items():
+        if key[0] not in best or _fewest(by_subject) > _fewest(shared[best[key[0]]]):
             best[key[0]] = key
     return {subject.name: [tuning for key in best.values() for tuning in shared[key][subject.name]] for subject in subjects}
 
 
-def _count(of_names: dict[str, list[Tuning]]) -> int:
-    return min(len(tunings) for tunings in of_names.values())
+def _fewest(by_subject: dict[str, list[Tuning]]) -> int:
+    """Fine-tunings of the subject that has the fewest: a subject with many must not decide for one that has few."""
+    return min(len(tunings) for tunings in by_subject.values())
 
 
 def _start(record: dict[str, Any]) -> tuple[str, list[str]]:
@@ -156,8 +163,8 @@ def _start(record: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def _order(subjects: Sequence[Subject]) -> dict[str, dict[str, dict[int, Results]]]:
-    """Subject → measure → seed → figures that were measured before, in the same way for all; of several ways the most examples."""
-    found: dict[str, dict[str, dict[int, Results]]] = {subject.name: {} for subject in subjects}
+    """Subject → measure → seed → figures measured before in the same way for all; of several ways, the one with most examples."""
+    order: dict[str, dict[str, dict[int, Results]]] = {subject.name: {} for subject in subjects}
     for measure in ORDER:
         by_run = {
             (subject.name, seed): {
@@ -170,8 +177,8 @@ def _order(subjects: Sequence[Subject]) -> dict[str, dict[str, dict[int, Results
         if shared:
             way = max(sorted(shared), key=lambda meaning: json.loads(meaning).get("examples", 0))
             for (name, seed), entries in by_run.items():
-                found[name].setdefault(measure, {})[seed] = entries[way].results
-    return found
+                order[name].setdefault(measure, {})[seed] = entries[way].results
+    return order
 
 
 def _by_seed(order: dict[str, dict[int, Results]]) -> dict[int, Results]:

@@ -1,4 +1,4 @@
-"""What the numbers of a table are compared with: the paper's, and the baseline row's; and how small a difference would show.
+"""Compares the numbers of a table with the paper's and with the baseline row's, and says how small a difference would show.
 
 The results are the fields of `relpos.tables.row.Column` from `statistic` on. Rows that share a baseline are of one scale: how much
 pre-trainings differ is estimated from all of them, see `relpos.tables.pooled`.
@@ -26,12 +26,12 @@ ONLY = -1
 
 
 def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mapping[str, PrintedRow]) -> list[Row]:
-    """The rows of a table, each column with what it is compared with.
+    """The rows of a table, each column with its comparisons.
 
     Args:
-        rows: of `columns.rows_of`, with the server's scores where there are any.
-        experiment: says the statistic, the printed split and the baseline rows.
-        printed: of each row.
+        rows: of `columns.rows_of`, with the server's scores if there are any.
+        experiment: has the statistic, the printed split and the baseline rows.
+        printed: row → the paper's numbers.
     """
     planned = [_with_planned(row, experiment, printed.get(row.name, {})) for row in rows]
     words: dict[str, Sequence[str]] = {name: experiment.rows.get(name, ()) for name in experiment.baseline}
@@ -47,7 +47,10 @@ def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mappi
 
 
 def _with_planned(row: Row, experiment: Experiment, printed: PrintedRow) -> Row:
-    """The row with an empty column for each printed one, where the table starts from a checkpoint, which may not be at hand."""
+    """The row with an empty column for each printed one that it lacks, if the table starts from a checkpoint.
+
+    Without the checkpoint at hand there is no plan, and so no column; the printed numbers are shown all the same.
+    """
     missing = [name for name in mean_of(printed) if name not in row.columns] if experiment.start else []
     return replace(row, columns=row.columns | {name: Column() for name in missing})
 
@@ -92,7 +95,7 @@ def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment,
 
 
 def _judged(column: Column, units: pooled.Units, paper: Printed, spread: Spread | None) -> Column:
-    if paper.test and column.test is None:  # ours is a dev score: what can be compared is the difference to the baseline
+    if paper.test and column.test is None:  # ours is a dev score, theirs a test score: only differences to the baseline compare
         return column if column.values else replace(column, verdict=verdict(0, None, 0.0))
     server = column.test if paper.test else None
     tested = difference(units, paper, spread, server)
@@ -112,7 +115,7 @@ def _column(row: Row, name: str) -> Column:
 
 
 def _units(row: Row, name: str, paper: Printed) -> dict[int, float]:
-    """Pre-training seed → what it gives to compare with a printed number."""
+    """Pre-training seed → its number to compare with a printed one."""
     column = _column(row, name)
     parts = [row.columns[part] for part in column.of] if name == MEAN and paper.statistic != "mean" and column.of else [column]
     by_part = [by_pretraining(part) for part in parts]
@@ -122,7 +125,10 @@ def _units(row: Row, name: str, paper: Printed) -> dict[int, float]:
 
 
 def _constant(group: Sequence[Row], name: str) -> list[str]:
-    """The rows that are not above the constant answer by two standard errors of the dev examples; for a mean, in any column."""
+    """The rows that are less than two standard errors of the dev examples above the constant answer; for a mean, in every column.
+
+    Seeds make no difference to a constant answer: such rows would make the pooled spread too small.
+    """
 
     def is_constant(column: Column) -> bool:
         if column.mean is None or column.majority is None or not column.examples:
@@ -135,7 +141,7 @@ def _constant(group: Sequence[Row], name: str) -> list[str]:
 
 
 def _examples_error(row: Row, name: str) -> float | None:
-    """Standard error that the dev examples alone give a column, or the mean of several; None where one was not run."""
+    """Standard error of a column, or of the mean of several, due to the dev examples alone; None if a column was not run."""
     columns = [row.columns[part] for part in row.mean.of] if name == MEAN else [row.columns[name]]
     errors = [
         standard_error(column.mean, column.examples, column.metric or "")
@@ -146,6 +152,7 @@ def _examples_error(row: Row, name: str) -> float | None:
 
 
 def _with_baselines(rows: Sequence[Row], baselines: Sequence[str | None], groups: Mapping[str, Sequence[Row]]) -> list[Row]:
+    """The rows with differences to their baselines; Holm's correction is over the rows of a column."""
     by_name = {row.name: row for row in rows}
     compared: dict[str, dict[str, Column]] = {row.name: {} for row in rows}
     for name in dict.fromkeys([MEAN, *(name for row in rows for name in row.columns)]):
@@ -160,7 +167,7 @@ def _with_baselines(rows: Sequence[Row], baselines: Sequence[str | None], groups
 
 
 def _between(row: Row, base: Row, name: str, groups: Mapping[str, Sequence[Row]]) -> Difference | None:
-    """The difference of two rows, over pre-trainings."""
+    """The difference of two rows, tested over pre-trainings; None if it cannot be tested."""
     group = [of_group for of_group in groups[base.name] if name == MEAN or name in of_group.columns]
     units = {of_group.name: _means(_column(of_group, name)) for of_group in group}
     if row.name not in units or base.name not in units:
@@ -169,10 +176,10 @@ def _between(row: Row, base: Row, name: str, groups: Mapping[str, Sequence[Row]]
 
 
 def baseline_of(row: Row, baselines: Mapping[str, Sequence[str]]) -> str | None:
-    """The name of the baseline that shares most words with this row, the first of them; None for a baseline, and without any.
+    """The name of the baseline that shares most words with this row, of several the first; None for a baseline, or without any.
 
-    All baselines of the experiment are candidates, whether or not their rows were chosen: a small model must not be compared with a
-    large one.
+    All baselines of the experiment are candidates, also those whose rows were not asked for: otherwise a small model might be
+    compared with a large one.
 
     >>> baselines = {"small": ["size=small", "position=absolute"], "base": ["size=base", "position=absolute"]}
     >>> baseline_of(Row("base_fixed", words=["size=base", "position=fixed"]), baselines)
@@ -210,7 +217,7 @@ def _minus(first: float | None, second: float | None) -> float | None:
 def between_models(column: Column, base: Column) -> Difference | None:
     """The difference of two models, one pre-training each, paired over their fine-tuning seeds.
 
-    It says nothing about other pre-trainings of these two rows. None for rows of several pre-trainings.
+    None for rows of several pre-trainings. It says nothing about other pre-trainings of these two rows.
 
     >>> first, second = Column(values=[71.0, 73.0], seeds=[0, 1]), Column(values=[70.0, 71.0], seeds=[0, 1])
     >>> between_models(first, second).value

@@ -1,4 +1,4 @@
-"""In what runs differ, in words: `position=fixed → composite`."""
+"""What distinguishes runs, in words: `position=fixed → composite`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Words = dict[str, str]
 
 
 def differences(subjects: Sequence[Subject]) -> dict[str, list[str]]:
-    """Key → its value in each subject, for the keys in which they are not all equal. What one does not have is `—`.
+    """Key → its value in each subject, for the keys in which they are not all equal; `—` for a subject without the key.
 
-    The dials of different schemes say nothing beside each other. Where there are several schemes, dials in which two of the same
-    scheme differ stand behind its name, `composite(k=4)`.
+    Dials of different schemes cannot be compared. So where there are several schemes, their dials are left out; a dial in which two
+    subjects of the same scheme differ stands behind its name, `composite(k=4)`.
     """
     described = [_described(subject) for subject in subjects]
     values = _differing(described)
@@ -37,12 +37,12 @@ def differences(subjects: Sequence[Subject]) -> dict[str, list[str]]:
 
 
 def in_words(differing: Mapping[str, Sequence[str]]) -> str:
-    """`position=fixed → composite, steps=100 → 200`; says so where there are none."""
+    """`position=fixed → composite, steps=100 → 200`; without differences, a phrase that says so."""
     return ", ".join(f"{key}={' → '.join(values)}" for key, values in differing.items()) or "nothing that results depend on"
 
 
 def titled(subjects: Sequence[Subject]) -> list[Subject]:
-    """The subjects under names of their own: where several have one, the words in which these differ stand behind it."""
+    """The subjects under different names: to a name that several have, the words in which these differ are added."""
     count = Counter(subject.name for subject in subjects)
     result = []
     for subject in subjects:
@@ -54,21 +54,21 @@ def titled(subjects: Sequence[Subject]) -> list[Subject]:
 
 
 def option_of(group: str, node: Mapping[str, Any]) -> str:
-    """The option of `conf` that a node comes from, with whatever dials; the name of its class where no option has it."""
-    said = {name: _said(preset, node) for name, preset in _presets(group)}
-    known = {name: number for name, number in said.items() if number is not None}
-    return max(known, key=lambda name: known[name]) if known else str(node["_target_"]).rpartition(".")[2]
+    """The option of `conf` that a node comes from, whatever its dials; the name of the node's class if no option fits."""
+    counts = {name: _values_fixed(preset, node) for name, preset in _presets(group)}
+    fitting = {name: count for name, count in counts.items() if count is not None}
+    return max(fitting, key=lambda name: fitting[name]) if fitting else str(node["_target_"]).rpartition(".")[2]
 
 
-def _said(preset: Any, node: Any) -> int | None:
-    """How many values of a node a preset says; None where it says another one. An interpolation is a dial: it says none."""
+def _values_fixed(preset: Any, node: Any) -> int | None:
+    """How many values of a node a preset fixes; None where it fixes another value. An interpolation is a dial: it fixes none."""
     if isinstance(preset, str) and "${" in preset:
         return 0
     if isinstance(preset, Mapping):
-        parts = [_said(value, node.get(key)) for key, value in preset.items()] if isinstance(node, Mapping) else [None]
+        parts = [_values_fixed(value, node.get(key)) for key, value in preset.items()] if isinstance(node, Mapping) else [None]
     elif isinstance(preset, list):
         fits = isinstance(node, list) and len(node) == len(preset)
-        parts = [_said(*pair) for pair in zip(preset, node, strict=True)] if fits else [None]
+        parts = [_values_fixed(*pair) for pair in zip(preset, node, strict=True)] if fits else [None]
     else:
         parts = [1 if preset == node else None]
     known = [part for part in parts if part is not None]
@@ -82,7 +82,7 @@ def _differing(described: Sequence[Words]) -> dict[str, list[str]]:
 
 
 def _described(subject: Subject) -> Words:
-    """Key → value of everything that the subject's results depend on; `seed` are those of its pre-trainings."""
+    """Key → value of everything that the subject's results depend on; `seed` lists the seeds of its pre-trainings."""
     run = subject.pretrainings[0]
     words: Words = {}
     for group in GROUPS:

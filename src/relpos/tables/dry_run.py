@@ -1,4 +1,4 @@
-"""The plan of a table in words: what is there, what is missing and why, what waits for what, and about how long it takes."""
+"""The plan of a table in words: which runs are finished, what the others wait for, and about how long they take."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def describe(name: str, rows: list[PlannedRow], runs: list[Run], instrument: Ins
     Args:
         name: of the table.
         rows: of the plan.
-        runs: those of the rows that are wanted, and what they need.
-        instrument: of the columns about order; None: there are none.
+        runs: the runs of these rows that are wanted, and what they need.
+        instrument: of the columns about order; None if there are none.
     """
     states = {run.identity: run.state for run in runs}
     speeds = Speeds(runs)
     hours, said = _hours([run for run in runs if states[run.identity] != "finished"], speeds)
-    own = {run.identity for row in rows for run in row.runs}
+    of_rows = {run.identity for row in rows for run in row.runs}
     if needed := next((row.needs for row in rows if row.needs), None):
         said = f"nothing can be planned: the checkpoint to start from is not at hand, {needed}=FOLDER names one"
     lines = [f"{name}: {len(runs):,} runs: {_counts(Counter(states.values()))}", said]
     if instrument is not None:
         lines.append(_of_order(rows, instrument, speeds))
-    lines += [f"  {_line(run, states)}" for run in runs if run.identity not in own]
+    lines += [f"  {_line(run, states)}" for run in runs if run.identity not in of_rows]
     for row in rows:
         wanted = [run for run in row.runs if run.identity in states]
         done = sum(states[run.identity] == "finished" for run in wanted)
@@ -133,7 +133,7 @@ def _unfinished(run: Run, states: Mapping[str, str]) -> Iterable[Run]:
 
 
 def _name(run: Run) -> str:
-    """Fine-tunings of all seeds of a task wait for the intermediate one with their own."""
+    """Stage and name without the seed: the fine-tunings of a task wait each for the intermediate fine-tuning of its own seed."""
     return f"{run.stage} {run.name if run.stage != 'finetune' else run.name.rpartition('-seed')[0]}"
 
 

@@ -1,7 +1,7 @@
-"""What rows of an experiment cost, without planning them: for whoever asks about many tables at once.
+"""What rows of an experiment cost, without a plan: for commands that ask about many tables at once.
 
 A plan composes every run with Hydra, checks it and looks at its text, which takes half a second a table. Here only those files of
-conf/ are read that decide how many operations a run needs, and stand-ins take the place of runs: they have a cost, but neither an
+conf/ are read that decide how many operations a run needs. Stand-ins take the place of the runs: they have a cost, but neither an
 identity nor a folder.
 """
 
@@ -27,9 +27,9 @@ from relpos.tables.plan import OF_POSITION, words_of
 KEYS = ("steps", "batch", "length", "precision", "first", "vocabulary", "intermediate")
 """Keys of the top level that decide what a run costs."""
 GROUPS = {"size": None, "recipe": ("steps", "batch", "epochs")}
-"""Groups that do, and which of their keys; None: all. The task is the third."""
+"""Groups that decide it too, and which of their keys; None: all. The third such group is the task."""
 WITHOUT_COST = {*OF_POSITION, "data", "seed", "snapshots", "packing", "change"}
-"""Keys whose words leave the number of operations as it is, as `relpos.runs.cost` counts them."""
+"""Keys that do not change the number of operations, as `relpos.runs.cost` counts them."""
 Words = tuple[str, ...]
 
 
@@ -77,24 +77,24 @@ def work(experiment: Experiment, rows: Iterable[str], tunings: bool = True, pret
 
 
 def scheme(words: Iterable[str]) -> frozenset[tuple[str, str]]:
-    """Position scheme and convolution that words of a pre-training name, without what is so by default.
+    """Position scheme and convolution of a pre-training's overrides, without those that repeat a default.
 
     >>> scheme(["position=tisa", "kernels=5", "size=small"]) == scheme(["position=tisa", "conv=none"])
     True
     >>> scheme(["position=tisa", "kernels=3"]) == scheme(["position=tisa"])
     False
     """
-    given = dict(word.partition("=")[::2] for word in words)
+    overrides = dict(word.partition("=")[::2] for word in words)
     default: dict[str, Any] = dict(_read("pretrain"))
     for group, option in (("position", "absolute"), ("conv", "none")):
         default[group] = option
-        default |= {f"{group}.{key}": value for key, value in _read(f"{group}/{given.get(group, option)}").items()}
-    chosen = {key: value for key, value in given.items() if key.split(".")[0] in OF_POSITION}
+        default |= {f"{group}.{key}": value for key, value in _read(f"{group}/{overrides.get(group, option)}").items()}
+    chosen = {key: value for key, value in overrides.items() if key.split(".")[0] in OF_POSITION}
     return frozenset((key, value) for key, value in chosen.items() if str(default.get(key)) != value)
 
 
 def columns(experiment: Experiment) -> list[str]:
-    """The columns that its tasks fill."""
+    """The columns that the experiment's tasks fill."""
     return [column for task in experiment.tasks for column in _task(task).get("columns", [])]
 
 
@@ -124,26 +124,26 @@ def _tuning(network: Words, words: Words, task: str) -> Run:
 
 @cache
 def _with_intermediate(words: Words, tasks: Words) -> Words:
-    """The tasks, and those that are fine-tuned first and are none of them."""
+    """The tasks, then the intermediate tasks that are not among them."""
     first = {_configured("finetune", words, task).intermediate.task for task in tasks}
     return (*tasks, *sorted(first - {None, "none", *tasks}))
 
 
 @cache
 def _configured(command: str, words: Words, task: str | None = None) -> DictConfig:
-    """As `relpos.runs.config.compose` gives it, but for groups without a part in the cost, which are left out."""
+    """The configuration as `relpos.runs.config.compose` gives it, without the groups that do not change the cost."""
     primary = _read(command)
     content = {key: primary[key] for key in KEYS if key in primary}
     options = {key: value for entry in primary["defaults"] if isinstance(entry, dict) for key, value in entry.items()}
-    given = dict(word.partition("=")[::2] for word in words)
+    overrides = dict(word.partition("=")[::2] for word in words)
     for group, keys in GROUPS.items():
-        options[group] = given.pop(group, options[group]).replace("${size}", options["size"])
+        options[group] = overrides.pop(group, options[group]).replace("${size}", options["size"])
         option = _option(group, options[group])
         content[group] = option if keys is None else {key: option.get(key) for key in keys}
     if task is not None:
         content["task"] = _task(task)
     cfg = OmegaConf.create(content)
-    for key, value in given.items():
+    for key, value in overrides.items():
         path = f"{key}.{SHORT[key]}" if key in SHORT else key
         OmegaConf.update(cfg, path, yaml.safe_load(value))
     return cfg

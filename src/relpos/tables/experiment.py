@@ -31,8 +31,8 @@ class Experiment:
         folder: of the file.
         question: what the table answers.
         rows: name → the words in which the row differs.
-        tasks: tasks of conf/task and YAML files of the user's own (paths from the folder of the experiment file), each fine-tuned
-            with every seed; an empty list: pre-training is all.
+        tasks: tasks of conf/task and the user's YAML files (paths from the folder of the experiment file), each fine-tuned with
+            every seed; with an empty list there are only pre-trainings.
         base: words of all rows, for both stages.
         stages: `pretrain`, `finetune` and `order` → words of that stage alone.
         seeds: of fine-tuning; in the file, a number n is short for 0, …, n − 1.
@@ -42,20 +42,20 @@ class Experiment:
         checks: what the numbers should show, see `relpos.tables.checks`.
         printed: file of the paper's numbers, a path from the folder of the experiment file.
         printed_runs: how many runs of the paper a printed number sums up.
-        statistic: what the paper prints of its runs, mean, best or median.
-        split: where the paper measured it, dev or test.
-        baseline: the rows that the others are compared with, each row with the one that shares most words with it.
+        statistic: how it sums them up: mean, best or median.
+        split: the set on which the paper measured: dev or test.
+        baseline: the rows that the others are compared with; each row with the baseline that shares most words with it.
         lengths: of sequences at which the held-out loss of every row is measured; needs `packing=document`.
         order: measures of `relpos order` that become columns, `shuffle` and `pairs`; its words stand under the stage `order`. With
             a stage `order_snapshots`, the pre-trainings' snapshots are measured too; its words come after those of `order`.
         start: the published checkpoint (folder or hub id) from which the rows are fine-tuned: nothing is pre-trained. `pretrained=`
-            on the command line names another one; `???`: it has to. Where it cannot be had, rows are planned without runs.
-        network: words of the size of `start`, by which `relpos claims` says what the fine-tunings cost; `[size=albert_base]`.
-        choices: the rows of which the paper prints the best one of each column; a table of what that choice gains is shown.
+            on the command line names another one; with `???` it must. If there is no such checkpoint here, rows have no runs.
+        network: words for the size of `start`, such as `[size=albert_base]`, from which `relpos claims` estimates the cost.
+        choices: the rows of which the paper prints the best one of each column; a side table shows what that choice gains.
         parameters: the table is nothing but parameter counts: those of this paper, see `relpos.commands.params`.
         claims: ids of the claims that the table is about.
-        primary: the measure in which these are decided first, named before the runs: `loss` (held-out loss) or `order` (shuffle
-            gap). `claims.txt` beside the table shows the claims' twins in it, then the other twins, then the claims.
+        primary: the measure that decides these claims first, chosen before the runs: `loss` (held-out loss) or `order` (shuffle
+            gap). `claims.txt` beside the table shows the claims' twins in this measure, then the other twins, then the claims.
         tuned: the table in which the rows' `recipe.position_lr` was chosen; the page names it.
     """
 
@@ -111,7 +111,7 @@ def load(table: str, changes: Mapping[str, Any] | None = None) -> Experiment:
         changes: keys that replace those of the file.
 
     Raises:
-        RelposError: there is no such file, or something in it is wrong; named with the nearest right word.
+        RelposError: there is no such file, or something in it is wrong.
 
     >>> load("demo").tasks
     ['cola', 'sst2']
@@ -167,7 +167,7 @@ def _checked(path: Path, content: object) -> Experiment:
 
 
 def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
-    """Key → value, each of the kind that the fields of `Experiment` ask for."""
+    """Key → value, checked and converted to the types of the fields of `Experiment`."""
     known = {key.name: key for key in fields(Experiment) if key.name not in ("name", "folder")}
     for key in content:
         _known("unknown key", key, known)
@@ -211,7 +211,7 @@ def _task(name: str, folder: Path) -> str:
 
 
 def _check_order(values: dict[str, Any]) -> None:
-    """Refuses words and checks about order that is not measured: they would be noticed only when everything is trained."""
+    """Refuses words and checks about order that is not measured; else they would be noticed only after the training."""
     measures = values.get("order", [])
     for stage in ("order", "order_snapshots"):
         if stage in values.get("stages", {}) and not measures:

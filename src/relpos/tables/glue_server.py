@@ -1,7 +1,7 @@
 """What gluebenchmark.com accepts: eleven files of `index<TAB>prediction`, each with its number of rows and its set of answers.
 
-Names, row counts and answers are listed in `templates/glue_server.csv`; `constant` there is the answer that fills a file for which
-there is no model, as the server asks of those who submit single tasks (the majority class; 0 for STS-B).
+Names, row counts and answers are listed in `templates/glue_server.csv`. Its column `constant` has the answer that fills a file for
+which there is no model: the majority class, 0 for STS-B. The server asks this of those who submit single tasks.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Answers:
 
     Args:
         file: its name, without `.tsv`.
-        column: of the table; the run that is best there predicts this file.
-        rows: of the official test file.
+        column: of the table; the best run in this column predicts the file.
+        rows: how many the official test file has.
         labels: the allowed answers; None where they are numbers.
         range: of the numbers.
         constant: the answer for every row where there is no model.
@@ -75,7 +75,7 @@ def layout() -> list[Answers]:
 
 
 def file_name(row: str) -> str:
-    """The name of a row with the letters that a file's name may not have replaced.
+    """The name of a row as a file's name: every other letter becomes `_`.
 
     >>> file_name("composite key/1")
     'composite_key_1'

@@ -1,4 +1,4 @@
-"""The held-out loss of a table's rows at other lengths than they were trained at; measured once a run and kept in its folder."""
+"""The held-out loss of a table's rows at lengths other than the trained one; measured once for each run and kept in its folder."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from relpos.model.heads import MaskedLM
 
 TOKENS = 100_000
-"""Of held-out text, about."""
+"""About how many tokens of held-out text are used."""
 
 
 def with_heldout_lengths(rows: Sequence[Row], plan: Iterable[PlannedRow], lengths: list[int]) -> list[Row]:
     """The rows, each with the mean loss over its finished pre-trainings at each length.
 
-    None where the scheme serves no such length, and where no pre-training is finished.
+    The loss is None if the scheme does not serve the length, or if no pre-training is finished.
     """
     if not lengths:
         return list(rows)
@@ -36,7 +36,7 @@ def _mean_losses(planned: PlannedRow, lengths: list[int]) -> dict[str, float | N
 
 
 def losses(run: Run, lengths: list[int]) -> dict[str, float | None]:
-    """Length → held-out loss of a finished pre-training; None where the scheme serves no such length."""
+    """Length → held-out loss of a finished pre-training; None if the scheme does not serve the length."""
     digest = hashlib.sha256(json.dumps([sorted(lengths), TOKENS]).encode()).hexdigest()[:8]
     path = run.path / f"lengths-{digest}.json"
     if not path.is_file():
@@ -57,6 +57,6 @@ def _measure(run: Run, lengths: list[int]) -> dict[str, float | None]:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """None where one of them is missing, and of none at all."""
+    """The mean; None if a value is missing, or if there are no values."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None

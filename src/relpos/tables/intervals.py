@@ -18,8 +18,8 @@ RESAMPLES = 500
 def interval(tunings: list[Tuning], column: str) -> Interval | None:
     """95 % Multi-Bootstrap interval of the mean score × 100.
 
-    A pre-training counts with the mean over its fine-tunings. None with fewer than two of them, and where a run has not kept what
-    it answered on the dev set, as older runs have not.
+    A pre-training counts with the mean over its fine-tunings. None if there are fewer than two pre-trainings, or if a run has not
+    kept its answers on the dev set, as older runs have not.
     """
     by_pretraining: dict[int, list[NDArray[np.float64]]] = {}
     for tuning in tunings:
@@ -35,7 +35,7 @@ def interval(tunings: list[Tuning], column: str) -> Interval | None:
     metric = _metric(tunings[0].run.config["task"]["metric"])
 
     def mean(drawn: NDArray[np.float64]) -> float:
-        """Of the scores of `fewest` fine-tunings; `drawn` is (examples, fine-tunings, 2)."""
+        """Mean score of `fewest` fine-tunings; `drawn` is (examples, fine-tunings, 2)."""
         return 100 * sum(metric(drawn[:, tuning, 0], drawn[:, tuning, 1]) for tuning in range(fewest)) / fewest
 
     return multi_bootstrap(scores, RESAMPLES, mean)  # (pre-trainings, examples, fine-tunings, 2)

@@ -1,4 +1,4 @@
-"""Runs that a user names: a folder, a table that has been written, or `TABLE:ROW`, a row of it."""
+"""Runs that a user names: by a folder, by a table that has been written, or by `TABLE:ROW`, a row of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def named_row(name: str) -> Row | None:
-    """The row that `TABLE:ROW` names; None where the name is not of that form, or a file or folder has it.
+    """The row that `TABLE:ROW` names; None if the name has another form, or is that of a file or folder.
 
     Raises:
         RelposError: there is no such table or row; the nearest names are given.
@@ -36,7 +36,7 @@ def pretrainings_of(row: Row) -> list[Path]:
 
 
 def named_folder(key: str, name: str) -> Path:
-    """The folder or file that `KEY=NAME` names; of a row with several pre-trainings the first one's.
+    """The folder or file that `KEY=NAME` names; for a row of several pre-trainings, the first one's.
 
     Raises:
         RelposError: there is no such row, or none of its pre-trainings is finished.
@@ -52,10 +52,10 @@ def named_folder(key: str, name: str) -> Path:
 
 @dataclass(frozen=True)
 class Named:
-    """A network's folder and how it is called beside others.
+    """A network's folder, and a name that tells it from others.
 
     Args:
-        row: of the table that it is taken from; None for a folder or file.
+        row: the row of a table that it belongs to; None for a folder or file.
     """
 
     name: str
@@ -70,33 +70,34 @@ def named_networks(key: str, names: Sequence[str], table: str | None = None) -> 
     Raises:
         RelposError: there is no such table or row, or none of its pre-trainings is finished.
     """
-    found: list[Named] = []
-    alone: list[Path] = []
+    networks: list[Named] = []
+    single: list[Path] = []
     if table is not None:
-        found += _of_rows(f"table={table}", written(table)[1].rows)
+        networks += _of_rows(f"table={table}", written(table)[1].rows)
     for name in names:
         path = Path(name).expanduser()
         if (path / FILE).is_file():
-            found += _of_rows(f"{key}={name}", read(path / FILE).rows)
+            networks += _of_rows(f"{key}={name}", read(path / FILE).rows)
         elif (row := named_row(name)) is not None:
-            found += _of_rows(f"{key}={name}", [row])
+            networks += _of_rows(f"{key}={name}", [row])
         else:
-            alone.append(path)
-    return found + [Named(label, path) for label, path in zip(labels(alone), alone, strict=True)]
+            single.append(path)
+    return networks + [Named(label, path) for label, path in zip(labels(single), single, strict=True)]
 
 
 def _of_rows(word: str, rows: Sequence[Row]) -> list[Named]:
-    found = []
+    networks = []
     for row in rows:
         folders = [(run.seed, runs_root() / run.path) for run in row.runs if run.stage == "pretrain" and run.state == "finished"]
-        found += [Named(f"{row.name} seed {seed}" if len(folders) > 1 else row.name, folder, row.name) for seed, folder in folders]
-    if not found:
+        several = len(folders) > 1
+        networks += [Named(f"{row.name} seed {seed}" if several else row.name, folder, row.name) for seed, folder in folders]
+    if not networks:
         raise RelposError(f"{word}: no pre-training is finished")
-    return found
+    return networks
 
 
 def labels(folders: Sequence[Path]) -> list[str]:
-    """Position and convolution, as a folder's name begins; the whole name where that does not tell the runs apart."""
+    """Position and convolution, with which a folder's name begins; the whole names if these do not tell the runs apart."""
     names = [folder.resolve().name for folder in folders]
     short = [re.sub(r"-\d+x\d+-.*", "", name) for name in names]
     return short if len(set(short)) == len(short) else names

@@ -1,7 +1,7 @@
 """The columns of a table about order: shuffle gap and minimal pairs of each row's pre-trainings, at the end and at their snapshots.
 
-They are measured by the process that makes the table, once the runs are there: some seconds a network. The figures are kept in the
-folders of the runs, see `relpos.runs.order`, and shared with `relpos order`.
+The process that makes the table measures them once the runs are finished, which takes some seconds a network. The figures are kept
+in the folders of the runs, see `relpos.runs.order`, and shared with `relpos order`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from relpos.tables.statistics import Difference, Interval
 
 Floats = npt.NDArray[np.float64]
 FEWEST = 5
-"""Pre-trainings from which on the interval over them is bootstrapped; fewer get one by the t-distribution, which is wide enough."""
+"""The fewest pre-trainings whose interval is bootstrapped. Over fewer a bootstrap is too narrow: they get a t-interval."""
 RIGHT = {"1": 1.0, "0": 0.0, "t": 0.5}
+"""Mark of a pair among the kept answers → its part of a right answer: right, wrong, tied."""
 GUESS = 50.0
 """Accuracy of guessing on minimal pairs."""
 GROUPS = {"same_word_pairs": "same_words", "other_pairs": "others"}
@@ -45,8 +46,8 @@ class Instrument:
 
     Args:
         measures: `shuffle` and `pairs`, or one of them.
-        dials: as of `relpos order`.
-        pairs: the pairs of all networks, or those that suit each.
+        dials: as `relpos order` has them.
+        pairs: the same pairs for all networks, or for each those that suit it.
         accelerator: auto, cpu or gpu.
         threads: CPU threads; None: all cores.
         snapshots: what is measured of the snapshots; None: nothing.
@@ -60,16 +61,16 @@ class Instrument:
     snapshots: Instrument | None = None
 
     def results(self, subject: Trained) -> Results:
-        """The figures of a network; what cannot be measured is told on stderr and left out."""
-        found: Results = {}
+        """The figures of a network; a measure that fails is named on stderr and left out."""
+        figures: Results = {}
         for measure in self.measures:
             try:
                 source = suited(self.pairs, subject) if measure == "pairs" else None
                 dials = replace(self.dials, measures=(measure,))
-                found |= measured(subject, dials, source, self.accelerator, self.threads)
+                figures |= measured(subject, dials, source, self.accelerator, self.threads)
             except RelposError as error:
                 print(f"relpos: {subject.name} without {measure}: {error}", file=sys.stderr)
-        return found
+        return figures
 
     def columns(self) -> list[str]:
         """The names of the columns that these measures give."""
@@ -77,12 +78,12 @@ class Instrument:
 
 
 def instrument(experiment: Experiment, words: Iterable[str] = (), plan: Iterable[PlannedRow] = ()) -> Instrument | None:
-    """What the words of the stages `order` and `order_snapshots` ask for; None where the table has no columns about order.
+    """What the stages `order` and `order_snapshots` of a table ask for; None if the table has no columns about order.
 
     Args:
         experiment: what the file says.
         words: of the command line; those that begin with `order.` or `order_snapshots.` count.
-        plan: the rows, which must keep snapshots where some are to be measured.
+        plan: the rows; they must keep snapshots if snapshots are to be measured.
 
     Raises:
         RelposError: a word is wrong, named pairs cannot be read, or a row keeps no snapshots.
@@ -91,9 +92,9 @@ def instrument(experiment: Experiment, words: Iterable[str] = (), plan: Iterable
         return None
     words = list(words)
     chosen = _words("order", experiment, words)
-    given = _instrument(experiment, "order", chosen)
+    of_ends = _instrument(experiment, "order", chosen)
     if "order_snapshots" not in experiment.stages:
-        return given
+        return of_ends
     for row in plan:
         if row.pretrainings and not row.pretrainings[0].config["snapshots"]:
             raise RelposError(
@@ -101,7 +102,7 @@ def instrument(experiment: Experiment, words: Iterable[str] = (), plan: Iterable
                 "name some, as in stages.pretrain: [snapshots=[10,30]]"
             )
     of_snapshots = [*chosen, *_words("order_snapshots", experiment, words)]
-    return replace(given, snapshots=_instrument(experiment, "order_snapshots", of_snapshots))
+    return replace(of_ends, snapshots=_instrument(experiment, "order_snapshots", of_snapshots))
 
 
 def _words(stage: str, experiment: Experiment, words: list[str]) -> list[str]:
@@ -117,32 +118,33 @@ def _instrument(experiment: Experiment, stage: str, words: list[str]) -> Instrum
     cfg = compose("order", ["from=''", *words])
     pairs: PairSource | AutoPairs = instantiate(cfg.pairs)
     if "pairs" in experiment.order and not isinstance(pairs, AutoPairs):
-        pairs.pairs()  # before anything is trained
+        pairs.pairs()  # so that pairs that cannot be read are refused before anything is trained
     return Instrument(list(experiment.order), Dials(None, cfg.examples, cfg.form), pairs, cfg.accelerator, cfg.threads)
 
 
-def with_order(rows: Sequence[Row], plan: Iterable[PlannedRow], given: Instrument | None) -> list[Row]:
+def with_order(rows: Sequence[Row], plan: Iterable[PlannedRow], instrument: Instrument | None) -> list[Row]:
     """The rows with the columns about order in front, and with those of their snapshots; `plan` has their runs."""
-    if given is None:
+    if instrument is None:
         return list(rows)
-    return [_with_order(row, planned, given) for row, planned in zip(rows, plan, strict=True)]
+    return [_with_order(row, planned, instrument) for row, planned in zip(rows, plan, strict=True)]
 
 
-def _with_order(row: Row, planned: PlannedRow, given: Instrument) -> Row:
+def _with_order(row: Row, planned: PlannedRow, instrument: Instrument) -> Row:
     states = [run.state for run in planned.pretrainings]
     subjects = {
         run.config["seed"]: trained(run.path)
         for run, state in zip(planned.pretrainings, states, strict=True)
         if state == "finished"
     }
-    ends = {seed: given.results(subject) for seed, subject in subjects.items()}
-    columns = order_columns(given.columns(), ends, states)
+    ends = {seed: instrument.results(subject) for seed, subject in subjects.items()}
+    columns = order_columns(instrument.columns(), ends, states)
     snapshots: dict[int, dict[str, Column]] = {}
-    if given.snapshots is not None:
+    if instrument.snapshots is not None:
+        names = [*([LOSS] if "shuffle" in instrument.measures else []), *instrument.columns()]
         networks = {seed: subject.snapshots() | {END: subject} for seed, subject in subjects.items()}
         for share in sorted({share for of_seed in networks.values() for share in of_seed}):
-            then = {seed: given.snapshots.results(of_seed[share]) for seed, of_seed in networks.items() if share in of_seed}
-            snapshots[share] = order_columns([*([LOSS] if "shuffle" in given.measures else []), *given.columns()], then, states)
+            by_seed = {seed: instrument.snapshots.results(of_seed[share]) for seed, of_seed in networks.items() if share in of_seed}
+            snapshots[share] = order_columns(names, by_seed, states)
     return replace(row, columns=columns | row.columns, snapshots=snapshots)
 
 
@@ -163,9 +165,9 @@ class _Figure:
 
     Args:
         interval: 95 %, over examples or over pairs of these paradigms.
-        n: pairs.
-        parts: (2, examples or pairs): the figure is Σ of the first over Σ of the second; None for a loss.
-        groups: of each pair, its paradigm.
+        n: number of pairs.
+        parts: (2, examples or pairs): the figure is the sum of the first line over the sum of the second; None for a loss.
+        groups: the paradigm of each pair.
     """
 
     value: float
@@ -214,12 +216,12 @@ def _interval(figures: list[_Figure], column: Column, bounds: Interval | None) -
     """The 95 % interval: of one network, over its examples or pairs; of a few networks, by the t-distribution over them, because a
     bootstrap of a few is too narrow; of `FEWEST` or more, by bootstrap over networks and examples.
 
-    Networks that agree to the last digit have that of the first one, since they show no spread.
+    Networks that agree to the last digit show no spread: they have the interval of the first one.
 
     Args:
         figures: of the networks.
         column: their mean and standard error.
-        bounds: that no interval passes.
+        bounds: the least and the largest possible value; None: there are none.
     """
     if not figures:
         return None

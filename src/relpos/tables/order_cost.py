@@ -16,29 +16,30 @@ from relpos.tables.order_columns import END, Instrument
 from relpos.tables.plan import PlannedRow
 
 
-def work_left(plan: Iterable[PlannedRow], given: Instrument) -> list[tuple[Run, float]]:
-    """An entry for each network that is not measured yet, snapshots included: its pre-training, and the operations."""
+def work_left(plan: Iterable[PlannedRow], instrument: Instrument) -> list[tuple[Run, float]]:
+    """(pre-training, operations) for each of its networks, snapshots included, that is not measured yet."""
     left = []
     tokens = _Tokens()
     for run in {run.identity: run for row in plan for run in row.pretrainings}.values():
-        tasks = [(END, given)]
-        if given.snapshots is not None:
-            tasks += [(share, given.snapshots) for share in sorted({*run.config["snapshots"], END})]
-        for share, instrument in tasks:
-            measures = [measure for measure in instrument.measures if not _is_there(run, share, instrument, measure)]
-            operations = flops_per_token(run) / 3 * sum(tokens.of(run, instrument, measure) for measure in measures)
+        networks = [(END, instrument)]
+        if instrument.snapshots is not None:
+            networks += [(share, instrument.snapshots) for share in sorted({*run.config["snapshots"], END})]
+        for share, applied in networks:
+            measures = [measure for measure in applied.measures if not _is_measured(run, share, applied, measure)]
+            # A training step counts three forward passes; measuring is one.
+            operations = flops_per_token(run) / 3 * sum(tokens.of(run, applied, measure) for measure in measures)
             if measures:
                 left.append((run, operations))
     return left
 
 
-def _is_there(run: Run, share: int, given: Instrument, measure: str) -> bool:
+def _is_measured(run: Run, share: int, instrument: Instrument, measure: str) -> bool:
     if run.state != "finished":
         return False
     subject = trained(run.path)
     subject = subject if share == END else subject.snapshots().get(share, subject)
-    dials = replace(given.dials, measures=(measure,))
-    return is_measured(subject, dials, _suited(given.pairs, run) if measure == "pairs" else None, measure)
+    dials = replace(instrument.dials, measures=(measure,))
+    return is_measured(subject, dials, _suited(instrument.pairs, run) if measure == "pairs" else None, measure)
 
 
 def _suited(pairs: PairSource | AutoPairs, run: Run) -> PairSource | None:
@@ -51,10 +52,10 @@ class _Tokens:
     def __init__(self) -> None:
         self.of_pairs: dict[str, float] = {}
 
-    def of(self, run: Run, given: Instrument, measure: str) -> float:
+    def of(self, run: Run, instrument: Instrument, measure: str) -> float:
         if measure == "shuffle":
-            return float(given.dials.examples * run.config["length"] * (1 + len(WINDOWS)))
-        source = _suited(given.pairs, run)
+            return float(instrument.dials.examples * run.config["length"] * (1 + len(WINDOWS)))
+        source = _suited(instrument.pairs, run)
         if source is None:
             return 0.0
         key = str(source.identity())

@@ -1,4 +1,4 @@
-"""`order.json` and its figures: how much order some networks know, side by side."""
+"""Writes `order.json` and its figures: how much order some networks know, side by side."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ FILE = "order.json"
 
 
 def write_report(cfg: DictConfig) -> Path:
-    """Measures the networks that `from` and `table` name, and writes `order.json` and figures into a folder below
-    `$RELPOS_RUNS/order`, which it returns.
+    """Measures the networks that `from` and `table` name. Writes `order.json` and figures into a folder below `$RELPOS_RUNS/order`
+    and returns that folder.
 
     Args:
         cfg: a checked configuration of `relpos order`.
@@ -49,16 +49,16 @@ def write_report(cfg: DictConfig) -> Path:
     subjects = [trained(network.path, store) for network in networks]
     pairs = instantiate(cfg.pairs)
     sources = [suited(pairs, subject) if "pairs" in (measures or MEASURES) else None for subject in subjects]
-    is_clear = len({network.name for network in networks}) == len(networks)
+    have_own_names = len({network.name for network in networks}) == len(networks)
     rows = []
     for network, subject, source in zip(networks, subjects, sources, strict=True):
-        name = network.name if is_clear else subject.name
+        name = network.name if have_own_names else subject.name
         results: Results = {"name": name, "folder": subject.name} | ({"row": network.row} if network.row else {})
         results |= _summary(measured(subject, dials, source, cfg.accelerator, cfg.threads))
         if cfg.curves:
             results["snapshots"] = {
-                str(share): _summary(measured(then, dials, source, cfg.accelerator, cfg.threads))
-                for share, then in subject.snapshots().items()
+                str(share): _summary(measured(snapshot, dials, source, cfg.accelerator, cfg.threads))
+                for share, snapshot in subject.snapshots().items()
             }
         rows.append(results)
         print(f"{name}: {_line(results)}", file=sys.stderr)
@@ -94,7 +94,7 @@ def _folder_name(subjects: Sequence[Trained], sources: Sequence[PairSource | Non
 
 
 def _draw(rows: Sequence[Results], folder: Path) -> None:
-    """The figures; a row of a table is one line, the mean over its pre-trainings."""
+    """Draws the figures; a table's row is one line, the mean over its pre-trainings."""
     lines: dict[str, list[Results]] = {}
     for row in rows:
         lines.setdefault(str(row.get("row", row["name"])), []).append(row)
@@ -119,7 +119,7 @@ def _mean(gaps: Sequence[dict[str, float]]) -> dict[str, float]:
 
 def _curve(seeds: Sequence[Results]) -> Curve:
     """Share → (gap over all words, accuracy on same-word pairs): means over the pre-trainings that have it; None where none has."""
-    networks = [{int(share): then for share, then in seed.get("snapshots", {}).items()} | {100: seed} for seed in seeds]
+    networks = [{int(share): results for share, results in seed.get("snapshots", {}).items()} | {100: seed} for seed in seeds]
     curve: Curve = {}
     for share in sorted({share for of_seed in networks for share in of_seed}):
         points: list[Any] = [of_seed[share] for of_seed in networks if share in of_seed]

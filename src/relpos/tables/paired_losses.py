@@ -15,12 +15,12 @@ from relpos.tables.statistics import Difference, paired
 
 Floats = npt.NDArray[np.float64]
 SHARED = ("packing", "length")
-"""Dials of a pre-training that decide, beside its text, what a held-out example is."""
+"""Dials of a pre-training that decide, together with its text, what a held-out example is."""
 
 
 @dataclass(frozen=True)
 class Losses:
-    """Of one network: `summed` (examples,) the loss of each example in nats, over its `predicted` (examples,) masked tokens."""
+    """One network's losses: `summed` (examples,), in nats, over the `predicted` (examples,) masked tokens of each example."""
 
     summed: Floats
     predicted: Floats
@@ -33,7 +33,7 @@ class Losses:
 
 @dataclass(frozen=True)
 class PairedLoss:
-    """A subject's held-out loss beside the first one's.
+    """A subject's held-out loss, compared with the first subject's.
 
     Args:
         name: of the subject.
@@ -64,34 +64,34 @@ def paired_losses(
 ) -> list[PairedLoss]:
     """The losses of the subjects on at most so many held-out examples, each with its difference to the first subject's.
 
-    Of subjects with two or more pre-training seeds in common the difference is over seeds (Student's paired test). Else it is over
-    examples: it then says how these two networks differ, and nothing about other seeds.
+    If two subjects have two or more pre-training seeds in common, their difference is tested over seeds (Student's paired test),
+    else over examples: then it says how these two networks differ, and nothing about other seeds.
 
     Args:
-        subjects: two or more, of which `why_not` says nothing.
+        subjects: two or more, for which `why_not` returns None.
         examples: held-out examples, at most.
-        advance: is told of every portion of examples done.
+        advance: called with the number of examples in each portion done.
     """
     losses = [{seed: losses_of(run, examples, advance) for seed, run in subject.by_seed.items()} for subject in subjects]
     first = losses[0]
-    found = []
-    for subject, own in zip(subjects, losses, strict=True):
-        mean = float(np.mean([of_seed.mean for of_seed in own.values()]))
-        seeds = sorted(own.keys() & first.keys())
+    result = []
+    for subject, by_seed in zip(subjects, losses, strict=True):
+        mean = float(np.mean([of_seed.mean for of_seed in by_seed.values()]))
+        seeds = sorted(by_seed.keys() & first.keys())
         difference, over = None, "examples"
-        if own is not first and len(seeds) > 1:
-            difference, over = paired([own[seed].mean for seed in seeds], [first[seed].mean for seed in seeds]), "seeds"
-        elif own is not first:
-            difference = over_examples(next(iter(own.values())), next(iter(first.values())))
-        found.append(PairedLoss(subject.name, mean, difference, over))
-    return found
+        if by_seed is not first and len(seeds) > 1:
+            difference, over = paired([by_seed[seed].mean for seed in seeds], [first[seed].mean for seed in seeds]), "seeds"
+        elif by_seed is not first:
+            difference = over_examples(next(iter(by_seed.values())), next(iter(first.values())))
+        result.append(PairedLoss(subject.name, mean, difference, over))
+    return result
 
 
 def over_examples(second: Losses, first: Losses) -> Difference:
     """`second − first` in nats per predicted token, with the standard error of a ratio of sums over examples.
 
-    >>> one = Losses(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
-    >>> over_examples(Losses(one.summed + one.predicted, one.predicted), one).value
+    >>> first = Losses(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
+    >>> over_examples(Losses(first.summed + first.predicted, first.predicted), first).value
     1.0
     """
     n, tokens = len(first.predicted), float(first.predicted.sum())

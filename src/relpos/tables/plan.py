@@ -1,4 +1,4 @@
-"""An experiment → its runs, a pure function. Each row and stage is composed once, and then varied by task and seed."""
+"""An experiment → its runs, a pure function. Each row and stage is composed once; tasks and seeds are variations of it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from relpos.runs.variation import varied
 from relpos.tables.experiment import STAGES, Experiment
 
 OF_TASK = ("steps", "batch", "intermediate")
-"""Dials that the task decides, unless an override does."""
+"""Dials that the task sets, unless an override does."""
 STARTS = ("pretrained", "finetune.pretrained", "from")
-"""Words that name the network that a table with `start` fine-tunes."""
+"""Keys that name the network that a table with `start` fine-tunes."""
 OF_POSITION = ("position", "conv", "k", "outside", "kernels")
-"""Keys of which a fine-tuning takes over the values with the model that it starts from."""
+"""Keys whose values a fine-tuning takes over from the network that it starts from."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ class Tuning:
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """One row of a table that is planned: its runs, finished or not.
+    """One planned row of a table: its runs, finished or not.
 
     Args:
         name: in the experiment file.
         words: the overrides in which the row differs.
         pretrainings: one a pre-training seed.
-        tunings: one a task and seed, of every pre-training.
-        noops: of a table that only sleeps.
-        needs: the word that says what the row starts from, where that cannot be had; then it has no runs.
+        tunings: one a task and seed, for every pre-training.
+        noops: runs that only sleep, of a table for tests.
+        needs: the key that must name the checkpoint to start from, because there is none here; then the row has no runs.
     """
 
     name: str
@@ -57,7 +57,7 @@ class PlannedRow:
 
     @property
     def runs(self) -> list[Run]:
-        """All of the row's own; their inputs (tokenizer, store) are not among them."""
+        """All runs of the row, without their inputs (tokenizer, store)."""
         return [*self.pretrainings, *(tuning.run for tuning in self.tunings), *self.noops]
 
 
@@ -96,7 +96,7 @@ def plan_table(experiment: Experiment, rows: list[str] | None = None, words: Ite
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Composing makes very many small objects; without this, a quarter of the time goes into looking for cycles among them."""
+    """Composing makes very many small objects: with garbage collection, a quarter of the time goes into looking for cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -107,7 +107,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 def _row(experiment: Experiment, templates: Templates, name: str, row_words: list[str], words: list[str]) -> PlannedRow:
-    """The row of this name; `row_words` are those of the file, `words` all that apply."""
+    """The row of this name; `row_words` are its overrides in the file, `words` these and those of the command line."""
     if experiment.parameters:
         return PlannedRow(name, row_words, [], [])
     if "noop" in experiment.stages:
@@ -126,10 +126,10 @@ def _row(experiment: Experiment, templates: Templates, name: str, row_words: lis
 
 
 def _start_of(experiment: Experiment, words: Sequence[str]) -> Run | None:
-    """The network that all rows are fine-tuned from; None where there is none, or the one that the file names cannot be had.
+    """The network that all rows are fine-tuned from; None if there is none, or if the one that the file names is not here.
 
     Raises:
-        RelposError: the one that `words` name cannot be had.
+        RelposError: the one that `words` name is not here.
     """
     if experiment.start is None:
         return None
@@ -147,7 +147,7 @@ def _start_of(experiment: Experiment, words: Sequence[str]) -> Run | None:
 def _row_on(
     start: Run, experiment: Experiment, templates: Templates, name: str, row_words: list[str], words: list[str]
 ) -> PlannedRow:
-    """The row of this name where nothing is pre-trained; `words` are all that apply."""
+    """The row of this name in a table that fine-tunes the network `start`; `row_words` and `words` as for `_row`."""
     words = [word for word in words if _key(word) not in STARTS]
     refuse_words("finetune", words_of("finetune", experiment, words), {"pretrained": start.name})
     planned = templates.of(words_of("finetune", experiment, [*words, "pretrained=given"]), start)
@@ -160,10 +160,10 @@ def _row_on(
 
 
 class Templates:
-    """What rows share that differ only in how they know positions: the composed configuration of their pre-trainings, and the
-    fine-tunings of every task.
+    """A cache of what is the same for rows that differ only in position scheme and convolution: the composed configuration of their
+    pre-trainings, and the fine-tunings of every task.
 
-    Composing is slow; with this a plan of nineteen rows takes half a second instead of ten.
+    Composing is slow: with this cache a plan of nineteen rows takes half a second instead of ten.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -181,7 +181,7 @@ class Templates:
         return compose("pretrain", words) if cfg is None else check(cfg, "pretrain", of_row)
 
     def of(self, words: list[str], pretraining: Run) -> dict[str, Run]:
-        """Task → its fine-tuning, on any one row's pre-training (see `moved`); `words` are those of the stage."""
+        """Task → a fine-tuning on the pre-training of some row, which `moved` puts on another; `words` are those of the stage."""
         if not self.experiment.tasks:
             return {}
         key = tuple(word for word in words if not _is_of_position(word))
@@ -209,7 +209,7 @@ def _key(word: str) -> str:
 
 
 def moved(run: Run, pretraining: Run) -> Run:
-    """A fine-tuning, and the intermediate one before it, on another row's pre-training: the same as planning it anew."""
+    """The fine-tuning, and the intermediate one before it, on another row's pre-training: equal to one planned for that row."""
     start = run.inputs["start"]
     inputs = run.inputs | {"start": moved(start, pretraining) if start.stage == "finetune" else pretraining}
     shape = pretraining.name.removesuffix(f"-{pretraining.inputs['store'].name}-seed{pretraining.config['seed']}")
@@ -218,7 +218,7 @@ def moved(run: Run, pretraining: Run) -> Run:
 
 
 def reseeded(run: Run, seed: int) -> Run:
-    """A fine-tuning, and the intermediate one before it, with another seed: the same as planning it anew."""
+    """The fine-tuning, and the intermediate one before it, with another seed: equal to one planned with that seed."""
     start = run.inputs["start"]
     inputs = run.inputs | {"start": reseeded(start, seed) if start.stage == "finetune" else start}
     name = f"{run.name.rpartition('-seed')[0]}-seed{seed}"
@@ -227,11 +227,11 @@ def reseeded(run: Run, seed: int) -> Run:
 
 
 def words_of(stage: str, experiment: Experiment, words: Iterable[str]) -> list[str]:
-    """The overrides that reach one stage: of all rows, of the stage, then `words`; later ones win. Prefixes come off.
+    """The overrides that reach one stage, without prefixes: those of all rows, of the stage, then `words`; later ones win.
 
     >>> from pathlib import Path
-    >>> given = Experiment("t", Path(), "?", rows={}, tasks=[], base=["size=tiny"], stages={"finetune": ["steps=5"]})
-    >>> words_of("finetune", given, ["pretrain.steps=9", "finetune.batch=8", "position=fixed"])
+    >>> table = Experiment("t", Path(), "?", rows={}, tasks=[], base=["size=tiny"], stages={"finetune": ["steps=5"]})
+    >>> words_of("finetune", table, ["pretrain.steps=9", "finetune.batch=8", "position=fixed"])
     ['size=tiny', 'steps=5', 'batch=8', 'position=fixed']
     """
     other_stages = tuple(f"{name}." for name in STAGES if name != stage)
@@ -245,7 +245,7 @@ def _noop_of(run: Run, seed: int) -> Run:
 
 
 def _labelled(run: Run, table: str, row: str) -> Run:
-    """With the names of table and row for loggers, also of the fine-tuning before it; they are no part of the identity."""
+    """The run, and the fine-tuning before it, with the names of table and row for loggers; they are not part of the identity."""
     inputs = {name: _labelled(other, table, row) if other.stage == "finetune" else other for name, other in run.inputs.items()}
     return replace(run, config=run.config | {"table": table, "row": row}, inputs=inputs)
 
@@ -285,10 +285,10 @@ def runs_of(rows: Sequence[PlannedRow]) -> list[Run]:
 
 
 def needed(runs: list[Run]) -> list[Run]:
-    """The runs without those that only finished ones read: a store whose pre-trainings are all there is not made again.
+    """The runs without inputs that only finished runs read: a missing store is not made again if its pre-trainings are finished.
 
     Args:
-        runs: inputs before what needs them.
+        runs: inputs before the runs that need them.
     """
     kept: list[Run] = []
     wanted: set[str] = set()

@@ -7,9 +7,9 @@ share what a seed does to every row (initial weights, order of the text):
     score of row r, seed s  =  row r + seed s + error                fitted by least squares (statsmodels)
 
 With fifteen rows and three seeds the error has 28 degrees of freedom (t = 2.05) instead of the 2 of one pair (t = 4.30). A row of
-one pre-training adds nothing to the error, and borrows it from the others. Where the assumption does not hold, each pair is tested
-by itself, by Welch's test: where Brown and Forsythe's test rejects equal spreads at 0.05, and for a row that sits at the constant
-answer, which has no spread of its own.
+one pre-training adds nothing to the estimate of the error, but can be tested with it. Where the assumption does not hold, each pair
+is tested by itself, by Welch's test: if Brown and Forsythe's test rejects equal spreads at 0.05, or if a row sits at the constant
+answer and so has no spread.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from relpos.tables.statistics import ALPHA, POINT, Difference, welch_contrast
 Units = Mapping[int, float]
 """Pre-training seed → score × 100."""
 Cells = tuple[tuple[int, int, float], ...]
-"""Place of the row, seed, score."""
+"""(place of the row, seed, score) of each unit."""
 FEWEST = 3
-"""Units of a row from which on its spread is compared with that of the others."""
+"""The fewest units of a row whose spread is compared with that of other rows."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Variance of a pre-training about the mean of its row, and the degrees of freedom of that estimate."""
+    """The estimated variance of pre-trainings about the mean of their row, and its degrees of freedom."""
 
     variance: float
     freedom: float
 
 
 def difference(rows: Mapping[str, Units], first: str, second: str, constant: Collection[str] = ()) -> Difference | None:
-    """`first − second`; None where nothing says how much pre-trainings of these rows differ.
+    """`first − second`; None if the rows do not show how much pre-trainings differ.
 
     >>> tested = difference({"a": {0: 71.0, 1: 72.5}, "b": {0: 70.0, 1: 71.0}, "c": {0: 65.0, 1: 66.1}}, "a", "b")
     >>> round(tested.value, 6), tested.freedom
@@ -64,7 +64,7 @@ def contrast(rows: Mapping[str, Units], weights: Mapping[str, float], constant: 
 
     Args:
         rows: of one scale, all in the same columns.
-        weights: row → what it counts.
+        weights: row → its weight.
         constant: rows that sit at the constant answer.
     """
     named = [rows[row] for row in weights]
@@ -72,6 +72,7 @@ def contrast(rows: Mapping[str, Units], weights: Mapping[str, float], constant: 
     pool = {row: units for row, units in rows.items() if units and row not in constant}
     if not set(weights) <= set(pool):
         return _apart(rows, weights)
+    # Effects of seeds are fitted where the rows share seeds; rows of different seeds are compared by their plain means.
     is_crossed = len(shared) >= 2 or all(set(units) == set(named[0]) for units in named)
     fit = _fit(_cells(pool), is_crossed)
     if fit.df_resid < 1:
@@ -89,14 +90,15 @@ def contrast(rows: Mapping[str, Units], weights: Mapping[str, float], constant: 
 
 
 def _apart(rows: Mapping[str, Units], weights: Mapping[str, float]) -> Difference | None:
-    """The same, each row with the spread of its own, by Welch's test."""
+    """The contrast by Welch's test, in which each row has its own spread."""
     return welch_contrast([(weight, list(rows[row].values())) for row, weight in weights.items()])
 
 
 def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) -> Spread | None:
-    """How much a pre-training of `row` differs from another one, seeds included; None where no row has several.
+    """How much pre-trainings of `row` with different seeds differ; None if no row has several pre-trainings.
 
-    The sum of two components, seeds and errors, each estimated from all rows; degrees of freedom by Satterthwaite's formula.
+    The variance is the sum of two components, seeds and errors, each estimated from all rows; degrees of freedom by Satterthwaite's
+    formula.
 
     >>> spread({"a": {0: 71.0, 1: 73.0}}, "a")
     Spread(variance=2.0, freedom=1.0)
@@ -104,7 +106,7 @@ def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) 
     pool = {name: units for name, units in rows.items() if units and name not in constant}
     if row not in pool:
         return None
-    if max(map(len, pool.values())) < 2:  # without loading statsmodels
+    if max(map(len, pool.values())) < 2:  # the fit below would say so too, but loads statsmodels
         return None
     cells = _cells(pool)
     fit = _fit(cells, is_crossed=False)
@@ -115,8 +117,10 @@ def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) 
     by_seeds = fit.df_resid - crossed.df_resid
     if by_seeds < 1 or crossed.df_resid < 1:
         return Spread(float(fit.ssr / fit.df_resid), float(fit.df_resid))
+    # Mean squares, with r rows a seed: of seeds, error + r · seed; of errors, error. So seed + error is the first / r plus the
+    # second · (1 − 1/r).
     several = [units for units in pool.values() if len(units) > 1]
-    share = len({seed for units in several for seed in units}) / sum(map(len, several))  # one over the rows that have a seed
+    share = len({seed for units in several for seed in units}) / sum(map(len, several))  # 1/r
     parts = share * (fit.ssr - crossed.ssr) / by_seeds, (1 - share) * crossed.ssr / crossed.df_resid
     if sum(parts) < POINT**2:
         return Spread(0.0, float(fit.df_resid))
@@ -130,7 +134,7 @@ def _cells(pool: Mapping[str, Units]) -> Cells:
 
 @lru_cache(maxsize=256)
 def _fit(cells: Cells, is_crossed: bool) -> Any:
-    """Least squares with an effect a row, and with one a seed but the first; kept, since every pair of a scale asks for it."""
+    """Least squares with an effect for each row and, if crossed, each seed but the first. Cached: all pairs of a scale need it."""
     from statsmodels.regression.linear_model import OLS
 
     rows = 1 + max(place for place, *_ in cells)
@@ -145,7 +149,7 @@ def _fit(cells: Cells, is_crossed: bool) -> Any:
 
 @lru_cache(maxsize=256)
 def _spreads_differ(cells: Cells, is_crossed: bool) -> bool:
-    """Brown and Forsythe's test of the residuals, over the rows that have enough units."""
+    """Whether Brown and Forsythe's test of the residuals rejects equal spreads of the rows that have enough units."""
     from scipy.stats import levene
 
     residuals: dict[int, list[float]] = {}

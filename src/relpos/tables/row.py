@@ -1,8 +1,8 @@
-"""One row of a table: what is known of it, as `table.json` keeps it and every renderer shows it.
+"""One row of a table, as `table.json` keeps it and every renderer shows it.
 
 Everything is frozen. Each step from runs to table returns new rows: `columns` reads the records, `order_columns` adds what the
-networks know of order, `scores` what the GLUE server answered, `comparison` the printed numbers and the baseline, `heldout_lengths`
-the losses at other lengths.
+networks know of order, `scores` the GLUE server's scores, `comparison` the printed numbers and the baseline, `heldout_lengths` the
+losses at other lengths.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from relpos.tables.statistics import Interval
 
 Seed = int | str
-"""Of a fine-tuning. With several pre-trainings it is `1/42`: fine-tuning 42 of pre-training 1; `1` without fine-tuning."""
+"""Seed of a value: a fine-tuning's, such as 42. With several pre-trainings it is the text `1/42`: fine-tuning 42 of pre-training 1,
+or `1` where the pre-training itself is measured."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,9 @@ class Detectable:
 ORDER = {"shuffle": ("shuffle_gap",), "pairs": ("same_word_pairs", "other_pairs")}
 """The columns that `order: […]` in an experiment file adds, by measure; they are in no mean."""
 LOSS = "heldout_loss"
-"""The column of a snapshot that holds the loss."""
+"""The snapshots' column of losses."""
 NATS = "nats"
-"""Metric of a column that is no score: it has more decimals, and no best."""
+"""The metric of a column that is not a score: it is shown with more decimals, and has no best."""
 
 
 @dataclass(frozen=True)
@@ -43,35 +44,35 @@ class Column:
     A column about order has one value a pre-training, see `relpos.tables.order_columns`; the others have one a fine-tuning.
 
     Args:
-        values: of the finished runs; `seeds` are theirs, in the same order.
+        values: of the finished runs; `seeds` has their seeds, in the same order.
         mean: of the values; likewise `best` and `median`.
         sem: standard error of the mean; None for a single run.
-        interval: 95 % bootstrap interval of the mean over seeds; of several pre-trainings over these, and over dev examples where
-            the runs kept their answers. None for a single run.
-        of: the columns that this one is the mean of; empty for a column of its own.
+        interval: 95 % bootstrap interval of the mean over seeds; with several pre-trainings, over pre-trainings and, if the runs
+            kept their answers, over dev examples. None for a single run.
+        of: the columns that this one is the mean of; empty for a column that is no mean.
         n_failed: runs that failed.
-        n_missing: runs that are planned and not finished.
+        n_missing: runs that are planned but not finished.
         n_collapsed: runs no better than the constant answer.
-        majority: score of the constant answer on the dev set; of minimal pairs, of a guess.
-        examples: size of the dev set, or how many pairs.
+        majority: score of the constant answer on the dev set; for minimal pairs, of a guess.
+        examples: size of the dev set, or the number of pairs.
         metric: accuracy, matthews, …, or nats.
-        test: what the GLUE server answered.
+        test: the GLUE server's score.
         statistic: which of mean, best and median is compared with the printed number.
         printed: the paper's number; `printed_sem` its standard error.
-        difference: ours − printed. Ours is the statistic, or `test` where the paper's number was measured on the test set: None
-            until the server has scored ours.
-        difference_interval: its 95 % interval; of a best, less what the number of runs makes of it. None where nothing says how
-            much pre-trainings differ.
+        difference: ours − printed. Ours is the statistic; if the paper measured on the test set it is `test`, and None until the
+            server has scored ours.
+        difference_interval: its 95 % interval; for a best, corrected for the number of runs. None if the rows do not show how much
+            pre-trainings differ.
         bound: see `relpos.tables.verdict`, as for `verdict`; None where nothing is printed.
-        detectable: how small a difference would have been found.
+        detectable: the smallest difference that would have been found.
         delta: mean − the baseline row's mean; None for the baseline itself.
-        delta_percent: 100·delta/(100 − baseline's mean), the share of the errors that is gone.
-        delta_interval: 95 % interval of delta, over pre-trainings where their spread is known, else over fine-tunings.
+        delta_percent: 100·delta/(100 − baseline's mean), the per cent of the baseline's errors that are gone.
+        delta_interval: 95 % interval of delta, over pre-trainings if their spread is known, else over fine-tunings.
         delta_p: two-sided p-value of no difference between the two rows, over pre-trainings; `delta_p_holm` is adjusted for the
-            rows of the column. None where no row says how much pre-trainings differ.
-        delta_p_models: then, that of no difference between these two models, over fine-tunings: it says nothing about other
-            pre-trainings of the two rows.
-        delta_n: pre-trainings, or fine-tunings, that delta rests on.
+            rows of the column. None if the rows do not show how much pre-trainings differ.
+        delta_p_models: where `delta_p` is None, the p-value of no difference between these two models, over fine-tunings: it says
+            nothing about other pre-trainings of the two rows.
+        delta_n: the number of pre-trainings, or fine-tunings, that delta rests on.
         delta_printed: the same difference between the printed numbers.
     """
 
@@ -114,7 +115,7 @@ class Column:
 
     @property
     def decimals(self) -> int:
-        """With which its numbers are shown."""
+        """Decimals with which its numbers are shown."""
         return 1 if self.is_score else 3
 
 
@@ -123,11 +124,11 @@ class RowRun:
     """A run behind a row: where it lies and what became of it.
 
     Args:
-        stage: pretrain or finetune; given for a model that was named by its folder.
+        stage: pretrain or finetune; given for a model that the user named by its folder.
         task: of a fine-tuning.
         path: below `$RELPOS_RUNS`, or absolute.
         columns: the scores of a finished fine-tuning.
-        error: why it failed; `log` the last lines that it printed.
+        error: why it failed; `log` has the last lines that it printed.
     """
 
     stage: str
@@ -151,17 +152,17 @@ class Row:
         words: the overrides in which the row differs.
         travel: how far a parameter of the position scheme could move in pre-training, about: the sum of its learning rates. None
             where there is no such parameter, or nothing was pre-trained.
-        perplexity: on held-out text, the mean over those pre-trainings that have finished.
-        position_lr: by how much the pre-training's learning rate is multiplied for the parameters of scheme and convolution.
+        perplexity: on held-out text, the mean over the finished pre-trainings.
+        position_lr: the factor of the pre-training's learning rate for the parameters of scheme and convolution.
         columns: name → scores.
         mean: of GLUE's columns, seed by seed; `of` names them.
         heldout_loss: (step, nats per predicted token): mean over the pre-trainings, at the steps that all have reached.
-        heldout_by_length: length in tokens → loss; None where the scheme serves no such length.
-        snapshots: per cent of the pre-training's steps → columns about order as they were then, and `heldout_loss` before the
-            words were shuffled; 100 is the end. One value a pre-training.
+        heldout_by_length: length in tokens → loss; None if the scheme does not serve the length.
+        snapshots: per cent of the pre-training's steps → columns about order at that time, and `heldout_loss` of the text in order;
+            100 is the end. One value a pre-training.
         runs: pre-trainings, then fine-tunings.
         printed_parameters: the paper's number, in millions.
-        test: what the GLUE server answered, with `glue`, the mean of the nine.
+        test: the GLUE server's scores, with `glue`, the mean of the nine.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Which runs a row is made of: what a table needs to link them, and what a submission needs to choose among them."""
+"""The runs behind a row, so that a table can link them and a submission can choose among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the GLUE server answered: kept beside the table in `scores.json`, shown in it as `test`. Scores are × 100."""
+"""The GLUE server's scores: kept beside the table in `scores.json`, shown in it as `test`. Scores are × 100."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FILE = "scores.json"
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the server answered for one row.
+    """The server's scores of one row.
 
     Args:
         scores: column → score.
-        submission: SHA-256 of the zip that was sent, where `relpos submit` made it.
-        recorded: the time.
+        submission: SHA-256 of the zip that was sent, if `relpos submit` made it.
+        recorded: when they were recorded.
     """
 
     scores: dict[str, float]
@@ -34,7 +34,7 @@ class Recorded:
 
 
 def read_scores(folder: Path) -> dict[str, Recorded]:
-    """Row → what is recorded of it; empty where nothing is.
+    """Row → its recorded scores; empty if there is no file.
 
     Raises:
         RelposError: the file is damaged.
@@ -54,14 +54,14 @@ def write_scores(folder: Path, recorded: Mapping[str, Recorded]) -> None:
 
 
 def merged_scores(folders: Iterable[Path], root: Path) -> dict[Path, dict[str, Recorded]]:
-    """Folder of a table below `root` → what is recorded of its rows there and elsewhere; without tables that stay as they are.
+    """Folder of a table below `root` → the scores of its rows there and elsewhere, for tables that get new ones.
 
     Args:
         folders: `$RELPOS_RUNS` of other machines.
-        root: that of this one.
+        root: `$RELPOS_RUNS` of this one.
 
     Raises:
-        RelposError: two places have other scores of the same row; or a file is damaged.
+        RelposError: two places have different scores of the same row, or a file is damaged.
     """
     merged: dict[Path, dict[str, Recorded]] = {}
     for folder in folders:
@@ -74,7 +74,7 @@ def merged_scores(folders: Iterable[Path], root: Path) -> dict[Path, dict[str, R
 
 
 def _joined(ours: Recorded, theirs: Recorded, where: str) -> Recorded:
-    """The scores of both; submission and time are those of what was recorded last."""
+    """The scores of both; submission and time are those of the later one."""
     for column in ours.scores.keys() & theirs.scores.keys():
         if ours.scores[column] != theirs.scores[column]:
             said = f"{column} is {theirs.scores[column]} there and {ours.scores[column]} elsewhere"
@@ -84,7 +84,7 @@ def _joined(ours: Recorded, theirs: Recorded, where: str) -> Recorded:
 
 
 def with_scores(rows: Sequence[Row], folder: Path) -> list[Row]:
-    """The rows with what the server answered: in `test` of each column, of the mean, and of the row.
+    """The rows with the server's scores: in `test` of each column, of the mean, and of the row.
 
     Raises:
         RelposError: `scores.json` is damaged.
@@ -101,7 +101,7 @@ def _with_scores(row: Row, scores: Mapping[str, float]) -> Row:
 
 
 def _mean(scores: Mapping[str, float], names: Iterable[str]) -> float | None:
-    """None where one of them is missing."""
+    """The mean of these columns; None if one of them is missing."""
     wanted = list(names)
     known = [scores[name] for name in wanted if name in scores]
     return sum(known) / len(known) if len(known) == len(wanted) else None

@@ -1,4 +1,4 @@
-"""Operations a second that runs reach on this machine: measured where that can be, else guessed."""
+"""Operations a second that runs reach on this machine: measured if possible, else guessed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Speeds:
     """Operations a second and device that runs like a given one reach here.
 
     Args:
-        runs: of a plan; finished ones among them are measurements, as are those of other plans.
-        tries: whether a step of a small model is tried where nothing has been measured, which imports torch and takes a second.
+        runs: of a plan; finished runs among them serve as measurements, as do those of other plans.
+        tries: whether to try a step of a small model if nothing has been measured; this imports torch and takes a second.
     """
 
     def __init__(self, runs: Sequence[Run] = (), tries: bool = True) -> None:

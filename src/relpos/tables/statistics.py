@@ -1,6 +1,6 @@
-"""What the numbers of a table can and cannot tell: intervals, tests, and the smallest difference that would be found.
+"""What the numbers of a table show and what they cannot: intervals, tests, and the smallest difference that would be found.
 
-Everything is scipy's or statsmodels'; this file says what is asked of them. α = 0.05 and power 0.8 throughout.
+scipy and statsmodels do the statistics; this file says which. α = 0.05 and power 0.8 throughout.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ POWER = 0.8
 RESAMPLES = 9_999
 SEED = 0
 POINT = 1e-12
-"""Standard errors below this count as none."""
+"""Standard errors below this count as zero."""
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 """(low, high)"""
 Statistic = Callable[..., object]
-"""numpy's mean, max or median: values, and for scipy an axis → their statistic."""
+"""numpy's mean, max or median: a function of values, and for scipy of an axis."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,11 @@ class Difference:
 
 
 def standard_error(score: float, examples: int, metric: str) -> float:
-    """Of a score × 100 on a set of so many examples: what a model scores differs by as much from set to set.
+    """Standard error of a score × 100 on a set of so many examples: how much a model's score differs from set to set.
 
-    Binomial, 100·√(p(1−p)/n), for accuracies; p is smoothed by Laplace's rule, (pn + 1)/(n + 2), because all of n examples right
-    is not certainty. 100·(1 − r²)/√n for a correlation r of numbers (Pearson, Spearman). 100/√n, the error of no correlation, for
-    every other metric.
+    Binomial, 100·√(p(1−p)/n), for accuracies; p is smoothed by Laplace's rule, (pn + 1)/(n + 2), because a score of 100 is not free
+    of error. 100·(1 − r²)/√n for a correlation r of numbers (Pearson, Spearman). 100/√n, the error of no correlation, for every
+    other metric.
 
     >>> round(standard_error(50.0, 400, "accuracy"), 1), standard_error(12.0, 400, "matthews")
     (2.5, 5.0)
@@ -107,7 +107,7 @@ def standard_error(score: float, examples: int, metric: str) -> float:
 def interval(values: Sequence[float], statistic: Statistic = np.mean) -> Interval | None:
     """95 % bootstrap interval of a statistic over seeds (bias-corrected and accelerated; percentile where that is undefined).
 
-    None for fewer than two values; a point where all are equal. Intervals of few seeds are too narrow: ten are few.
+    None for fewer than two values; a point if all are equal. Intervals of few seeds, such as ten, are too narrow.
 
     >>> interval([70.0]), interval([70.0, 70.0])
     (None, (70.0, 70.0))
@@ -146,8 +146,8 @@ def multi_bootstrap(scores: ArrayLike, resamples: int = 1_000, metric: Callable[
     the metric on the drawn examples.
 
     Args:
-        scores: (seeds, examples), or (seeds, examples, 2) with predictions and targets for a `metric`. Of two models on the same
-            examples, and from the same seeds, give the difference of their scores: it is paired then.
+        scores: (seeds, examples), or (seeds, examples, 2) with predictions and targets for a `metric`. To compare two models on the
+            same examples and seeds, pass the difference of their scores: the comparison is then paired.
         resamples: draws.
         metric: (examples, …) → number; None: the mean.
 
@@ -240,7 +240,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """p-values of one page, adjusted by Benjamini and Hochberg's method: at 0.05, one in twenty of what is found is false.
+    """p-values of one page, adjusted by Benjamini and Hochberg's method: at 0.05, one in twenty findings is expected to be false.
 
     >>> [round(p, 3) for p in benjamini_hochberg([0.01, 0.04, 0.03])]
     [0.03, 0.04, 0.04]
@@ -258,7 +258,7 @@ def detectable_by_seeds(spread: float, n: int, other: int | None = None) -> floa
     Args:
         spread: standard deviation over seeds.
         n: seeds of the row; the result is None below two.
-        other: runs of the row that it is compared with; None: as many.
+        other: seeds of the row that it is compared with; None: as many.
 
     >>> round(detectable_by_seeds(1.0, 10), 2), detectable_by_seeds(1.0, 1)
     (1.32, None)
@@ -272,7 +272,7 @@ def detectable_by_seeds(spread: float, n: int, other: int | None = None) -> floa
 
 
 def detectable_by_examples(error: float, n: int) -> float:
-    """The same for two single models on n dev examples, taken as independent: no number of seeds makes it smaller.
+    """The smallest such difference of two single models on n dev examples, taken as independent. More seeds do not make it smaller.
 
     Args:
         error: standard error of one model's score on that dev set.

@@ -31,8 +31,8 @@ class Table:
         question: that the table answers.
         rows: in the order of the experiment file.
         checks: what the numbers should show, and whether they do.
-        statistic: what is compared with the printed numbers: mean, best or median.
-        split: where the printed numbers were measured: dev or test.
+        statistic: which of mean, best and median is compared with the printed numbers.
+        split: the set on which the printed numbers were measured: dev or test.
         baseline: the rows that the others are compared with.
         claims: ids of the claims that the table is about.
         tuned: the table in which the rows' `position_lr` was chosen.
@@ -50,10 +50,10 @@ class Table:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, object]) -> Table:
-        """The table that this content of a `table.json` describes, also of an older one: a key that is not there has its default.
+        """The table that the content of a `table.json` describes. An older file may lack keys, which then have their defaults.
 
         Raises:
-            RelposError: a value is missing or of the wrong kind; its place is named.
+            RelposError: a value without a default is missing, or a value is of the wrong kind; names its place.
 
         >>> table = Table.from_dict({"name": "t", "question": "?", "rows": [{"name": "a", "columns": {"rte": {"mean": 70}}}]})
         >>> table.row("a").columns["rte"].mean

@@ -5,23 +5,23 @@
                  one-sided tests at 0.05)
     above        the 95 % interval of the difference lies above zero
     below        … below zero
-    undecided    none of these is shown; always so where no row says how much pre-trainings differ
-    (none)       printed on the test set, and the server has not scored ours: a dev score is another number. What can be compared is
-                 the difference to the baseline row, ours beside the printed one
+    undecided    none of these is shown; always so if the rows do not show how much pre-trainings differ
+    (none)       the number was measured on the test set, and the server has not scored ours: a dev score cannot be compared with
+                 it, but the difference to the baseline row can be compared with the printed difference
 
 The first that applies is the verdict: a difference that is significant but too small to matter is a reproduction.
 
-The bound follows from the precision of the experiment: the smallest difference that two runs of it, pre-training included, would
-show with probability 0.8 — (1.96 + 0.84)·√2·error, at least half a point, or one point where the paper prints no spread. The error
-is the printed one or the spread between our pre-trainings, whichever is larger. A standard error that is printed as 0.0 counts as
-0.05, the largest that rounds to it.
+The bound follows from the precision of the experiment: it is the smallest difference that two repetitions, pre-training included,
+would show with probability 0.8: (1.96 + 0.84)·√2·error, but at least half a point, or one point if the paper prints no spread. The
+error is the printed one or the spread between our pre-trainings, whichever is larger. A standard error that is printed as 0.0
+counts as 0.05, the largest that rounds to it.
 
-Ours is the mean over pre-trainings of what the paper prints of its one: the mean, best or median over fine-tunings. The best of
-three is expected to be lower than the best of ten, and is corrected for that; fine-tunings of one pre-training count as normal.
-A printed standard error is one over fine-tunings; the paper's number is that of one pre-training, and another would have given
-another number. So its error is that between pre-trainings, as the rows of ours that have several show it (`pooled.spread`), or the
-printed one where that is larger: with rows of one pre-training each, half of all faithful reproductions would be called different.
-Where the server has scored ours, its score takes the place of ours: one submission, as the paper's is.
+Ours is the mean over pre-trainings of the statistic that the paper prints of its single one: the mean, best or median over
+fine-tunings. The best of three is expected to be lower than the best of ten, and is corrected for that; scores of fine-tunings are
+taken to be normally distributed. A printed standard error is over fine-tunings. But the paper's number comes from one pre-training,
+and another would have given another number. So its error is the spread between pre-trainings that our rows show (`pooled.spread`),
+or the printed one if that is larger; with the printed error alone, half of all faithful reproductions would be called different.
+If the server has scored ours, its score takes the place of ours: one submission, as the paper's is.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from relpos.tables.statistics import SEED, Difference, Statistic
 
 REPRODUCED, ABOVE, BELOW, UNDECIDED, NOT_RUN = "reproduced", "above", "below", "undecided", "not run"
 HOLDS, FAILS = "holds", "fails"
-"""Of a check or a claim, beside `UNDECIDED` and `NOT_RUN`."""
+"""Further verdicts of checks and claims, which may also be `UNDECIDED` or `NOT_RUN`."""
 STATISTICS: dict[str, Statistic] = {"mean": np.mean, "best": np.max, "median": np.median}
 """How a table sums up the runs of a cell; the names are those of the numbers in `table.json`."""
 LEAST_SEM = 0.05
 LEAST_BOUND = 0.5
 BOUND_WITHOUT_SPREAD = 1.0
 FAR = 5.0
-"""A position parameter that can move by less, see `Row.travel`, may not reach what it would learn: kernels of `fixed` want to reach
-about 4. A verdict about such rows says so."""
+"""A position parameter that cannot move as far as this, see `Row.travel`, may not reach the value that it would learn: kernels of
+`fixed` reach about 4 when they can. A verdict about such rows says so."""
 WIDE, POWER = 1.959964, 0.841621
 """Normal quantiles: 0.975 and 0.8."""
 DRAWS = 100_000
@@ -54,7 +54,7 @@ DRAWS = 100_000
 
 @dataclass(frozen=True)
 class Printed:
-    """What a paper prints in a cell.
+    """A printed number of a paper.
 
     >>> Printed(84.9, sem=0.0).bound(None), Printed(75.2).bound(None)
     (0.5, 1.0)
@@ -64,7 +64,7 @@ class Printed:
         sem: its standard error; None where none is printed.
         runs: how many runs it sums up.
         statistic: mean, best or median of them.
-        test: it was measured on the test set.
+        test: whether it was measured on the test set.
     """
 
     value: float
@@ -74,7 +74,7 @@ class Printed:
     test: bool = False
 
     def error(self, spread: Spread | None) -> float:
-        """Standard error of the number, that of its one pre-training included as far as ours show it."""
+        """Standard error of the number, including that of its single pre-training as far as ours show it."""
         printed = max(self.sem, LEAST_SEM) if self.sem is not None else 0.0
         return max(printed, spread.variance**0.5 if spread else 0.0)
 
@@ -85,15 +85,15 @@ class Printed:
 
 
 def unit(columns: Sequence[Sequence[float]], statistic: str, printed_runs: int) -> float | None:
-    """What a pre-training gives to compare with a printed number: a statistic over its fine-tunings, in the mean of the columns.
+    """A pre-training's number to compare with a printed one: a statistic over its fine-tunings, averaged over the columns.
 
-    None for a best that cannot be corrected for the number of runs, because there are fewer than two.
+    None for a best of fewer than two runs, which cannot be corrected for their number.
 
     >>> unit([[70.0, 72.0]], "mean", printed_runs=10), unit([[70.0]], "best", printed_runs=10)
     (71.0, None)
 
     Args:
-        columns: of each column, the scores of the fine-tunings.
+        columns: for each column, the scores of the fine-tunings.
         statistic: mean, best or median.
         printed_runs: how many runs the printed number sums up.
     """
@@ -111,16 +111,16 @@ def unit(columns: Sequence[Sequence[float]], statistic: str, printed_runs: int) 
 def difference(
     units: Mapping[int, float], printed: Printed, spread: Spread | None, server: float | None = None
 ) -> Difference | None:
-    """Ours − printed; None without pre-trainings, and where nothing says how much these differ.
+    """Ours − printed; None without pre-trainings, or if it is not known how much these differ.
 
     >>> difference({0: 71.0, 1: 72.0, 2: 73.0}, Printed(70.0, sem=0.5), Spread(1.0, freedom=2.0)).value
     2.0
 
     Args:
-        units: pre-training seed → what it gives, see `unit`.
+        units: pre-training seed → its number, see `unit`.
         printed: the paper's number.
         spread: between pre-trainings.
-        server: what the GLUE server answered, to compare with a number printed on the test set: that of one pre-training.
+        server: the GLUE server's score, which is of one pre-training, to compare with a number measured on the test set.
     """
     if not units or spread is None:
         return None
@@ -130,7 +130,7 @@ def difference(
 
 
 def _deviation(values: Sequence[float]) -> float:
-    """Standard deviation of a normal distribution, without the bias that s has in small samples (division by c₄)."""
+    """Standard deviation of normal numbers; division by c₄ removes the bias that s has in small samples."""
     n = len(values)
     return float(np.std(values, ddof=1)) / (sqrt(2 / (n - 1)) * exp(lgamma(n / 2) - lgamma((n - 1) / 2)))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def aligned(lines: Sequence[Sequence[str]], indent: str = "  ") -> str:
-    """The first column ends where its longest cell does, the others begin together; letters of double width count twice.
+    """The first column is aligned to the right, the others to the left; letters of double width count twice.
 
     >>> print(aligned([["0.5", "cat", "a cat"], ["-0.25", "dog", "a dog"]]))
         0.5  cat  a cat

@@ -16,7 +16,7 @@ DASHES = ("-", "--", ":", "-.")
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
-    """Draws what the rows have logged; nothing where no row has logged a loss, or where the picture shows it already.
+    """Draws the losses that the rows have logged; does nothing if there are none, or if the picture shows them already.
 
     The picture carries a hash of its points, so that a table that is only shown again does not load matplotlib.
     """

@@ -19,8 +19,8 @@ Point = tuple[int, Column]
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
-    """A panel a column, with the 95 % intervals of the rows that have some; nothing where no snapshot was measured, or where the
-    picture shows the same already."""
+    """Draws a panel a column, with the 95 % intervals of the rows that have some. Does nothing if no snapshot was measured, or if
+    the picture shows the same already."""
     panels = _panels(rows)
     points = {
         name: {row: [(share, column.mean, column.interval) for share, column in line] for row, line in lines.items()}

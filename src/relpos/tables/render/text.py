@@ -91,7 +91,7 @@ def markdown(view: View) -> str:
 
 
 SPECIAL = re.compile(r"[\\`\[\]<|]|(?<!\s)\*|\*(?!\s|$)|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|~(?=~)|(?<=~)~")
-"""What Markdown would take for more than a letter. A star between spaces, or an underscore inside a word, means itself."""
+"""Letters that Markdown would take for markup. A star between spaces, or an underscore inside a word, means itself."""
 
 
 def escape(text: str) -> str:
@@ -126,12 +126,12 @@ PARTS: dict[str, Callable[[Column], Value]] = {
     "collapsed": lambda column: column.n_collapsed or None,
     "test": lambda column: column.test,
 }
-"""What may follow each column of the CSV; `low` and `high` are the 95 % interval."""
+"""Suffix of a further CSV column of each column → its value; `low` and `high` are the ends of the 95 % interval."""
 ALWAYS = ("sem", "best", "n")
 
 
 def comma_separated(view: View) -> str:
-    """One line a row; each column with standard error, best, number of runs and whatever else there is; empty = missing."""
+    """One line a row; each column with standard error, best, number of runs and what else any row has; empty = missing."""
     lines = [(line.row, [cell.column for cell in line.cells]) for line in view.lines]
     columns = [column for _, of_row in lines for column in of_row]
     parts = [part for part, of in PARTS.items() if part in ALWAYS or any(of(column) is not None for column in columns)]

@@ -1,4 +1,4 @@
-"""What every form of a table shows: built once, read by the terminal, Markdown, CSV, LaTeX and the page."""
+"""The contents of a table as it is shown: built once, read by the terminal, Markdown, CSV, LaTeX and the page."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Line:
 
     @property
     def texts(self) -> list[str]:
-        """Under the heads of the view."""
+        """The texts under the view's heads."""
         parameters = f"{self.row.parameters:,}" if self.row.parameters is not None else MISSING
         return [self.row.name, parameters, self.perplexity, *(cell.text for cell in self.cells)]
 
@@ -74,7 +74,7 @@ class View:
         table: the table that is shown.
         columns: names of its columns: those about order, GLUE's in their order, then others.
         mean: head of the mean over GLUE's columns; None where there is none.
-        heads: of the columns, then, where there is one, of their mean.
+        heads: of the columns, then of their mean if there is one.
         lines: one for each row.
         printed: the paper's numbers; None if there are none, as for the other side tables.
         server: what the GLUE server answered.
@@ -83,7 +83,7 @@ class View:
         by_step: held-out losses during training.
         by_snapshot: what the networks knew of order during training.
         by_multiplier: losses of rows that differ in `position_lr` alone.
-        more: other side tables, of a table that is not an experiment's; shown first.
+        more: other side tables; shown first.
     """
 
     table: Table
@@ -107,7 +107,7 @@ class View:
 
     @property
     def travel_note(self) -> str | None:
-        """Names the rows whose position parameters could not move far, where scores stand beside printed ones; else None."""
+        """Names the rows whose position parameters could not move far, in a table with verdicts; else None."""
         if all(cell.column.verdict is None for line in self.lines for cell in line.cells):
             return None
         near = {line.row.name: line.row.travel for line in self.lines if line.row.travel is not None and line.row.travel < FAR}
@@ -151,7 +151,7 @@ class View:
 
 
 def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
-    """Builds the view: columns, cells, the best of them, side tables; `more` are shown besides."""
+    """Builds the view: columns, cells, the best of them, side tables; `more` are additional side tables."""
     rows, columns = table.rows, columns_of(table.rows)
     mean = mean_name(columns) if mean_of(columns) else None
     heads = [*(NAMES.get(name, name) for name in columns), *([mean] if mean else [])]
@@ -192,7 +192,7 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 
 def mean_name(columns: Iterable[str]) -> str:
-    """`GLUE` for all nine columns; else what it is.
+    """`GLUE` for the mean of all nine columns, else `mean of N`.
 
     >>> mean_name(["cola", "rte", "wnli"])  # WNLI is in no mean
     'mean of 2'
