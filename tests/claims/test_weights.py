@@ -26,7 +26,7 @@ from relpos.claims.toeplitz import (
 )
 from relpos.claims.weights import EarlyKinds, KernelKinds, Neighbours
 from relpos.data.store import Store
-from relpos.files import write_json
+from relpos.files import write_json, write_text
 
 GROUPS = [["previous"], ["next"], ["uniform", "avoiding"]]
 
@@ -262,6 +262,16 @@ def test_dev_above_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     rows = [{"name": f"row{place}", "mean": {"mean": 70.0 + place, "test": 68.5}, "columns": {}} for place in range(3)]
     write_json(tmp_path / "tables" / "t" / "table.json", {"rows": rows})
     assert DevAboveTest().findings(None)[0].verdict == "holds"
+
+
+@pytest.mark.parametrize("content", ["{", '{"rows": [{"name": "row"}]}', "[]"])
+def test_a_damaged_table_is_named_and_left_out(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
+    write_text(tmp_path / "tables" / "damaged" / "table.json", content)
+    assert DevAboveTest().findings(None) == []
+    assert "damaged/table.json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("rows", "examples", "expected"), [(20, 300, "undecided"), (20, 300_000, "holds"), (1, 300_000, "holds")])

@@ -1,4 +1,4 @@
-"""The claims as data: `experiments/claims/PAPER.yaml`, id → what is said, where, what is printed, how it is tested."""
+"""The claims as data: `experiments/claims/PAPER.yaml` has id → the claim, its place in the paper, the printed figures, its test."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from relpos.tables.experiment import Experiment
 
 ROWS = "rows"
-"""The file that says which words make a row; the other files are papers."""
+"""The file that says which words make a row; every other file is a paper."""
 KEYS = ("says", "source", "printed", "restated", "test", "twins", "hosts")
 MEASURES = {"loss": "held-out loss", "order": "shuffle gap over all words"}
-"""What twins compare rows in."""
+"""The measures in which twins compare rows."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim.
+    """A claim of a paper, or a twin of one: the same comparison of rows in another measure than the paper's.
 
     Args:
         id: C01 … of Chang et al. 2021, W01 … of Wennberg & Henter 2021, X01 … across them; C01/loss and C01/order are twins.
         says: the claim, in our words.
         source: table, figure or section.
-        printed: the paper's figures; test sets unless they say dev.
-        restated: how the test differs from the paper's words, and why, where these could not be decided even if they are true.
+        printed: the paper's figures; on test sets unless they say dev.
+        restated: how the test differs from the paper's words, and why, if these could not be decided even if they are true.
         test: the class that tests it (`_target_`) and its arguments.
-        twins: measure → bound in nats, of a claim that compares rows: the same rows are compared in this measure, too.
-        hosts: whether fine-tunings of networks that were given test it: `too`, `only`, or not (empty).
-        measure: of a twin, `loss` (held-out loss) or `order` (shuffle gap over all words); None: the claim itself.
+        twins: measure → bound in nats; for each of these measures a claim that compares rows has a twin.
+        hosts: whether fine-tunings of networks named by their folders test it: `too`, `only`, or not (empty).
+        measure: a twin's, `loss` (held-out loss) or `order` (shuffle gap over all words); None: the claim itself.
     """
 
     id: str
@@ -54,7 +54,7 @@ class Claim:
         """The test.
 
         Raises:
-            RelposError: there is no such class, or not with these arguments; or a twin of a test that has none.
+            RelposError: there is no such class, it does not take these arguments, or it has no twins and this is one.
         """
         try:
             test: Test = instantiate(dict(self.test))
@@ -77,7 +77,7 @@ class Claim:
 
 
 def papers() -> list[str]:
-    """The files there are."""
+    """The names of the papers that have a file of claims."""
     return sorted(path.stem for path in _folder().glob("*.yaml") if path.stem != ROWS)
 
 
@@ -116,10 +116,10 @@ def experiments() -> list[Experiment]:
     return [load_experiment(path.stem) for path in sorted(shipped("experiments").glob("[!_]*.yaml"))]
 
 
-def tables_of(given: Iterable[Experiment]) -> dict[str, list[str]]:
-    """Claim → those of the experiment files that are about it."""
+def tables_of(files: Iterable[Experiment]) -> dict[str, list[str]]:
+    """Claim → names of the experiment files that are about it."""
     tables: dict[str, list[str]] = {}
-    for experiment in given:
+    for experiment in files:
         for claim in experiment.claims:
             tables.setdefault(claim, []).append(experiment.name)
     return tables

@@ -1,4 +1,4 @@
-"""Tests of claims that set one column against the others."""
+"""Tests of claims that compare one column with the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRAWS = 20_000
 
 @dataclass(frozen=True)
 class FromTo:
-    """What `column` loses from the row `before` to the row `after`, against the others of `columns` (None: of GLUE's)."""
+    """What `column` loses from the row `before` to the row `after`, compared with the others of `columns` (None: of GLUE's)."""
 
     before: str
     after: str
@@ -31,16 +31,16 @@ class FromTo:
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The two."""
+        """`before` and `after`."""
         return self.before, self.after
 
     @property
     def requires(self) -> Requirements:
-        """The column and another one."""
+        """At least two columns: this one and another."""
         return Requirements(SEVERAL, self.columns or GLUE, least=2)
 
     def findings(self, scales: Scales) -> list[Finding]:
-        """Of every scale that has both."""
+        """One for each scale that has both rows."""
         return [self.at(scale) for scale in scales if scale.has(*self.rows)]
 
     def at(self, scale: Scale) -> Finding:
@@ -48,7 +48,7 @@ class FromTo:
         raise NotImplementedError
 
     def _columns(self, scale: Scale) -> list[str]:
-        """In which one of the two rows is better than the constant answer."""
+        """The columns in which at least one of the two rows is better than the constant answer."""
         return scale.telling(among(scale.columns(*self.rows), self.columns), *self.rows)
 
 
@@ -56,9 +56,9 @@ class FromTo:
 class SuffersMost(FromTo):
     """From the row `before` to the row `after`, `column` loses most, in points.
 
-    Losses are known from few pre-trainings: the true ones are drawn from what the pooled error of each column says of them (t).
-    Holds: `column` loses most in 95 % of the draws. Fails: in 5 % or fewer. `least` turns it round. The same in standard deviations
-    between pre-trainings, which are drawn too (χ²), stands beside and has no say.
+    Losses are estimated from few pre-trainings: true losses are drawn from t-distributions with the columns' pooled errors. Holds:
+    `column` loses most in 95 % of the draws. Fails: in 5 % or fewer. With `least` it is to lose least. The figures show the same
+    for losses in standard deviations between pre-trainings, which are drawn too (χ²); this does not decide.
     """
 
     least: bool = False
@@ -96,13 +96,13 @@ class SuffersMost(FromTo):
         return Finding(evidence.verdict, joined([figures, self.note]), scale.label, evidence.p, takes)
 
     def _share_first(self, drawn: np.ndarray, columns: Sequence[str]) -> float:
-        """In how many of the draws, (columns, draws), the column loses most."""
+        """The share of the draws, (columns, draws), in which the column loses most, or least."""
         first = drawn.argmin(axis=0) if self.least else drawn.argmax(axis=0)
         return float(np.mean(first == columns.index(self.column)))
 
 
 def _lead(tested: Mapping[str, Difference], column: str, least: bool) -> Difference:
-    """By how much the column loses more than the next one, or less where `least` asks for that."""
+    """By how much the column loses more than the other that loses most; with `least`, less than the other that loses least."""
     sign = -1.0 if least else 1.0
     others = {name: each for name, each in tested.items() if name != column}
     rival = max(others.values(), key=lambda each: sign * each.value)
@@ -110,7 +110,7 @@ def _lead(tested: Mapping[str, Difference], column: str, least: bool) -> Differe
 
 
 def _drawn_losses(chance: np.random.Generator, tested: Difference) -> tuple[np.ndarray, np.ndarray]:
-    """(draws,) each: a loss as its estimate allows, in points and in standard deviations between pre-trainings (at least 0.1)."""
+    """(draws,) each: losses drawn from an estimate, in points and in standard deviations between pre-trainings (at least 0.1)."""
     deviation = max(0.1, tested.error * (tested.n / 2) ** 0.5)
     deviations = deviation * np.sqrt(tested.freedom / chance.chisquare(tested.freedom, DRAWS))
     losses = tested.value + deviations * (2 / tested.n) ** 0.5 * chance.standard_normal(DRAWS)
@@ -145,7 +145,7 @@ class LosesLessThanOthers(FromTo):
 
 
 def _advantages(scale: Scale, column: str, others: Sequence[str]) -> dict[str, dict[int, float]]:
-    """Row → pre-training seed → its score in `column` less that in the mean of the others."""
+    """Row → pre-training seed → its score in `column` minus the mean of the others."""
     of_column, of_others = units(scale, [column]), units(scale, others)
     return {
         row: {seed: by_seed[seed] - mean for seed, mean in of_others[row].items() if seed in by_seed}

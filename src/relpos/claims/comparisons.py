@@ -19,15 +19,15 @@ SEVERAL_SEEDS = "two pre-training seeds or more of some row of this scale"
 
 @dataclass(frozen=True)
 class Comparison:
-    """Pairs of rows, each `[first, second]`, in the same column.
+    """Compares pairs of rows, each `[first, second]`, in one column.
 
     Args:
-        pairs: what is compared.
+        pairs: the pairs that decide.
         column: a column of GLUE, or `glue`: the mean of the nine, or of those that both rows have; in twins `loss` or `order`.
-        columns: for the mean, these alone, where the claim is about fewer; None: all of GLUE's.
-        apart: columns whose figures are shown beside, without a say in the verdict.
-        beside: more pairs whose figures are shown.
-        note: what tells these runs from the paper's.
+        columns: the columns of that mean, if the claim is about fewer; None: all of GLUE's.
+        apart: further columns whose figures are shown; they do not decide.
+        beside: further pairs whose figures are shown; they do not decide.
+        note: how these runs differ from the paper's.
     """
 
     pairs: Sequence[Pair]
@@ -39,26 +39,26 @@ class Comparison:
 
     @property
     def says(self) -> str:
-        """The rule."""
+        """The rule, in one line."""
         raise NotImplementedError
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """Each once."""
+        """The rows of all pairs, each once."""
         return tuple(dict.fromkeys(row for pair in self.pairs for row in pair))
 
     @property
     def has_bound(self) -> bool:
-        """Whether the rule has a bound in points, which is meant for the mean of all columns and for nothing else."""
+        """Whether the rule has a bound in points; such a bound applies to the mean of all columns only."""
         return False
 
     @property
     def requires(self) -> Requirements:
-        """Dev scores, or what twins compare; several pre-trainings."""
+        """Several pre-trainings, with dev scores or the measure of a twin."""
         return of_column(self.column, self.columns, every=self.has_bound)
 
     def findings(self, scales: Scales) -> list[Finding]:
-        """Of every scale that has some of the rows with a score."""
+        """One for each scale in which both rows of some pair have a score."""
         return [self.at(scale) for scale in scales if any(self._gain(scale, pair) for pair in self.pairs)]
 
     def at(self, scale: Scale) -> Finding:
@@ -83,7 +83,7 @@ class Comparison:
         return Finding(evidence.verdict, joined([*figures, self.note]), scale.label, evidence.p, takes)
 
     def judge(self, tested: Difference) -> Evidence:
-        """The evidence of one pair."""
+        """The evidence that one pair's difference gives."""
         raise NotImplementedError
 
     def twin(self, measure: str, bound: float) -> Comparison:
@@ -106,8 +106,8 @@ class Higher(Comparison):
     """Every first row is above its second one.
 
     Holds: the 95 % interval of each difference lies above zero (all must, so that no correction is due). Fails: one lies below,
-    by a two-sided test at 0.05 with Holm's correction. With a `bound`, smaller differences count as none: to hold, each has to be
-    that large, too; and it fails where one is clearly smaller.
+    by a two-sided test at 0.05 with Holm's correction. With a `bound`, smaller differences count as none: to hold, each difference
+    must be that large, too; and the claim fails if one is clearly smaller.
     """
 
     bound: float = 0.0
@@ -126,8 +126,8 @@ class Higher(Comparison):
 class HigherOnAverage(Comparison):
     """The first rows are above their second ones on average, and none is clearly below.
 
-    Holds: the 95 % interval of the mean difference lies above zero, and no pair's lies below, by Holm's correction. Fails: the
-    mean's or a pair's lies below, by Holm's correction.
+    Holds: the 95 % interval of the mean difference lies above zero, and no pair's lies below, by Holm's correction. Fails: that of
+    the mean or of a pair lies below, by Holm's correction.
     """
 
     @property
@@ -152,7 +152,7 @@ class HigherOnAverage(Comparison):
 
 
 def mean_without_loss(mean: Difference, parts: Sequence[Difference]) -> Evidence:
-    """The evidence that a mean lies above zero and none of its parts clearly below."""
+    """The evidence for a claim that a mean lies above zero and none of its parts clearly below."""
     losses = [each.p if each.value < 0 else 1.0 for each in parts]
     is_clear_loss = min(holm(losses)) < ALPHA
     holds = mean.p if mean.value > 0 and not is_clear_loss else 1.0
@@ -165,8 +165,8 @@ class NotHigher(Comparison):
     """No first row is above its second one by as much as `bound`.
 
     Holds: the upper end of the 95 % interval lies below the bound. Fails: the interval lies above zero and reaches the bound; with
-    `any_gain` it fails wherever the interval lies above zero, however small the gain. A bound in points of GLUE is not applied to
-    fewer columns.
+    `any_gain` the claim fails whenever the interval lies above zero, however small the gain. A bound in points of GLUE is not
+    applied to the mean of fewer columns.
     """
 
     bound: float = 0.5

@@ -16,7 +16,7 @@ class NoMoreThan:
 
     Args:
         schemes: options of `position`.
-        base: another one.
+        base: the option that they are compared with.
         size: an option of `size`.
     """
 
@@ -45,9 +45,9 @@ class Ratios:
 
     Args:
         words: overrides that give the scheme and the size of the network.
-        number: its parameters.
-        against: such words of each of the others.
-        least: ratio.
+        number: of its parameters.
+        against: for each of the others, such overrides.
+        least: the least ratio.
     """
 
     words: Sequence[str]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import hypot
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -17,16 +19,16 @@ from relpos.tables.columns import GLUE
 from relpos.tables.statistics import Difference, standard_error
 
 MANY = 1e9
-"""Degrees of freedom of an error that is known."""
+"""Degrees of freedom of an error that is known, and not estimated from the scores."""
 
 
 @dataclass(frozen=True)
 class DevAboveTest:
-    """GLUE on the dev sets (mean over runs) lies above what the server answered, for the rows whose scores were recorded.
+    """GLUE on the dev sets (mean over runs) lies above the server's score, over the rows whose server scores were recorded.
 
-    Every row is scored on the same test sets, so that rows do not count as independent: the error is that of the examples of the
-    dev and test sets, the same for one row as for many. Holds: the 95 % interval of the mean difference over rows lies above zero;
-    fails: below.
+    All rows are scored on the same test sets and so are not independent: the error is that of the examples of the dev and test
+    sets, which is the same for one row as for many. Holds: the 95 % interval of the mean difference over rows lies above zero.
+    Fails: it lies below.
     """
 
     @property
@@ -39,21 +41,20 @@ class DevAboveTest:
 
     @property
     def requires(self) -> Requirements:
-        """All columns, and what the server says of the same answers."""
+        """All columns, and the server's scores of the same runs."""
         return Requirements(
             1, GLUE, len(GLUE), afterwards="the answers to the GLUE server, and its scores to `relpos record-scores`"
         )
 
     def findings(self, scales: Scales) -> list[Finding]:
-        """One, over the rows of all tables; none without recorded scores."""
+        """One finding over the rows of all tables; none without recorded scores."""
         differences: dict[str, float] = {}
         errors: list[float] = []
         for path in sorted((runs_root() / "tables").glob("*/table.json")):
-            for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
-                mean = row["mean"]
+            for name, mean, columns in _rows(path):
                 if mean.get("test") is not None and mean.get("mean") is not None:
-                    differences[f"{path.parent.name} {row['name']}"] = mean["mean"] - mean["test"]
-                    errors.append(_examples_error(row["columns"].values()))
+                    differences[f"{path.parent.name} {name}"] = mean["mean"] - mean["test"]
+                    errors.append(_examples_error(columns.values()))
         if not differences:
             return []
         values = list(differences.values())
@@ -70,7 +71,17 @@ class DevAboveTest:
         return [Finding(evidence.verdict, figures, "rows with recorded scores", evidence.p, takes)]
 
 
+def _rows(path: Path) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """(name, mean, columns) of each row in a `table.json`; a damaged file is named on stderr and left out."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return [(str(row["name"]), dict(row["mean"]), dict(row["columns"])) for row in content["rows"]]
+    except (ValueError, KeyError, TypeError) as error:
+        print(f"relpos: damaged table {path}: {error}", file=sys.stderr)
+        return []
+
+
 def _examples_error(columns: Iterable[dict[str, Any]]) -> float:
-    """Standard error of a mean over columns, by the examples of a dev set and of a test set that is no smaller."""
+    """Standard error of a dev − test mean over columns, due to the examples; a test set is taken to be as large as its dev set."""
     errors = [standard_error(column["mean"], column["examples"], column["metric"]) for column in columns if column.get("examples")]
     return 2**0.5 * hypot(*errors) / len(errors) if errors else 0.0

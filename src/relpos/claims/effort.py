@@ -9,19 +9,19 @@ from relpos.claims.scales import Scale
 from relpos.tables.statistics import Difference
 
 MOST = 1_000
-"""Pre-training seeds beyond which a difference is called too small to be found."""
+"""A difference that needs so many pre-training seeds is called too small to be found."""
 QUANTILES = 1.959964 + 0.841621
-"""Normal quantiles of 0.975 and 0.8: so many standard errors a difference has to be, to be found at 0.05 with probability 0.8."""
+"""Normal quantiles of 0.975 and 0.8: a difference of so many standard errors is found at 0.05 with probability 0.8."""
 
 
 def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0, of_row: str | None = None) -> str:
-    """Seeds, and hours of the machines that ran these rows, which would find differences as large as these with probability 0.8.
+    """How many seeds, and hours of the machines that ran these rows, would find differences as large as these with probability 0.8.
 
     Args:
-        scale: its pre-trainings say how long one takes.
+        scale: its pre-trainings show how long one takes.
         tested: the differences that a claim needs.
-        against: what they have to differ from.
-        of_row: the row, where they are those of one row alone.
+        against: the value that they must differ from.
+        of_row: the row, if they concern one row alone.
     """
     seeds = max((seeds_needed(each, against) for each in tested), default=MOST)
     if seeds >= MOST:
@@ -32,13 +32,13 @@ def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0, 
 
 
 def models(scale: Scale, row: str, count: int, how: str = "") -> str:
-    """So many pre-trainings of one row in all, and the hours that those take which are not there.
+    """How many more pre-trainings of one row are needed to have `count`, and the hours that they take.
 
     Args:
-        scale: where they are needed.
+        scale: at which they are needed.
         row: its name.
-        count: how many.
-        how: how they are to be trained, where it matters.
+        count: pre-trainings in all.
+        how: how they must be trained, if it matters.
     """
     if count >= MOST:
         return "the effect is too small to be found at this scale"
@@ -47,13 +47,13 @@ def models(scale: Scale, row: str, count: int, how: str = "") -> str:
 
 
 def longer(scale: Scale) -> str:
-    """Training for twice the steps: for what lies between two bounds, where more seeds would leave it."""
+    """Training for twice the steps: for a value that lies between two bounds, where more seeds would leave it."""
     steps = f"steps={2 * scale.meaning['steps']}"
     return f"longer training and not more seeds, for instance {steps}{_hours(scale, 2, ' a pre-training')}"
 
 
 def trials(share: float, chance: float, tried: int) -> float:
-    """How many times as many trials as there were find a share above chance with probability 0.8 (one-sided binomial test, 0.05).
+    """How many times `tried` trials find this share above chance with probability 0.8 (one-sided binomial test at 0.05).
 
     >>> round(trials(0.6, 0.5, tried=76), 1)
     2.0
@@ -78,7 +78,7 @@ def seeds_hours(scale: Scale, seeds: int) -> float:
 def seeds_needed(tested: Difference, against: float = 0.0) -> int:
     """Pre-trainings of each row with which a two-sided t-test at 0.05 finds this difference with probability 0.8; `MOST` at most.
 
-    By the normal approximation, and one more for the t-distribution.
+    By the normal approximation, plus one seed for the t-distribution.
 
     >>> seeds_needed(Difference(1.0, error=0.5, freedom=8.0, n=5)), seeds_needed(Difference(0.0, error=0.5, freedom=8.0, n=5))
     (11, 1000)

@@ -35,12 +35,12 @@ class Live:
     rows: ClassVar[tuple[str, ...]] = ()
 
     def findings(self, scales: Scales) -> list[Finding]:
-        """Needs no runs."""
+        """The verdict of the computation; `scales` is not used."""
         holds, figures = self.look()
         return [Finding(HOLDS if holds else FAILS, figures)]
 
     def look(self) -> tuple[bool, str]:
-        """Whether the claim holds, and the figures that say so."""
+        """Whether the claim holds, and the figures that show it."""
         raise NotImplementedError
 
 
@@ -107,7 +107,7 @@ class DepthwiseIsConvolution(Live):
 
 
 class OrderIsIgnored(Live):
-    """Permuting the tokens permutes the outputs without positions, and does more than that with lightweight convolutions."""
+    """Without positions, permuting the tokens just permutes the outputs; with lightweight convolutions it changes them, too."""
 
     says = "permuting the tokens permutes the outputs without positions, and not with lightweight convolutions"
 
@@ -115,12 +115,12 @@ class OrderIsIgnored(Live):
     def look(self) -> tuple[bool, str]:
         ids = torch.randint(5, 39, (2, N), generator=torch.Generator().manual_seed(3))
         order = torch.randperm(N, generator=torch.Generator().manual_seed(4))
-        far = {}
+        distances = {}
         for name in ("none", "fixed", "dynamic", "composite"):
             encoder = network(f"position={name}").encoder
-            far[name] = _distance(encoder(ids[:, order]), encoder(ids)[:, order])
-        holds = far.pop("none") < EQUAL < min(far.values())
-        return holds, "none: equal; " * holds + ", ".join(f"{name} differs by {value:.1e}" for name, value in far.items())
+            distances[name] = _distance(encoder(ids[:, order]), encoder(ids)[:, order])
+        holds = distances.pop("none") < EQUAL < min(distances.values())
+        return holds, "none: equal; " * holds + ", ".join(f"{name} differs by {value:.1e}" for name, value in distances.items())
 
 
 class TisaIsFixed(Live):
@@ -158,14 +158,14 @@ class TisaHasAllProperties(Live):
 
         with (shipped("experiments") / "printed" / "wennberg2021_properties.csv").open(newline="", encoding="utf-8") as file:
             names = [row["position"] for row in csv.DictReader(file)]
-        found = {name: _properties(name) for name in names}
-        whole = [name for name, has in found.items() if all(has.values())]
+        has = {name: _properties(name) for name in names}
+        complete = [name for name, of_method in has.items() if all(of_method.values())]
         lacking = [
-            f"{name} lacks {', '.join(key for key, yes in has.items() if not yes)}"
-            for name, has in found.items()
-            if name not in whole
+            f"{name} lacks {', '.join(key for key, yes in of_method.items() if not yes)}"
+            for name, of_method in has.items()
+            if name not in complete
         ]
-        return whole == ["tisa"], f"all six: {', '.join(whole) or 'none'}; {'; '.join(lacking)}"
+        return complete == ["tisa"], f"all six: {', '.join(complete) or 'none'}; {'; '.join(lacking)}"
 
 
 def _properties(name: str) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""What a test of a claim found: a verdict, its figures and its p-value, and at which scale."""
+"""The result of a claim's test: a verdict, its figures and its p-value, and the scale at which it was found."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Finding:
 
     Args:
         verdict: holds, fails, undecided or not run.
-        figures: the numbers that say so, or what is missing.
+        figures: the numbers that decide, or what is missing.
         scale: size, steps and data of the runs.
-        p: two-sided p-value of what it says; None where nothing was tested: exact computations, counts, missing runs.
-        takes: of an undecided claim, what it would take to decide it.
+        p: two-sided p-value of the verdict; None without a statistical test: exact computations, counts, missing runs.
+        takes: what it would take to decide an undecided claim.
     """
 
     verdict: str
@@ -41,7 +41,7 @@ class Test(Protocol):
 
     @property
     def says(self) -> str:
-        """What has to be so for the claim to hold; one line."""
+        """What must be true for the claim to hold; one line."""
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -53,14 +53,14 @@ class Test(Protocol):
 
 @dataclass(frozen=True)
 class Evidence:
-    """Two p-values, each 1 where the numbers point the other way: that of the claim's opposite, and that of the claim itself.
+    """Two p-values, one for each direction; a p-value is 1 if the numbers point the other way.
 
     >>> Evidence(holds=0.01, fails=1.0).verdict
     'holds'
 
     Args:
-        holds: small where the opposite is unlikely.
-        fails: small where the claim is unlikely.
+        holds: p-value of the claim's opposite; if it is small, the claim holds.
+        fails: p-value of the claim itself; if it is small, the claim fails.
     """
 
     holds: float
@@ -78,8 +78,8 @@ class Evidence:
 def all_of(parts: Sequence[Evidence]) -> Evidence:
     """The evidence for a claim that says several things.
 
-    It holds where each of them does, so that the weakest counts and no correction is due; it fails with one of them, by Holm's
-    correction.
+    It holds if all of them hold, so that the weakest p-value counts and no correction is due. It fails if one of them fails, after
+    Holm's correction.
 
     >>> all_of([Evidence(0.01, 1.0), Evidence(0.03, 1.0)]).holds, all_of([Evidence(1.0, 0.04), Evidence(1.0, 0.9)]).fails
     (0.03, 0.08)
@@ -88,7 +88,7 @@ def all_of(parts: Sequence[Evidence]) -> Evidence:
 
 
 def headline(findings: Sequence[Finding]) -> str:
-    """The verdict of the largest scale that decides; without one, undecided where something was tested, else not run.
+    """The verdict of the largest scale that decides; if none does, undecided if something was tested, else not run.
 
     Args:
         findings: of one claim, the largest scale last.
@@ -99,7 +99,7 @@ def headline(findings: Sequence[Finding]) -> str:
 
 
 def adjusted(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings of a page, by Benjamini and Hochberg's method: what is not found at 5 % among so many tests is undecided."""
+    """The findings of a page after Benjamini and Hochberg's correction: what is not significant among all of them is undecided."""
     p_values = [finding.p for finding in findings if finding.p is not None]
     corrected = iter(benjamini_hochberg(p_values))
     return [_among(finding, next(corrected), len(p_values)) if finding.p is not None else finding for finding in findings]

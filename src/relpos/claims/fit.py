@@ -43,10 +43,9 @@ class FitsFast(OfModels):
         curves = [curve for profile in profiles if profile for curve in profile.mean.numpy()]
         if not curves:
             return Finding(NOT_RUN, f"{self.row} has no position products", scale.label)
-        fit_heads(curves[:1], self.kernels)  # importing torch is not part of the time
-        repeated = np.resize(
-            curves, (self.heads, len(curves[0]))
-        )  # time is not proportional to heads: starts are shared out among them
+        fit_heads(curves[:1], self.kernels)  # so that importing torch is not part of the time
+        # Fitted are as many heads as are timed, since time is not proportional to them: they share out the random starts.
+        repeated = np.resize(curves, (self.heads, len(curves[0])))
         began = time.process_time()
         fits = fit_heads(repeated, self.kernels)
         seconds = time.process_time() - began

@@ -21,10 +21,10 @@ class Gain:
     """`first` − `second` in one column, or in the mean of the columns that both have.
 
     Args:
-        value: difference of the means, × 100; of `loss` and `order`, nats.
-        tested: the difference between pre-trainings; None where nothing says how much these differ.
-        pairs: pre-training seed → difference, of those that both have.
-        columns: what it is the mean of; empty where both rows are at the constant answer, so that nothing can be said.
+        value: difference of the means, × 100; for `loss` and `order`, nats.
+        tested: the difference with its error over pre-trainings; None if the rows do not show how much pre-trainings differ.
+        pairs: pre-training seed → difference, for the seeds that both rows have.
+        columns: the columns of the mean; empty if both rows are at the constant answer, so that nothing can be said.
         said: `composite − absolute +3.2 [+1.0, +5.4] over 10 pre-training seeds, 18 degrees of freedom`.
     """
 
@@ -38,16 +38,16 @@ class Gain:
 def gain(
     scale: Scale, first: str, second: str, column: str = MEAN, only: Sequence[str] | None = None, as_given: bool = False
 ) -> Gain | None:
-    """None where one of the rows has nothing in this column.
+    """The gain of the row `first` over the row `second`; None if one of them has no score in this column.
 
     Args:
-        scale: whose rows; all of them say how much pre-trainings differ, see `relpos.tables.pooled`.
-        first: row that is expected to be better.
-        second: the other one.
+        scale: all its rows together show how much pre-trainings differ, see `relpos.tables.pooled`.
+        first: the row that is expected to be better.
+        second: the row that it is compared with.
         column: of GLUE, `loss` or `order`, or `glue`: the mean of the nine, or of those that both rows have. Columns in which
-            neither is better than the constant answer are left out; where none is left, nothing can be said.
-        only: for the mean, these columns alone.
-        as_given: none of these is left out.
+            neither row is better than the constant answer are left out; if none is left, nothing can be said.
+        only: the columns of the mean; None: all.
+        as_given: leave no column out.
     """
     shared = among(scale.columns(first, second), only) if column == MEAN else scale.shared([column], first, second)
     if not shared:
@@ -96,10 +96,10 @@ def mean_gain(scale: Scale, pairs: Sequence[tuple[str, str]], column: str = MEAN
 def gains_alike(
     pairs: Sequence[tuple[Scale, str, str]], column: str = MEAN, only: Sequence[str] | None = None
 ) -> list[Gain | None]:
-    """The gain of each pair of rows, of one scale or of several, all in the same columns, so that they can be set side by side.
+    """The gain of each pair of rows, of one scale or of several, all in the same columns, so that they can be compared.
 
-    These are the columns that all rows have and in which some row of some scale is better than the constant answer: another scale
-    where none is has no gain there, which counts.
+    These are the columns that all rows have and in which some row of some scale is better than the constant answer. If at another
+    scale all rows are at the constant answer in such a column, the gain there is about zero, and it counts.
     """
     names = list(GLUE) if column == MEAN else [column]
     common = [name for name in names if all(scale.shared([name], first, second) for scale, first, second in pairs)]
@@ -114,25 +114,25 @@ def among(names: Iterable[T], only: Container[T] | None) -> list[T]:
 
 
 def values(scale: Scale, row: str, columns: Sequence[str]) -> dict[Seed, float]:
-    """Fine-tuning → mean of the columns, where every column is there."""
+    """Seeds of a fine-tuning → mean of the columns, for the fine-tunings that have all of them."""
     by_column = [scale.scores[row][column].values for column in columns]
     seeds = [seed for seed in by_column[0] if all(seed in scores for scores in by_column)]
     return {seed: sum(scores[seed] for scores in by_column) / len(by_column) for seed in seeds}
 
 
 def units(scale: Scale, columns: Sequence[str]) -> dict[str, dict[int, float]]:
-    """Row → pre-training seed → mean over its fine-tunings, of all rows that have these columns."""
+    """Row → pre-training seed → mean over its fine-tunings, for all rows that have these columns."""
     rows = [row for row in scale.scores if scale.shared(columns, row) == list(columns)]
     return {row: pretraining_means(values(scale, row, columns)) for row in rows}
 
 
 def pretraining_means(single: Mapping[Seed, float]) -> dict[int, float]:
-    """Of each pre-training the mean over its fine-tunings, which are not independent of each other."""
+    """Pre-training seed → mean over its fine-tunings, which are not independent of each other."""
     return means_by([seed for seed, _ in single], list(single.values()))
 
 
 def _of_models(ours: Mapping[Seed, float], theirs: Mapping[Seed, float], digits: int) -> str:
-    """What is known without a spread between pre-trainings: how much these two models differ."""
+    """All that can be said if the spread between pre-trainings is unknown: how much these two models differ."""
     shared = among(ours, theirs)
     tested = paired([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
     if tested is None:

@@ -1,7 +1,7 @@
-"""Networks that were given, fine-tuned with other positions: what Tables 3a and 3b of Wennberg & Henter (2021) are about.
+"""Networks from a folder or the hub, fine-tuned with other positions, as in Tables 3a and 3b of Wennberg & Henter (2021).
 
-The rows differ from the fine-tuning on, so that fine-tunings are what is repeated: their seeds stand where those of pre-trainings
-stand at other scales. What is found is said of this one network.
+All rows start from the same network and differ only in the fine-tuning. So fine-tunings are what is repeated: their seeds take the
+place that seeds of pre-trainings have at other scales, and a finding concerns this one network.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from pathlib import Path
 from relpos.claims.scales import Plain, Scale, Scores
 
 ROWS = {"keep": "absolute", "remove": "none"}
-"""What becomes of the position embeddings → the row, with S = 0."""
+"""`change.positions` → the row without TISA (S = 0)."""
 WITH_TISA = {"keep": "absolute_tisa", "remove": "tisa"}
+"""`change.positions` → the row with TISA."""
 NAMED_BY_S = {1: "_s1", 3: "_s3", 5: ""}
+"""S → the ending of that row's name."""
 Start = tuple[str, bool]
-"""How TISA starts, and whether one module serves all layers."""
+"""How TISA starts (`change.start`), and whether one module serves all layers (`change.reused`)."""
 
 
 @dataclass
@@ -38,10 +40,10 @@ class Host(Scale):
 
 
 def hosts_of(tunings: Mapping[Path, Plain]) -> list[Scale]:
-    """The scales of fine-tunings that started from a network which was given, and which has position embeddings.
+    """The scales of fine-tunings that started from a network named by the user, if it has position embeddings.
 
-    That it has is told by a fine-tuning that took them away, or fitted TISA to them. Whether such runs are of the present code
-    cannot be seen in their records.
+    It has some if a fine-tuning removed them or fitted TISA to them. Runs of older code are not left out here: such records do not
+    show which code made them.
 
     Args:
         tunings: folder → record of finished fine-tunings.
@@ -61,14 +63,14 @@ def hosts_of(tunings: Mapping[Path, Plain]) -> list[Scale]:
 
 
 def _scale(host: str, start: Start, runs: Iterable[tuple[Path, Plain]]) -> Scale:
-    """One network's rows: those without TISA, and those whose TISA starts so."""
+    """One network's rows: those without TISA, and those whose TISA starts in this way. The protocol with most runs counts."""
     scale = Host({"host": _name(Path(host)), "start": start[0], "reused": start[1]}, "")
-    placed = [(row, folder, record) for folder, record in runs if (row := row_of(record["meaning"].get("change") or {}, start))]
+    of_rows = [(row, folder, record) for folder, record in runs if (row := row_of(record["meaning"].get("change") or {}, start))]
     protocols: dict[str, Counter[str]] = {}
-    for _, _, record in placed:
+    for _, _, record in of_rows:
         for column in record["metrics"]["columns"]:
             protocols.setdefault(column, Counter())[_protocol(record)] += 1
-    for row, folder, record in placed:
+    for row, folder, record in of_rows:
         scale.seconds += record.get("seconds", 0.0)
         for column, value in record["metrics"]["columns"].items():
             if protocols[column].most_common(1)[0][0] != _protocol(record):
@@ -85,7 +87,7 @@ def _scale(host: str, start: Start, runs: Iterable[tuple[Path, Plain]]) -> Scale
 
 
 def row_of(change: Plain, start: Start) -> str | None:
-    """The row that a change makes of the network; None where no claim is about it."""
+    """The row that a change makes of the network; None if no claim is about such a row."""
     positions = change.get("positions", "keep")
     if not change.get("tisa"):
         return ROWS[positions]
@@ -95,12 +97,12 @@ def row_of(change: Plain, start: Start) -> str | None:
 
 
 def _protocol(record: Plain) -> str:
-    """Everything about a fine-tuning but its seed and the change."""
+    """Everything in a fine-tuning's meaning but its seed and the change, as JSON."""
     return json.dumps({key: value for key, value in record["meaning"].items() if key not in ("seed", "change")}, sort_keys=True)
 
 
 def _name(host: Path) -> str:
-    """Of a checkpoint's folder, of a run's that holds it, or of the hub's repository in whose cache it lies."""
+    """The name of a checkpoint's folder, of the run's folder that holds it, or of the hub's repository in whose cache it lies."""
     if host.parent.name == "snapshots":
         return host.parent.parent.name.removeprefix("models--").replace("--", "/")
     return host.parent.name if host.name == "model" else host.name

@@ -20,13 +20,13 @@ TIMES = (2, 4)
 class ServesLonger:
     """Held-out loss at two and four times the trained length is not higher than at that length by `bound` or more.
 
-    The losses are those that a table with `lengths:` has measured and kept beside the runs, on the same text under the same masks.
-    Holds: the 95 % interval of the difference over pre-training seeds lies below `bound` at both lengths. Fails: above, at one of
-    them; or the scheme refuses such inputs. The other rows stand beside.
+    The losses are those that a table with `lengths:` has measured and kept in the runs' folders, on the same text under the same
+    masks. Holds: the 95 % interval of the difference over pre-training seeds lies below `bound` at both lengths. Fails: it lies
+    above at one of them, or the scheme refuses such inputs. The losses of `others` are shown and do not decide.
 
     Args:
         row: the scheme.
-        others: rows that are shown.
+        others: further rows, to compare with.
         bound: nats.
     """
 
@@ -44,11 +44,11 @@ class ServesLonger:
 
     @property
     def requires(self) -> Requirements:
-        """Several models."""
+        """Several pre-trainings."""
         return Requirements(SEVERAL)
 
     def findings(self, scales: Scales) -> list[Finding]:
-        """Of every scale with pre-trainings of the row."""
+        """One for each scale with pre-trainings of the row."""
         return [self.at(scale) for scale in scales if self.row in scale.folders]
 
     def at(self, scale: Scale) -> Finding:
@@ -57,17 +57,19 @@ class ServesLonger:
         losses = {row: _losses(scale, row) for row in self.rows if row in scale.folders}
         lengths = [length, *(times * length for times in TIMES)]
         measured = {
-            row: {seed: by for seed, by in of_row.items() if all(n in by for n in lengths)} for row, of_row in losses.items()
+            row: {seed: by_length for seed, by_length in of_row.items() if all(n in by_length for n in lengths)}
+            for row, of_row in losses.items()
         }
         if not measured[self.row]:
             needs = f"needs held-out losses of {self.row} at {', '.join(map(str, lengths))} tokens (lengths: in an experiment file)"
             return Finding(NOT_RUN, needs, scale.label)
         said = [_said(row, of_row, lengths) for row, of_row in measured.items() if of_row]
         ours = measured[self.row].values()
-        if any(by[n] is None for by in ours for n in lengths):
+        if any(by_length[n] is None for by_length in ours for n in lengths):
             evidence = Evidence(1.0, 0.0)
             return Finding(evidence.verdict, joined(said), scale.label)
-        tested = [paired([by[n] or 0.0 for by in ours], [by[length] or 0.0 for by in ours]) for n in lengths[1:]]
+        at_length = {n: [by_length[n] or 0.0 for by_length in ours] for n in lengths}
+        tested = [paired(at_length[n], at_length[length]) for n in lengths[1:]]
         known = [each for each in tested if each]
         if not known:
             return Finding(UNDECIDED, joined(said), scale.label, takes=models(scale, self.row, 2, f"measured at {lengths}"))
@@ -83,23 +85,23 @@ class ServesLonger:
 
 def _losses(scale: Scale, row: str) -> dict[int, dict[int, float | None]]:
     """Seed → length → held-out loss, None where the scheme refuses it; empty where nothing was measured."""
-    found: dict[int, dict[int, float | None]] = {}
+    losses: dict[int, dict[int, float | None]] = {}
     for seed, folder in scale.folders[row].items():
         for path in sorted(folder.glob("lengths-*.json")):
             try:
-                found.setdefault(seed, {}).update(
+                losses.setdefault(seed, {}).update(
                     {int(n): loss for n, loss in json.loads(path.read_text(encoding="utf-8")).items()}
                 )
             except (ValueError, AttributeError):
                 print(f"relpos: damaged results {path}: delete the file to measure anew", file=sys.stderr)
-    return found
+    return losses
 
 
 def _said(row: str, losses: dict[int, dict[int, float | None]], lengths: Sequence[int]) -> str:
-    """`tisa +0.010, refused beyond 128 tokens`: mean over the seeds, against the trained length."""
+    """`tisa +0.010 at 256, refuses 512`: mean difference to the trained length, over the seeds."""
     parts = []
     for n in lengths[1:]:
-        gains = [(by[n], by[lengths[0]]) for by in losses.values()]
+        gains = [(by_length[n], by_length[lengths[0]]) for by_length in losses.values()]
         known = [now - before for now, before in gains if now is not None and before is not None]
         parts.append(f"{sum(known) / len(known):+.3f} at {n}" if len(known) == len(gains) else f"refuses {n}")
     return f"{row} {', '.join(parts)}"

@@ -1,9 +1,9 @@
 """At which point of the training does each claim appear, and does the early ranking of the rows foretell the last one?
 
-From the snapshots that a table has measured (`order_snapshots`). Of each claim that compares rows: the difference of each of its
-pairs at each share of the steps, with its 95 % interval over pre-trainings, by the errors of all rows of the table at that share.
-The intervals are pointwise: each share by itself, not a band for the whole curve. Of the rows: Spearman's ρ between their order at
-a share and their order at the end, with an interval by bootstrap over rows.
+Computed from the snapshots that a table has measured (`order_snapshots`). For each claim that compares rows: the difference of each
+of its pairs at each share of the steps, with a 95 % interval over pre-trainings from the pooled errors of all rows at that share.
+The intervals are pointwise: each for its own share, not a band for the whole curve. For the rows: Spearman's ρ between their order
+at a share and their order at the end, with an interval by bootstrap over rows.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from relpos.tables.row import ORDER, Column, Row
 from relpos.tables.statistics import ALPHA, SEED, Difference
 
 FEWEST = 4
-"""Rows from which on their order is compared."""
+"""The fewest rows whose order is compared."""
 RESAMPLES = 2_000
 NAME = "claims_over_training"
-"""Of the figure and of the file with its numbers."""
+"""Name of the figure's file and of the file with its numbers."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """A claim along the training.
+    """A claim in the course of the training.
 
     Args:
         claim: the twin of the claim in the measure that is compared.
@@ -69,19 +69,19 @@ def courses(rows: Sequence[Row], claims: Sequence[Claim], measure: str) -> list[
         measure: `loss` or `order`.
     """
     units = _units(rows, measure)
-    found = []
+    result = []
     for claim in claims:
         if claim.measure != measure or not isinstance(claim.tester, Comparison):
             continue
         pairs = [(first, second) for first, second in claim.tester.pairs]
         differences = {pair: _course(units, *pair) for pair in pairs}
         if any(differences.values()):
-            found.append(Course(claim, {pair: course for pair, course in differences.items() if course}))
-    return found
+            result.append(Course(claim, {pair: course for pair, course in differences.items() if course}))
+    return result
 
 
 def agreements(rows: Sequence[Row], measure: str) -> dict[int, Agreement]:
-    """Share → how far the order of the rows is the last one already; empty for too few rows."""
+    """Share → how far the order of the rows agrees with the last one; empty for too few rows."""
     means = {
         share: {row: float(np.mean(list(of_row.values()))) for row, of_row in by_row.items() if of_row}
         for share, by_row in _units(rows, measure).items()
@@ -89,21 +89,21 @@ def agreements(rows: Sequence[Row], measure: str) -> dict[int, Agreement]:
     if not means:
         return {}
     last = means.pop(max(means))
-    found = {}
-    for share, then in means.items():
-        shared = [row for row in then if row in last]
+    result = {}
+    for share, by_row in means.items():
+        shared = [row for row in by_row if row in last]
         if len(shared) >= FEWEST:
-            found[share] = _agreement(np.array([then[row] for row in shared]), np.array([last[row] for row in shared]))
-    return found
+            result[share] = _agreement(np.array([by_row[row] for row in shared]), np.array([last[row] for row in shared]))
+    return result
 
 
 def draw(folder: Path, rows: Sequence[Row], claims: Sequence[Claim], measure: str) -> None:
     """Writes the figure and its numbers, `claims_over_training.png` and `.json`; nothing where no snapshot was measured."""
-    found, ranks = courses(rows, claims, measure), agreements(rows, measure)
-    if not found:
+    claims_courses, ranks = courses(rows, claims, measure), agreements(rows, measure)
+    if not claims_courses:
         return
-    write_json(folder / f"{NAME}.json", {"measure": measure} | _plain(found, ranks))
-    _figure(folder / f"{NAME}.png", found, ranks, measure)
+    write_json(folder / f"{NAME}.json", {"measure": measure} | _plain(claims_courses, ranks))
+    _figure(folder / f"{NAME}.png", claims_courses, ranks, measure)
 
 
 def _units(rows: Sequence[Row], measure: str) -> dict[int, dict[str, dict[int, float]]]:
@@ -116,11 +116,12 @@ def _units(rows: Sequence[Row], measure: str) -> dict[int, dict[str, dict[int, f
 
 
 def _by_seed(column: Column, sign: float) -> dict[int, float]:
-    """Pre-training seed → value; the seeds of several pre-trainings stand as text, as in `Column.seeds`."""
+    """Pre-training seed → value. A row of several pre-trainings has their seeds as text, see `Column.seeds`."""
     return means_by([int(str(seed).partition("/")[0]) for seed in column.seeds], [sign * value for value in column.values])
 
 
 def _course(units: Mapping[int, Mapping[str, Mapping[int, float]]], first: str, second: str) -> dict[int, Difference]:
+    """Share → first − second, where it can be tested."""
     having = {share: by_row for share, by_row in units.items() if by_row.get(first) and by_row.get(second)}
     tested = {share: difference(by_row, first, second) for share, by_row in having.items()}
     return {share: each for share, each in tested.items() if each}
@@ -129,19 +130,19 @@ def _course(units: Mapping[int, Mapping[str, Mapping[int, float]]], first: str, 
 def _agreement(then: np.ndarray, last: np.ndarray) -> Agreement:
     chance = np.random.default_rng(SEED)
     drawn = chance.integers(len(then), size=(RESAMPLES, len(then)))
-    several = [places for places in drawn if len({*places}) > 2]  # ρ of two rows is ±1
+    several = [places for places in drawn if len({*places}) > 2]  # ρ of two different rows can only be ±1
     low, high = np.quantile([_rho(then[places], last[places]) for places in several], [ALPHA / 2, 1 - ALPHA / 2])
     return Agreement(_rho(then, last), float(low), float(high), len(then))
 
 
-def _rho(one: np.ndarray, other: np.ndarray) -> float:
+def _rho(first: np.ndarray, second: np.ndarray) -> float:
     from scipy.stats import rankdata
 
-    ranks = [rankdata(values) for values in (one, other)]
+    ranks = [rankdata(values) for values in (first, second)]
     return float(np.corrcoef(*ranks)[0, 1])
 
 
-def _plain(found: Sequence[Course], ranks: Mapping[int, Agreement]) -> dict[str, Any]:
+def _plain(claims_courses: Sequence[Course], ranks: Mapping[int, Agreement]) -> dict[str, Any]:
     return {
         "claims": {
             course.claim.id: {
@@ -151,7 +152,7 @@ def _plain(found: Sequence[Course], ranks: Mapping[int, Agreement]) -> dict[str,
                 }
                 for (first, second), by_share in course.differences.items()
             }
-            for course in found
+            for course in claims_courses
         },
         "ranks": {
             str(share): {"rho": each.rho, "interval": [each.low, each.high], "rows": each.rows} for share, each in ranks.items()
@@ -159,17 +160,17 @@ def _plain(found: Sequence[Course], ranks: Mapping[int, Agreement]) -> dict[str,
     }
 
 
-def _figure(path: Path, found: Sequence[Course], ranks: Mapping[int, Agreement], measure: str) -> None:
+def _figure(path: Path, claims_courses: Sequence[Course], ranks: Mapping[int, Agreement], measure: str) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    panels = len(found) + bool(ranks)
+    panels = len(claims_courses) + bool(ranks)
     columns = min(3, panels)
     lines = -(-panels // columns)
     figure = Figure(figsize=(4.2 * columns, 3.2 * lines + 0.4), layout="constrained")
     FigureCanvasAgg(figure)
     every = list(figure.subplots(lines, columns, squeeze=False).flat)
-    for axes, course in zip(every, found, strict=False):
+    for axes, course in zip(every, claims_courses, strict=False):
         for place, ((first, second), by_share) in enumerate(course.differences.items()):
             shares, tested = list(by_share), list(by_share.values())
             (line,) = axes.plot(shares, [each.value for each in tested], marker=".", color=f"C{place}", label=f"{first} − {second}")
@@ -187,7 +188,7 @@ def _figure(path: Path, found: Sequence[Course], ranks: Mapping[int, Agreement],
         axes.legend(fontsize=7, frameon=False)
         axes.set_ylabel("nats", fontsize=8)
     if ranks:
-        axes = every[len(found)]
+        axes = every[len(claims_courses)]
         values = list(ranks.values())
         axes.plot(list(ranks), [each.rho for each in values], marker=".", color="k")
         axes.fill_between(
@@ -196,7 +197,7 @@ def _figure(path: Path, found: Sequence[Course], ranks: Mapping[int, Agreement],
         axes.set(title="order of the rows against the last one", ylabel="Spearman's ρ", ylim=(-1.05, 1.05))
         axes.title.set_fontsize(9)
     for axes in every[:panels]:
-        shares = sorted({share for course in found for by_share in course.differences.values() for share in by_share})
+        shares = sorted({share for course in claims_courses for by_share in course.differences.values() for share in by_share})
         axes.set_xscale("log")
         axes.set_xticks(shares, [str(share) for share in shares])
         axes.minorticks_off()

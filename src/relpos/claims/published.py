@@ -1,4 +1,4 @@
-"""Claims that hold scores against a number that others have published."""
+"""Claims that compare scores with a number that others have published."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from relpos.tables.statistics import Difference, paired
 
 @dataclass(frozen=True)
 class AbovePublished:
-    """Dev scores of fine-tunings of one published network lie above what is published of it.
+    """Dev scores of fine-tunings of one published network lie above its published scores.
 
     Holds: the 95 % interval of the mean over fine-tunings lies above the published score in every column (all must, so that no
     correction is due). Fails: it lies below in one, by a two-sided test at 0.05 with Holm's correction. The published scores count
-    as exact; nothing is known of their spread. A network is recognised by its name on the hub, or that of its folder.
+    as exact, because their spread is unknown. A network is recognised by its name on the hub, or by the name of its folder.
 
     Args:
         row: a row of fine-tunings, as `relpos.claims.hosts` names them.
@@ -38,16 +38,16 @@ class AbovePublished:
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The one."""
+        """The row."""
         return (self.row,)
 
     @property
     def requires(self) -> Requirements:
-        """Every column, and several fine-tunings."""
+        """Several fine-tunings in every column."""
         return Requirements(SEVERAL, tuple(self.scores), len(self.scores))
 
     def findings(self, scales: Scales) -> list[Finding]:
-        """Of every scale of this network that has the row."""
+        """One for each scale of this network that has the row."""
         return [self.at(scale) for scale in scales if self._is_of_host(scale) and scale.scores.get(self.row)]
 
     def at(self, scale: Scale) -> Finding:

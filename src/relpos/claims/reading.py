@@ -1,9 +1,9 @@
-"""All finished runs below `$RELPOS_RUNS`, sorted by scale.
+"""Reads all finished runs below `$RELPOS_RUNS`, sorted by scale.
 
-They are found by what they are and not by the table that made them: the row `composite` is every run whose `position` and `conv`
-are those that `position=composite` gives. Of a row that was trained at several `position_lr`, those runs count that have most seeds
-(the chosen one is trained with more than those it was chosen from), of as many the lowest. Runs of older code (another version of
-their stage) are left out, and counted.
+Runs are recognised by their configuration, not by the table that made them: the row `composite` is every run whose `position` and
+`conv` are those that `position=composite` gives. If a row was trained at several `position_lr`, the one with most seeds counts
+(the chosen one is trained with more seeds than those it was chosen from); of equally many, the lowest. Runs of older code (another
+version of their stage) are left out, and counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from relpos.errors import RelposError
 from relpos.runs.run import identity_of, read_record, runs_root
 
 DISTINGUISHING = ("seed", "position", "conv", "sources")
-"""Keys of a pre-training's meaning that distinguish the runs of one scale."""
+"""Keys of a pre-training's meaning in which the runs of one scale may differ."""
 NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "pretrain": {
         **dict.fromkeys(("stage", "identity"), str),
@@ -39,11 +39,11 @@ NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
         "metrics.columns": dict,
     },
 }
-"""What the record of a finished run has to have here, by stage."""
+"""Stage → the keys that the record of a finished run must have, with their types."""
 END = 100
 """Per cent of the steps at the end of a pre-training."""
 MANY = 200
-"""Records from which on a progress bar is shown."""
+"""A progress bar is shown for more records than this."""
 
 
 def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
@@ -71,7 +71,7 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
         key = json.dumps([common, store], sort_keys=True)
         scales.setdefault(key, Scale(common, store))
         variants.setdefault((key, row), {}).setdefault(position_lr, {})[folder] = record
-    places: dict[str, tuple[Scale, str, int]] = {}
+    places: dict[str, tuple[Scale, str, int]] = {}  # name of a pre-training's folder → its scale, row and seed
     for (key, row), by_rate in variants.items():
         position_lr, chosen = max(by_rate.items(), key=lambda item: (len(item[1]), -item[0]))
         scale = scales[key]
@@ -92,7 +92,7 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
 
 
 def _common(meaning: Plain) -> tuple[Plain, float]:
-    """What the pre-trainings of a scale have in common, and the `position_lr` of this one."""
+    """The part of a pre-training's meaning that its scale has in common, and its own `position_lr`."""
     common = {key: value for key, value in meaning.items() if key not in DISTINGUISHING}
     if "recipe" not in common:
         return common, 1.0
@@ -102,7 +102,7 @@ def _common(meaning: Plain) -> tuple[Plain, float]:
 
 
 def _read_scores(root: Path, tunings: Mapping[str, Plain], places: Mapping[str, tuple[Scale, str, int]]) -> None:
-    """Of each column, the fine-tunings of one protocol (all but the seed): that which has most runs in the scale."""
+    """Reads into each column the fine-tunings of one protocol (everything but the seed): the one with most runs in the scale."""
     candidates: list[tuple[Scale, str, Seed, str, str]] = []
     protocols: dict[tuple[int, str], Counter[str]] = {}
     for folder, record in tunings.items():
@@ -136,7 +136,7 @@ def _read_scores(root: Path, tunings: Mapping[str, Plain], places: Mapping[str, 
 
 
 def _read_order(scale: Scale) -> None:
-    """The shuffle gaps that `relpos order` kept beside the pre-trainings, all of the number of examples that most of them have."""
+    """Reads the shuffle gaps that `relpos order` kept, of the number of examples with which most pre-trainings were measured."""
     gaps: dict[str, dict[tuple[str, int], float]] = {}
     for row, folders in scale.folders.items():
         for seed, folder in folders.items():
@@ -147,7 +147,7 @@ def _read_order(scale: Scale) -> None:
 
 
 def _kept_gaps(folder: Path) -> dict[str, float]:
-    """What was measured, as JSON → nats, of the end of a pre-training."""
+    """Meaning of a measurement, as JSON → nats, at the end of a pre-training."""
     from relpos.runs.order import kept
 
     return {
@@ -186,7 +186,7 @@ def _finished(root: Path, stage: str) -> dict[Path, Plain]:
 
 
 def _value(record: Plain, key: str) -> object:
-    """The value of a dotted key; a type that no key asks for where there is none."""
+    """The value of a dotted key; `...`, whose type no key asks for, where there is none."""
     value: object = record
     for part in key.split("."):
         if not isinstance(value, dict) or part not in value:
@@ -196,6 +196,6 @@ def _value(record: Plain, key: str) -> object:
 
 
 def _is_current(record: Plain) -> bool:
-    """Whether the present code gives a run of this meaning and these inputs the identity that stands in the record."""
+    """Whether today's code gives a run of this meaning and these inputs the identity in its record."""
     inputs = {name: Path(folder).name.rpartition("-")[2] for name, folder in record["inputs"].items()}
     return identity_of(record["stage"], record["meaning"], inputs) == record["identity"]

@@ -1,4 +1,5 @@
-"""Relative error reductions without looking at what is scored: S is chosen on one half of the dev set and scored on the other."""
+"""Relative error reductions without choosing on the examples that are scored: S is chosen on one half of the dev set, scored on the
+other."""
 
 from __future__ import annotations
 
@@ -22,17 +23,17 @@ from relpos.tables.statistics import Difference, paired
 
 @dataclass(frozen=True)
 class ErrorReduction:
-    """100·(score − base)/(100 − base) of the row among `choices` that is best on half of the examples, scored on the others.
+    """100·(score − base)/(100 − base) of the row among `choices` that is best on half of the examples, scored on the other half.
 
-    One S is chosen, by the mean over columns and fine-tunings: even examples choose and odd ones score, then the other way round,
-    and the mean of both counts. Units are pre-trainings, each the mean over its fine-tunings. Holds: the reduction of
+    One S is chosen for all columns, by the mean over columns and fine-tunings: on even examples to be scored on odd ones, then the
+    other way round; the mean of both counts. Units are pre-trainings, each the mean over its fine-tunings. Holds: the reduction of
     the errors of all columns together is above zero (one-sided, 0.05), and that of no column clearly below, by Holm's correction.
-    Fails: that of all or of a column is below.
+    Fails: that of all columns or of one is below.
 
     Args:
         choices: rows.
         base: the row without TISA.
-        columns: these alone, where the claim is about fewer; None: all of GLUE's.
+        columns: those that the claim is about; None: all of GLUE's.
     """
 
     choices: Sequence[str]
@@ -50,11 +51,11 @@ class ErrorReduction:
 
     @property
     def requires(self) -> Requirements:
-        """Some columns."""
+        """Scores in at least one column."""
         return of_column(MEAN, self.columns)
 
     def findings(self, scales: Scales) -> list[Finding]:
-        """Of every scale that has all the rows."""
+        """One for each scale that has all the rows."""
         return [self.at(scale) for scale in scales if scale.has(*self.rows)]
 
     def twin(self, measure: str, bound: float) -> Higher:
@@ -86,7 +87,7 @@ class ErrorReduction:
     def _reductions(self, scale: Scale, names: Sequence[str]) -> dict[str, dict[Seed, tuple[float, float]]]:
         """Column → seed → points that the chosen row gains on the other half, and errors of the base there; means over the halves.
 
-        Of the columns and seeds that all rows have kept answers of.
+        Has the columns and seeds for which all rows have kept their answers.
         """
         shared = {column: self._shared(scale, column) for column in names}
         halves = {
@@ -112,7 +113,7 @@ class ErrorReduction:
         }
 
     def _shared(self, scale: Scale, column: str) -> list[Seed]:
-        """Seeds that all rows have kept answers of."""
+        """Seeds for which all rows have kept their answers."""
         scores = [scale.scores[row][column] for row in self.rows]
         return [seed for seed in scores[0].answers if all(seed in of_row.answers for of_row in scores)]
 
@@ -126,7 +127,7 @@ class ErrorReduction:
 
 
 def _reduction(parts: Sequence[tuple[float, float]]) -> float:
-    """Per cent of the errors that are gone, of columns with these gains and errors."""
+    """Per cent of the errors that are gone, over columns with these (gain, errors)."""
     errors = sum(errors for _, errors in parts)
     return 100 * sum(gain for gain, _ in parts) / errors if errors else 0.0
 

@@ -1,4 +1,4 @@
-"""What a test of a claim asks of runs that are not there yet."""
+"""What a claim's test requires of the runs before it can decide."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from relpos.claims.scales import LOSS, ORDER
 from relpos.tables.columns import GLUE
 
 SEVERAL = 2
-"""Pre-trainings of a row without which nothing is known of their spread."""
+"""The fewest pre-trainings of a row that show their spread."""
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """What there has to be at a scale before a test can come to a verdict there.
+    """What a scale must have before a test can decide there.
 
     Args:
-        seeds: pre-trainings of each row; where a network was given, fine-tunings.
+        seeds: pre-trainings of each row; for rows that fine-tune a network from a folder, fine-tunings.
         columns: of dev scores; empty: the test reads none.
-        least: how many of these columns there have to be.
-        order: whether the shuffle gap has to be measured.
-        words: that the rows have to be trained with.
-        afterwards: what else is to be done, once they are.
+        least: how many of these columns are needed.
+        order: whether the shuffle gap must be measured.
+        words: overrides that the rows must be trained with.
+        afterwards: what else must be done after the training.
     """
 
     seeds: int = 1
@@ -36,20 +36,20 @@ class Requirements:
 
 @runtime_checkable
 class OfRuns(Protocol):
-    """A test that says what it asks of runs; those that need none have nothing to say."""
+    """A test that needs runs; tests without this property need none."""
 
     @property
     def requires(self) -> Requirements:
-        """See there."""
+        """What the runs must have."""
 
 
 def of_column(column: str, columns: Sequence[str] | None = None, every: bool = False) -> Requirements:
-    """Of a test that compares rows in one column.
+    """The requirements of a test that compares rows in one column.
 
     Args:
         column: of GLUE, `glue`, `loss` or `order`.
         columns: those of which `glue` is the mean; None: all of GLUE's.
-        every: whether a mean of fewer says nothing.
+        every: whether all of them are needed.
 
     >>> of_column("loss"), of_column("glue", ["cola", "rte"]).least
     (Requirements(seeds=2, columns=(), least=0, order=False, words=(), afterwards=''), 1)

@@ -1,4 +1,4 @@
-"""A scale, and what is known of its rows: what a claim is tested with.
+"""A scale with the scores of its rows, which claims are tested with.
 
 A *scale* is everything about a pre-training but position scheme, convolution, seed and `recipe.position_lr`, which is tuned for
 each kind of scheme. Rows of one scale may be compared.
@@ -16,12 +16,12 @@ from relpos.tables.columns import GLUE
 from relpos.tables.statistics import standard_error
 
 LOSS, ORDER = "loss", "order"
-"""Columns beside GLUE's that every pre-training may have, in nats, higher being better: minus the held-out loss, and the shuffle
-gap over all words, as `relpos order` has kept it."""
+"""Columns that any pre-training may have besides GLUE's, in nats, higher being better: minus the held-out loss, and the shuffle gap
+over all words, as `relpos order` has kept it."""
 Plain = dict[str, Any]
-"""What JSON holds: a record, or the meaning of a run."""
+"""Values as JSON has them: a record, or the meaning of a run."""
 Seed = tuple[int, int]
-"""Of the pre-training and of the fine-tuning."""
+"""(seed of the pre-training, seed of the fine-tuning); the second is 0 where there is no fine-tuning."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Scores:
 
     @property
     def is_above_constant(self) -> bool:
-        """Whether the mean is above the constant answer's score by more than two standard errors of so many dev examples."""
+        """Whether the mean is more than two standard errors of the dev examples above the constant answer's score."""
         if self.majority is None or not self.examples:
             return True
         error = standard_error(self.majority, self.examples, self.metric)
@@ -57,10 +57,10 @@ class Scale:
 
     Args:
         meaning: what its pre-trainings have in common.
-        store: the folder's name of the text that they read.
-        folders: row → seed → pre-training.
+        store: name of the folder of the text that they read.
+        folders: row → seed → the pre-training's folder.
         scores: row → column → scores.
-        seconds: that all of its runs took, fine-tunings included.
+        seconds: that all of its runs took together, fine-tunings included.
         position_lr: row → multiplier of the learning rate of its position scheme and convolution.
     """
 
@@ -83,24 +83,24 @@ class Scale:
 
     @property
     def units(self) -> str:
-        """What the scores of a row are repeated over."""
+        """What is repeated to get several scores of a row."""
         return "pre-training seeds"
 
     @property
     def magnitude(self) -> int:
-        """Weights of the layers, about: what makes one size larger than another."""
+        """About the number of weights of the layers, by which scales are sorted."""
         size = self.meaning["size"]
         return int(size["layers"] * size["hidden"] * (4 * size["hidden"] + 2 * size["ffn"]))
 
     def travel(self, row: str) -> float | None:
-        """How far a parameter of a row's position scheme can move, about: the sum of its learning rates over the steps.
+        """About how far a parameter of a row's position scheme can move: the sum of its learning rates over the steps.
 
-        Adam moves a parameter by the learning rate a step, at most about. None where the recipe is not known.
+        Adam moves a parameter by about the learning rate in a step, at most. None if the recipe is not known.
         """
         recipe = self.meaning.get("recipe")
         if not recipe or "lr" not in recipe:
             return None
-        return float(recipe["lr"]) * self.meaning["steps"] / 2 * self.position_lr.get(row, 1.0)  # up and down linearly
+        return float(recipe["lr"]) * self.meaning["steps"] / 2 * self.position_lr.get(row, 1.0)  # /2: it rises and falls linearly
 
     def shared(self, columns: Sequence[str], *rows: str) -> list[str]:
         """Those of `columns` that all of these rows have."""
@@ -111,7 +111,7 @@ class Scale:
         return self.shared(GLUE, *rows)
 
     def telling(self, columns: Sequence[str], *rows: str) -> list[str]:
-        """Those of `columns` in which some of the rows is better than the constant answer: the others say nothing."""
+        """Those of `columns` in which at least one of the rows is better than the constant answer; the others tell nothing."""
         shared = self.shared(columns, *rows)
         return [column for column in shared if any(self.scores[row][column].is_above_constant for row in rows)]
 
@@ -122,12 +122,12 @@ class Scale:
 
 @dataclass
 class Scales:
-    """The scales there are, and how many runs of older code were left out.
+    """All scales; iterating gives those of pre-trainings.
 
     Args:
-        known: of pre-trainings.
-        older: how many were left out.
-        hosts: of fine-tunings that started from networks which were given, for claims that are about such.
+        known: scales of pre-trainings, the smallest first.
+        older: how many runs of older code were left out.
+        hosts: scales of fine-tunings of networks named by the user, for claims about such.
     """
 
     known: list[Scale]
@@ -138,7 +138,7 @@ class Scales:
         return iter(self.known)
 
     def alike(self, *but: str) -> list[list[Scale]]:
-        """Groups of scales that differ only in these keys of their meaning (`size`, `pairs`, …); each of two or more."""
+        """Groups of two or more scales that differ only in these keys of their meaning (`size`, `pairs`, …)."""
         groups: dict[str, list[Scale]] = {}
         for scale in self.known:
             rest = {key: value for key, value in scale.meaning.items() if key not in but}

@@ -20,13 +20,13 @@ DRAWS = 20_000
 
 @dataclass(frozen=True)
 class OverColumns:
-    """Of one pair `[first, second]`, column by column.
+    """Compares one pair of rows, `[first, second]`, column by column.
 
     Args:
         pair: the two rows.
-        columns: these alone, where the claim is about fewer; None: all of GLUE's. Columns in which neither row is better than the
-            constant answer say nothing and are left out.
-        note: what tells these runs from the paper's.
+        columns: those that the claim is about; None: all of GLUE's. Columns in which neither row is better than the constant answer
+            tell nothing and are left out.
+        note: how these runs differ from the paper's.
     """
 
     pair: Pair
@@ -35,16 +35,16 @@ class OverColumns:
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The two."""
+        """The two rows."""
         return tuple(self.pair)
 
     @property
     def requires(self) -> Requirements:
-        """Some columns."""
+        """Scores in at least one column."""
         return of_column(MEAN, self.columns)
 
     def findings(self, scales: Scales) -> list[Finding]:
-        """Of every scale that has both."""
+        """One for each scale that has both rows."""
         return [self.at(scale) for scale in scales if scale.has(*self.pair)]
 
     def at(self, scale: Scale) -> Finding:
@@ -66,7 +66,7 @@ class OverColumns:
         return Finding(evidence.verdict, joined([*figures, mean.said, self.note]), scale.label, evidence.p, takes)
 
     def judge(self, columns: Sequence[Difference], mean: Difference) -> tuple[Evidence, str]:
-        """The evidence of the differences in each column and in their mean, and what it rests on."""
+        """The evidence from the differences in each column and in their mean, and a phrase that says what decided."""
         raise NotImplementedError
 
     def twin(self, measure: str, bound: float) -> Higher:
@@ -76,11 +76,11 @@ class OverColumns:
 
 @dataclass(frozen=True)
 class Signs(OverColumns):
-    """The first row is above the second in `at_least` columns of those that `of` counts.
+    """The first row is above the second in `at_least` of `of` columns.
 
-    Where only some columns were run, the same share of them is asked for. The count is simulated from the pooled error: each
-    column's true difference is drawn from what its error says of it (t). Holds: 95 % of the draws have so many columns above zero.
-    Fails: 5 % or fewer. Asking each column for an interval above zero would ask much more than a count.
+    If only some columns were run, the same share of them is asked for. The count is simulated: each column's true difference is
+    drawn from the t-distribution that its pooled error gives. Holds: 95 % of the draws have so many columns above zero. Fails: 5 %
+    or fewer. To ask for an interval above zero in each column would ask much more than a count does.
     """
 
     at_least: int = 1
@@ -100,16 +100,16 @@ class Signs(OverColumns):
 
 
 def _drawn(chance: np.random.Generator, tested: Difference) -> np.ndarray:
-    """(draws,): the true difference, as its estimate allows."""
+    """(draws,): true differences, drawn from an estimate."""
     return np.asarray(tested.value + tested.error * chance.standard_t(tested.freedom, DRAWS))
 
 
 @dataclass(frozen=True)
 class GainWithoutLoss(OverColumns):
-    """The first row is above the second in the mean of the columns, and in none clearly below.
+    """The first row is above the second in the mean of the columns, and clearly below in none.
 
-    Holds: the 95 % interval of the mean gain lies above zero, and no column's lies below, by Holm's correction. Fails: the mean's
-    or a column's lies below, by Holm's correction.
+    Holds: the 95 % interval of the mean gain lies above zero, and no column's lies below, by Holm's correction. Fails: that of the
+    mean or of a column lies below, by Holm's correction.
     """
 
     @property

@@ -1,11 +1,11 @@
-"""What the rules of claims and verdicts would say if the papers' own figures were true: simulated, before anything is trained.
+"""Simulates what the rules of the claims would decide if the papers' own figures were true, before anything is trained.
 
-A *world* is what is true of each row in each column. Pre-trainings are drawn from it, each the mean of `TUNINGS` fine-tunings, and
-the tests of the claims are applied to these as they are to real runs. A rule is of use if it holds in most such draws where the
-papers' figures are true, and in few where all rows are alike.
+A *world* has the true score of each row in each column. Pre-trainings are drawn from it, each the mean of `TUNINGS` fine-tunings,
+and the tests of the claims are applied to these as they are to real runs. A rule is useful if it holds in most draws from a world
+in which the papers' figures are true, and in few from a world in which all rows are alike.
 
-The standard deviation of a fine-tuning is the printed standard error × √10; where Wennberg & Henter print none, it is the median of
-that of Chang et al. in the same column. Nothing is printed of the spread between pre-trainings: it is taken to be as large as that
+The standard deviation of a fine-tuning is the printed standard error × √10; Wennberg & Henter print none, so theirs is the median
+of those of Chang et al. in the same column. No paper prints the spread between pre-trainings: it is taken to be as large as that
 between fine-tunings, which gives a GLUE mean a standard deviation of about 0.4.
 """
 
@@ -35,7 +35,7 @@ SEEDS = (3, 5, 10)
 TUNINGS = 2
 """Fine-tunings of a pre-training."""
 LEAST_SEM = 0.05
-"""What a standard error printed as 0.0 counts as."""
+"""A standard error that is printed as 0.0 counts as this."""
 SIZES = {"small": {"layers": 12, "hidden": 256, "ffn": 1024}, "base": {"layers": 12, "hidden": 768, "ffn": 3072}}
 EXAMPLES = {
     "cola": 1043,
@@ -59,12 +59,12 @@ Means = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class World:
-    """What is true.
+    """The true scores.
 
     Args:
         name: `dev`, `test` or `alike`.
         means: size → row → column → score × 100.
-        deviations: the same of the standard deviation of a fine-tuning.
+        deviations: size → row → column → standard deviation of a fine-tuning.
     """
 
     name: str
@@ -74,11 +74,11 @@ class World:
 
 @dataclass(frozen=True)
 class Power:
-    """How often a rule says what, in the same world with so many pre-training seeds.
+    """How often a claim's rule decides one way or the other, in one world with a certain number of pre-training seeds.
 
     Args:
         holds: share of the draws in which the claim holds.
-        fails: … in which it fails.
+        fails: share of the draws in which it fails.
         draws: how many there were.
     """
 
@@ -88,9 +88,9 @@ class Power:
 
 
 def worlds(paper: str) -> list[World]:
-    """The paper's dev figures; its test figures, where there are some; and one in which all rows of a size are alike.
+    """Three worlds: the paper's dev figures; its test figures, if there are some; and one in which all rows of a size are alike.
 
-    Test figures that are printed for GLUE alone shift the dev figures of all columns by the same amount.
+    If test figures are printed for the GLUE mean alone, the dev figures of all columns are shifted by the same amount to fit it.
     """
     means, deviations = _chang() if paper == "chang2021" else _wennberg()
     made = [World("dev", means, deviations)]
@@ -100,14 +100,14 @@ def worlds(paper: str) -> list[World]:
 
 
 def power(claims: Sequence[Claim], world: World, seeds: int, draws: int, first: int = 0) -> dict[str, Power]:
-    """Claim → how often it holds and fails, of the claims that this world has the rows of.
+    """Claim → how often it holds and fails, for the claims whose rows this world has.
 
     Args:
         claims: of one paper's file; twins and claims that are not about scores are left out.
         world: what is true.
         seeds: pre-trainings of each row.
-        draws: how often they are drawn.
-        first: number of the first draw; other draws are other random numbers.
+        draws: how often the pre-trainings are drawn.
+        first: number of the first draw, from which its random numbers follow.
     """
     tests = {claim.id: claim.tester for claim in claims if claim.measure is None and isinstance(claim.tester, SIMULATED)}
     counts: dict[str, list[str]] = {}
@@ -116,7 +116,7 @@ def power(claims: Sequence[Claim], world: World, seeds: int, draws: int, first: 
         scales = drawn(world, seeds, chance)
         for name, test in tests.items():
             compares_sizes = isinstance(test, OfScales | HigherAtLargest | NotLowerAtLargest)
-            runs = scales if compares_sizes else Scales(scales.known[:1])  # the papers say the others of their smaller models
+            runs = scales if compares_sizes else Scales(scales.known[:1])  # other claims are about the papers' smaller models
             counts.setdefault(name, []).append(headline(_findings(test, runs, chance)))
     return {
         name: Power(verdicts.count(HOLDS) / draws, verdicts.count(FAILS) / draws, draws)
@@ -126,12 +126,12 @@ def power(claims: Sequence[Claim], world: World, seeds: int, draws: int, first: 
 
 
 def drawn(world: World, seeds: int, chance: np.random.Generator) -> Scales:
-    """Runs as they might be: a scale for each size, with so many pre-trainings of each row."""
+    """Simulated runs: a scale for each size, with so many pre-trainings of each row."""
     return Scales([_scale(world, size, seeds, chance) for size in world.means])
 
 
 def pretraining(deviation: float, tunings: int = TUNINGS) -> float:
-    """Standard deviation of a pre-training's mean over its fine-tunings, whose standard deviation is given.
+    """Standard deviation of a pre-training's mean over fine-tunings. Theirs is `deviation`, and so is that between pre-trainings.
 
     >>> pretraining(2.0, tunings=1)
     2.8284271247461903
@@ -140,14 +140,14 @@ def pretraining(deviation: float, tunings: int = TUNINGS) -> float:
 
 
 def _scale(world: World, size: str, seeds: int, chance: np.random.Generator) -> Scale:
-    words = {"size": SIZES[size], "steps": 125_000, "batch": 256, "length": 128, "pairs": None}
-    made = Scale(words, "simulated-0")
+    meaning = {"size": SIZES[size], "steps": 125_000, "batch": 256, "length": 128, "pairs": None}
+    scale = Scale(meaning, "simulated-0")
     for row, columns in world.means[size].items():
-        made.scores[row] = {}
+        scale.scores[row] = {}
         for column, mean in columns.items():
             values = chance.normal(mean, pretraining(world.deviations[size][row][column]), seeds)
-            made.scores[row][column] = Scores({(seed, 0): float(value) for seed, value in enumerate(values)})
-    return made
+            scale.scores[row][column] = Scores({(seed, 0): float(value) for seed, value in enumerate(values)})
+    return scale
 
 
 def _findings(test: Test, scales: Scales, chance: np.random.Generator) -> list[Finding]:
@@ -160,7 +160,7 @@ def _findings(test: Test, scales: Scales, chance: np.random.Generator) -> list[F
 
 @dataclass(frozen=True)
 class _OnHalves(ErrorReduction):
-    """`ErrorReduction` on halves of the dev sets that are drawn: what one has more than the whole the other one has less."""
+    """`ErrorReduction` on simulated halves of the dev sets: one half scores as much above the whole set as the other below it."""
 
     chance: np.random.Generator = field(default_factory=np.random.default_rng)
 
@@ -183,7 +183,7 @@ def _chang() -> tuple[dict[str, Means], dict[str, Means]]:
 
 def _test_means(dev: Mapping[str, Means]) -> dict[str, Means]:
     means: dict[str, Means] = {size: {} for size in dev}
-    for table in ("table3", "table1", "table2", "table7"):  # columns that are printed take the place of those that are not
+    for table in ("table3", "table1", "table2", "table7"):  # in this order rows with printed columns replace those without
         for row in _csv(f"chang2021_{table}"):
             size, _, name = row["row"].partition("_") if row["row"].startswith(("small_", "base_")) else ("small", "", row["row"])
             columns = dev[size][name]
@@ -206,7 +206,7 @@ def _wennberg() -> tuple[dict[str, Means], dict[str, Means]]:
 
 
 def _alike(rows: Means) -> Means:
-    """Every row as the mean of all."""
+    """The same rows, each with the mean of all rows in every column."""
     having = {column: [columns[column] for columns in rows.values() if column in columns] for column in GLUE}
     return {row: {column: sum(having[column]) / len(having[column]) for column in columns} for row, columns in rows.items()}
 

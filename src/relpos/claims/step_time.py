@@ -18,9 +18,9 @@ from relpos.runs.run import read_record
 class StepTime:
     """A step of `row` takes at most `times` as long as one of each row of `against`, on the same hardware with the same threads.
 
-    Of each run the median over its log lines but the first; where several machines ran both rows, the median of their ratios. The
-    figures name the machines. Holds: so for every ratio. Fails: `row` is slower against all. Runs that shared a machine with others
-    have wide spreads: benchmarks/ measures this better.
+    A row's time is the median over the log lines of its runs, without the first line of each; if several machines ran both rows,
+    the median of their ratios counts. The figures name the machines. Holds: every ratio is at most `times`. Fails: none is. Runs
+    that shared a machine with others vary widely: benchmarks/ measures this better.
     """
 
     row: str
@@ -37,15 +37,15 @@ class StepTime:
 
     @property
     def requires(self) -> Requirements:
-        """A run of each."""
+        """One run of each row."""
         return Requirements()
 
     def findings(self, scales: Scales) -> list[Finding]:
-        """Of every scale at which one machine has run `row` and another row."""
+        """One for each scale at which one machine has run `row` and another row."""
         return [finding for scale in scales if self.row in scale.folders and (finding := self.at(scale))]
 
     def at(self, scale: Scale) -> Finding | None:
-        """None where nothing was run under like conditions."""
+        """The verdict at one scale; None if no machine has run `row` and another row."""
         times = _step_times(scale, self.row)
         ratios: dict[str, float] = {}
         machines: set[str] = set()
@@ -64,7 +64,7 @@ class StepTime:
 
 
 def _step_times(scale: Scale, row: str) -> dict[str, float]:
-    """Machine and threads, in words → median seconds of a step, over the runs of a row."""
+    """Machine and threads, as text → median seconds of a step, over the runs of a row."""
     times: dict[str, list[float]] = {}
     for folder in scale.folders.get(row, {}).values():
         record = read_record(folder)

@@ -1,6 +1,6 @@
-"""What it would take to test a claim of which there are no runs: the command, the runs and their hours.
+"""What it would take to test a claim that has no runs: the command, the runs and their hours.
 
-Of the experiment files that are about a claim (or, where none is, that have its rows once each), the one whose runs cost least.
+Chosen is the cheapest of the experiment files that are about the claim or, if none is, of those that have its rows once each.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from relpos.tables.plan import words_of
 from relpos.tables.speeds import Speeds
 
 GPU = 1e14
-"""Operations a second beside this machine's: the rate by which the experiment files say what they cost."""
+"""Operations a second of a GPU, at which the experiment files state their cost. Hours at this rate are shown, too."""
 WORTH_A_GPU = 0.1
-"""Hours at that rate, from which on they are told."""
+"""The fewest hours at that rate that are shown."""
 CHANGE: Plain = {"positions": "keep", "tisa": 0, "start": "regression", "reused": False}
-"""As in conf/finetune.yaml."""
+"""The default of `change` in conf/finetune.yaml."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Plan:
     """The runs of an experiment that a claim is tested with.
 
     Args:
-        experiment: whose rows.
-        rows: their names.
-        requires: what the test asks for.
+        experiment: the experiment file.
+        rows: names of those of its rows that are needed.
+        requires: what the test requires.
         work: what the runs cost.
     """
 
@@ -53,17 +53,17 @@ class Plan:
     @property
     def command(self) -> str:
         """`relpos reproduce table=length 'rows=[tisa]' pretrain_seeds=2`"""
-        given = self.experiment
-        words = [f"table={given.name}"]
-        if set(self.rows) < set(given.rows):
+        experiment = self.experiment
+        words = [f"table={experiment.name}"]
+        if set(self.rows) < set(experiment.rows):
             words.append(f"'rows=[{','.join(self.rows)}]'")
-        if given.tasks and not self.requires.columns:
+        if experiment.tasks and not self.requires.columns:
             words.append("stages=[pretrain]")
-        if given.start == "???":
+        if experiment.start == "???":
             words.append("pretrained=FOLDER")
-        if given.start and not any(word.startswith("data=") for word in given.base):
+        if experiment.start and not any(word.startswith("data=") for word in experiment.base):
             words.append("data=files")
-        if "data=files" in [*given.base, *words]:
+        if "data=files" in [*experiment.base, *words]:
             words.append("data.root=FOLDER")
         words += self.requires.words
         if self.more_seeds:
@@ -73,43 +73,43 @@ class Plan:
     @property
     def runs(self) -> str:
         """`12×256: 2 rows × 3 pre-training seeds × 1,000 steps, 8 tasks × 1 fine-tuning seed of each`"""
-        given, tasks = self.experiment, len(self.experiment.tasks)
+        experiment, tasks = self.experiment, len(self.experiment.tasks)
         networks = [part.run.inputs.get("start", part.run).meaning["size"] for part in self.work]
         sizes = dict.fromkeys(f"{size['layers']}×{size['hidden']}" for size in networks)
         said = f"{' and '.join(sizes)}: {_count(len(self.rows), 'row')}"
-        if not given.start:
+        if not experiment.start:
             steps = sorted({int(part.run.config["steps"]) for part in self.work if part.run.stage == "pretrain"})
-            seeds = max(self.requires.seeds, len(given.pretrain_seeds or [0]))
+            seeds = max(self.requires.seeds, len(experiment.pretrain_seeds or [0]))
             said += f" × {_count(seeds, 'pre-training seed')} × {' or '.join(f'{n:,}' for n in steps)} steps"
         if self.requires.columns:
-            tunings = f"{_count(tasks, 'task')} × {_count(len(given.seeds), 'fine-tuning seed')}"
-            said += f" × {tunings}" if given.start else f", {tunings} of each"
+            tunings = f"{_count(tasks, 'task')} × {_count(len(experiment.seeds), 'fine-tuning seed')}"
+            said += f" × {tunings}" if experiment.start else f", {tunings} of each"
         return said
 
     @property
     def afterwards(self) -> str:
-        """What is to be done once the runs are there."""
+        """What must be done after the runs; empty if nothing."""
         if self.requires.order and "shuffle" not in self.experiment.order:
             return "then `relpos order from=FOLDER` of each"
         return f"then {self.requires.afterwards}" if self.requires.afterwards else ""
 
 
 class ToRun:
-    """Says of claims what it would take to test them.
+    """Says what it would take to test a claim.
 
     Args:
         rows: row → the words that make it.
-        experiments: the files there are.
+        experiments: the experiment files to choose from.
     """
 
     def __init__(self, rows: Mapping[str, Sequence[str]], experiments: Iterable[Experiment]) -> None:
-        self.experiments = [given for given in experiments if not given.parameters and given.name[0] != "_"]
+        self.experiments = [file for file in experiments if not file.parameters and file.name[0] != "_"]
         self.schemes = {row: scheme(words) for row, words in rows.items()}
         self.speeds = Speeds(tries=False)
-        self.rows_of = {given.name: self._rows_of(given) for given in self.experiments}
+        self.rows_of = {experiment.name: self._rows_of(experiment) for experiment in self.experiments}
 
     def says(self, claim: Claim) -> str:
-        """The cheapest way, in one line; empty where no experiment file has it, and of claims that need no runs.
+        """The cheapest way, in one line; empty if no experiment file has the rows, or if the claim needs no runs.
 
         >>> from relpos.claims.claim import experiments, load, rows
         >>> [claim] = [claim for claim in load("wennberg2021") if claim.id == "W20"]
@@ -127,50 +127,53 @@ class ToRun:
         return "; ".join(filter(None, [f"{plan.command}: {plan.runs}", cost, plan.afterwards]))
 
     def plan(self, claim: Claim) -> Plan | None:
-        """The cheapest one; None where there is none."""
+        """The cheapest plan, preferably one after which nothing else must be done; None if there is none."""
         test = claim.tester
         if not isinstance(test, OfRuns):
             return None
-        about = [given for given in self.experiments if claim.id.partition("/")[0] in given.claims]
-        plans = [plan for given in about or self.experiments if (plan := self._plan(given, claim, test, once=not about))]
+        about = [experiment for experiment in self.experiments if claim.id.partition("/")[0] in experiment.claims]
+        files = about or self.experiments
+        plans = [plan for experiment in files if (plan := self._plan(experiment, claim, test, once=not about))]
         measured = [plan for plan in plans if not plan.afterwards]
         return min(measured or plans, key=lambda plan: (plan.operations, plan.experiment.name), default=None)
 
-    def _plan(self, given: Experiment, claim: Claim, test: OfRuns, once: bool) -> Plan | None:
-        """None where this experiment does not serve; `once`: where it has not every row once."""
+    def _plan(self, experiment: Experiment, claim: Claim, test: OfRuns, once: bool) -> Plan | None:
+        """The plan with this experiment; None if it does not serve, or with `once` if it has a row of the claim several times."""
         requires, wanted = test.requires, claim.tester.rows
-        if given.start and (not claim.hosts or len(given.seeds) < requires.seeds):
+        if experiment.start and (not claim.hosts or len(experiment.seeds) < requires.seeds):
             return None
-        if not given.start and claim.hosts == "only":
+        if not experiment.start and claim.hosts == "only":
             return None
-        if len(set(columns(given)).intersection(requires.columns)) < requires.least:
+        if len(set(columns(experiment)).intersection(requires.columns)) < requires.least:
             return None
-        named = {name: row for name, row in self.rows_of[given.name].items() if not wanted or row in wanted}
+        named = {name: row for name, row in self.rows_of[experiment.name].items() if not wanted or row in wanted}
         if not set(wanted) <= set(named.values()) or (once and len(named) > len(wanted)):
             return None
-        seeds = max(requires.seeds, len(given.pretrain_seeds or [0]))
-        parts = work(_with(given, requires.words), named, bool(requires.columns), seeds)
-        return Plan(given, list(named), requires, parts)
+        seeds = max(requires.seeds, len(experiment.pretrain_seeds or [0]))
+        parts = work(_with(experiment, requires.words), named, bool(requires.columns), seeds)
+        return Plan(experiment, list(named), requires, parts)
 
-    def _rows_of(self, given: Experiment) -> dict[str, str]:
-        """Row of the experiment → row of the claims, empty where these have none like it."""
-        if given.start:
-            return {name: _changed(words_of("finetune", given, words)) or "" for name, words in given.rows.items()}
-        names = {made: row for row, made in self.schemes.items()}
-        schemes = {name: scheme(words_of("pretrain", given, words)) for name, words in given.rows.items()}
-        return {name: names.get(made, "") for name, made in schemes.items()}
+    def _rows_of(self, experiment: Experiment) -> dict[str, str]:
+        """Row of the experiment → the same row of the claims, or an empty text if they have none."""
+        if experiment.start:
+            return {name: _changed(words_of("finetune", experiment, words)) or "" for name, words in experiment.rows.items()}
+        names = {of_claims: row for row, of_claims in self.schemes.items()}
+        schemes = {name: scheme(words_of("pretrain", experiment, words)) for name, words in experiment.rows.items()}
+        return {name: names.get(of_row, "") for name, of_row in schemes.items()}
 
 
 def _changed(words: Iterable[str]) -> str | None:
-    """The row of the claims that words of a fine-tuning make of a given network, TISA starting from regression."""
-    given = dict(word.removeprefix("change.").partition("=")[::2] for word in words if word.startswith("change."))
-    change = CHANGE | given | {"tisa": int(given.get("tisa", 0))}
+    """The row of the claims that a fine-tuning's overrides make of a network, if TISA starts from regression."""
+    overrides = dict(word.removeprefix("change.").partition("=")[::2] for word in words if word.startswith("change."))
+    change = CHANGE | overrides | {"tisa": int(overrides.get("tisa", 0))}
     return row_of(change, ("regression", False))
 
 
-def _with(given: Experiment, words: Sequence[str]) -> Experiment:
-    """The experiment with these words in each row."""
-    return replace(given, rows={name: [*own, *words] for name, own in given.rows.items()}) if words else given
+def _with(experiment: Experiment, words: Sequence[str]) -> Experiment:
+    """The experiment with these words added to each row."""
+    if not words:
+        return experiment
+    return replace(experiment, rows={name: [*of_row, *words] for name, of_row in experiment.rows.items()})
 
 
 def _count(number: int, what: str) -> str:
@@ -178,7 +181,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _duration(hours: float) -> str:
-    """In two digits.
+    """Hours, or minutes if there are few, in two digits.
 
     >>> _duration(1934.5), _duration(1.26), _duration(0.04)
     ('1,900 device-hours', '1.3 device-hours', '2.4 device-minutes')

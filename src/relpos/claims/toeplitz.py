@@ -1,8 +1,8 @@
 """Claims about how close to Toeplitz the positions of trained models are (Wennberg & Henter 2021, Section 3, Appendix B).
 
-R² is that of `relpos.analysis.toeplitz_r2`. From 0.8 on it counts as close, below 0.5 as not close. Of a position table only the
-rows count that at least half of the training examples reach: those behind are hardly trained and close to random, and would lower
-R² whatever the others have learned.
+R² is that of `relpos.analysis.toeplitz_r2`; 0.8 or more counts as close, less than 0.5 as not close. Of a position table only those
+rows count that at least half of the training examples reach: later rows are hardly trained and close to random, and would lower R²
+whatever the others have learned.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 CLOSE, NOT_CLOSE = 0.8, 0.5
 RANDOM = 20
-"""Random tables that a trained one is held against: above all of them by chance once in 21 times."""
+"""Random tables that a trained one is compared with: one more random table would exceed all of them once in 21 times."""
 SAMPLE = 10_000
-"""Training examples whose lengths are looked at."""
+"""Training examples whose lengths are read."""
 NARROWEST = 8
-"""Rows below which a block of a table says nothing."""
+"""The fewest rows of a block of a table for which R² tells something."""
 FOR_CORRELATION = 5
-"""Runs from which on a correlation is looked at."""
+"""The fewest runs over which a correlation is computed."""
 
 
 def products(table: np.ndarray) -> np.ndarray:
@@ -57,7 +57,7 @@ def r2(matrix: np.ndarray) -> float:
 def reached(scale: Scale, folder: Path) -> int:
     """How many rows of the position table at least half of the training examples reach.
 
-    Two-stage training counts each stage by its examples. Where the store of the text is gone: all up to `length`.
+    In two-stage training each stage counts with its number of examples. If the store of the text is gone: all rows up to `length`.
     """
     from relpos.data.store import Store
     from relpos.errors import RelposError
@@ -79,7 +79,7 @@ def reached(scale: Scale, folder: Path) -> int:
 
 
 def _lengths(store: Store, meaning: dict[str, Any], length: int, weight: float) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens of training examples, spread evenly over all, and what each counts."""
+    """Lengths in tokens of training examples, evenly spaced among all, and the weight of each."""
     import torch
 
     examples = store.examples("train", meaning.get("packing", "pair"), length, meaning.get("pairs"))
@@ -89,7 +89,7 @@ def _lengths(store: Store, meaning: dict[str, Any], length: int, weight: float) 
 
 
 def _at_least_half(lengths: np.ndarray, weights: np.ndarray) -> int:
-    """The largest length that at least half of the weight has.
+    """The largest length that examples of at least half of the weight reach.
 
     >>> _at_least_half(np.array([10, 20, 30, 40]), np.ones(4))
     30
@@ -133,7 +133,10 @@ def _of_rows(rows: int) -> str:
 
 @dataclass(frozen=True)
 class ProfilesCloseToToeplitz(OfModels):
-    """The same of what positions do to the scores of each head of the first layer; the median over heads and models counts."""
+    """What positions add to the scores of the heads of the first layer is close to Toeplitz: the median R² over heads and models.
+
+    The bounds are those of `CloseToToeplitz`; there is no comparison with random tables.
+    """
 
     @property
     def says(self) -> str:
@@ -158,7 +161,7 @@ class ProfilesCloseToToeplitz(OfModels):
 class RisesWithTraining(OfModels):
     """R² of P rises along the snapshots of a run: its slope over log2 of the steps.
 
-    Holds: the 95 % interval of the mean slope over runs lies above zero; fails: below. One run alone decides nothing.
+    Holds: the 95 % interval of the mean slope over runs lies above zero. Fails: it lies below. A single run leaves it undecided.
     """
 
     @property
@@ -192,7 +195,7 @@ class RisesWithTraining(OfModels):
 
 @dataclass(frozen=True)
 class GoesWithScore(OfModels):
-    """Among runs of equal steps, those with a higher R² of P have a lower held-out loss: Spearman's ρ, from five runs on."""
+    """Among runs of equal steps, those with a higher R² of P have a lower held-out loss: Spearman's ρ over five runs or more."""
 
     @property
     def says(self) -> str:
@@ -221,7 +224,7 @@ class GoesWithScore(OfModels):
 
 
 def _runs_for(rho: float) -> int:
-    """Runs with which a correlation as large as this is found with probability 0.8 (Fisher's z, two-sided, 0.05)."""
+    """How many runs find a correlation as large as this with probability 0.8 (Fisher's z, two-sided, 0.05)."""
     return ceil(3 + (2.8 / atanh(min(max(abs(rho), 0.01), 0.99))) ** 2)
 
 
@@ -229,8 +232,8 @@ def _runs_for(rho: float) -> int:
 class SeldomTrainedIsLess(OfModels):
     """The last positions that half of the training examples reach have a higher R² than as many after them.
 
-    Both blocks are equally wide, for R² falls with the width by itself. Holds: the 95 % interval of the difference over models lies
-    above zero; fails: below.
+    Both blocks are equally wide, because R² falls with the width. Holds: the 95 % interval of the difference over models lies above
+    zero. Fails: it lies below.
     """
 
     @property

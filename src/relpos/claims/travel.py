@@ -1,4 +1,4 @@
-"""How far positions could move in the training behind a verdict: where it is not far, rows may differ in that alone."""
+"""How far position parameters could move in the training behind a verdict: if not far, this alone may make the rows differ."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def with_travel(findings: Sequence[Finding], rows: Sequence[str], scales: Scales
 
     Args:
         findings: of one claim.
-        rows: that it compares.
-        scales: at which it was tested.
+        rows: the rows that it compares.
+        scales: the scales at which it was tested.
     """
     return [replace(finding, figures=joined([finding.figures, _note(finding, rows, scales)])) for finding in findings]
 
 
 def _note(finding: Finding, rows: Sequence[str], scales: Scales) -> str:
-    """Empty where parameters could move far enough, and where nothing is known of it."""
+    """The line; empty if parameters could move far enough, or if it is not known how far."""
     if finding.verdict == NOT_RUN:
         return ""
     concerned = [scale for scale in scales if scale.label in finding.scale]

@@ -22,13 +22,13 @@ MORE_SEEDS = "two pre-training seeds or more of both rows at each scale"
 
 @dataclass(frozen=True)
 class OfScales:
-    """The gain of `first` over `second` in one column, in several scales.
+    """Compares the gain of `first` over `second` in one column between scales.
 
     Args:
         first: a row.
         second: a row.
         column: a column of GLUE, or `glue`; in twins `loss` or `order`.
-        bound: smaller changes count as none.
+        bound: smaller changes of the gain count as none.
     """
 
     first: str
@@ -38,16 +38,16 @@ class OfScales:
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The two."""
+        """The two rows."""
         return self.first, self.second
 
     @property
     def requires(self) -> Requirements:
-        """Dev scores in some column, or what twins compare."""
+        """Dev scores in at least one column, or the measure of a twin."""
         return of_column(self.column)
 
     def twin(self, measure: str, bound: float) -> OfScales:
-        """The same of held-out loss or shuffle gap."""
+        """The same claim about held-out loss or shuffle gap."""
         return replace(self, column=measure, bound=bound)
 
     def _gains(self, group: Sequence[Scale]) -> list[Gain | None]:
@@ -56,7 +56,7 @@ class OfScales:
     def _finding(
         self, change: Difference | None, said: Sequence[str], scales: Sequence[Scale], label: str, gains: Sequence[Gain]
     ) -> Finding:
-        """Of how much the gain shrinks or falls; holds where that is above zero and no less than the bound."""
+        """The verdict on the `change`, by which the gain shrinks or falls: holds if it is above zero and no less than the bound."""
         if any(not each.columns for each in gains):
             return Finding(NOT_RUN, joined(said), label)
         if change is None:
@@ -73,9 +73,9 @@ class OfScales:
 class Shrinks(OfScales):
     """The gain of `first` over `second` is smaller at the larger of two sizes, after the same training and in the same columns.
 
-    Holds: the 95 % interval of gain(smallest) − gain(largest) lies above zero. Fails: below. Scales of one group differ in size and
-    recipe alone: as many steps on as many examples of the same text. A larger model that was also trained longer would not tell
-    size from training.
+    Holds: the 95 % interval of gain(smallest) − gain(largest) lies above zero. Fails: it lies below. Scales of one group differ in
+    size and recipe alone: equally many steps on equally many examples of the same text. If the larger model were also trained
+    longer, the effect of size could not be told from that of training.
     """
 
     @property
@@ -84,11 +84,11 @@ class Shrinks(OfScales):
 
     @property
     def requires(self) -> Requirements:
-        """All sizes as long as Chang et al. (2021) trained their smaller models: their own recipes differ in that."""
+        """All sizes trained as long as Chang et al. (2021) trained their smaller models; the sizes' own recipes differ in this."""
         return replace(of_column(self.column), words=("pretrain.steps=125000", "pretrain.batch=128"))
 
     def findings(self, scales: Scales) -> list[Finding]:
-        """Of every group of scales of several sizes."""
+        """One for each group of scales of several sizes."""
         findings = []
         for group in _sizes(scales.alike("size", "recipe"), self.rows, self.column):
             ends = [group[0], group[-1]]
@@ -110,7 +110,7 @@ class HigherAtLargest(Higher):
         return [self.at(scale) for scale in _largest(scales, self.rows, self.column)]
 
     def twin(self, measure: str, bound: float) -> Higher:
-        """The same of held-out loss or shuffle gap."""
+        """The same claim about held-out loss or shuffle gap."""
         return HigherAtLargest(self.pairs, measure, beside=self.beside, note=self.note, bound=bound)
 
 
@@ -122,18 +122,18 @@ class NotLowerAtLargest(NotLower):
         return [self.at(scale) for scale in _largest(scales, self.rows, self.column)]
 
     def twin(self, measure: str, bound: float) -> Higher:
-        """Being the best of all, of held-out loss or shuffle gap."""
+        """The claim that it is the best of all, in held-out loss or shuffle gap."""
         return HigherAtLargest(self.pairs, measure, beside=self.beside, note=self.note, bound=bound)
 
 
 def _largest(scales: Scales, rows: Sequence[str], column: str) -> list[Scale]:
-    """Of each group of scales of several sizes the largest."""
+    """The largest scale of each group of several sizes."""
     groups = _sizes(scales.alike("size", "steps", "batch", "recipe"), rows[:2], column)
     return [group[-1] for group in groups]
 
 
 def _sizes(alike: Sequence[Sequence[Scale]], rows: Sequence[str], column: str) -> list[list[Scale]]:
-    """Of each group the scales with these rows, of different sizes, the smallest first; of one size, that with most steps."""
+    """For each group its scales with these rows, one for each size, the smallest first; of a size, the one with most steps."""
     names = list(GLUE) if column == MEAN else [column]
     groups = [{scale.magnitude: scale for scale in group if scale.shared(names, *rows)} for group in alike]
     return [list(group.values()) for group in groups if len(group) > 1]
@@ -143,8 +143,8 @@ def _sizes(alike: Sequence[Sequence[Scale]], rows: Sequence[str], column: str) -
 class Falls(OfScales):
     """The gain of `first` over `second` falls with the number of training pairs, all else being equal.
 
-    A straight line through the gains over log2(pairs), in scales that differ in `pairs` alone and in the same columns: what it
-    falls by from the fewest pairs to the most. Holds where the 95 % interval lies above zero, fails where it lies below.
+    Tested is by how much a straight line through the gains over log2(pairs) falls from the fewest pairs to the most, in scales that
+    differ in `pairs` alone and in the same columns. Holds: the 95 % interval lies above zero. Fails: it lies below.
     """
 
     @property
@@ -152,7 +152,7 @@ class Falls(OfScales):
         return f"{self.first} − {self.second} falls with the number of training pairs"
 
     def findings(self, scales: Scales) -> list[Finding]:
-        """Of every group of scales with several numbers of pairs."""
+        """One for each group of scales with several numbers of pairs."""
         names = list(GLUE) if self.column == MEAN else [self.column]
         findings = []
         for group in scales.alike("pairs"):
@@ -172,7 +172,7 @@ class Falls(OfScales):
 
 
 def _slope_weights(places: Sequence[float]) -> np.ndarray:
-    """What each value counts in the slope of a straight line through values at these places."""
+    """The weight of each value in the slope of a straight line through values at these places."""
     centred = np.asarray(places) - np.mean(places)
     return np.asarray(centred / (centred**2).sum())
 
@@ -181,14 +181,14 @@ def _slope_weights(places: Sequence[float]) -> np.ndarray:
 class Steady:
     """The gains of `rows` over `base` do not depend on S: a line through them changes by less than `bound` from first to last.
 
-    The slope of each pre-training seed is taken by itself, since rows of one seed share it. Holds: the 90 % interval of the mean
-    change lies inside ±bound (two one-sided tests at 0.05). Fails: the 95 % interval lies above or below zero. A bound in points is
-    not applied to fewer columns.
+    Each pre-training seed gives a slope of its own, since the rows of one seed share its effect. Holds: the 90 % interval of the
+    mean change lies inside ±bound (two one-sided tests at 0.05). Fails: the 95 % interval lies above or below zero. A bound in
+    points of GLUE is not applied to the mean of fewer columns.
 
     Args:
         steps: S → row.
-        base: the row without it.
-        columns: for the mean, these alone, where the claim is about fewer; None: all of GLUE's.
+        base: the row without TISA.
+        columns: the columns of the mean, if the claim is about fewer; None: all of GLUE's.
     """
 
     steps: dict[int, str]
@@ -209,15 +209,15 @@ class Steady:
 
     @property
     def requires(self) -> Requirements:
-        """Every column that the bound is one of."""
+        """All columns of the mean that the bound is for."""
         return of_column(self.column, self.columns, every=True)
 
     def twin(self, measure: str, bound: float) -> Steady:
-        """The same of held-out loss or shuffle gap."""
+        """The same claim about held-out loss or shuffle gap."""
         return replace(self, column=measure, columns=None, bound=bound)
 
     def findings(self, scales: Scales) -> list[Finding]:
-        """Of every scale that has the base and some S."""
+        """One for each scale that has the base and some S."""
         names = list(GLUE) if self.column == MEAN else [self.column]
         having = [scale for scale in scales if any(scale.shared(names, row, self.base) for row in self.steps.values())]
         return [self.at(scale) for scale in having]

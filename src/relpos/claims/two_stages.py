@@ -15,10 +15,10 @@ from relpos.tables.statistics import Difference, paired, welch
 
 @dataclass(frozen=True)
 class TwoStages:
-    """Held-out loss at full length after two stages, against that of as many steps at full length alone; all else being equal.
+    """Two stages lose less than `bound` in held-out loss at full length, compared with equally many steps at full length alone.
 
-    Holds: the 95 % interval over pre-training seeds of what two stages lose lies below `bound` for `row`; fails: above. What the
-    `others` lose stands beside it. One seed each leaves it undecided.
+    All else is equal. Holds: the 95 % interval of the loss over pre-training seeds lies below `bound` for `row`. Fails: it lies
+    above. What the `others` lose is shown and does not decide. With one seed of each the claim is undecided.
     """
 
     row: str
@@ -35,11 +35,11 @@ class TwoStages:
 
     @property
     def requires(self) -> Requirements:
-        """Several models of each kind."""
+        """Several pre-trainings of each kind."""
         return Requirements(SEVERAL)
 
     def findings(self, scales: Scales) -> list[Finding]:
-        """Of every pair of scales, of one stage and of two, that have `row`."""
+        """One for each pair of scales, with one stage and with two, that have `row`."""
         findings = []
         for group in scales.alike("first"):
             whole = next((scale for scale in group if "first" not in scale.meaning), None)
@@ -49,7 +49,7 @@ class TwoStages:
         return findings
 
     def at(self, whole: Scale, staged: Scale) -> Finding:
-        """Of one pair of scales that have `row`."""
+        """The verdict for one pair of scales that have `row`."""
         having = [row for row in self.rows if row in whole.folders and row in staged.folders]
         lost = {row: _lost(whole, staged, row) for row in having}
         said = [f"{row} {tested.value:+.3f} [{tested.low:+.3f}, {tested.high:+.3f}]" for row, tested in lost.items() if tested]

@@ -1,4 +1,4 @@
-"""What the verdicts beside printed numbers would say if ours were trained as the paper's were: simulated."""
+"""Simulates the verdicts on printed numbers if our networks were trained exactly as the paper's."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from relpos.tables.verdict import ABOVE, BELOW, REPRODUCED, Printed, difference,
 
 @dataclass(frozen=True)
 class CellPower:
-    """What verdicts beside printed numbers say, over all cells of a paper's dev table, the mean of the columns included.
+    """Shares of verdicts over all cells of a paper's dev table, the mean of the columns included.
 
     Args:
-        different: share called above or below, where ours are trained as the paper's were.
-        reproduced: share called reproduced then.
-        missed: share called reproduced where the truth is off by the bound.
-        found: share called above where it is off by twice the bound.
+        different: share called above or below if ours are trained as the paper's were.
+        reproduced: share called reproduced in the same case.
+        missed: share called reproduced if the printed numbers are off by the bound.
+        found: share called above if they are off by twice the bound.
     """
 
     different: float
@@ -33,10 +33,10 @@ class CellPower:
 def cells(paper: str, seeds: int, draws: int, between: float = 1.0) -> CellPower:
     """Simulates the verdicts of `relpos.tables.verdict` with the paper's own numbers as the truth.
 
-    The paper's number is that of one pre-training, too, and as far off.
+    The paper's number is also drawn: it comes from one pre-training, and is as far from the truth as one of ours.
 
     Args:
-        paper: its dev table.
+        paper: whose dev table is simulated.
         seeds: pre-trainings of each row.
         draws: how often the table is drawn.
         between: standard deviation between pre-trainings over that between fine-tunings.

@@ -18,12 +18,13 @@ from relpos.claims.scales import Scale, Scales
 from relpos.tables.statistics import ALPHA
 
 NEAR_K = 8
+"""Kernels are compared at offsets −8 … 8."""
 ENOUGH = 24
-"""Kernels from which on a kind that none of them has is missing."""
+"""The fewest kernels among which a kind that none has counts as missing."""
 SHORT = 2
-"""Offsets that count as a short distance."""
+"""The largest offset that counts as a short distance."""
 LEAST_TYPED = 0.1
-"""Share of the kernels that have a kind at the end, below which nothing can be said of when they took it."""
+"""If a smaller share of the kernels has a kind at the end, nothing can be said about when they took it."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,16 @@ class OfModels:
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The one."""
+        """The row."""
         return (self.row,)
 
     @property
     def requires(self) -> Requirements:
-        """A model."""
+        """One pre-training."""
         return Requirements()
 
     def findings(self, scales: Scales) -> list[Finding]:
-        """Of every scale that has such models; runs that came here without their weights (`relpos merge`) are told."""
+        """One for each scale with such models; it says so if the runs came here without their weights (`relpos merge`)."""
         return [self._of(scale) for scale in scales if self.row in scale.folders]
 
     def _of(self, scale: Scale) -> Finding:
@@ -63,13 +64,13 @@ class KernelKinds(OfModels):
     """The kernels of a row are of the kinds of `relpos.analysis.kernel_types`, each group of kinds at least once.
 
     Holds: every group occurs, and more kernels have a kind than if their weights were shuffled (one-sided binomial test at 0.05;
-    uniform kernels are not counted). Fails: a group is missing among 24 kernels or more, or fewer kernels have a kind than shuffled
-    ones would.
+    uniform kernels are not counted). Fails: a group is missing among 24 kernels or more, or fewer kernels have a kind than if their
+    weights were shuffled.
 
     Args:
-        groups: alternatives; one kernel of each group is asked for.
+        groups: lists of kinds; at least one kernel must have a kind of each list.
         profiles: look at what positions add to the scores of each head of the first layer, instead of at learned kernels.
-        short: half of the heads that are not uniform must peak at a distance of two tokens or less.
+        short: at least half of the heads that are not uniform must peak at a distance of two tokens or less.
     """
 
     groups: Sequence[Sequence[str]] = ()
@@ -121,11 +122,11 @@ def _kinds(kernels: np.ndarray) -> list[str]:
 
 
 def curves(folder: Path, profiles: bool = False, share: int | None = None) -> np.ndarray:
-    """(kernels, 17): what a model adds to the scores at offsets −8 … 8, a line a layer and head; of the first layer for `profiles`.
+    """(kernels, 17): what a model adds to the scores at offsets −8 … 8, one line for each layer and head.
 
     Args:
         folder: of a pre-training.
-        profiles: of any scheme, as `relpos.analysis.patterns` finds them.
+        profiles: for any scheme, the profiles of the first layer's heads that `relpos.analysis.patterns` computes.
         share: the snapshot at so many per cent of the steps; None: the end.
     """
     from relpos.analysis.kernels import learned_kernels
@@ -160,7 +161,7 @@ def snapshots(folder: Path) -> list[int]:
 class Neighbours(OfModels):
     """Depthwise kernels have their largest weight at −1 or +1 more often than by chance (2 of 2k+1 places), and so their smallest.
 
-    Holds: both are shown by one-sided binomial tests at 0.05, over all channels of all layers. Fails: neither is shown.
+    Holds: one-sided binomial tests at 0.05 show both, over all channels of all layers. Fails: they show neither.
     """
 
     @property
@@ -176,9 +177,9 @@ class Neighbours(OfModels):
             layers = [layer.attention.conv.values.weight.detach().numpy() for layer in load(folder).encoder.layers]
             for kernels in layers:
                 middle = kernels.shape[1] // 2
-                beside = {name: int((np.abs(place(kernels, axis=1) - middle) == 1).sum()) for name, place in _PLACES.items()}
-                counts.update(beside | {"all": len(kernels)})
-                by_layer.append(f"{beside['largest'] / len(kernels):.0%}/{beside['smallest'] / len(kernels):.0%}")
+                neighbours = {name: int((np.abs(place(kernels, axis=1) - middle) == 1).sum()) for name, place in _PLACES.items()}
+                counts.update(neighbours | {"all": len(kernels)})
+                by_layer.append(f"{neighbours['largest'] / len(kernels):.0%}/{neighbours['smallest'] / len(kernels):.0%}")
         chance, n = 2 / kernels.shape[1], counts["all"]
         p = {name: float(binomtest(counts[name], n, chance, alternative="greater").pvalue) for name in _PLACES}
         clear = [name for name in _PLACES if p[name] < ALPHA]
@@ -199,8 +200,8 @@ _PLACES = {"largest": np.argmax, "smallest": np.argmin}
 class EarlyKinds(OfModels):
     """Kernels take their kinds early: after a tenth of the steps at least four fifths as many have one as at the end.
 
-    Decided by the counts of all models together; not run without a snapshot in the first tenth of the steps. Uniform kernels count
-    as having no kind, and where fewer than a tenth of the kernels have one at the end the claim is undecided.
+    The counts of all models together decide. Not run without a snapshot in the first tenth of the steps. Uniform kernels count as
+    having no kind; if fewer than a tenth of the kernels have a kind at the end, the claim is undecided.
     """
 
     early: int = 10
