@@ -40,6 +40,14 @@ def test_a_figure_is_drawn_from_the_finished_runs_that_it_is_about(toy_runs: Pat
     assert "not drawn" in third
 
 
+def test_a_damaged_record_is_named_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "runs" / "pretrain" / "absolute-2x64-toy-seed0-000000000000"
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text("{")
+    assert main(["figures", "wennberg2021"]) == 0
+    assert f"damaged record {folder / 'record.json'}" in capsys.readouterr().err
+
+
 def test_a_network_with_a_convolution_besides_is_another_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "runs" / "pretrain" / "absolute-depthwise-2x64-toy-seed0-000000000000"
     folder.mkdir(parents=True)

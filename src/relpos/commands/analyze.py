@@ -27,14 +27,14 @@ Reader = Callable[[int, int], "Texts"]
 """(how many, length) → texts."""
 
 HELDOUT = 10
-"""Of a text file, every tenth window of tokens is held out."""
+"""Every tenth window of tokens of a text file is held out."""
 
 
 def analyze(cfg: DictConfig) -> str:
     """Writes tables (CSV) and figures (PNG, PDF) into a folder below `$RELPOS_RUNS/analysis`, which it returns.
 
     Raises:
-        RelposError: no network is named, or it is not one that this kind is about; nothing is written then.
+        RelposError: no network is named, or this kind of analysis does not apply to it; nothing is written then.
     """
     from relpos.train.module import set_threads
 
@@ -101,7 +101,7 @@ def _tokenizer(folder: Path) -> Tokenizer:
 
 
 def _of_file(path: Path, load: Callable[[], Tokenizer]) -> tuple[Reader, Reader]:
-    """Held-out windows of a text file and the others. Its lines are read as one text."""
+    """Readers of the held-out windows of a text file, and of the others. Its lines are read as one text."""
 
     def reader(held_out: bool) -> Reader:
         def read(count: int, length: int) -> Texts:
@@ -145,7 +145,7 @@ def _texts(ids: torch.Tensor, tokenizer: Tokenizer, source: str) -> Texts:
 
 
 def _properties(kind: Properties) -> Drawing:
-    """Small networks of the schemes, as the claim W22 has them; parameters are counted at size=base."""
+    """The analysis of small networks of the schemes, as in the claim W22; parameters are counted at size=base."""
     import csv
 
     from relpos.claims.exact import network
@@ -166,5 +166,5 @@ def _folder(cfg: DictConfig, subjects: Sequence[str]) -> str:
     content: Any = OmegaConf.to_container(cfg, resolve=True)
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
     kind = cfg.kind["_target_"].rpartition(".")[2].lower()
-    who = subjects[0] if len(subjects) == 1 else f"{len(subjects)}-networks" if subjects else "schemes"
-    return f"{kind}-{who}-{digest}"
+    what = subjects[0] if len(subjects) == 1 else f"{len(subjects)}-networks" if subjects else "schemes"
+    return f"{kind}-{what}-{digest}"

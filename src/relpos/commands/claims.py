@@ -1,4 +1,4 @@
-"""`relpos claims`: what the papers claim, tested with whatever runs there are."""
+"""`relpos claims`: what the papers claim, tested with all finished runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def of_table(ids: list[str], primary: str) -> str:
     """The page of a table's claims as text: the twins in the primary measure, the other twins, then the claims themselves.
 
     Args:
-        ids: of the claims.
+        ids: ids of the claims.
         primary: `loss` or `order`.
     """
     import io
@@ -74,7 +74,7 @@ def of_table(ids: list[str], primary: str) -> str:
 
 
 def chosen(known: list[Claim], ids: list[str] | None) -> list[Claim]:
-    """The claims of these ids, a claim with its twins; None: all.
+    """The claims with these ids, each with its twins; None: all.
 
     Raises:
         RelposError: there is no such claim.
@@ -89,18 +89,19 @@ def chosen(known: list[Claim], ids: list[str] | None) -> list[Claim]:
 def page(
     claims: list[Claim], runs: Scales, rows: dict[str, list[str]], tables: dict[str, list[str]], to_run: ToRun | None = None
 ) -> dict[str, Any]:
-    """Plain values: `claims`, `tests` (how many were made), `older` (runs of older code that were left out).
+    """Plain values: `claims`, `tests` (how many were made), `older` (runs of older code that were left out), `guessed` (whether
+    hours in `takes` are guesses).
 
-    Of each claim `id`, `says`, `source`, `printed`, `restated`, `test`, `rows` (with their words), `tables`, `findings` of each
-    scale, corrected for the number of tests of the page, `verdict`: that of the largest scale that decides, and `takes`: of one
-    that is not run anywhere, what it would take to run it. `guessed`: whether hours in these are guesses.
+    A claim has `id`, `says`, `source`, `printed`, `restated`, `test`, `rows` (with their words), `tables`, `findings` (one for each
+    scale, corrected for the number of tests of the page), `verdict` (of the largest scale that decides) and `takes` (what it would
+    take to run a claim that is not run at any scale).
 
     Args:
         claims: those of the page.
-        runs: what they are tested with.
+        runs: the finished runs.
         rows: row → the words that make it.
         tables: claim → the experiment files that are about it.
-        to_run: says what a claim would take; None: that is left out.
+        to_run: says what it would take to run a claim; None: `takes` stays empty.
 
     Raises:
         RelposError: a test names a row that `rows.yaml` does not have.
@@ -113,9 +114,9 @@ def page(
     console = Console(stderr=True)
     hidden = not (console.is_terminal and runs.known)
     bar = track(claims, "testing claims", console=console, transient=True, disable=hidden)  # models of many runs are loaded
-    found = [_tested(claim, runs, rows) for claim in bar]
-    flat = iter(adjusted([finding for findings in found for finding in findings]))
-    corrected = [[next(flat) for _ in findings] for findings in found]
+    by_claim = [_tested(claim, runs, rows) for claim in bar]
+    flat = iter(adjusted([finding for findings in by_claim for finding in findings]))
+    corrected = [[next(flat) for _ in findings] for findings in by_claim]
     return {
         "claims": [
             {
@@ -133,7 +134,7 @@ def page(
             }
             for claim, findings in zip(claims, corrected, strict=True)
         ],
-        "tests": sum(finding.p is not None for findings in found for finding in findings),
+        "tests": sum(finding.p is not None for findings in by_claim for finding in findings),
         "older": runs.older,
         "guessed": to_run is not None and bool(to_run.speeds.guess),
     }
@@ -147,7 +148,7 @@ def _tested(claim: Claim, runs: Scales, rows: dict[str, list[str]]) -> list[Find
         if row not in rows:
             raise RelposError(f"claim {claim.id}: unknown row {row!r}.{nearest(row, rows)}")
     findings = [] if claim.hosts == "only" else with_travel(claim.tester.findings(runs), claim.tester.rows, runs)
-    if claim.hosts:  # behind the others: the paper is about such networks
+    if claim.hosts:  # they come last, where a finding decides: the paper's claim is about such networks
         of_hosts = {key: value for key, value in claim.test.items() if key != "note"}
         findings += replace(claim, test=of_hosts).tester.findings(Scales(runs.hosts))
     return findings
@@ -202,7 +203,7 @@ def _show_takes(takes: str, console: Console) -> None:
 
 
 def _sums(content: dict[str, Any]) -> Iterator[str]:
-    """How many claims, and how many twins, hold, fail, …; and how many tests that took."""
+    """Lines that say how many claims, and how many twins, hold, fail, …, and how many tests were made."""
     from collections import Counter
 
     for kind, is_twin in (("claims", False), ("twins (loss, order)", True)):

@@ -39,15 +39,15 @@ def compare(cfg: DictConfig) -> str:
     differing = differences(subjects)
     rows = [_with_words(row, place, differing) for place, row in enumerate(compared_rows(subjects))]
     name, question = " and ".join(subject.name for subject in subjects), f"They differ in: {in_words(differing)}."
-    given = Experiment(name, Path(), question, {row.name: row.words for row in rows}, [], baseline=[subjects[0].name])
-    rows = with_comparisons(rows, given, {})
+    experiment = Experiment(name, Path(), question, {row.name: row.words for row in rows}, [], baseline=[subjects[0].name])
+    rows = with_comparisons(rows, experiment, {})
     side_tables = []
     if reason := why_not(subjects):
         question += f" Their held-out losses are not compared: {reason}."
     else:
         with bar("held-out text", cfg.examples * sum(len(subject.pretrainings) for subject in subjects)) as advance:
             side_tables.append(_of_losses(paired_losses(subjects, cfg.examples, advance)))
-    view = view_of(Table(name, question, rows, baseline=given.baseline), side_tables)
+    view = view_of(Table(name, question, rows, baseline=experiment.baseline), side_tables)
     folder = runs_root() / "compare" / _folder_name(subjects, cfg.examples)
     write.write(folder, view)
     curves.draw(folder / "curves.png", rows)
@@ -57,21 +57,21 @@ def compare(cfg: DictConfig) -> str:
 
 
 def _with_words(row: Row, place: int, differing: Mapping[str, Sequence[str]]) -> Row:
-    """The row with its own words among those in which the runs differ."""
+    """The row with its values of the keys in which the runs differ."""
     return replace(row, words=[f"{key}={values[place]}" for key, values in differing.items() if values[place] != MISSING])
 
 
 def _of_losses(losses: Sequence[PairedLoss]) -> SideTable:
     heads = ["nats per token", f"− {losses[0].name}", "95 % from", "to", "p", "over"]
-    return SideTable("paired held-out loss", heads, [(of_one.name, _texts(of_one)) for of_one in losses])
+    return SideTable("paired held-out loss", heads, [(paired.name, _texts(paired)) for paired in losses])
 
 
-def _texts(of_one: PairedLoss) -> list[str]:
-    loss, difference = f"{of_one.loss:.4f}", of_one.difference
+def _texts(paired: PairedLoss) -> list[str]:
+    loss, difference = f"{paired.loss:.4f}", paired.difference
     if difference is None:
         return [loss, *[MISSING] * 5]
     bounds = [signed(value, 4) for value in (difference.value, difference.low, difference.high)]
-    return [loss, *bounds, f"{difference.p:.2g}", f"{difference.n} {of_one.over}"]
+    return [loss, *bounds, f"{difference.p:.2g}", f"{difference.n} {paired.over}"]
 
 
 def _folder_name(subjects: Sequence[Subject], examples: int) -> str:

@@ -1,4 +1,4 @@
-"""`relpos cost`: what a pre-training of these words needs, and how long it takes on this machine."""
+"""`relpos cost`: what a pre-training needs, and how long it takes on this machine."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ BYTES_A_PARAMETER = 16
 
 
 def cost(cfg: DictConfig) -> str:
-    """The figures as JSON; a sentence about them on stderr. A measurement is kept for plans."""
-    words: Any = OmegaConf.to_container(cfg, resolve=True)
+    """Returns the figures as JSON, and prints a sentence about them on stderr. A measurement is kept for plans."""
+    config: Any = OmegaConf.to_container(cfg, resolve=True)
     parameters = counted_without_memory(cfg)["total"]
-    per_token = 3 * forward(words["size"], words["length"], words["vocabulary"])
-    step = per_token * words["batch"] * words["length"]
+    per_token = 3 * forward(config["size"], config["length"], config["vocabulary"])
+    step = per_token * config["batch"] * config["length"]
     result = {
         "parameters": parameters,
-        "operations": step * words["steps"],
+        "operations": step * config["steps"],
         "operations_per_token": per_token,
         "weights_and_optimiser_bytes": BYTES_A_PARAMETER * parameters,
     }
-    said = f"{parameters:,} parameters, {result['operations']:.2g} operations in {words['steps']:,} steps"
-    if words["seconds"]:
-        result |= _measured(cfg, words, per_token, step)
+    said = f"{parameters:,} parameters, {result['operations']:.2g} operations in {config['steps']:,} steps"
+    if config["seconds"]:
+        result |= _measured(config, per_token, step)
         hours = result["seconds"] / 3600
         said += (
             f"; {result['step_seconds']:.3g} s a step on this machine ({result['device']}), {hours:,.2f} hours in all, "
@@ -39,23 +39,23 @@ def cost(cfg: DictConfig) -> str:
     return json.dumps(result, ensure_ascii=False)
 
 
-def _measured(cfg: DictConfig, words: dict[str, Any], per_token: float, step: float) -> dict[str, Any]:
+def _measured(config: dict[str, Any], per_token: float, step: float) -> dict[str, Any]:
     from relpos.runs.execute import hardware
     from relpos.runs.measurement import keep, measure
     from relpos.runs.run import runs_root
     from relpos.train.module import set_threads
     from relpos.train.network import network
 
-    speed = words["speed"]
+    speed = config["speed"]
     set_threads(speed["threads"])
-    made = network({key: words[key] for key in ("size", "position", "conv", "vocabulary")} | {"kernel": speed["kernel"]})
-    found = measure(made, words["batch"], words["length"], words["precision"], speed, words["seconds"])
-    keep(runs_root(), hardware(), words["precision"], per_token, step / found.step)
+    model = network({key: config[key] for key in ("size", "position", "conv", "vocabulary")} | {"kernel": speed["kernel"]})
+    measured = measure(model, config["batch"], config["length"], config["precision"], speed, config["seconds"])
+    keep(runs_root(), hardware(), config["precision"], per_token, step / measured.step)
     return {
-        "device": found.device,
-        "microbatch": found.microbatch,
-        "step_seconds": found.step,
-        "seconds": found.step * words["steps"],
-        "operations_per_second": step / found.step,
-        "peak_memory_bytes": found.memory,
+        "device": measured.device,
+        "microbatch": measured.microbatch,
+        "step_seconds": measured.step,
+        "seconds": measured.step * config["steps"],
+        "operations_per_second": step / measured.step,
+        "peak_memory_bytes": measured.memory,
     }

@@ -1,7 +1,8 @@
 """`relpos dashboard`: the Weights & Biases workspace of a table: curves by row, bars, kernels, the table itself.
 
-The workspace is plain data first (`dashboard.json` beside the table, made without key or network), built by wandb-workspaces when
-it is uploaded: at once where there is a key, or later and from elsewhere with `relpos dashboard spec=FILE mode=online`.
+The workspace is first written as plain data (`dashboard.json` beside the table), which takes no key and no network.
+wandb-workspaces builds it when it is uploaded: at once if there is a key, or later and elsewhere with
+`relpos dashboard spec=FILE mode=online`.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ FILE = "dashboard.json"
 SYNC = "wandb sync $RELPOS_RUNS/*/*/wandb/offline-run-*"
 MODES = ("auto", "online", "offline")
 MAX_RUNS = 100
-"""Lines that a panel draws at most; W&B allows no more."""
+"""Lines that a panel draws at most; W&B does not allow more."""
 
 
 def dashboard(cfg: DictConfig) -> str:
-    """`relpos dashboard`: writes the specification, and uploads it where that is wanted.
+    """`relpos dashboard`: writes the specification, and uploads it if that is wanted.
 
     Args:
         cfg: `table` or `spec`, `project`, `entity`, `mode`.
@@ -104,18 +105,18 @@ def specification(table: Table, project: str, entity: str | None) -> dict[str, A
 
 
 def shared(table: Table) -> list[str]:
-    """Identities of the runs that another table made: they are in that table's group, and a filter names them one by one."""
+    """Identities of the runs that another table made. W&B has them in that table's group, so the filter must name each of them."""
     paths = {run.identity: run.path for row in table.rows for run in row.runs if run.state != "missing"}
     return [identity for identity, path in paths.items() if _maker(runs_root() / path) not in (None, table.name)]
 
 
 def _maker(run: Path) -> str | None:
-    """The table that a run's configuration names. Read as text: there may be thousands."""
+    """The table that a run's configuration names. The file is searched as text, because there may be thousands."""
     try:
-        found = re.search(r"^table: (.+)$", (run / "config.yaml").read_text(encoding="utf-8"), flags=re.M)
+        match = re.search(r"^table: (.+)$", (run / "config.yaml").read_text(encoding="utf-8"), flags=re.M)
     except OSError:
         return None
-    return found[1].strip("'\"") if found else None
+    return match[1].strip("'\"") if match else None
 
 
 def build(spec: dict[str, Any], entity: str) -> Any:
@@ -131,7 +132,7 @@ def build(spec: dict[str, Any], entity: str) -> Any:
         raise RelposError("the dashboard needs wandb-workspaces: pip install 'relpos[dashboard]'") from error
     try:
         sections = [
-            workspaces.Section(name=section["name"], panels=[_panel(panels, one) for one in section["panels"]], is_open=True)
+            workspaces.Section(name=section["name"], panels=[_panel(panels, panel) for panel in section["panels"]], is_open=True)
             for section in spec["sections"]
         ]
         return workspaces.Workspace(
@@ -146,18 +147,18 @@ def build(spec: dict[str, Any], entity: str) -> Any:
         raise RelposError(f"the specification does not fit wandb-workspaces: {str(error).splitlines()[0]}") from error
 
 
-def _panel(panels: Any, words: dict[str, Any]) -> Any:
-    """The panel that these plain values describe; it is grouped by a key of the configuration, bars show summary metrics."""
-    given = {key: value for key, value in words.items() if key != "panel"}
-    if "groupby" in given:
-        given["groupby"] = panels.Config(given["groupby"])
-    if "metrics" in given:
-        given["metrics"] = [panels.SummaryMetric(name) for name in given["metrics"]]
-    return getattr(panels, words["panel"])(**given)
+def _panel(panels: Any, description: dict[str, Any]) -> Any:
+    """The panel that these plain values describe. `groupby` is a key of the runs' configurations, `metrics` are summary metrics."""
+    arguments = {key: value for key, value in description.items() if key != "panel"}
+    if "groupby" in arguments:
+        arguments["groupby"] = panels.Config(arguments["groupby"])
+    if "metrics" in arguments:
+        arguments["metrics"] = [panels.SummaryMetric(name) for name in arguments["metrics"]]
+    return getattr(panels, description["panel"])(**arguments)
 
 
 def _filter(filters: dict[str, Any]) -> str:
-    """In the words of wandb-workspaces: the runs of the group, and those that another table made."""
+    """A filter as wandb-workspaces writes it: the runs of the group, and those that another table made."""
     group = f"Group == {filters['group']!r}"
     return f"{group} or ID in {filters['shared']}" if filters["shared"] else group
 

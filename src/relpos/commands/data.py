@@ -9,7 +9,7 @@ from relpos.data.store import Store
 
 
 def data(cfg: DictConfig) -> str:
-    """Finds or makes the store and reads it through once; the path of its folder."""
+    """Makes the store unless it is there, and reads it through once; returns the path of its folder."""
     path = run(cfg).path
     Store(path).verify()
     return str(path)

@@ -19,16 +19,16 @@ from relpos.train.network import build_model, encoder_of
 
 
 def draw(cfg: DictConfig) -> str:
-    """Writes into `$RELPOS_RUNS/figures`; the path of the figure.
+    """Draws a figure into `$RELPOS_RUNS/figures`; returns its path.
 
     Raises:
         RelposError: there is nothing to draw, or no such layer.
     """
     if cfg.all:
-        found = overview(cfg)
+        patterns = overview(cfg)
         path = runs_root() / "figures" / "patterns.png"
         with replacing(path) as temporary:
-            draw_overview(found, temporary)
+            draw_overview(patterns, temporary)
         return str(path)
     name, state, model = _trained(Path(str(cfg["from"]))) if cfg["from"] else _fresh(cfg)
     shown = pattern(encoder_of(model), cfg.layer - 1, cfg.length, trained=bool(cfg["from"]))
@@ -42,17 +42,17 @@ def draw(cfg: DictConfig) -> str:
 
 def overview(cfg: DictConfig) -> dict[str, Pattern]:
     """The pattern of every option of `position` that adds something to the scores, by its name."""
-    found = {}
+    patterns = {}
     for file in sorted((conf_dir() / "position").glob("*.yaml")):
         if "???" in file.read_text(encoding="utf-8"):  # to be completed by the user
             continue
-        one = cfg.copy()
-        one.position = OmegaConf.load(file)
-        one.size.layers = cfg.layer
-        shown = pattern(_model(one)[0].encoder, cfg.layer - 1, cfg.length, trained=False)
+        with_option = cfg.copy()
+        with_option.position = OmegaConf.load(file)
+        with_option.size.layers = cfg.layer
+        shown = pattern(_model(with_option)[0].encoder, cfg.layer - 1, cfg.length, trained=False)
         if shown is not None:
-            found[file.stem] = shown
-    return found
+            patterns[file.stem] = shown
+    return patterns
 
 
 def _fresh(cfg: DictConfig) -> tuple[str, str, Any]:
@@ -64,7 +64,7 @@ def _fresh(cfg: DictConfig) -> tuple[str, str, Any]:
 
 
 def _model(cfg: DictConfig) -> tuple[Any, bool]:
-    """With the weights of seed 0, and whether tables that are zero at the start were filled."""
+    """The network with the weights of seed 0, and whether tables that are zero at the start were filled."""
     torch.manual_seed(0)
     model = build_model(cfg)
     return model, reveal(model.encoder.position)

@@ -1,4 +1,4 @@
-"""`relpos export`: a run as a folder of Hugging Face."""
+"""`relpos export`: a run as a folder that Hugging Face's `transformers` opens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from relpos.train.weights import load_model, load_weights, read_model_config
 
 
 def export(cfg: DictConfig) -> str:
-    """Writes the folder `to` and returns it; what kind of model it holds is said on stderr.
+    """Writes the folder `to` and returns it; prints on stderr which kind of model it holds.
 
     Raises:
         RelposError: `run` names no finished network, or `to` has files.
@@ -53,7 +53,7 @@ def export(cfg: DictConfig) -> str:
 
 
 def _source(named: Path) -> tuple[Path, Path | None, dict[str, Any]]:
-    """Model folder, weights where they are a snapshot's, and record of what the user named."""
+    """Model folder, weights file if it is a snapshot's, and record of the run or folder that the user named."""
     record = read_record(named)
     if named.name == "model" and not record:
         return named, None, read_record(named.resolve().parent)
@@ -67,7 +67,7 @@ def _source(named: Path) -> tuple[Path, Path | None, dict[str, Any]]:
 
 
 def _question(table: str | None) -> str | None:
-    """Of the experiment file that a run was made for, where it is still to be found."""
+    """The question of the experiment file that a run was made for, if that file still exists."""
     if not table:
         return None
     try:

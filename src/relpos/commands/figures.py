@@ -1,8 +1,9 @@
-"""`relpos figures PAPER`: every figure of a paper, from whatever finished pre-trainings there are."""
+"""`relpos figures PAPER`: every figure of a paper, from the finished pre-trainings."""
 
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +18,13 @@ from relpos.runs.run import read_record, runs_root
 
 @dataclass(frozen=True)
 class Figure:
-    """One of a paper.
+    """A figure of a paper.
 
     Args:
         number: as printed.
-        kind: of `relpos analyze`.
-        architecture: position scheme and convolution of the pre-trainings that it is about, as the names of their folders have it.
-        words: of the `relpos pretrain` that makes one.
+        kind: the kind of `relpos analyze` that draws it.
+        architecture: position scheme and convolution of the networks that it shows, as in the names of their folders.
+        words: overrides of `relpos pretrain` that make such a network.
     """
 
     number: str
@@ -89,6 +90,12 @@ def figures(cfg: DictConfig) -> str:
 
 
 def _pretrainings() -> list[Path]:
-    """The folders of finished pre-trainings."""
-    folders = sorted((runs_root() / "pretrain").glob("*"))
-    return [folder for folder in folders if read_record(folder).get("state") == "finished"]
+    """The folders of finished pre-trainings; one with a damaged record is named on stderr and left out."""
+    finished = []
+    for folder in sorted((runs_root() / "pretrain").glob("*")):
+        try:
+            if read_record(folder).get("state") == "finished":
+                finished.append(folder)
+        except RelposError as error:
+            print(f"relpos: {error}", file=sys.stderr)
+    return finished

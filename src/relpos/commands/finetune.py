@@ -12,16 +12,16 @@ from relpos.runs.stages import refuse_absent
 
 
 def finetune(cfg: DictConfig) -> str:
-    """Finds or makes the run and what it starts from; the path of its folder."""
+    """Executes the run, and before it the runs that it starts from, unless they are finished; returns the path of its folder."""
     planned = plan(cfg)
-    refuse_absent(planned)  # a mistake is one line: nothing is announced that will not happen
+    refuse_absent(planned)  # before the announcement below, so that a mistake prints its own line only
     if said := before(planned):
         print(f"relpos: {said}", file=sys.stderr)
     return str(run(cfg).path)
 
 
 def before(tuning: Run) -> str | None:
-    """Which trainings come before a fine-tuning, and how to leave them out; None where they are finished."""
+    """Which trainings come before a fine-tuning, and how to leave them out; None if they are finished."""
     parts, ways, start = [], [], tuning.inputs["start"]
     if tuning.state == "finished":
         return None

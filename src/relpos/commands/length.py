@@ -1,4 +1,4 @@
-"""`relpos length`: finished pre-trainings on held-out text of other lengths than they were trained at."""
+"""`relpos length`: the loss of finished pre-trainings on held-out text at lengths other than the trained one."""
 
 from __future__ import annotations
 
@@ -41,18 +41,19 @@ def length(cfg: DictConfig) -> str:
         for folder, record, name in zip(folders, recorded, labels(folders), strict=True)
     ]
     digest = hashlib.sha256(json.dumps([[row["folder"] for row in rows], lengths, cfg.tokens]).encode()).hexdigest()[:8]
-    place = runs_root() / "length" / (f"{folders[0].resolve().name if len(folders) == 1 else f'{len(folders)}-runs'}-{digest}")
-    write_json(place / "length.json", {"lengths": lengths, "tokens": cfg.tokens, "runs": rows})
-    with replacing(place / "length.png") as temporary:
+    name = folders[0].resolve().name if len(folders) == 1 else f"{len(folders)}-runs"
+    folder = runs_root() / "length" / f"{name}-{digest}"
+    write_json(folder / "length.json", {"lengths": lengths, "tokens": cfg.tokens, "runs": rows})
+    with replacing(folder / "length.png") as temporary:
         draw_lengths(*curves(rows), temporary)
-    return str(place)
+    return str(folder)
 
 
 def curves(rows: list[dict[str, Any]]) -> tuple[dict[str, list[tuple[int, float]]], set[str], set[int]]:
-    """What the figure shows: {name: [(length, loss)]}, the names that end early, the lengths of the trainings."""
+    """The content of the figure: {name: [(length, loss)]}, the names whose lines end early, the trained lengths."""
     points = {row["name"]: [(p["length"], p["loss"]) for p in row["points"] if "loss" in p] for row in rows}
     ended = {row["name"] for row in rows if any("refused" in p for p in row["points"])}
-    return {name: found for name, found in points.items() if found}, ended, {row["trained"] for row in rows}
+    return {name: of_name for name, of_name in points.items() if of_name}, ended, {row["trained"] for row in rows}
 
 
 def _record(folder: Path) -> dict[str, Any]:
@@ -66,11 +67,11 @@ def _row(folder: Path, record: dict[str, Any], name: str, lengths: list[int], to
     store, config = Store(record["inputs"]["store"]), OmegaConf.load(folder / "config.yaml")
     texts = heldout_texts(store, max(lengths), tokens)
     model: Any = load_model(folder / "model")
-    found = loss_by_length(model, texts, lengths, config.precision)
-    for size, scores in found.items():
+    by_length = loss_by_length(model, texts, lengths, config.precision)
+    for size, scores in by_length.items():
         said = scores.get("refused") or f"loss {scores['loss']:.4f}, perplexity {scores['perplexity']:.2f}"
         print(f"{name}, {size} tokens: {said}", file=sys.stderr)
-    points = [{"length": size, **scores} for size, scores in found.items()]
+    points = [{"length": size, **scores} for size, scores in by_length.items()]
     return {
         "name": name,
         "folder": folder.resolve().name,
@@ -81,7 +82,8 @@ def _row(folder: Path, record: dict[str, Any], name: str, lengths: list[int], to
 
 
 def draw_lengths(curves: Mapping[str, Points], ended: set[str], trained: set[int], path: str | Path) -> None:
-    """A cross ends the line of a scheme that serves no longer sequences (`ended`); vertical lines: trained at."""
+    """Draws loss against length. A cross ends the line of a scheme that refuses longer sequences (`ended`); vertical lines mark the
+    trained lengths."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""`relpos merge`: finished runs of other machines, and what the GLUE server said of their answers → this runs folder."""
+"""`relpos merge`: finished runs of other machines, and their scores from the GLUE server → this runs folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def merge(cfg: DictConfig) -> str:
-    """Copies the finished runs and the server's scores, says on stderr how many; returns `$RELPOS_RUNS`.
+    """Copies the finished runs and the server's scores, prints on stderr how many; returns `$RELPOS_RUNS`.
 
     Args:
         cfg: `from` (runs folders), `weights`.

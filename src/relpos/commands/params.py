@@ -1,4 +1,4 @@
-"""`relpos params`: the parameters of a network; with `table=chang2021`, those of a paper's rows beside the printed numbers."""
+"""`relpos params`: the parameters of a network; with `table=chang2021`, those of a paper's rows and the printed numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def params(cfg: DictConfig) -> str:
 
 
 def counted_without_memory(cfg: DictConfig) -> dict[str, Any]:
-    """The counts of a network whose tensors have shapes and no values.
+    """The counts of a network whose tensors have shapes but no values.
 
     Raises:
         RelposError: there are more than 10¹³ parameters.
@@ -39,10 +39,10 @@ def counted_without_memory(cfg: DictConfig) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a paper: `ours` and `printed` as numbers of parameters, the whole model's or the position scheme's (`counts`).
+    """A row of a paper: `ours` and `printed` are numbers of parameters, of the whole model or of the position scheme (`counts`).
 
-    `printed` has the paper's precision: chang2021 prints millions to two decimals. `exact`, where known, is what the authors' own
-    code makes.
+    `printed` has the paper's unit and precision: chang2021 prints millions to two decimals. `exact` is the number that the authors'
+    own code gives, if it is known.
     """
 
     row: str
@@ -69,7 +69,7 @@ def papers() -> list[str]:
 
 
 def lines(paper: str) -> list[Line]:
-    """Every row of the paper with its printed count; ours is counted on the network itself, built without memory.
+    """Every row of the paper with its printed count and ours, which is counted on the network itself, built without memory.
 
     Raises:
         RelposError: there is no such paper.
@@ -77,25 +77,25 @@ def lines(paper: str) -> list[Line]:
     path = shipped("experiments") / "printed" / f"{paper}{_SUFFIX}"
     if paper not in papers():
         raise RelposError(f"table={paper}: no printed parameter counts.{nearest(paper, papers())}")
-    found = []
+    result = []
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             ours = counted_without_memory(compose("params", row["words"].split()))[row["counts"]]
             exact = int(row["exact"]) if row["exact"] else None
             texts = row["row"], row["words"], row["counts"]
-            found.append(Line(*texts, ours, float(row["printed"]), int(row["decimals"]), exact, row["note"]))
-    return found
+            result.append(Line(*texts, ours, float(row["printed"]), int(row["decimals"]), exact, row["note"]))
+    return result
 
 
 def show(paper: str) -> str:
-    """Prints the table for reading on stderr; returns it as JSON."""
-    found = lines(paper)
+    """Prints the table on stderr, for reading; returns it as JSON."""
+    of_paper = lines(paper)
     table = Table(box=SIMPLE_HEAD, title=f"Parameters of {paper}")
     for name in ("row", "words", "ours", "printed", "difference", "note"):
         table.add_column(name, justify="left" if name in ("row", "words", "note") else "right", overflow="fold")
-    for line in found:
+    for line in of_paper:
         printed = f"{line.printed:.{line.decimals}f}M" if line.decimals else f"{line.printed:,.0f}"
         difference = f"{line.difference:+,.{line.decimals}f}" if line.difference else "0"
         table.add_row(line.row, line.words, f"{line.ours:,}", printed, difference, line.note)
     Console(stderr=True).print(table)
-    return json.dumps([asdict(line) | {"difference": line.difference} for line in found], ensure_ascii=False)
+    return json.dumps([asdict(line) | {"difference": line.difference} for line in of_paper], ensure_ascii=False)

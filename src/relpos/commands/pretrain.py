@@ -8,5 +8,5 @@ from relpos import run
 
 
 def pretrain(cfg: DictConfig) -> str:
-    """Finds or makes the run; the path of its folder."""
+    """Executes the run unless it is finished; returns the path of its folder."""
     return str(run(cfg).path)

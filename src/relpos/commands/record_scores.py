@@ -1,4 +1,4 @@
-"""`relpos record-scores`: what the GLUE server answered goes into the table."""
+"""`relpos record-scores`: puts the GLUE server's scores into the table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def record_scores(cfg: DictConfig) -> str:
-    """`relpos record-scores`: adds what the server answered to `scores.json` and writes the table anew.
+    """`relpos record-scores`: adds the server's scores to `scores.json` and writes the table anew.
 
     Args:
         cfg: `table`, `row`, and columns: one number, or two (MRPC, QQP, STS-B) of which the mean counts.
@@ -35,7 +35,7 @@ def record_scores(cfg: DictConfig) -> str:
         the folder of the table.
 
     Raises:
-        RelposError: no score, or one that is none.
+        RelposError: no score is given, or something that is not a score.
     """
     folder, table = written(str(cfg.table))
     row = table.row(str(cfg.row))
@@ -55,14 +55,14 @@ def record_scores(cfg: DictConfig) -> str:
 
 
 def _compared_anew(name: str, table: Table, folder: Path) -> list[Row]:
-    """The rows with the new scores and the verdicts that follow; the verdicts stay where the experiment file is gone."""
+    """The rows with the new scores and new verdicts; if the experiment file is gone, the verdicts stay."""
     rows = with_scores(table.rows, folder)
     try:
-        given = load(name)
+        experiment = load(name)
     except RelposError as error:
         print(f"relpos: verdicts stay as they were: {error}", file=sys.stderr)
         return rows
-    return with_comparisons(rows, given, printed_numbers(given))
+    return with_comparisons(rows, experiment, printed_numbers(experiment))
 
 
 def _score(column: str, given: str | float | Iterable[float]) -> float:
@@ -79,7 +79,7 @@ def _score(column: str, given: str | float | Iterable[float]) -> float:
 
 
 def _submission(folder: Path, row: str) -> str | None:
-    """SHA-256 of the zip that lies there."""
+    """SHA-256 of the zip that `relpos submit` made of this row; None if it made none."""
     try:
         return str(json.loads((folder / "submissions" / f"{file_name(row)}.json").read_text(encoding="utf-8"))["sha256"])
     except FileNotFoundError:

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 OWN = ("table", "rows", "stages", "seeds", "pretrain_seeds", "words", "workers", "retries", "dry_run", "engine", "every", "hydra")
-"""Keys of `reproduce` and `status`."""
+"""Keys of the commands `reproduce` and `status` themselves."""
 
 
 def gathered(words: Sequence[str]) -> list[str]:
-    """Command-line words of `reproduce` and `status`: those that are not its own keys are for the rows, and go into `words=[…]`.
+    """Command-line words of `reproduce` and `status`; those whose key is not in `OWN` are for the rows, and go into `words=[…]`.
 
     So `relpos reproduce table=real_mini data.root=FOLDER` needs no brackets and no quotes.
 
     Raises:
-        RelposError: `words=[…]` is there as well; or a word is none of a row's and close to one of these (`retrys=2`).
+        RelposError: `words=[…]` is there as well; or a key is not one of a row's but close to one of `OWN` (`retrys=2`).
     """
     keys = {word: word.lstrip("+~").partition("=")[0].split(".")[0] for word in words if "=" in word and not word.startswith("-")}
     for_rows = [word for word, key in keys.items() if key not in OWN]
@@ -48,6 +48,7 @@ def gathered(words: Sequence[str]) -> list[str]:
 
 
 def _refuse_slip(key: str) -> None:
+    """Refuses a key that is not a row's but looks like one of `OWN` with a typing mistake."""
     from relpos.runs.config import keys_of
     from relpos.tables.experiment import STAGES
 
@@ -62,29 +63,29 @@ def reproduce(cfg: DictConfig) -> str:
         cfg: `table`, `rows`, `stages`, `seeds`, `pretrain_seeds`, `words`, `engine`, `retries`, `dry_run`.
 
     Raises:
-        RelposError: something in the file or the words is wrong; or runs failed, after the others are done.
-        KeyboardInterrupt: asked to stop; the same command goes on.
+        RelposError: something in the file or the words is wrong; or runs failed, which is raised after the others are done.
+        KeyboardInterrupt: the process was asked to stop; the same command goes on.
     """
     from relpos.launch import engine
     from relpos.runs.config import names
     from relpos.runs.run import runs_root
     from relpos.tables import dry_run, experiment, order_columns, plan
 
-    given = experiment.load(str(cfg.table), _seeds(cfg))
-    if given.parameters:
+    table = experiment.load(str(cfg.table), _seeds(cfg))
+    if table.parameters:
         from relpos.commands.params import show as show_parameters
 
-        return show_parameters(given.parameters)
+        return show_parameters(table.parameters)
     words = names(cfg.words) or []
-    rows = plan.plan_table(given, names(cfg.rows), words)
-    instrument = order_columns.instrument(given, words, rows)
+    rows = plan.plan_table(table, names(cfg.rows), words)
+    instrument = order_columns.instrument(table, words, rows)
     runs = plan.of_stages(plan.runs_of(rows), names(cfg.stages))
-    folder: Path = runs_root() / "tables" / given.name
+    folder: Path = runs_root() / "tables" / table.name
     if cfg.dry_run:
-        print(dry_run.describe(given.name, rows, runs, instrument))
+        print(dry_run.describe(table.name, rows, runs, instrument))
         return str(folder)
-    failed = engine.run_all(plan.needed(runs), folder, engine_of(cfg, given), cfg.retries)
-    show(given, rows, folder, instrument)
+    failed = engine.run_all(plan.needed(runs), folder, engine_of(cfg, table), cfg.retries)
+    show(table, rows, folder, instrument)
     if failed:
         for run in failed:
             tell(run)
@@ -96,27 +97,27 @@ def reproduce(cfg: DictConfig) -> str:
 
 
 def _seeds(cfg: DictConfig) -> dict[str, Any]:
-    """Keys of the experiment file that `seeds=` and `pretrain_seeds=` replace."""
+    """The keys of the experiment file that `seeds=` and `pretrain_seeds=` replace, with their new values."""
     from omegaconf import OmegaConf
 
     content: Any = OmegaConf.to_container(cfg, resolve=True)
     return {key: content[key] for key in ("seeds", "pretrain_seeds") if content[key] is not None}
 
 
-def engine_of(cfg: DictConfig, given: Experiment) -> Engine:
-    """The engine that `engine=…` names; workers and threads, where it does not say, are those of the experiment file."""
+def engine_of(cfg: DictConfig, experiment: Experiment) -> Engine:
+    """The engine that `engine=…` names; workers and threads that it does not set are those of the experiment file."""
     from omegaconf import OmegaConf
 
     from relpos.runs.config import instantiate
 
     node: Any = OmegaConf.to_container(cfg.engine, resolve=True)
-    own = {key: getattr(given, key) for key in ("workers", "threads") if key in node and node[key] is None}
-    engine: Engine = instantiate(node | own)
+    from_file = {key: getattr(experiment, key) for key in ("workers", "threads") if key in node and node[key] is None}
+    engine: Engine = instantiate(node | from_file)
     return engine
 
 
 def tell(run: Run) -> None:
-    """Why a run failed, with the last lines of its log."""
+    """Prints why a run failed, with the last lines of its log."""
     from relpos.runs.log import LOG, last_lines
 
     print(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})", file=sys.stderr)
@@ -124,11 +125,14 @@ def tell(run: Run) -> None:
         print(f"    {line}", file=sys.stderr)
 
 
-def show(given: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None) -> None:
-    """Writes the table from what the runs' folders say, and prints it; nothing where the runs only sleep.
+def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None) -> None:
+    """Makes the table from the runs' folders, writes it and prints it; does nothing for a table whose runs only sleep.
 
     Args:
-        instrument: measures the columns about order; None: there are none.
+        experiment: the experiment file.
+        plan: its rows.
+        folder: of the table.
+        instrument: measures the columns about order; None if there are none.
     """
     from relpos.tables import checks, choice, columns, comparison, heldout_lengths, order_columns, scores
     from relpos.tables.render import curves, multipliers, snapshots, text, write
@@ -139,28 +143,35 @@ def show(given: Experiment, plan: list[PlannedRow], folder: Path, instrument: In
         return
     rows = order_columns.with_order(columns.rows_of(plan), plan, instrument)
     rows = scores.with_scores(rows, folder)
-    rows = comparison.with_comparisons(rows, given, columns.printed_numbers(given))
-    rows = heldout_lengths.with_heldout_lengths(rows, plan, given.lengths)
-    outcomes = checks.evaluate(given.checks, rows)
+    rows = comparison.with_comparisons(rows, experiment, columns.printed_numbers(experiment))
+    rows = heldout_lengths.with_heldout_lengths(rows, plan, experiment.lengths)
     table = Table(
-        given.name, given.question, rows, outcomes, given.statistic, given.split, given.baseline, given.claims, given.tuned
+        name=experiment.name,
+        question=experiment.question,
+        rows=rows,
+        checks=checks.evaluate(experiment.checks, rows),
+        statistic=experiment.statistic,
+        split=experiment.split,
+        baseline=experiment.baseline,
+        claims=experiment.claims,
+        tuned=experiment.tuned,
     )
-    view = view_of(table, choice.by_choice(rows, given))
+    view = view_of(table, choice.by_choice(rows, experiment))
     write.write(folder, view)
     curves.draw(folder / "curves.png", rows)
     snapshots.draw(folder / "snapshots.png", rows)
-    if given.primary is not None:
-        _write_claims(given, rows, folder)
+    if experiment.primary is not None:
+        _write_claims(experiment, rows, folder)
     multipliers.draw(folder / "position_lr.png", rows)
     text.terminal(view)
 
 
-def _write_claims(given: Experiment, rows: Sequence[Row], folder: Path) -> None:
-    """`claims.txt`, and the figure of the claims along the training where the rows have snapshots."""
+def _write_claims(experiment: Experiment, rows: Sequence[Row], folder: Path) -> None:
+    """Writes `claims.txt` and, if the rows have snapshots, the figure of the claims in the course of the training."""
     from relpos.claims import claim, over_training
     from relpos.commands.claims import chosen, of_table
     from relpos.files import write_text
 
-    assert given.primary is not None
-    write_text(folder / "claims.txt", of_table(given.claims, given.primary))
-    over_training.draw(folder, rows, chosen(claim.load("all"), given.claims), given.primary)
+    assert experiment.primary is not None
+    write_text(folder / "claims.txt", of_table(experiment.claims, experiment.primary))
+    over_training.draw(folder, rows, chosen(claim.load("all"), experiment.claims), experiment.primary)

@@ -13,9 +13,9 @@ from relpos.tables.named_runs import masked_lm
 from relpos.tables.render.aligned import aligned
 
 BAR = 40
-"""Characters of the bar of an improbable token."""
+"""Characters of the longest bar; the less probable a token, the longer its bar."""
 LOWEST = -10.0
-"""Nats at which the bar is at its full length."""
+"""Log-probability in nats at which a bar has its full length."""
 
 
 def score(cfg: DictConfig) -> str:

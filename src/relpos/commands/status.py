@@ -1,4 +1,4 @@
-"""`relpos status`: how a table stands, from its folders alone; on a terminal the picture moves until all is settled."""
+"""`relpos status`: how a table stands, from its folders alone; on a terminal it is shown again until all runs are settled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STATES = ("finished", "running", "interrupted", "failed", WAITING, "missing")
 
 
 def status(cfg: DictConfig) -> str:
-    """Shows the table's runs, once or again and again; returns the table's folder.
+    """Shows the table's runs, on a terminal again and again; returns the table's folder.
 
     Args:
         cfg: `table`, `rows`, `words`, `every`. Without rows and words, the runs are those of the newest launch.
@@ -56,15 +56,15 @@ def status(cfg: DictConfig) -> str:
 
 
 def _runs(cfg: DictConfig) -> tuple[str, list[Run]]:
-    """The table's name, and the runs of its newest launch or of the plan that the words give."""
+    """The table's name, and the runs of its newest launch, or of a plan if rows or words are named or nothing was launched."""
     from relpos.runs.config import names
     from relpos.tables import experiment, plan
 
-    given = experiment.load(str(cfg.table))
-    launched = runs_root() / "tables" / given.name / "plan.json"
+    table = experiment.load(str(cfg.table))
+    launched = runs_root() / "tables" / table.name / "plan.json"
     if cfg.rows is None and not cfg.words and launched.is_file():
-        return given.name, Job.read(launched).runs
-    return given.name, plan.runs_of(plan.plan_table(given, names(cfg.rows), names(cfg.words) or []))
+        return table.name, Job.read(launched).runs
+    return table.name, plan.runs_of(plan.plan_table(table, names(cfg.rows), names(cfg.words) or []))
 
 
 @dataclass(frozen=True)
@@ -78,27 +78,28 @@ class Seen:
 
 
 def look(runs: list[Run]) -> list[Seen]:
-    """Reads the records, inputs before what needs them.
+    """Reads the records of the runs, which have inputs before the runs that need them.
 
-    A run that says it is running, and that nobody holds, is interrupted. One with a failed input, at any depth, will not begin.
+    A run whose record says `running` while no process holds its lock is interrupted. A run with a failed input, at any depth, waits
+    for that one.
     """
     result = []
-    in_vain: set[str] = set()  # runs that will not give what others need
+    fruitless: set[str] = set()  # failed runs, and those that need one
     for run in runs:
         record = {} if run.stage == "given" else run.record
         state = "finished" if run.stage == "given" else record.get("state", "missing")
         if state == "running" and not is_locked(run.path):
             state = "interrupted"
-        if state in ("missing", "interrupted") and any(needed.identity in in_vain for needed in run.inputs.values()):
+        if state in ("missing", "interrupted") and any(needed.identity in fruitless for needed in run.inputs.values()):
             state = WAITING
         if state in ("failed", WAITING):
-            in_vain.add(run.identity)
+            fruitless.add(run.identity)
         result.append(Seen(run, state, record, last_line(run.path / "metrics.jsonl") if state == "running" else {}))
     return result
 
 
 def picture(name: str, seen: list[Seen]) -> RenderableType:
-    """Counts, a line a row, what is under way, what has failed."""
+    """Counts of the runs, a line for each row, the runs under way, the runs that have failed."""
     counts = Counter(entry.state for entry in seen)
     head = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
     parts: list[RenderableType] = [Text(f"{name}: {len(seen):,} runs: {head}{_left(seen)}", style="bold"), _rows(seen)]
@@ -147,13 +148,13 @@ def _under_way(running: list[Seen]) -> Table:
 
 
 def seconds_left(entry: Seen) -> float | None:
-    """Of a run under way, at the speed of its newest log line; None where that does not say."""
+    """Seconds that a run under way still takes at the speed of its newest log line; None if that has no speed."""
     steps, speed = entry.run.config.get("steps"), entry.line.get("steps_per_second")
     return (steps - entry.line["step"]) / speed if steps and speed else None
 
 
 def _left(seen: list[Seen]) -> str:
-    """The time that all of it takes at the pace of what is under way, by operations."""
+    """About how long all runs take at the pace of those under way, in operations a second; empty if none has a pace."""
     pace = left = 0.0
     for entry in seen:
         if entry.state in SETTLED:

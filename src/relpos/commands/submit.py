@@ -1,6 +1,6 @@
 """`relpos submit`: the zip for the GLUE server from the best run of each column on the dev set.
 
-MNLI-m and MNLI-mm are chosen apart, as Chang et al. do: two models may answer. AX is answered by the run that is best on MNLI-m.
+The runs for MNLI-m and MNLI-mm are chosen independently, as Chang et al. do, and may differ. AX is answered by the run for MNLI-m.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 TIME = (1980, 1, 1, 0, 0, 0)
-"""The time of every file in the zip: the same predictions make the same bytes."""
+"""The time of every file in the zip, always the same, so that the same predictions make the same bytes."""
 
 
 def submit(cfg: DictConfig) -> str:
@@ -37,7 +37,7 @@ def submit(cfg: DictConfig) -> str:
         the path of the zip.
 
     Raises:
-        RelposError: a file is missing and may not be, or every one is; or one is not as the server wants it. All of them are named.
+        RelposError: files are missing that may not be, or all are, or the server would refuse one. Names all of them.
     """
     folder, table = written(str(cfg.table))
     row = table.row(str(cfg.row))
@@ -54,9 +54,9 @@ class File:
     """One file of the zip.
 
     Args:
-        answers: what the server takes there.
-        text: of the file.
-        run: that predicted it; None for the constant answer.
+        answers: what the server accepts as this file.
+        text: the file's content.
+        run: the run that predicted it; None for the constant answer.
     """
 
     answers: Answers
@@ -100,7 +100,7 @@ def best_run(row: Row, column: str) -> RowRun | None:
 
 
 def _predictions(run: RowRun | None, answers: Answers) -> tuple[str | None, str]:
-    """The file as the run wrote it; or None and why."""
+    """The file as the run wrote it, or None and the reason."""
     if run is None:
         return None, f"no finished run has {answers.column}"
     path = runs_root() / run.path / "predictions" / f"{answers.file}.tsv"
@@ -111,7 +111,7 @@ def _predictions(run: RowRun | None, answers: Answers) -> tuple[str | None, str]
 
 
 def _origin(file: File) -> dict[str, object]:
-    """Where a file comes from, for the JSON beside the zip."""
+    """Which run made a file, for the JSON beside the zip."""
     run = file.run
     if run is None:
         return {"constant": file.answers.constant}
