@@ -65,16 +65,16 @@ def _compared_anew(name: str, table: Table, folder: Path) -> list[Row]:
     return with_comparisons(rows, experiment, printed_numbers(experiment))
 
 
-def _score(column: str, given: str | float | Iterable[float]) -> float:
+def _score(column: str, typed: str | float | Iterable[float]) -> float:
     """A number, or the mean of two: `88.1/84.0` or `[88.1,84.0]`."""
-    parts = given.split("/") if isinstance(given, str) else [given] if isinstance(given, int | float) else list(given)
+    parts = typed.split("/") if isinstance(typed, str) else [typed] if isinstance(typed, int | float) else list(typed)
     low = -100.0 if column in SIGNED else 0.0
     try:
         values = [float(part) for part in parts]
     except (TypeError, ValueError):
-        raise RelposError(f"{column}={given}: a number is expected, or two as in 88.1/84.0") from None
-    if not 1 <= len(values) <= 2 or isinstance(given, bool) or not all(low <= value <= 100 for value in values):
-        raise RelposError(f"{column}={given}: a number from {low:g} to 100 is expected, or two as in 88.1/84.0")
+        raise RelposError(f"{column}={typed}: a number is expected, or two as in 88.1/84.0") from None
+    if not 1 <= len(values) <= 2 or isinstance(typed, bool) or not all(low <= value <= 100 for value in values):
+        raise RelposError(f"{column}={typed}: a number from {low:g} to 100 is expected, or two as in 88.1/84.0")
     return sum(values) / len(values)
 
 

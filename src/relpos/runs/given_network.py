@@ -10,7 +10,7 @@ from relpos.errors import RelposError
 OF_SCHEME = {"size", "position", "conv", "k", "outside", "kernels"}
 OF_NETWORK = {
     "pretrain": OF_SCHEME | {"vocabulary"},
-    "finetune": OF_SCHEME | {"vocabulary", "pretrain"},  # pretrain.steps=… and its kin
+    "finetune": OF_SCHEME | {"vocabulary", "pretrain"},  # pretrain.steps=… and the like
     "draw": OF_SCHEME,
 }
 """Command → first parts of the keys that say which network is made and how it is pre-trained."""
