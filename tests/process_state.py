@@ -6,6 +6,7 @@ set signal handlers, environment variables, the number of threads and more.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -28,6 +29,7 @@ class ProcessState:
         self.handlers = {number: signal.getsignal(number) for number in SIGNALS}
         self.path, self.argv, self.folder = [*sys.path], [*sys.argv], Path.cwd()
         self.modules = set(sys.modules)
+        self.log_level = logging.getLogger().level
 
     def restore(self) -> None:
         """Puts back what has changed. Called around each of thousands of tests, so it looks before it writes."""
@@ -37,6 +39,7 @@ class ProcessState:
         self._restore_environment()
         sys.path[:], sys.argv[:] = self.path, self.argv
         os.chdir(self.folder)
+        logging.getLogger().setLevel(self.log_level)  # wandb_workspaces raises it as it is imported
         self._forget_modules()
         _restore_torch()
 

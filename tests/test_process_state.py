@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import signal
 import sys
@@ -24,12 +25,15 @@ def state(tmp_path: Path) -> ProcessState:
 def test_signal_handlers_words_and_folder_of_a_command_are_those_before(
     state: ProcessState, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    level = logging.getLogger().level
     before = [*sys.argv], [*sys.path], Path.cwd(), signal.getsignal(signal.SIGPIPE), dict(os.environ)
     os.chdir(tmp_path)
     os.environ["MADE_UP"], os.environ["OMP_NUM_THREADS"] = "1", "7"
     assert main(["params", "size=tiny"]) == 0
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    logging.getLogger().setLevel(level + 10)
     state.restore()
+    assert logging.getLogger().level == level
     assert (sys.argv, sys.path, Path.cwd(), signal.getsignal(signal.SIGPIPE), dict(os.environ)) == before
 
 
