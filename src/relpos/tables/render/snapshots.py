@@ -16,17 +16,20 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 Point = tuple[int, Column]
+MOST_BANDS = 6
+"""Rows up to which their intervals are drawn; those of more rows would hide the lines, and side tables have the standard errors."""
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
-    """Draws a panel a column, with the 95 % intervals of the rows that have some. Does nothing if no snapshot was measured, or if
-    the picture shows the same already."""
+    """Draws a panel a column, with the rows' 95 % intervals unless there are many rows. Does nothing if no snapshot was measured,
+    or if the picture shows the same already."""
     panels = _panels(rows)
     points = {
         name: {row: [(share, column.mean, column.interval) for share, column in line] for row, line in lines.items()}
         for name, lines in panels.items()
     }
-    stamp = hashlib.sha256(json.dumps(points).encode()).hexdigest()
+    has_bands = len(rows) <= MOST_BANDS
+    stamp = hashlib.sha256(json.dumps([points, has_bands]).encode()).hexdigest()
     if not panels or (path.exists() and stamp.encode() in path.read_bytes()):
         return
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -42,7 +45,7 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
             colour, dash = f"C{places[row] % 10}", ("-", "--", ":", "-.")[places[row] // 10 % 4]
             labelled.setdefault(row, axes.plot(shares, means, dash, marker=".", color=colour, linewidth=1.2)[0])
             known = [(share, *column.interval) for share, column in line if column.interval is not None]
-            if known:
+            if known and has_bands:
                 axes.fill_between(*zip(*known, strict=True), color=colour, alpha=0.12, linewidth=0)
         axes.set_xscale("log")
         ticks = sorted({share for line in lines.values() for share, _ in line})
