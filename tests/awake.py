@@ -26,17 +26,22 @@ from pathlib import Path
 from typing import Any
 
 SCRIPT = """#!{python} -IS
-import json, os, signal, socket, sys
+import json, os, select, signal, socket, sys
 passed_on = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
 signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)  # none in the middle of the request, and none lost
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
+came, wake = os.pipe()
+os.set_blocking(wake, False)
+signal.set_wakeup_fd(wake)  # a handler in Python would wait for the end of a `recv` that begins just after its signal
 for number in passed_on:
-    signal.signal(number, lambda number, _: server.send(bytes([number])))
+    signal.signal(number, lambda *_: None)
 request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
 socket.send_fds(server, [len(request).to_bytes(8, "big")], [0, 1, 2])
 server.sendall(request)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
+while server not in select.select([server, came], [], [])[0]:
+    server.send(os.read(came, 16))  # the signals' numbers
 status = int(server.recv(16) or -9)
 if status < 0:
     signal.signal(-status, signal.SIG_DFL) if -status != signal.SIGKILL else None

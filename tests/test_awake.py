@@ -30,7 +30,8 @@ def test_words_streams_folder_and_status_are_the_callers(python: str, tmp_path: 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_reaches_it_and_the_caller_ends_with_it(python: str, number: signal.Signals) -> None:
     handler = "lambda *_: sys.exit(7)" if number != signal.SIGKILL else "signal.SIG_DFL"
-    code = f"import signal, sys, time; signal.signal({int(signal.SIGTERM)}, {handler}); print('on', flush=True); time.sleep(600)"
+    code = f"import signal, sys, time; signal.signal({int(signal.SIGTERM)}, {handler}); print('on', flush=True)"
+    code += "\nwhile True: time.sleep(0.1)"  # a signal just before a longer sleep would be heard after it
     process = started(python, code)
     assert process.stdout is not None
     process.stdout.readline()
