@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
@@ -50,7 +51,8 @@ def export(
     except RelposError:  # transformers has no such network; it opens ours after `import relpos`
         config = {"model_type": OWN, "architectures": [ARCHITECTURES[type(model)]], "tie_word_embeddings": False} | dict(words)
         weights = {name: value.detach() for name, value in model.named_parameters()}
-    tensors = {name: value.cpu().clone() for name, value in weights.items()}  # parts of one tensor may not share memory in a file
+    # In a file, parts of one tensor may not share memory, and numbers must lie side by side.
+    tensors = {name: value.cpu().clone(memory_format=torch.contiguous_format) for name, value in weights.items()}
     config |= {"pad_token_id": tokenizer.pad, "dtype": str(next(model.parameters()).dtype).removeprefix("torch.")}
     if isinstance(model, Classifier):
         names = labels or [f"LABEL_{number}" for number in range(model.classifier.out_features)]
