@@ -238,6 +238,17 @@ def test_the_figures_of_snapshots_say_at_which_share_they_were_taken(made: Path)
     assert (first.share, first.results["pairs"]["others"]["n"]) == (50, 0)
 
 
+def test_merged_figures_of_snapshots_are_found_without_their_weights(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Table
+) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "merged"))
+    assert main(["merge", str(made)]) == 0
+    assert not list((tmp_path / "merged").rglob("*.safetensors"))
+    monkeypatch.setattr(order, "FUNCTIONS", {})  # measuring would be a KeyError
+    assert main(["reproduce", f"table={made / 'ordered.yaml'}"]) == 0
+    assert read(tmp_path / "merged" / "tables" / "ordered" / "table.json").rows == table.rows
+
+
 def test_a_table_with_snapshots_shows_their_course(made: Path) -> None:
     folder = made / "tables" / "ordered"
     text = (folder / "table.md").read_text(encoding="utf-8")

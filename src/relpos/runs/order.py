@@ -122,6 +122,14 @@ def kept(run: Path, measure: str) -> list[Kept]:
     return sorted(entries, key=lambda entry: entry.share)
 
 
+def snapshots(subject: Trained) -> dict[int, Trained]:
+    """Per cent of the steps → the network as it was then, if its weights are here or figures of it, as after `relpos merge`."""
+    if subject.run is None:
+        return {}
+    with_figures = {entry.share for measure in MEASURES for entry in kept(subject.run, measure)} - {subject.share}
+    return {share: subject.at(share) for share in sorted({*subject.snapshots(), *with_figures})}
+
+
 def with_pairs(words: Sequence[str]) -> list[str]:
     """`pairs=PATH` as Hydra wants it: `pairs=files pairs.path=PATH`."""
     result: list[str] = []

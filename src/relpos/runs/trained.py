@@ -72,8 +72,12 @@ class Trained:
     def snapshots(self) -> dict[int, Trained]:
         """Per cent of the steps → the network as it was then; empty where the run kept none."""
         files = (self.run / SNAPSHOTS).glob("*.safetensors") if self.run else ()
-        shares = sorted((int(file.stem), file) for file in files if file.stem.isdigit())
-        return {share: replace(self, name=f"{self.name} at {share} %", weights=file) for share, file in shares}
+        return {share: self.at(share) for share in sorted(int(file.stem) for file in files if file.stem.isdigit())}
+
+    def at(self, share: int) -> Trained:
+        """The network of a run as it was at so many per cent of the steps; its weights may be missing."""
+        assert self.run is not None
+        return replace(self, name=f"{self.name} at {share} %", weights=self.run / SNAPSHOTS / f"{share}.safetensors")
 
 
 def trained(path: Path, store: Path | None = None, key: str = "from") -> Trained:

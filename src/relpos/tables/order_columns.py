@@ -16,7 +16,7 @@ import numpy.typing as npt
 from relpos.data.pairs import AutoPairs, PairSource
 from relpos.errors import RelposError, nearest
 from relpos.runs.config import compose, instantiate
-from relpos.runs.order import measured, suited
+from relpos.runs.order import measured, snapshots, suited
 from relpos.runs.order_measures import Dials, Results
 from relpos.runs.trained import Trained, trained
 from relpos.tables.columns import summary
@@ -138,14 +138,14 @@ def _with_order(row: Row, planned: PlannedRow, instrument: Instrument) -> Row:
     }
     ends = {seed: instrument.results(subject) for seed, subject in subjects.items()}
     columns = order_columns(instrument.columns(), ends, states)
-    snapshots: dict[int, dict[str, Column]] = {}
+    course: dict[int, dict[str, Column]] = {}
     if instrument.snapshots is not None:
         names = [*([LOSS] if "shuffle" in instrument.measures else []), *instrument.columns()]
-        networks = {seed: subject.snapshots() | {END: subject} for seed, subject in subjects.items()}
+        networks = {seed: snapshots(subject) | {END: subject} for seed, subject in subjects.items()}
         for share in sorted({share for of_seed in networks.values() for share in of_seed}):
             by_seed = {seed: instrument.snapshots.results(of_seed[share]) for seed, of_seed in networks.items() if share in of_seed}
-            snapshots[share] = order_columns(names, by_seed, states)
-    return replace(row, columns=columns | row.columns, snapshots=snapshots)
+            course[share] = order_columns(names, by_seed, states)
+    return replace(row, columns=columns | row.columns, snapshots=course)
 
 
 def order_columns(names: Iterable[str], by_seed: Mapping[int, Results], states: list[str]) -> dict[str, Column]:

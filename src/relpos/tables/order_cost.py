@@ -9,9 +9,9 @@ from dataclasses import replace
 from relpos.data.pairs import AutoPairs, PairSource
 from relpos.data.shuffle import WINDOWS
 from relpos.runs.cost import flops_per_token
-from relpos.runs.order import is_measured, is_toy
+from relpos.runs.order import is_measured, is_toy, snapshots
 from relpos.runs.run import Run
-from relpos.runs.trained import trained
+from relpos.runs.trained import Trained, trained
 from relpos.tables.order_columns import END, Instrument
 from relpos.tables.plan import PlannedRow
 
@@ -24,8 +24,10 @@ def work_left(plan: Iterable[PlannedRow], instrument: Instrument) -> list[tuple[
         networks = [(END, instrument)]
         if instrument.snapshots is not None:
             networks += [(share, instrument.snapshots) for share in sorted({*run.config["snapshots"], END})]
+        subjects = _subjects(run)
         for share, applied in networks:
-            measures = [measure for measure in applied.measures if not _is_measured(run, share, applied, measure)]
+            subject = subjects.get(share, subjects.get(END))
+            measures = [measure for measure in applied.measures if not _is_measured(run, subject, applied, measure)]
             # A training step counts three forward passes; measuring is one.
             operations = flops_per_token(run) / 3 * sum(tokens.of(run, applied, measure) for measure in measures)
             if measures:
@@ -33,11 +35,17 @@ def work_left(plan: Iterable[PlannedRow], instrument: Instrument) -> list[tuple[
     return left
 
 
-def _is_measured(run: Run, share: int, instrument: Instrument, measure: str) -> bool:
+def _subjects(run: Run) -> dict[int, Trained]:
+    """Per cent of the steps → the network as it was then; empty for a run that is not finished."""
     if run.state != "finished":
-        return False
+        return {}
     subject = trained(run.path)
-    subject = subject if share == END else subject.snapshots().get(share, subject)
+    return snapshots(subject) | {END: subject}
+
+
+def _is_measured(run: Run, subject: Trained | None, instrument: Instrument, measure: str) -> bool:
+    if subject is None:
+        return False
     dials = replace(instrument.dials, measures=(measure,))
     return is_measured(subject, dials, _suited(instrument.pairs, run) if measure == "pairs" else None, measure)
 
