@@ -46,11 +46,14 @@ def files(folder: str) -> set[str]:
     return {path.relative_to(ROOT).as_posix() for suffix in ("yaml", "csv") for path in (ROOT / folder).rglob(f"*.{suffix}")}
 
 
-def test_wheel_contains_conf_and_experiments(wheel: Path) -> None:
-    inside = set(zipfile.ZipFile(wheel).namelist())
+def test_wheel_contains_conf_and_experiments_without_results(wheel: Path) -> None:
+    folders = ("relpos/conf/", "relpos/experiments/")
+    inside = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith(folders) and name.endswith((".yaml", ".csv"))}
     wanted = files("conf") | files("experiments")
-    assert wanted
-    assert {f"relpos/{name}" for name in wanted} <= inside
+    results = files("experiments/results")
+    assert results < wanted
+    assert inside == {f"relpos/{name}" for name in wanted - results}
+    assert not any("/results/" in name for name in zipfile.ZipFile(wheel).namelist())
 
 
 def test_wheel_contains_every_module_and_what_they_read(wheel: Path) -> None:
