@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +48,12 @@ def test_fine_tunings_of_a_given_network_are_estimated_by_the_size_that_the_file
 
 def test_the_columns_are_those_of_the_tasks() -> None:
     assert columns(load("wennberg2021_table3a")) == ["sst2", "mnli_m", "mnli_mm", "qqp", "stsb", "cola", "mrpc", "qnli", "rte"]
+
+
+def test_a_task_file_is_that_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for column in ("question", "answer"):
+        (tmp_path / column).mkdir()
+        monkeypatch.chdir(tmp_path / column)
+        Path("own.yaml").write_text(f"columns: [{column}]", encoding="utf-8")
+        Path("table.yaml").write_text("{question: why, rows: {a: []}, tasks: [own.yaml]}", encoding="utf-8")
+        assert columns(load("table.yaml")) == [column]

@@ -203,9 +203,12 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def _task(name: str, folder: Path) -> str:
-    """The name of a task of conf/task, or the path of a user's own, which is given from the folder of the experiment file."""
+    """The name of a task of conf/task, or the path of a user's own, which is given from the folder of the experiment file.
+
+    The path is absolute: a relative one would mean another file in another working directory.
+    """
     if is_file(name):
-        return str(folder / Path(name).expanduser())
+        return str((folder / Path(name).expanduser()).resolve())
     _known("tasks: unknown task", name, set(options()["task"]) - {"custom"})
     return name
 
