@@ -111,6 +111,16 @@ def test_toeplitz_tables(tmp_path: Path) -> None:
     assert (said.verdict, said.figures) == ("holds", "R² 1.00 to 1.00, median 1.00, over 4 heads of the first layer")
 
 
+@pytest.mark.parametrize(("gaps", "expected"), [([0.03, 0.04], "undecided"), ([0.05, 0.07], "fails")])
+def test_positions_of_a_network_that_has_learned_no_order_decide_nothing(gaps: list[float], expected: str, tmp_path: Path) -> None:
+    made = scale({"absolute": {"order": gaps}})
+    made.folders["absolute"] = {0: saved(tmp_path, lambda model: None, *ABSOLUTE)}
+    for test in (CloseToToeplitz("absolute"), ProfilesCloseToToeplitz("absolute")):
+        said = found(test, made)
+        assert said.verdict == expected
+        assert ("absolute has learned no order (shuffle gap 0.035 nats, below 0.05)" in said.figures) == (expected == "undecided")
+
+
 WIDE = ("position=absolute", "size.max_positions=16", "size.embedding=128")
 
 

@@ -2,13 +2,13 @@
 
 R² is that of `relpos.analysis.toeplitz_r2`; 0.8 or more counts as close, less than 0.5 as not close. Of a position table only those
 rows count that at least half of the training examples reach: later rows are hardly trained and close to random, and would lower R²
-whatever the others have learned.
+whatever the others have learned. A network that has learned no order says nothing of trained positions: its table is still random.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import atanh, ceil, log2
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relpos.claims.effort import longer, models, to_decide
-from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Finding
+from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Finding, joined
 from relpos.claims.requirements import SEVERAL, Requirements
-from relpos.claims.scales import Scale
+from relpos.claims.scales import ORDER, Scale
 from relpos.claims.weights import OfModels, load, snapshots
 from relpos.tables.statistics import paired
 
@@ -32,6 +32,8 @@ SAMPLE = 10_000
 """Training examples whose lengths are read."""
 NARROWEST = 8
 """The fewest rows of a block of a table for which R² tells something."""
+LEAST_GAP = 0.05
+"""Nats of mean shuffle gap below which a row counts as having learned no order; the bound of the claims' twins about order."""
 FOR_CORRELATION = 5
 """The fewest runs over which a correlation is computed."""
 
@@ -105,7 +107,20 @@ def _judged(values: Sequence[float]) -> str:
 
 
 @dataclass(frozen=True)
-class CloseToToeplitz(OfModels):
+class OfTrainedPositions(OfModels):
+    """Undecided where the row's shuffle gap was measured and shows that it has learned no order."""
+
+    def _of(self, scale: Scale) -> Finding:
+        finding = super()._of(scale)
+        gaps = scale.scores.get(self.row, {}).get(ORDER)
+        if finding.verdict == NOT_RUN or gaps is None or (gap := float(np.mean(list(gaps.values.values())))) >= LEAST_GAP:
+            return finding
+        why = f"{self.row} has learned no order (shuffle gap {gap:.3f} nats, below {LEAST_GAP}), so its positions are still random"
+        return replace(finding, verdict=UNDECIDED, figures=joined([why, finding.figures]), p=None, takes=longer(scale))
+
+
+@dataclass(frozen=True)
+class CloseToToeplitz(OfTrainedPositions):
     """The median R² of P = E E^T over the models is close to 1, and above that of random tables of the same shape.
 
     The diagonal of P makes R² about d/(d + n) for a random (n, d) table, 0.86 for (128, 768). Holds: the median is `CLOSE` or more
@@ -132,7 +147,7 @@ def _of_rows(rows: int) -> str:
 
 
 @dataclass(frozen=True)
-class ProfilesCloseToToeplitz(OfModels):
+class ProfilesCloseToToeplitz(OfTrainedPositions):
     """What positions add to the scores of the heads of the first layer is close to Toeplitz: the median R² over heads and models.
 
     The bounds are those of `CloseToToeplitz`; there is no comparison with random tables.
@@ -229,7 +244,7 @@ def _runs_for(rho: float) -> int:
 
 
 @dataclass(frozen=True)
-class SeldomTrainedIsLess(OfModels):
+class SeldomTrainedIsLess(OfTrainedPositions):
     """The last positions that half of the training examples reach have a higher R² than as many after them.
 
     Both blocks are equally wide, because R² falls with the width. Holds: the 95 % interval of the difference over models lies above
