@@ -24,10 +24,10 @@ def size_of(name: str) -> dict[str, Any]:
     return content
 
 
-def split_size(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The size that the words name, `small` where they name none, and the other words."""
-    sizes = [word.removeprefix("size=") for word in words if word.startswith("size=")]
-    return (sizes or ["small"])[0], [word for word in words if not word.startswith("size=")]
+def split_size(overrides: Sequence[str]) -> tuple[str, list[str]]:
+    """The size that the overrides name, `small` where they name none, and the other overrides."""
+    sizes = [override.removeprefix("size=") for override in overrides if override.startswith("size=")]
+    return (sizes or ["small"])[0], [override for override in overrides if not override.startswith("size=")]
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ def contestant(name: str) -> Callable[[Sequence[Batch]], float]:
     """A function that takes one step on some micro-batches and returns the loss.
 
     Args:
-        name: `ours/<words>/<precision>`, where a bare word is a position scheme and `kernel=…` an attention kernel, or
-            `hf/<attention>/<precision>`. Either may have `size=…` among the words; `small` by default.
+        name: `ours/<overrides>/<precision>`, where a name alone is a position scheme and `kernel=…` an attention kernel, or
+            `hf/<attention>/<precision>`. Either may have `size=…` among the overrides; `small` by default.
     """
     side, kind, precision = name.split("/")
     torch.manual_seed(0)
-    size, words = split_size(kind.split())
-    return ours(size, words, precision) if side == "ours" else hugging_face(size, words[0], precision)
+    size, overrides = split_size(kind.split())
+    return ours(size, overrides, precision) if side == "ours" else hugging_face(size, overrides[0], precision)
 
 
-def ours(size: str, words: Sequence[str], precision: str) -> Callable[[Sequence[Batch]], float]:
-    model = network(*words, f"size={size}", f"vocabulary={VOCABULARY}").train()
+def ours(size: str, overrides: Sequence[str], precision: str) -> Callable[[Sequence[Batch]], float]:
+    model = network(*overrides, f"size={size}", f"vocabulary={VOCABULARY}").train()
     seeds = iter(range(1 << 30))
 
     def loss(batch: Batch, chosen: int) -> Tensor:
@@ -70,10 +70,12 @@ def ours(size: str, words: Sequence[str], precision: str) -> Callable[[Sequence[
     return _step(model, loss, model.encoder.position.begin_step)
 
 
-def network(*words: str) -> Any:
-    """Of the words of the command line; without `position=` it knows no positions. `kernel=…` names an attention kernel."""
-    kernels = [word.removeprefix("kernel=") for word in words if word.startswith("kernel=")]
-    given = [word if "=" in word else f"position={word}" for word in words if not word.startswith("kernel=")]
+def network(*overrides: str) -> Any:
+    """Of the overrides of the command line; without `position=` it knows no positions. `kernel=…` names an attention kernel."""
+    kernels = [override.removeprefix("kernel=") for override in overrides if override.startswith("kernel=")]
+    given = [
+        override if "=" in override else f"position={override}" for override in overrides if not override.startswith("kernel=")
+    ]
     model = relpos.build(relpos.compose("params", ["position=none", *given]))
     for kernel in kernels:
         for part in model.modules():

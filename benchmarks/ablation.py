@@ -59,8 +59,8 @@ def contestants(rows: int) -> dict[str, Callable[[], Any]]:
     batch = [full_batch(rows)]
     name = "ours/composite{}/fp32"
 
-    def made(words: str) -> Callable[..., Any]:
-        return contestant(name.format(words))
+    def made(overrides: str) -> Callable[..., Any]:
+        return contestant(name.format(overrides))
 
     result: dict[str, Callable[[], Any]] = {ALL: partial(made(""), batch)}
     switches = {

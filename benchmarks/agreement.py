@@ -60,8 +60,8 @@ def main() -> None:
 def losses(store: Store, kernel: str, dropout_seed: int, count: int) -> torch.Tensor:
     """(steps,) the loss of each step."""
     torch.manual_seed(0)
-    words = relpos.compose("params", ["size=tiny", "position=composite", f"vocabulary={store.vocabulary}"])
-    nodes = {key: OmegaConf.to_container(words[key], resolve=True) for key in ("size", "position", "conv")}
+    cfg = relpos.compose("params", ["size=tiny", "position=composite", f"vocabulary={store.vocabulary}"])
+    nodes = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")}
     model = network(nodes | {"vocabulary": store.vocabulary, "kernel": kernel}).train()
     recipe = Recipe(lr=1e-3, warmup=30)
     optimizer = recipe.optimizer(model)

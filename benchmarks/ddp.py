@@ -20,7 +20,7 @@ from pathlib import Path
 
 from _report import machine, write_results
 
-WORDS = ["size=small", "position=composite", "data=files", "packing=document", "batch=64", "speed.microbatch=16", "log_every=1"]
+OVERRIDES = ["size=small", "position=composite", "data=files", "packing=document", "batch=64", "speed.microbatch=16", "log_every=1"]
 BAR = 1.5
 
 
@@ -36,9 +36,9 @@ def write_corpus(folder: Path) -> None:
 
 def steps_per_second(folder: Path, processes: int, steps: int, seed: int) -> list[float]:
     """Of each step after the first."""
-    words = [*WORDS, f"steps={steps}", f"seed={seed}", "evaluations=1", "data.heldout=0.01", f"speed.devices={processes}"]
+    overrides = [*OVERRIDES, f"steps={steps}", f"seed={seed}", "evaluations=1", "data.heldout=0.01", f"speed.devices={processes}"]
     environment = os.environ | {"RELPOS_RUNS": str(folder / "runs"), "RELPOS_DATA": str(folder), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "relpos.cli", "pretrain", *words, "speed.threads=1", "vocabulary=16000"]
+    command = [sys.executable, "-m", "relpos.cli", "pretrain", *overrides, "speed.threads=1", "vocabulary=16000"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(done.stderr)

@@ -46,14 +46,14 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 K = 8
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--sizes", nargs="+", default=["small", "base"])
     parser.add_argument("--rows", type=int, default=256, help="sequences of a step")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these presets, such as position=tisa")
     parser.add_argument("--rehearse", action="store_true", help="everything once at toy sizes, on a CPU")
-    asked = parser.parse_args(words)
+    asked = parser.parse_args(arguments)
     if DEVICE.type != "cuda" and not asked.rehearse:
         raise SystemExit("benchmarks/gpu.py needs a CUDA device and there is none; make bench measures the CPU")
     names = asked.only or presets()
@@ -102,10 +102,10 @@ def steps(size: str, rows: int, n: int, names: Sequence[str], repeats: int) -> d
     return found
 
 
-def ours(size: str, words: str, rows: int, n: int) -> Work:
+def ours(size: str, overrides: str, rows: int, n: int) -> Work:
     """One update as a training run on a GPU makes it."""
     torch.manual_seed(0)
-    model = network(*words.split(), f"size={size}", f"vocabulary={VOCABULARY}").to(DEVICE).train()
+    model = network(*overrides.split(), f"size={size}", f"vocabulary={VOCABULARY}").to(DEVICE).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     recorder = CudaGraphs if DEVICE.type == "cuda" and model.encoder.position.same_each_step else PlainCalls
     step = RecordedStep(model, 0, "bf16", recorder())

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All that is to be done where a GPU can be had, in parts of at most ten minutes: is it right, how fast is it, does it learn.
 #
-#   benchmarks/gpu_session.sh [check] [bench] [train]      without a word: all of them
+#   benchmarks/gpu_session.sh [check] [bench] [train]      without an argument: all of them
 #
 # PYTHON names an interpreter with torch for CUDA, Triton and what pyproject.toml asks for (default: .venv/bin/python, else python3).
 # OUT is where logs and results go (default: benchmarks/results/gpu_session). Nothing is downloaded.
@@ -22,14 +22,14 @@ part() { # NAME SECONDS COMMAND …: its output to a file and the screen; a fail
   timeout "$2" "${@:3}" 2>&1 | tee "$OUT/$1.log" || { echo "== $1 failed: $OUT/$1.log"; failed=1; }
 }
 
-train() { # LABEL SECONDS WORD …: a pre-training on the embedded language
+train() { # LABEL SECONDS ARGUMENT …: a pre-training on the embedded language
   part "train_$1" "$2" env RELPOS_RUNS="$RELPOS_RUNS/$1" "$PYTHON" -m relpos.cli pretrain size=small position=composite precision=bf16 packing=document batch=256 \
     length=128 log_every=100 evaluations=1 "${@:3}"
 }
 
 failed=0
-for word in ${*:-check bench train}; do
-  case $word in
+for argument in ${*:-check bench train}; do
+  case $argument in
     check) part check 540 "$PYTHON" -m pytest -q -x tests/model/test_triton.py tests/train/test_recorded.py tests/model/test_proof.py ;;
     bench) part bench 580 "$PYTHON" benchmarks/gpu.py --repeats 10 && cp benchmarks/results/gpu.* "$OUT/" ;;
     train) # fast and eager for 300 steps each, which should agree; then ten thousand steps on the fast path
@@ -37,7 +37,7 @@ for word in ${*:-check bench train}; do
       train eager_300 200 steps=300 speed.kernel=eager speed.graphs=false
       train long 240 steps=10000
       for run in "$RELPOS_RUNS"/*/pretrain/*; do cp "$run/metrics.jsonl" "$OUT/$(basename "${run%/pretrain/*}").jsonl"; done ;;
-    *) echo "check, bench or train is expected, not $word" >&2; exit 1 ;;
+    *) echo "check, bench or train is expected, not $argument" >&2; exit 1 ;;
   esac
 done
 exit "$failed"

@@ -30,17 +30,17 @@ STAGES = {
 }
 
 
-def relpos(stage: str, words: list[str], root: Path) -> subprocess.Popen[bytes]:
+def relpos(stage: str, overrides: list[str], root: Path) -> subprocess.Popen[bytes]:
     """The command, as a process of its own."""
     environment = os.environ | {"RELPOS_RUNS": str(root), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "relpos.cli", stage, *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-m", "relpos.cli", stage, *overrides], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
 
 
-def finish(stage: str, words: list[str], root: Path) -> Path:
+def finish(stage: str, overrides: list[str], root: Path) -> Path:
     """Runs the command to its end; the folder of its run."""
-    out, _ = relpos(stage, words, root).communicate()
+    out, _ = relpos(stage, overrides, root).communicate()
     return Path(out.decode().splitlines()[-1])
 
 
@@ -116,8 +116,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         parent = Path(folder)
         prepared = parent / "prepared"
-        for stage, words in STAGES.items():
-            whole = load_file(finish(stage, words, prepared) / "model" / "model.safetensors")
+        for stage, overrides in STAGES.items():
+            whole = load_file(finish(stage, overrides, prepared) / "model" / "model.safetensors")
             for name, moment in moments(stage).items():
                 rows.append(trial(stage, name, moment, fresh(prepared, stage, parent), whole))
                 print(rows[-1], file=sys.stderr)

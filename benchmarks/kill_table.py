@@ -1,8 +1,8 @@
 """kill -9 of a table's launcher and of its runs at random moments, then the same command: the same table, nothing done twice?
 
-    python benchmarks/kill_table.py [--kills 5] [WORD …]     writes benchmarks/results/kill_table.{json,md}
+    python benchmarks/kill_table.py [--kills 5] [OVERRIDE …]     writes benchmarks/results/kill_table.{json,md}
 
-Words are those of `relpos reproduce`, by default `table=demo`. The table is made once without interruption; then once more in
+Overrides are those of `relpos reproduce`, by default `table=demo`. The table is made once without interruption; then once more in
 another folder, where the launcher is killed so many times and a worker so many times, in turn, and the command is given again
 after each. Moments are drawn from the time that the uninterrupted table took, so that they fall into all of its stages: a kill
 comes when as many runs are finished as were at that moment, and as long after the last of them. In a third folder the command is
@@ -29,17 +29,17 @@ from _report import machine, write_results
 KEYS = ("name", "parameters", "perplexity", "columns", "mean", "heldout_loss")
 
 
-def start(words: list[str], root: Path) -> subprocess.Popen[bytes]:
+def start(overrides: list[str], root: Path) -> subprocess.Popen[bytes]:
     """The command, as a process of its own."""
     environment = os.environ | {"RELPOS_RUNS": str(root)}
-    command = [sys.executable, "-m", "relpos.cli", "reproduce", *words]
+    command = [sys.executable, "-m", "relpos.cli", "reproduce", *overrides]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
 
 
-def finish(words: list[str], root: Path) -> list[float]:
+def finish(overrides: list[str], root: Path) -> list[float]:
     """Runs the command to its end; after how many seconds each run was finished, and at last the command."""
     began = time.monotonic()
-    process = start(words, root)
+    process = start(overrides, root)
     seconds: list[float] = []
     while process.poll() is None:
         seconds += [time.monotonic() - began] * (len(starts(root)) - len(seconds))
@@ -70,11 +70,11 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]
 
 
-def trial(words: list[str], root: Path, victim: str, runs: int, later: float) -> dict[str, Any]:
+def trial(overrides: list[str], root: Path, victim: str, runs: int, later: float) -> dict[str, Any]:
     """One kill, `later` seconds after so many runs are finished and the command is under way again; a killed worker's launcher is
     stopped as well afterwards, so that every trial gives the command again.
     """
-    process = start(words, root)
+    process = start(overrides, root)
     while process.poll() is None and not (len(starts(root)) >= runs and children(process.pid)):
         time.sleep(0.05)
     deadline = time.monotonic() + later
@@ -104,29 +104,29 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("words", nargs="*", default=["table=demo"])
+    parser.add_argument("overrides", nargs="*", default=["table=demo"])
     given = parser.parse_args()
     random.seed(given.seed)
     with tempfile.TemporaryDirectory() as name:
         whole, killed, shared = (Path(name) / one for one in ("whole", "killed", "shared"))
-        *finished, seconds = finish(given.words, whole)
+        *finished, seconds = finish(given.overrides, whole)
         rows = []
         for number, moment in enumerate(sorted(random.uniform(0, seconds) for _ in range(2 * given.kills))):
             runs = bisect(finished, moment)
             later = moment - max([0.0, *finished[:runs]])
-            rows.append(trial(given.words, killed, ("launcher", "run")[number % 2], runs, later))
+            rows.append(trial(given.overrides, killed, ("launcher", "run")[number % 2], runs, later))
             print({key: value for key, value in rows[-1].items() if key != "_done"}, file=sys.stderr)
-        finish(given.words, killed)
+        finish(given.overrides, killed)
         after = starts(killed)
         for row in rows:
             done = row.pop("_done")
             row["of these started again"] = sum(after[identity] != count for identity, count in done.items())
-        both = [start(given.words, shared) for _ in range(2)]
+        both = [start(given.overrides, shared) for _ in range(2)]
         ended = [one.wait() for one in both]
         same, alike = (table(whole) == table(other) for other in (killed, shared))
         most, twice = (max(starts(root).values()) for root in (killed, shared))
     passed = same and alike and twice == 1 and not any(ended) and not any(row["of these started again"] for row in rows)
-    facts = {"machine": machine(), "words": " ".join(given.words), "seconds uninterrupted": round(seconds, 1)}
+    facts = {"machine": machine(), "overrides": " ".join(given.overrides), "seconds uninterrupted": round(seconds, 1)}
     facts |= {"table after the kills equal": same, "most starts of a run": most}
     facts |= {"table of two launchers equal": alike, "most starts with two launchers": twice, "passed": passed}
     write_results("kill_table", facts | {"rows": rows})

@@ -45,8 +45,8 @@ def main() -> None:
     torch.set_num_threads(asked.threads)
     names = asked.only or presets()
     rows = race_presets(make, race, names, asked.repeats, asked.together)
-    words = [__file__, "--precision", asked.precision, "--rows", str(asked.rows), "--size", asked.size]
-    rows = with_memory(rows, peaks(words, [NONE, *names], asked.threads))
+    arguments = [__file__, "--precision", asked.precision, "--rows", str(asked.rows), "--size", asked.size]
+    rows = with_memory(rows, peaks(arguments, [NONE, *names], asked.threads))
     title = f"The pre-training step of BERT-{asked.size}, {asked.rows} × {LENGTH}, {asked.precision}, over that of `none`"
     settings = {"precision": asked.precision, "batch": asked.rows, "length": LENGTH, "repeats": asked.repeats}
     write(

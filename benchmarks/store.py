@@ -93,8 +93,8 @@ def memory(corpus: Path, tokenizer: Path, times: int) -> dict[str, dict[str, flo
             (Path(place) / "text").mkdir()
             for copy in range(repeats):
                 _link(corpus, Path(place) / "text" / f"copy{copy:03}")
-            words = [str(Path(place) / "text"), "--tokenizer", str(tokenizer), "--memory", str(Path(place) / "store")]
-            done = subprocess.run([sys.executable, __file__, *words], check=True, capture_output=True, text=True)
+            arguments = [str(Path(place) / "text"), "--tokenizer", str(tokenizer), "--memory", str(Path(place) / "store")]
+            done = subprocess.run([sys.executable, __file__, *arguments], check=True, capture_output=True, text=True)
             peaks[f"{repeats}x"] = json.loads(done.stdout)
     return peaks
 

@@ -133,17 +133,17 @@ def _without(size: str) -> int:
         return int(count(model("conv", "none", f"size={size}"))["total"])
 
 
-def model(group: str, name: str, *words: str) -> Any:
+def model(group: str, name: str, *overrides: str) -> Any:
     """A new model with a preset; one with a convolution has no positions."""
-    cfg = _composed(words).copy()  # composed once: composing takes longer than the rest
+    cfg = _composed(overrides).copy()  # composed once: composing takes longer than the rest
     cfg.position = OmegaConf.load(conf_dir() / "position" / "none.yaml")
     cfg[group] = OmegaConf.load(conf_dir() / group / f"{name}.yaml")
     return relpos.build(cfg)
 
 
 @cache
-def _composed(words: tuple[str, ...]) -> Any:
-    return relpos.compose("params", words)
+def _composed(overrides: tuple[str, ...]) -> Any:
+    return relpos.compose("params", overrides)
 
 
 def _node(group: str, name: str) -> dict[str, Any]:

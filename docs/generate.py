@@ -146,8 +146,8 @@ def figure(size: float | None) -> str:
 def sizes(preset: Preset) -> tuple[float | None, float | None, float | None]:
     """Root mean squares of what is added to the embeddings, of q·k and of T; None for those that the scheme does not have."""
     torch.manual_seed(0)
-    words = (f"size={SIZE}", "size.layers=1", "size.ffn=8", "vocabulary=1000")  # the feed-forward network comes after all these
-    encoder = model(preset.group, preset.name, *words).double().encoder
+    overrides = (f"size={SIZE}", "size.layers=1", "size.ffn=8", "vocabulary=1000")  # the feed-forward network comes after all these
+    encoder = model(preset.group, preset.name, *overrides).double().encoder
     ids = torch.randint(5, 1000, (1, 128), generator=torch.Generator().manual_seed(0))
     position, added = encoder.position, encoder.position.embed(128)
     (call,) = record(encoder, ids)

@@ -132,8 +132,8 @@ def _answer(caller: socket.socket, python: str) -> None:
     os._exit(0)
 
 
-def _become(streams: list[int], python: str, words: list[str], folder: str, environment: dict[str, str]) -> None:
-    """`python WORDS…` in this process."""
+def _become(streams: list[int], python: str, arguments: list[str], folder: str, environment: dict[str, str]) -> None:
+    """`python ARGUMENTS…` in this process."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -149,7 +149,7 @@ def _become(streams: list[int], python: str, words: list[str], folder: str, envi
     _redirect_logging()
     status: Any = 1
     try:
-        status = _run([word for word in words if word != "-u"])
+        status = _run([argument for argument in arguments if argument != "-u"])
     except SystemExit as left:
         status = left.code
         if isinstance(status, str):
@@ -162,8 +162,8 @@ def _become(streams: list[int], python: str, words: list[str], folder: str, envi
         os._exit(0 if status is None else status if isinstance(status, int) else 1)
 
 
-def _run(words: list[str]) -> None:
-    kind, *rest = words
+def _run(arguments: list[str]) -> None:
+    kind, *rest = arguments
     if kind == "-m":
         sys.argv = rest
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
@@ -171,7 +171,7 @@ def _run(words: list[str]) -> None:
         sys.argv = ["-c", *rest[1:]]
         exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
     else:
-        sys.argv = words
+        sys.argv = arguments
         runpy.run_path(kind, run_name="__main__")
 
 

@@ -26,9 +26,9 @@ def losses(name: str) -> list[float]:
     Args:
         name: `position=composite` or `conv=depthwise`; all else is plain.
     """
-    words = {"position": "none", "conv": "none"} | dict([name.split("=")])
+    settings = {"position": "none", "conv": "none"} | dict([name.split("=")])
     torch.manual_seed(0)
-    made = {group: preset(group, option) for group, option in words.items()}
+    made = {group: preset(group, option) for group, option in settings.items()}
     model = build(SIZE, made["position"], VOCABULARY, made["conv"]).double().train()
     ids, mask = batch(rows=4, n=12)
     labels = torch.where(torch.arange(12) % 3 == 1, ids, torch.tensor(-100))

@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-WORDS = ["size=tiny", "steps=5", "batch=16", "evaluations=1", "log_every=1", "speed.threads=1"]
+OVERRIDES = ["size=tiny", "steps=5", "batch=16", "evaluations=1", "log_every=1", "speed.threads=1"]
 TUNED = ["task=cola", "position=composite", "size=tiny", "steps=5", "log_every=1", "speed.threads=1"]
-"""One fine-tuning, on a pre-training of `WORDS`."""
+"""One fine-tuning, on a pre-training of `OVERRIDES`."""
 DATA = ("toy", "tokenizer", "store")
 
 
@@ -31,12 +31,12 @@ def losses(names: list[str]) -> dict[str, list[float] | str]:
     """The logged losses of each preset's run, made by the relpos that this process imports; a string says why there is none."""
     import relpos
 
-    runs = {name: ("pretrain", [name, *WORDS]) for name in names}
-    runs["finetune"] = ("finetune", [*TUNED, *(f"pretrain.{word}" for word in WORDS[1:3])])
+    runs = {name: ("pretrain", [name, *OVERRIDES]) for name in names}
+    runs["finetune"] = ("finetune", [*TUNED, *(f"pretrain.{override}" for override in OVERRIDES[1:3])])
     found: dict[str, list[float] | str] = {}
-    for name, (command, words) in runs.items():
+    for name, (command, overrides) in runs.items():
         try:
-            lines = (relpos.run(relpos.compose(command, words)).path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+            lines = (relpos.run(relpos.compose(command, overrides)).path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
             found[name] = [line["loss"] for line in map(json.loads, lines) if "loss" in line]
         except Exception as error:  # the other presets go on
             found[name] = f"{type(error).__name__}: {error}".splitlines()[0]

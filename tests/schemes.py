@@ -39,9 +39,9 @@ POSITIONS, CONVS = presets("position"), presets("conv")
 
 
 def node(group: str, name: str, **changes: Any) -> dict[str, Any]:
-    """The words of a preset, with the dials as above; `changes` turn dials or replace the preset's own keys."""
+    """The settings of a preset, with the dials as above; `changes` turn dials or replace the preset's own keys."""
     dials = {key: changes.pop(key, value) for key, value in DIALS.items()}
-    cfg = OmegaConf.create(dials | {group: _words(group, name)})
+    cfg = OmegaConf.create(dials | {group: _settings(group, name)})
     content = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(content, dict)
     assert changes.keys() <= content[group].keys(), f"{name} has no {sorted(changes.keys() - content[group].keys())}"
@@ -49,7 +49,7 @@ def node(group: str, name: str, **changes: Any) -> dict[str, Any]:
 
 
 @cache
-def _words(group: str, name: str) -> Any:
+def _settings(group: str, name: str) -> Any:
     return OmegaConf.to_container(OmegaConf.load(conf_dir() / group / f"{name}.yaml"))
 
 

@@ -15,12 +15,12 @@ import pytest
 from awake import Awake
 
 
-def started(python: str, code: str, *words: str) -> subprocess.Popen[str]:
+def started(python: str, code: str, *arguments: str) -> subprocess.Popen[str]:
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([python, "-c", code, *words], text=True, **streams)  # type: ignore[call-overload, no-any-return]
+    return subprocess.Popen([python, "-c", code, *arguments], text=True, **streams)  # type: ignore[call-overload, no-any-return]
 
 
-def test_words_streams_folder_and_status_are_the_callers(python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_streams_folder_and_status_are_the_callers(python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     process = started(python, "import os, sys; print(sys.argv[1:], os.getcwd(), input()); sys.exit(3)", "a")
     assert process.communicate("line\n") == (f"['a'] {tmp_path} line\n", "")

@@ -30,20 +30,20 @@ Relpos = Callable[..., Done]
 
 @pytest.fixture
 def relpos(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
-    """`relpos WORDS…` in this process."""
+    """`relpos ARGUMENTS…` in this process."""
 
-    def run(*words: str, cwd: Path | None = None) -> Done:
+    def run(*arguments: str, cwd: Path | None = None) -> Done:
         if cwd is not None:
             monkeypatch.chdir(cwd)
         capfd.readouterr()
-        status = main(words)
+        status = main(arguments)
         return Done(status, *capfd.readouterr())
 
     return run
 
 
-def process(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "relpos.cli", *words], capture_output=True, text=True, check=False, cwd=cwd)
+def process(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "relpos.cli", *arguments], capture_output=True, text=True, check=False, cwd=cwd)
 
 
 def test_params_prints_json_and_the_exact_total(relpos: Relpos) -> None:
@@ -54,19 +54,19 @@ def test_params_prints_json_and_the_exact_total(relpos: Relpos) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "said"),
     [
         (["pretran"], "relpos: unknown command 'pretran'. Did you mean 'pretrain'?"),
         (["reproduce"], "relpos: table must be given, as in: relpos reproduce table=demo"),
-        (["reproduce", "demo"], "relpos: demo: words have the form KEY=VALUE. Did you mean table=demo?"),
+        (["reproduce", "demo"], "relpos: demo: overrides have the form KEY=VALUE. Did you mean table=demo?"),
         (["reproduce", "table=demo", "rows=[]", "dry_run=true"], "relpos: table demo: rows=[]: no row. Known: absolute,"),
         (["pretrain", "position=compsite"], "relpos: unknown position 'compsite'. Did you mean 'composite' or 'composite_key'"),
         (["pretrain", "data=files", "data.root=/nowhere"], "there is no folder or file /nowhere/corpus"),
         (["finetune", "data=files", "data.corpus=pyproject.toml", "data.glue=/nowhere"], "data."),
     ],
 )
-def test_a_mistake_is_one_line_and_status_one(relpos: Relpos, words: list[str], said: str, tmp_path: Path) -> None:
-    done = relpos(*words, cwd=tmp_path)
+def test_a_mistake_is_one_line_and_status_one(relpos: Relpos, arguments: list[str], said: str, tmp_path: Path) -> None:
+    done = relpos(*arguments, cwd=tmp_path)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert said in done.stderr
@@ -107,16 +107,16 @@ def test_equal_runs_of_a_sweep_are_done_once_and_the_folder_is_the_last_line(
     assert list(tmp_path.iterdir()) == [toy_runs]  # nothing is left in the folder where it was typed
 
 
-def test_flags_may_stand_behind_the_words(relpos: Relpos) -> None:
+def test_flags_may_stand_behind_the_arguments(relpos: Relpos) -> None:
     done = relpos("params", "position=composite", "size=tiny", "-m", "k=2,3")
     assert len(done.stdout.splitlines()) == 2
 
 
-@pytest.mark.parametrize("words", [["--help"], ["params", "size=tiny"]])
-def test_a_reader_that_goes_away_ends_the_command_quietly(words: list[str], python: str) -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["params", "size=tiny"]])
+def test_a_reader_that_goes_away_ends_the_command_quietly(arguments: list[str], python: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([python, "-m", "relpos.cli", *words], stdout=writer, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run([python, "-m", "relpos.cli", *arguments], stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
 
@@ -143,12 +143,12 @@ def test_an_option_file_of_ones_own(relpos: Relpos, tmp_path: Path) -> None:
 @pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
 def test_a_sweep_goes_through_the_launchers_of_hydra(launcher: str, toy_runs: Path, tmp_path: Path) -> None:
     pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher", reason="pip install 'relpos[launchers]'")
-    words = ["position=none,tisa", "steps=2", "batch=4", "speed.threads=1", f"hydra/launcher={launcher}"]
-    done = process("pretrain", "-m", *words, cwd=tmp_path)
+    arguments = ["position=none,tisa", "steps=2", "batch=4", "speed.threads=1", f"hydra/launcher={launcher}"]
+    done = process("pretrain", "-m", *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     records = [json.loads(path.read_text(encoding="utf-8")) for path in (toy_runs / "pretrain").glob("*/record.json")]
     assert [(record["state"], len(record["starts"])) for record in records] == [("finished", 1)] * 2
-    wrong = process("pretrain", "-m", "position=none,tsa", *words[1:], cwd=tmp_path)
+    wrong = process("pretrain", "-m", "position=none,tsa", *arguments[1:], cwd=tmp_path)
     assert (wrong.returncode, wrong.stderr.splitlines()[-1][:29]) == (1, "relpos: unknown position 'tsa")
 
 

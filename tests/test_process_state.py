@@ -22,7 +22,7 @@ def state(tmp_path: Path) -> ProcessState:
     return ProcessState(tmp_path)
 
 
-def test_signal_handlers_words_and_folder_of_a_command_are_those_before(
+def test_signal_handlers_arguments_and_folder_of_a_command_are_those_before(
     state: ProcessState, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     level = logging.getLogger().level

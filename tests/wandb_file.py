@@ -40,8 +40,8 @@ def read(path: Path) -> dict[str, Any]:
         kind = record.WhichOneof("record_type")
         if kind == "run":
             config = {item.key: json.loads(item.value_json) for item in record.run.config.update}
-            words = {"id": record.run.run_id, "name": record.run.display_name, "group": record.run.run_group}
-            found["run"] = words | {"type": record.run.job_type, "tags": list(record.run.tags), "config": config}
+            fields = {"id": record.run.run_id, "name": record.run.display_name, "group": record.run.run_group}
+            found["run"] = fields | {"type": record.run.job_type, "tags": list(record.run.tags), "config": config}
         elif kind == "history":
             found["history"].append(_items(record.history.item))
         elif kind == "summary":

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["FillMask", "Score", "analysis", "build", "compose", "load", "order", "run"]
 
 
-def compose(command: str, words: Sequence[str] = ()) -> DictConfig:
-    """The configuration that `relpos COMMAND WORDS…` would use.
+def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
+    """The configuration that `relpos COMMAND OVERRIDES…` would use.
 
     Example:
         >>> cfg = compose("pretrain", ["position=alibi", "steps=10"])
@@ -40,7 +40,7 @@ def compose(command: str, words: Sequence[str] = ()) -> DictConfig:
     """
     from relpos.runs import compose as composed
 
-    return composed(command, words)
+    return composed(command, overrides)
 
 
 def build(cfg: DictConfig) -> MaskedLM | Classifier:
@@ -104,8 +104,8 @@ def load(path: str | Path) -> tuple[nn.Module, Tokenizer | None]:
         RelposError: there is no network, or it is one that cannot be expressed here; names the file and what is wrong.
 
     Example:
-        >>> words = ["size=tiny", "steps=2", "batch=4", "evaluations=1"]
-        >>> model, tokenizer = load(run(compose("pretrain", words)).path)
+        >>> overrides = ["size=tiny", "steps=2", "batch=4", "evaluations=1"]
+        >>> model, tokenizer = load(run(compose("pretrain", overrides)).path)
         >>> type(model).__name__
         'MaskedLM'
     """
@@ -119,12 +119,12 @@ def load(path: str | Path) -> tuple[nn.Module, Tokenizer | None]:
     return model, None if is_published(folder) and not has_tokenizer(folder) else load_tokenizer(folder)
 
 
-def order(*folders: str | Path, words: Sequence[str] = ()) -> dict[str, Any]:
-    """What `relpos order from=[FOLDERS] WORDS…` writes into `order.json`: how much order the networks know.
+def order(*folders: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """What `relpos order from=[FOLDERS] OVERRIDES…` writes into `order.json`: how much order the networks know.
 
     Example:
         >>> bag_of_words = run(compose("pretrain", ["position=none", "steps=2", "batch=4", "evaluations=1"]))
-        >>> gap = order(bag_of_words.path, words=["measure=[shuffle]", "examples=8"])["shuffle_gap"]
+        >>> gap = order(bag_of_words.path, overrides=["measure=[shuffle]", "examples=8"])["shuffle_gap"]
         >>> abs(gap["all"]) < 1e-5
         True
     """
@@ -134,7 +134,7 @@ def order(*folders: str | Path, words: Sequence[str] = ()) -> dict[str, Any]:
     from relpos.tables.order_report import FILE, write_report
 
     quoted = ",".join(f"'{Path(folder)}'" for folder in folders)
-    folder = write_report(compose("order", [f"from=[{quoted}]", *with_pairs(words)]))
+    folder = write_report(compose("order", [f"from=[{quoted}]", *with_pairs(overrides)]))
     content: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
     return content
 

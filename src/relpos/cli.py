@@ -35,7 +35,7 @@ COMMANDS = {
     "record-scores": ("what that server answered → the table", "table=NAME row=composite cola=…"),
     "dashboard": ("a table's Weights & Biases workspace", "table=NAME"),
 }
-"""Subcommand → what it does, and example words."""
+"""Subcommand → what it does, and example arguments."""
 
 UNREAD = 141
 """Exit status where nobody reads stdout to its end: that of a program which SIGPIPE ends, under a shell."""
@@ -45,7 +45,7 @@ VALUED = ("-cd", "--config-dir", "-cp", "--config-path", "-cn", "--config-name",
 
 HELP = """relpos: how should a Transformer encoder know the order of its tokens?
 
-usage: relpos COMMAND [word=value …] [-m word=a,b,c …]
+usage: relpos COMMAND [KEY=VALUE …] [-m KEY=A,B,C …]
 
 {commands}
 
@@ -86,20 +86,20 @@ def _main(argv: Sequence[str] | None) -> int:
         from relpos.when_imported import keep_transformers_out
 
         keep_transformers_out()
-    words = list(sys.argv[1:] if argv is None else argv)
-    if not words or words[0] in ("-h", "--help"):
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help"):
         lines = (f"  {name:<13} {what:<43} relpos {name} {example}" for name, (what, example) in COMMANDS.items())
         print(HELP.format(commands="\n".join(lines)), end="")
         return 0
-    if words[0] in ("--version", "--completion"):
-        print(_version() if words[0] == "--version" else _completion(), end="")
+    if arguments[0] in ("--version", "--completion"):
+        print(_version() if arguments[0] == "--version" else _completion(), end="")
         return 0
     from relpos.errors import RelposError, nearest
 
     try:
-        if words[0] not in COMMANDS:
-            raise RelposError(f"unknown command {words[0]!r}.{nearest(words[0], COMMANDS)}")
-        return _run(words[0], words[1:])
+        if arguments[0] not in COMMANDS:
+            raise RelposError(f"unknown command {arguments[0]!r}.{nearest(arguments[0], COMMANDS)}")
+        return _run(arguments[0], arguments[1:])
     except RelposError as error:
         print(f"relpos: {error}", file=sys.stderr)
         return 1
@@ -108,34 +108,34 @@ def _main(argv: Sequence[str] | None) -> int:
         return 130
 
 
-def _run(command: str, words: list[str]) -> int:
+def _run(command: str, arguments: list[str]) -> int:
     import hydra
     from hydra.core.hydra_config import HydraConfig
 
     from relpos.errors import RelposError
-    from relpos.runs.bare_words import with_bare_words
+    from relpos.runs.bare_arguments import with_bare_arguments
     from relpos.runs.config import check, conf_dir, one_line
     from relpos.runs.run import make_runs_root
     from relpos.runs.task_file import with_task_file
 
-    if {"-h", "--help"} & set(words):
+    if {"-h", "--help"} & set(arguments):
         from relpos.runs.help import help_of
 
-        print(help_of(command, [word for word in words if not word.startswith("-")]))
+        print(help_of(command, [argument for argument in arguments if not argument.startswith("-")]))
         return 0
     if command in ("reproduce", "status"):
         from relpos.commands.reproduce import gathered
 
-        words = gathered(words)
-        if not any(word.startswith(("table=", "-")) for word in words):
+        arguments = gathered(arguments)
+        if not any(argument.startswith(("table=", "-")) for argument in arguments):
             raise RelposError(f"table must be given, as in: relpos {command} table=demo")
     if command == "order":
         from relpos.runs.order import with_pairs
 
-        words = with_pairs(words)
-    words = with_task_file(with_bare_words(command, words))
+        arguments = with_pairs(arguments)
+    arguments = with_task_file(with_bare_arguments(command, arguments))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
-    sys.argv = [f"relpos {command}", *_flags_first(words)]
+    sys.argv = [f"relpos {command}", *_flags_first(arguments)]
     if os.getcwd() not in sys.path:  # classes from outside the package: position=custom position._target_=my.Scheme
         sys.path.insert(0, os.getcwd())
     paths: list[str] = []
@@ -154,9 +154,9 @@ def _run(command: str, words: list[str]) -> int:
             if os.getpid() != main_process:
                 raise
 
-    if {"-m", "--multirun"} & set(words):
+    if {"-m", "--multirun"} & set(arguments):
         make_runs_root()  # Hydra keeps a sweep there, and would answer with a traceback
-    with one_line(command, words):
+    with one_line(command, arguments):
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=command)(task)()
     for path in dict.fromkeys(paths):
         print(path)
@@ -174,23 +174,23 @@ def _command(name: str) -> Callable[[Any], Any]:
     return function
 
 
-def _flags_first(words: list[str]) -> list[str]:
+def _flags_first(arguments: list[str]) -> list[str]:
     """`position=none -m k=2,3` as Hydra wants it: `-m position=none k=2,3`; a flag's own value stays behind it."""
     flags: list[str] = []
     rest: list[str] = []
-    for word in words:
+    for argument in arguments:
         takes_value = bool(flags) and flags[-1] in VALUED
-        (flags if word.startswith("-") or takes_value else rest).append(word)
+        (flags if argument.startswith("-") or takes_value else rest).append(argument)
     return flags + rest
 
 
 def _typed(hydra_cfg: Any) -> list[str]:
-    """The words as typed, and where the user's own option files lie (`--config-dir`)."""
+    """The overrides as typed, and where the user's own option files lie (`--config-dir`)."""
     from omegaconf import OmegaConf
 
-    words = OmegaConf.to_container(hydra_cfg.overrides, resolve=False)["task"]  # type: ignore[call-overload, index]
+    overrides = OmegaConf.to_container(hydra_cfg.overrides, resolve=False)["task"]  # type: ignore[call-overload, index]
     folders = [source.path for source in hydra_cfg.runtime.config_sources if source.provider == "command-line"]
-    return [*words, *(f"hydra.searchpath=[file://{path}]" for path in folders)]
+    return [*overrides, *(f"hydra.searchpath=[file://{path}]" for path in folders)]
 
 
 def _version() -> str:

@@ -22,8 +22,8 @@ JITTER = [-0.4, 0.1, 0.3, -0.2, 0.2]
 
 def scale(rows: dict[str, dict[str, Sequence[float]]], store: str = "toy-0123456789ab", size: int = 1, **meaning: Any) -> Scale:
     """A scale with these scores, row → column → one a pre-training seed."""
-    words = {"size": SIZE | {"hidden": 64 * size}, "steps": 100, "batch": 8, "length": 128, "pairs": None} | meaning
-    made = Scale(words, store)
+    meaning = {"size": SIZE | {"hidden": 64 * size}, "steps": 100, "batch": 8, "length": 128, "pairs": None} | meaning
+    made = Scale(meaning, store)
     for row, columns in rows.items():
         made.scores[row] = {
             name: Scores({(seed, 0): value for seed, value in enumerate(values)}) for name, values in columns.items()
@@ -59,13 +59,13 @@ def scales(*found: Scale) -> Scales:
     return Scales(sorted(found, key=lambda one: (one.magnitude, one.meaning["steps"])))
 
 
-def saved(folder: Path, change: Callable[[Any], None], *words: str, share: int | None = None) -> Path:
+def saved(folder: Path, change: Callable[[Any], None], *overrides: str, share: int | None = None) -> Path:
     """The folder of a pre-training whose model, or whose snapshot, was changed by hand."""
     from omegaconf import OmegaConf
 
     from relpos.train.weights import save_model, save_weights
 
-    cfg = compose("params", [*TINY, *words])
+    cfg = compose("params", [*TINY, *overrides])
     torch.manual_seed(0)
     model = build_model(cfg)
     with torch.no_grad():

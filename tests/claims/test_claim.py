@@ -134,11 +134,11 @@ def test_the_page_says_how_many_tests_it_made() -> None:
     assert page([of_id(name) for name in ("C03", "C11")], scales(made), files.rows(), {})["tests"] == 1
 
 
-def test_rows_are_words_that_compose() -> None:
+def test_rows_are_overrides_that_compose() -> None:
     rows = files.rows()
-    composed = [compose("pretrain", words) for words in rows.values()]
+    composed = [compose("pretrain", overrides) for overrides in rows.values()]
     expected = [{key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("position", "conv")} for cfg in composed]
-    assert [nodes(words) for words in rows.values()] == expected
+    assert [nodes(overrides) for overrides in rows.values()] == expected
     assert len(set(map(str, expected))) == len(rows)  # no two are the same model
 
 
@@ -162,13 +162,13 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("overrides", "message"),
     [
         (["paper=chang2012"], "paper=chang2012: unknown. Did you mean 'chang2021'"),
         (["ids=[C99]"], "ids: unknown claim 'C99'"),
     ],
 )
-def test_a_mistake_is_one_line(words: list[str], message: str) -> None:
+def test_a_mistake_is_one_line(overrides: list[str], message: str) -> None:
     with pytest.raises(RelposError) as caught:
-        claims(compose("claims", words))
+        claims(compose("claims", overrides))
     assert message in str(caught.value)

@@ -86,8 +86,8 @@ def test_a_table_that_names_its_primary_measure_has_its_claims_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RELPOS_DATA", str(write_data(tmp_path / "data")))
-    words: dict[str, Any] = {"rows": {name: [f"position={name}"] for name in ("dynamic", "fixed")}, "pretrain_seeds": [0, 1, 2]}
-    given = load(str(write_experiment(tmp_path, tasks=[], claims=["C03"], primary="loss", **words)))
+    content: dict[str, Any] = {"rows": {name: [f"position={name}"] for name in ("dynamic", "fixed")}, "pretrain_seeds": [0, 1, 2]}
+    given = load(str(write_experiment(tmp_path, tasks=[], claims=["C03"], primary="loss", **content)))
     plan = plan_table(given)
     for row in plan:
         for run, by in zip(row.pretrainings, JITTER, strict=True):

@@ -25,8 +25,8 @@ SCORES = {"none": 20.0, "fixed": 30.0}
 def finish(run: Run, metrics: dict[str, Any], **changes: Any) -> None:
     run.path.mkdir(parents=True, exist_ok=True)
     inputs = {name: str(needed.path) for name, needed in run.inputs.items()}
-    words: dict[str, Any] = {"state": "finished", "stage": run.stage, "identity": run.identity, "meaning": run.meaning}
-    run.update(**(words | {"inputs": inputs, "metrics": metrics} | changes))
+    record: dict[str, Any] = {"state": "finished", "stage": run.stage, "identity": run.identity, "meaning": run.meaning}
+    run.update(**(record | {"inputs": inputs, "metrics": metrics} | changes))
 
 
 def finish_row(row: PlannedRow) -> None:

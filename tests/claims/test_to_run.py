@@ -75,7 +75,7 @@ def test_a_given_network_is_named_by_the_user_and_its_fine_tunings_count(claims:
     assert plan.runs == "6×384: 2 rows × 4 tasks × 3 fine-tuning seeds"
 
 
-def test_equal_training_of_two_sizes_is_asked_for_by_words(claims: dict[str, Claim], to_run: ToRun) -> None:
+def test_equal_training_of_two_sizes_is_asked_for_by_overrides(claims: dict[str, Claim], to_run: ToRun) -> None:
     plan = to_run.plan(claims["C08"])
     assert plan is not None
     assert "pretrain.steps=125000 pretrain.batch=128" in plan.command
@@ -97,7 +97,7 @@ def test_the_page_says_it_of_claims_that_are_not_run_and_of_no_others(claims: di
     assert [bool(claim["takes"]) for claim in said] == [True, False]
 
 
-def test_a_row_of_an_experiment_is_that_of_a_claim_whatever_words_say_what_is_so_by_default(tmp_path: Path) -> None:
+def test_a_row_of_an_experiment_is_that_of_a_claim_whatever_overrides_say_what_is_so_by_default(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("question: '?'\nrows: {a: [position=composite, k=8, conv=none], b: [position=composite, k=4]}\ntasks: []\n")
     rows = {"composite": ["position=composite"], "absolute": ["position=absolute"]}

@@ -83,8 +83,8 @@ def neighbours(model: Any) -> None:
 
 
 def test_depthwise_channels(tmp_path: Path) -> None:
-    words = ("position=none", "conv=depthwise")
-    good, bad = saved(tmp_path / "good", neighbours, *words), saved(tmp_path / "bad", lambda model: None, *words)
+    overrides = ("position=none", "conv=depthwise")
+    good, bad = saved(tmp_path / "good", neighbours, *overrides), saved(tmp_path / "bad", lambda model: None, *overrides)
     assert found(Neighbours("depthwise"), with_models("depthwise", good)).verdict == "holds"
     assert found(Neighbours("depthwise"), with_models("depthwise", bad)).verdict == "fails"
 
@@ -229,8 +229,8 @@ def test_untrained_positions_are_alike_on_both_sides(tmp_path: Path, length: int
     def untrained(seed: int) -> Any:
         return lambda model: model.encoder.position.table.normal_(generator=torch.Generator().manual_seed(seed))
 
-    words = ("position=absolute", "size.max_positions=48")
-    folders = [saved(tmp_path / str(seed), untrained(seed), *words) for seed in range(6)]
+    overrides = ("position=absolute", "size.max_positions=48")
+    folders = [saved(tmp_path / str(seed), untrained(seed), *overrides) for seed in range(6)]
     made = with_models("absolute", *folders, length=length)
     made.meaning["size"]["max_positions"] = 48
     said = found(SeldomTrainedIsLess("absolute"), made)

@@ -28,8 +28,8 @@ def test_a_folder_without_a_network_is_refused_and_nothing_is_written(capsys: py
 def test_a_run_is_analysed_from_its_own_folder(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import relpos
 
-    words = ["size=tiny", "size.layers=1", "steps=2", "batch=4", "evaluations=1", "data.pairs=64", "snapshots=[50]"]
-    run = relpos.run(relpos.compose("pretrain", words))
+    overrides = ["size=tiny", "size.layers=1", "steps=2", "batch=4", "evaluations=1", "data.pairs=64", "snapshots=[50]"]
+    run = relpos.run(relpos.compose("pretrain", overrides))
     assert main(["analyze", "toeplitz", f"run={run.path}", "kind.length=8", "kind.random=1", "threads=1"]) == 0
     folder = Path(capsys.readouterr().out.splitlines()[-1])
     assert {f"toeplitz-{run.path.name}.csv", "toeplitz-along-training.png"} <= {path.name for path in folder.iterdir()}

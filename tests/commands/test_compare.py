@@ -47,7 +47,7 @@ def root(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             folders[name] = relpos.run(relpos.compose("pretrain", [*TINY, f"position={position}", *more])).path
         for name in ("none", "composite"):
             (root / name).symlink_to(folders[name])
-            relpos.order(folders[name], words=["measure=shuffle", "examples=16", "threads=1"])
+            relpos.order(folders[name], overrides=["measure=shuffle", "examples=16", "threads=1"])
             for seed in (0, 1):
                 pretend_to_finetune(folders[name], seed, score=50.0 + 10 * seed)
         for name in ("narrow", "seed"):
@@ -60,9 +60,9 @@ def _here(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(root))
 
 
-def compared(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[Path, Table]:
+def compared(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[Path, Table]:
     capsys.readouterr()
-    assert main(["compare", *words, "examples=40"]) == 0
+    assert main(["compare", *arguments, "examples=40"]) == 0
     folder = Path(capsys.readouterr().out.splitlines()[-1])
     return folder, read(folder / "table.json")
 
@@ -71,7 +71,7 @@ def test_two_runs_become_a_page_a_table_and_a_figure(root: Path, capsys: pytest.
     folder, table = compared(capsys, str(root / "none"), str(root / "composite"))
     assert [row.name for row in table.rows] == ["none", "composite"]
     assert table.question == "They differ in: position=none → composite."
-    assert table.row("composite").words == ["position=composite"]
+    assert table.row("composite").overrides == ["position=composite"]
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     for name in ("table.html", "table.md"):
         text = (folder / name).read_text()
@@ -165,7 +165,7 @@ def test_what_cannot_be_compared_is_refused_by_name(root: Path, tmp_path: Path, 
     (unfinished / "record.json").write_text(json.dumps(record | {"state": "interrupted"}))
     finetuned = next((root / "finetune").glob("*/record.json")).parent
     none = str(root / "none")
-    for words, said in (
+    for arguments, said in (
         ([none], "two or more are compared"),
         ([none, none], "the same as"),
         ([none, str(unfinished)], "unfinished is not finished (its record says interrupted)"),
@@ -173,7 +173,7 @@ def test_what_cannot_be_compared_is_refused_by_name(root: Path, tmp_path: Path, 
         ([none, str(tmp_path)], "there is no run in"),
         ([none, "gone:row"], "no table 'gone'"),
     ):
-        assert main(["compare", *words]) == 1
+        assert main(["compare", *arguments]) == 1
         error = capsys.readouterr().err
         assert said in error
         assert len(error.splitlines()) == 1
@@ -184,7 +184,7 @@ def test_the_option_of_a_node_is_found_again(name: str) -> None:
     assert option_of("position", node("position", name)) == name
 
 
-def test_the_words_of_runs_that_do_not_differ_say_so(root: Path) -> None:
+def test_the_text_for_runs_that_do_not_differ_says_so(root: Path) -> None:
     subject = Subject("none", [RecordedRun.of((root / "none").resolve())])
     assert differences([subject, subject]) == {}
     assert in_words({}) == "nothing that results depend on"

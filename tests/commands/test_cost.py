@@ -29,8 +29,8 @@ def test_without_a_measurement_it_counts() -> None:
 
 
 def test_a_measurement_is_the_rate_of_plans(tmp_path: Path) -> None:
-    words = [*TINY, "seconds=0.01", "batch=3", "speed.microbatch=2", "speed.accelerator=cpu"]
-    first, content = (json.loads(cost(relpos.compose("cost", words))) for _ in range(2))
+    overrides = [*TINY, "seconds=0.01", "batch=3", "speed.microbatch=2", "speed.accelerator=cpu"]
+    first, content = (json.loads(cost(relpos.compose("cost", overrides))) for _ in range(2))
     assert content["seconds"] == pytest.approx(5 * content["step_seconds"])
     assert content["microbatch"] == 2
     assert first["operations"] == content["operations"]

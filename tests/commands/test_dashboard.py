@@ -50,9 +50,9 @@ def offline(folder: Path) -> dict[str, Any]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
     """A pre-training and a fine-tuning of a table, one after the other in this process, as a worker makes them."""
     folder = tmp_path_factory.mktemp("made")
-    words = {"RELPOS_RUNS": folder / "runs", "RELPOS_DATA": write_data(folder / "data"), "WANDB_MODE": "offline"}
+    environment = {"RELPOS_RUNS": folder / "runs", "RELPOS_DATA": write_data(folder / "data"), "WANDB_MODE": "offline"}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in words.items():
+        for name, value in environment.items():
             patch.setenv(name, str(value))
         patch.delenv("WANDB_API_KEY", raising=False)
         base = ["data=files", "size=tiny", "size.hidden=16", "size.embedding=16", "size.ffn=16", "logger=wandb", "log_every=1"]
@@ -63,9 +63,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
 
 def test_the_runs_of_a_table_share_its_group(made: list[Made]) -> None:
     for one in made:
-        words = {"id": one.run.identity, "name": one.path.name, "group": "small", "type": one.run.stage, "tags": ["fixed", "small"]}
+        fields = {
+            "id": one.run.identity,
+            "name": one.path.name,
+            "group": "small",
+            "type": one.run.stage,
+            "tags": ["fixed", "small"],
+        }
         told = one.found["run"] | {"tags": sorted(one.found["run"]["tags"])}
-        assert {key: told[key] for key in words} == words
+        assert {key: told[key] for key in fields} == fields
         assert told["config"]["row"] == "fixed"
 
 
@@ -158,14 +164,14 @@ def test_with_a_key_it_is_uploaded(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert sent[0] == sent[1]
 
 
-@pytest.mark.parametrize(("words", "said"), [
+@pytest.mark.parametrize(("overrides", "said"), [
     ([], "table=NAME or spec=FILE must be given"),
     (["table=smal"], "Did you mean 'small'?"),
     (["spec=/nowhere.json"], "/nowhere.json: No such file"),
     (["table=small", "mode=maybe"], "mode=maybe: auto, online or offline is expected"),
 ])  # fmt: skip
-def test_a_wrong_word_is_one_line(words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["dashboard", *words]) == 1
+def test_a_wrong_override_is_one_line(overrides: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dashboard", *overrides]) == 1
     error = capsys.readouterr().err
     assert said in error
     assert len(error.splitlines()) == 1

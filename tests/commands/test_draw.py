@@ -25,23 +25,23 @@ def test_the_overview_holds_every_scheme_that_adds_something() -> None:
 
 
 def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs: Path) -> None:
-    words = ["position=fixed", "steps=2", "batch=4", "evaluations=1", "data.pairs=64", "size.layers=1"]
-    run = relpos.run(relpos.compose("pretrain", words))
+    overrides = ["position=fixed", "steps=2", "batch=4", "evaluations=1", "data.pairs=64", "size.layers=1"]
+    run = relpos.run(relpos.compose("pretrain", overrides))
     path = draw(relpos.compose("draw", ["length=12", f"from={run.path}"]))
     assert Path(path).name == f"{run.path.name}-layer1.png"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("overrides", "said"),
     [
         (["position=none"], "NoPosition adds nothing to the scores"),
         (["position=tisa", "layer=3"], "layer=3: there are 2"),
         (["position=tisa", "layer=0"], "layer=0: a whole number of 1 or more is expected"),
     ],
 )
-def test_what_cannot_be_drawn_is_one_line(words: list[str], said: str) -> None:
+def test_what_cannot_be_drawn_is_one_line(overrides: list[str], said: str) -> None:
     with pytest.raises(RelposError, match=said):
-        draw(relpos.compose("draw", [*SMALL, *words]))
+        draw(relpos.compose("draw", [*SMALL, *overrides]))
 
 
 def test_a_folder_without_a_model_is_one_line() -> None:

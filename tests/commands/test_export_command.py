@@ -32,9 +32,10 @@ def runs(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     link_runs(prepared, root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RELPOS_RUNS", str(root))
-        words = {"fixed": ["snapshots=[50]"], "absolute": ["size.embedding=64"]}
+        overrides = {"fixed": ["snapshots=[50]"], "absolute": ["size.embedding=64"]}
         return {
-            name: relpos.run(relpos.compose("pretrain", [*TINY, f"position={name}", *more])).path for name, more in words.items()
+            name: relpos.run(relpos.compose("pretrain", [*TINY, f"position={name}", *more])).path
+            for name, more in overrides.items()
         }
 
 
@@ -47,9 +48,9 @@ def exported(capsys: pytest.CaptureFixture[str], run: Path, to: Path) -> dict[st
 
 
 def classifier(folder: Path) -> tuple[Classifier, dict[str, Any], Tokenizer]:
-    """A classifier on the encoder of a model folder, its words and its tokenizer."""
-    words = read_model_config(folder) | {"outputs": 2}
-    return Classifier(load_model(folder).encoder, 2), words, Tokenizer.load(folder)
+    """A classifier on the encoder of a model folder, its settings and its tokenizer."""
+    settings = read_model_config(folder) | {"outputs": 2}
+    return Classifier(load_model(folder).encoder, 2), settings, Tokenizer.load(folder)
 
 
 def same(first: Path, second: Path) -> bool:
@@ -77,8 +78,8 @@ def test_a_run_leaves_with_its_weights_and_its_record(
 def test_a_fine_tuning_leaves_as_a_classifier_with_the_labels_of_its_task(
     runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [f"from={runs['absolute']}", "task=rte", "intermediate=none", "length=32"]
-    planned = plan(relpos.compose("finetune", words))
+    overrides = [f"from={runs['absolute']}", "task=rte", "intermediate=none", "length=32"]
+    planned = plan(relpos.compose("finetune", overrides))
     save_model(planned.path / "model", *classifier(runs["absolute"] / "model"))
     write_text(planned.path / "config.yaml", "{}")
     planned.update(stage="finetune", state="finished", meaning=planned.meaning, metrics={"columns": {"rte": 50.0}})

@@ -24,8 +24,8 @@ def test_an_unknown_paper_is_refused_with_the_known_ones(capsys: pytest.CaptureF
 def test_a_figure_is_drawn_from_the_finished_runs_that_it_is_about(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import relpos
 
-    words = ["position=composite", "size=tiny", "size.layers=1", "steps=2", "batch=4", "evaluations=1", "data.pairs=64"]
-    run = relpos.run(relpos.compose("pretrain", words)).path
+    overrides = ["position=composite", "size=tiny", "size.layers=1", "steps=2", "batch=4", "evaluations=1", "data.pairs=64"]
+    run = relpos.run(relpos.compose("pretrain", overrides)).path
     unreadable = run.with_name("none-depthwise-1x8-toy-seed0-000000000000")
     unreadable.mkdir()
     (unreadable / "record.json").write_text('{"state": "finished"}')

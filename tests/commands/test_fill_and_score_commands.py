@@ -12,7 +12,7 @@ from linked import link_runs
 from relpos.cli import main
 from relpos.files import write_json
 from relpos.runs import runs_root
-from relpos.runs.bare_words import with_bare_words
+from relpos.runs.bare_arguments import with_bare_arguments
 from relpos.runs.config import compose
 
 TINY = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "length=32", "size.layers=1", "size.max_positions=32"]
@@ -28,9 +28,9 @@ def run(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return relpos.run(relpos.compose("pretrain", [*TINY, "snapshots=[50]"])).path
 
 
-def answer(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     capsys.readouterr()
-    assert main(words) == 0
+    assert main(arguments) == 0
     return capsys.readouterr().out
 
 
@@ -62,23 +62,23 @@ def test_score_shows_a_line_a_token_and_the_sum(run: Path, capsys: pytest.Captur
 
 
 def test_model_folders_snapshots_and_rows_of_tables_are_runs_too(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["fill", "a [MASK]", "json=true"]
-    expected = answer(capsys, *words, f"run={run}")
-    assert answer(capsys, *words, f"run={run / 'model'}") == expected
-    assert answer(capsys, *words, f"run={run / 'snapshots' / '50.safetensors'}") != expected
+    arguments = ["fill", "a [MASK]", "json=true"]
+    expected = answer(capsys, *arguments, f"run={run}")
+    assert answer(capsys, *arguments, f"run={run / 'model'}") == expected
+    assert answer(capsys, *arguments, f"run={run / 'snapshots' / '50.safetensors'}") != expected
     row = {"stage": "pretrain", "identity": "1", "state": "finished", "path": str(run)}
     unfinished = {"name": "later", "runs": [row | {"state": "running"}]}
     table = {"name": "mine", "question": "?", "rows": [{"name": "absolute", "runs": [row]}, unfinished]}
     write_json(runs_root() / "tables" / "mine" / "table.json", table)
-    assert answer(capsys, *words, "run=mine:absolute") == expected
-    assert main([*words, "run=mine:later"]) == 1
+    assert answer(capsys, *arguments, "run=mine:absolute") == expected
+    assert main([*arguments, "run=mine:later"]) == 1
     assert capsys.readouterr().err == "relpos: run=mine:later: no pre-training of this row is finished\n"
-    assert main([*words, "run=mine:absolut"]) == 1
+    assert main([*arguments, "run=mine:absolut"]) == 1
     assert "unknown row 'absolut'. Did you mean 'absolute'?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "said"),
     [
         (["fill", "no mask"], "no [MASK] in it"),
         (["fill"], "text must be given"),
@@ -88,8 +88,8 @@ def test_model_folders_snapshots_and_rows_of_tables_are_runs_too(run: Path, caps
         (["score", "dog " * 40], "Absolute has 32 positions"),
     ],
 )
-def test_a_mistake_is_one_line(run: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
-    assert main([*words, f"run={run}"]) == 1
+def test_a_mistake_is_one_line(run: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+    assert main([*arguments, f"run={run}"]) == 1
     error = capsys.readouterr().err
     assert said in error
     assert len(error.splitlines()) == 1
@@ -97,4 +97,4 @@ def test_a_mistake_is_one_line(run: Path, capsys: pytest.CaptureFixture[str], wo
 
 @pytest.mark.parametrize("text", ["it's 'so'", "a = b, [c] {d}", "${x} \\${y}", "ends with \\", "\\' \\\\'", "a, b", "null", " 5"])
 def test_any_text_arrives_as_it_was_typed(text: str) -> None:
-    assert list(compose("score", with_bare_words("score", [text, "run=x", "b"])).text) == [text, "b"]
+    assert list(compose("score", with_bare_arguments("score", [text, "run=x", "b"])).text) == [text, "b"]

@@ -76,8 +76,8 @@ def test_no_length_is_refused() -> None:
 
 def test_the_command_writes_a_table_and_a_figure(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [relpos.run(relpos.compose("pretrain", [*TINY, f"position={name}"])).path for name in ("tisa", "absolute")]
-    words = [f"from=[{','.join(map(str, runs))}]", "lengths=[16,64]", "tokens=600", "threads=1"]
-    folder = Path(length(relpos.compose("length", words)))
+    overrides = [f"from=[{','.join(map(str, runs))}]", "lengths=[16,64]", "tokens=600", "threads=1"]
+    folder = Path(length(relpos.compose("length", overrides)))
     content = json.loads((folder / "length.json").read_text())
     assert [row["name"] for row in content["runs"]] == ["tisa", "absolute"]
     assert [[("loss" in point) for point in row["points"]] for row in content["runs"]] == [[True, True], [True, False]]

@@ -50,9 +50,9 @@ def train(runs: list[Run]) -> None:
             (run.path / name).write_text("x", encoding="utf-8")
 
 
-def merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+def merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "all"))
-    return main(["merge", str(tmp_path / "one"), str(tmp_path / "two"), *words])
+    return main(["merge", str(tmp_path / "one"), str(tmp_path / "two"), *arguments])
 
 
 def files(folder: Path) -> set[str]:

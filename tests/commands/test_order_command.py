@@ -36,8 +36,10 @@ def runs(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     link_runs(prepared, root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RELPOS_RUNS", str(root))
-        words = [*TINY, "snapshots=[50]"]
-        return {name: relpos.run(relpos.compose("pretrain", [*words, f"position={name}"])).path for name in ("none", "absolute")}
+        overrides = [*TINY, "snapshots=[50]"]
+        return {
+            name: relpos.run(relpos.compose("pretrain", [*overrides, f"position={name}"])).path for name in ("none", "absolute")
+        }
 
 
 @pytest.fixture
@@ -51,10 +53,10 @@ def absolute(runs: dict[str, Path], tmp_path: Path) -> Path:
     return shutil.copytree(runs["absolute"], tmp_path / runs["absolute"].name)
 
 
-def failing(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def failing(capsys: pytest.CaptureFixture[str], *overrides: str) -> str:
     """The one line with which the command ends."""
     capsys.readouterr()
-    assert main(["order", *words]) == 1
+    assert main(["order", *overrides]) == 1
     lines = capsys.readouterr().err.splitlines()
     return lines[-1]
 
@@ -73,22 +75,22 @@ def test_the_command_prints_the_folder_of_its_results_last(none: Path, capsys: p
 
 
 def test_what_was_measured_is_found_again(none: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = relpos.order(none, words=FEW)
+    before = relpos.order(none, overrides=FEW)
     monkeypatch.setattr("relpos.runs.trained.Trained.load", lambda _: pytest.fail("measured again"))
-    assert relpos.order(none, words=FEW) == before
-    assert relpos.order(none / "model", words=FEW)["pairs"] == before["pairs"]
+    assert relpos.order(none, overrides=FEW) == before
+    assert relpos.order(none / "model", overrides=FEW)["pairs"] == before["pairs"]
     with pytest.raises(pytest.fail.Exception, match="measured again"):
-        relpos.order(none, words=["examples=20", "pairs.limit=5"])
+        relpos.order(none, overrides=["examples=20", "pairs.limit=5"])
 
 
 def test_several_folders_are_rows_beside_each_other_with_their_snapshots(none: Path, absolute: Path) -> None:
-    content = relpos.order(none, absolute, words=["measure=[shuffle,pairs]", "curves=true", *FEW])
+    content = relpos.order(none, absolute, overrides=["measure=[shuffle,pairs]", "curves=true", *FEW])
     assert [row["name"] for row in content["rows"]] == ["none", "absolute"]
     assert [list(row["snapshots"]) for row in content["rows"]] == [["50"], ["50"]]
     assert "probes" not in content["rows"][0]
     snapshot = absolute / "snapshots" / "50.safetensors"
     assert (
-        relpos.order(snapshot, words=["measure=shuffle", *FEW])["shuffle_gap"]
+        relpos.order(snapshot, overrides=["measure=shuffle", *FEW])["shuffle_gap"]
         == content["rows"][1]["snapshots"]["50"]["shuffle_gap"]
     )
     assert list((runs_root() / "order").glob("2-networks-*/snapshots.png"))
@@ -98,23 +100,26 @@ def test_a_model_folder_that_stands_alone_is_measured_on_the_pairs_that_are_name
     none: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alone = shutil.copytree(none / "model", tmp_path / "alone")
-    words = ["pairs=toy", *FEW]
-    assert set(relpos.order(alone, words=words)) == {"name", "folder", "pairs", "form"}
+    overrides = ["pairs=toy", *FEW]
+    assert set(relpos.order(alone, overrides=overrides)) == {"name", "folder", "pairs", "form"}
     assert "without shuffle: " in capsys.readouterr().err
     store = json.loads((none / "record.json").read_text())["inputs"]["store"]
-    assert relpos.order(alone, words=[*words, f"store={store}"])["shuffle_gap"] == relpos.order(none, words=words)["shuffle_gap"]
+    assert (
+        relpos.order(alone, overrides=[*overrides, f"store={store}"])["shuffle_gap"]
+        == relpos.order(none, overrides=overrides)["shuffle_gap"]
+    )
 
 
 def test_a_file_of_ones_own_is_named_like_an_option(none: Path, tmp_path: Path) -> None:
     path = tmp_path / "own pairs.txt"
     path.write_text("dogs the sleep.\nthe dogs sleep.\n")
-    found = relpos.order(none, words=[f"pairs={path}", "measure=pairs", "form=plain"])["pairs"]["paradigms"]
+    found = relpos.order(none, overrides=[f"pairs={path}", "measure=pairs", "form=plain"])["pairs"]["paradigms"]
     assert found == {"own pairs": {"accuracy": 50.0, "interval": [50.0, 50.0], "n": 1}}
     assert with_pairs(["pairs=zorro", "pairs=a/b"]) == ["pairs=zorro", "pairs=files", "pairs.path='a/b'"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("overrides", "said"),
     [
         (["measure=[order]"], "shuffle, pairs, probes or attention"),
         (["measure=[]"], "measure=[]: at least one is needed"),
@@ -126,8 +131,8 @@ def test_a_file_of_ones_own_is_named_like_an_option(none: Path, tmp_path: Path) 
         (["pairs.limit=0"], "pairs.limit=0: a whole number of 1 or more"),
     ],
 )
-def test_wrong_words_are_one_line(none: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
-    assert said in failing(capsys, f"from={none}", *words)
+def test_wrong_overrides_are_one_line(none: Path, capsys: pytest.CaptureFixture[str], overrides: list[str], said: str) -> None:
+    assert said in failing(capsys, f"from={none}", *overrides)
 
 
 def test_folders_that_hold_no_language_model_are_refused(none: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,12 +60,12 @@ def test_a_terminal_is_drawn_until_the_others_are_done(runs: list[Run], monkeypa
     monkeypatch.setattr(status, "_runs", lambda cfg: ("small", runs))
     monkeypatch.setattr(status.sys, "stdout", _Terminal())
     monkeypatch.setattr(status.time, "sleep", finish_one)
-    status.status(_Words())  # type: ignore[arg-type]
+    status.status(_Configuration())  # type: ignore[arg-type]
     assert len(moments) == 3
     assert all(one.state in SETTLED for one in look(runs))
 
 
-class _Words:
+class _Configuration:
     every = 0.0
 
 

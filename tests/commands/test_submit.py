@@ -62,8 +62,8 @@ def predicted(tmp_path: Path) -> Path:
     return runs
 
 
-def submit(*words: str) -> int:
-    return main(["submit", "table=t", "row='composite key'", *words])
+def submit(*overrides: str) -> int:
+    return main(["submit", "table=t", "row='composite key'", *overrides])
 
 
 def inside(runs: Path) -> dict[str, str]:
@@ -171,14 +171,14 @@ def test_a_wrong_file_is_refused_even_where_missing_ones_may_be(predicted: Path,
     assert "RTE: 2,999 rows where the server has 3,000" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("words", "said"), [
+@pytest.mark.parametrize(("overrides", "said"), [
     (["row=composite"], "table must be given"),
     (["table=t", "row=compsite"], "unknown row 'compsite'. Did you mean 'composite key'?"),
     (["table=tt", "row=x"], "no table 'tt' in "),
     (["table=t", "row=x", "allow_mising=true"], "unknown key 'allow_mising'"),
 ])  # fmt: skip
-def test_a_wrong_word_is_one_line(words: list[str], said: str, predicted: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["submit", *words]) == 1
+def test_a_wrong_override_is_one_line(overrides: list[str], said: str, predicted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["submit", *overrides]) == 1
     error = capsys.readouterr().err
     assert said in error
     assert len(error.splitlines()) == 1

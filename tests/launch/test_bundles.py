@@ -48,8 +48,8 @@ def test_fine_tunings_that_need_each_other_stay_together(tmp_path: Path) -> None
 
 
 def test_a_pre_training_takes_the_processes_that_it_asks_for(tmp_path: Path) -> None:
-    words = ["pretrain.speed.nodes=2", "pretrain.speed.devices=4"]
-    rows = runs_of(plan_table(load(str(write_experiment(tmp_path))), words=words))
+    overrides = ["pretrain.speed.nodes=2", "pretrain.speed.devices=4"]
+    rows = runs_of(plan_table(load(str(write_experiment(tmp_path))), overrides=overrides))
     sizes = {bundle.runs[0].stage: (bundle.nodes, bundle.tasks) for bundle in bundles(rows, 9)}
     assert sizes == {"tokenizer": (1, 1), "pretrain": (2, 4), "finetune": (1, 1)}
     bundle = next(bundle for bundle in bundles(rows, 9) if bundle.tasks == 4)
@@ -65,14 +65,14 @@ def test_the_local_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert Local(devices=[0, 1], runs_per_device=2).places(rows) == ["0", "1", "0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     assert Local().places(rows) == ["3", "5"]
-    two = runs_of(plan_table(load(str(write_experiment(tmp_path))), words=["pretrain.speed.devices=2"]))
+    two = runs_of(plan_table(load(str(write_experiment(tmp_path))), overrides=["pretrain.speed.devices=2"]))
     assert Local().places(two) == ["3,5"]
     assert Local(workers=9, devices=[]).places(rows[:2]) == [None] * 2  # no more than runs
 
 
 def test_other_options_of_sbatch(tmp_path: Path) -> None:
-    words = ["engine=slurm", "engine.more={qos: long}", "engine.setup=['module load cuda']"]
-    engine = instantiate(compose("reproduce", words).engine)
+    overrides = ["engine=slurm", "engine.more={qos: long}", "engine.setup=['module load cuda']"]
+    engine = instantiate(compose("reproduce", overrides).engine)
     bundle = bundles(runs_of(plan_table(load(str(write_experiment(tmp_path))))), 9)[0]
     assert engine.options(bundle)["slurm_additional_parameters"] == {"qos": "long"}
     assert engine.options(bundle)["slurm_setup"] == ["module load cuda"]

@@ -32,12 +32,12 @@ class Table:
             "OMP_NUM_THREADS": "1",
         }
 
-    def start(self, *words: str, workers: int = 2) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "relpos.cli", "reproduce", f"table={self.file}", f"workers={workers}", *words]
+    def start(self, *overrides: str, workers: int = 2) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "relpos.cli", "reproduce", f"table={self.file}", f"workers={workers}", *overrides]
         return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        process = self.start(*words)
+    def run(self, *overrides: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*overrides)
         stdout, stderr = process.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 

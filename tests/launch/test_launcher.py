@@ -36,9 +36,9 @@ def experiment(folder: Path, **changes: Any) -> Path:
     return path
 
 
-def start(table: Path, *words: str, command: str = "reproduce") -> subprocess.Popen[str]:
+def start(table: Path, *overrides: str, command: str = "reproduce") -> subprocess.Popen[str]:
     relpos = [sys.executable, "-m", "relpos.cli", command]
-    return subprocess.Popen([*relpos, f"table={table}", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([*relpos, f"table={table}", *overrides], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:

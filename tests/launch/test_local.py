@@ -254,8 +254,8 @@ def test_which_gpus_workers_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_local_table_is_always_watched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for word in ("engine.watch=false", "+engine.watch=false"):
-        assert main(["reproduce", "table=demo", word]) == 1
+    for override in ("engine.watch=false", "+engine.watch=false"):
+        assert main(["reproduce", "table=demo", override]) == 1
         assert capsys.readouterr().err.startswith("relpos: unknown key 'engine.watch'.")
 
 

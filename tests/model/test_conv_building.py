@@ -44,9 +44,9 @@ def test_count_of_the_options_equals_the_formula(conv: Any) -> None:
 
 @pytest.mark.parametrize(("position", "conv", "total"), ROWS)
 def test_totals_of_the_printed_rows(position: str, conv: str, total: int) -> None:
-    words = ["size=small", f"position={position}", f"conv={conv}"]
+    overrides = ["size=small", f"position={position}", f"conv={conv}"]
     with torch.device("meta"):
-        assert count(relpos.build(relpos.compose("pretrain", words)))["total"] == total
+        assert count(relpos.build(relpos.compose("pretrain", overrides)))["total"] == total
 
 
 @pytest.mark.parametrize(("conv", "extra"), [(partial(LightConv, k=8), 4 * 17), (partial(DynamicConv, k=8), 256 * 4 * 17)])

@@ -146,8 +146,10 @@ def test_any_strides_will_do() -> None:
 @pytest.mark.skipif(not FULL, reason="a compiler's minute: RELPOS_FULL=1")
 def test_the_programs_compile_for_a_gpu_without_one(tmp_path: Path) -> None:
     """In a process of its own, where Triton compiles instead of interpreting."""
-    words = [sys.executable, str(Path(__file__).with_name("triton_compiled.py"))]
-    done = subprocess.run(words, env=os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True)
+    arguments = [sys.executable, str(Path(__file__).with_name("triton_compiled.py"))]
+    done = subprocess.run(
+        arguments, env=os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True
+    )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     assert b"mma.sync" in done.stdout
 

@@ -30,14 +30,14 @@ def test_all_presets_are_raced() -> None:
     assert {name.split()[0] for name in presets.presets()} == wanted - {"position=none", "conv=none"}
 
 
-def test_words_make_the_network_that_they_name() -> None:
-    for words, scheme in (
+def test_overrides_make_the_network_that_they_name() -> None:
+    for overrides, scheme in (
         (["tisa"], "Tisa"),
         (["none"], "NoPosition"),
         (["position=floater", "position.refresh=1"], "Floater"),
         (["conv=qk"], "NoPosition"),
     ):
-        made = contestants.network(*words, "size=tiny", "vocabulary=30")
+        made = contestants.network(*overrides, "size=tiny", "vocabulary=30")
         assert type(made.encoder.position).__name__ == scheme
     assert type(made.encoder.layers[0].attention.conv).__name__ == "ConvQK"
 

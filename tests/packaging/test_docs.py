@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from relpos.commands.reproduce import gathered
-from relpos.runs.bare_words import with_bare_words
+from relpos.runs.bare_arguments import with_bare_arguments
 from relpos.runs.config import compose
 from relpos.runs.order import with_pairs
 from tests.packaging.links import ROOT, anchors, broken, pages
@@ -91,7 +91,7 @@ def relpos_commands() -> list[str]:
 
 @pytest.mark.parametrize("line", relpos_commands())
 def test_documented_command_composes(line: str) -> None:
-    _, command, *words = shlex.split(line)
-    plain = [re.sub(r"=(\w+),.*", r"=\1", word) for word in words if word != "-m"]  # the first value of a sweep
+    _, command, *arguments = shlex.split(line)
+    plain = [re.sub(r"=(\w+),.*", r"=\1", argument) for argument in arguments if argument != "-m"]  # the first value of a sweep
     short = {"reproduce": gathered, "status": gathered, "order": with_pairs}.get(command, list)
-    assert compose(command, with_bare_words(command, short(plain)))
+    assert compose(command, with_bare_arguments(command, short(plain)))

@@ -74,8 +74,8 @@ def test_the_formula_in_the_docstring_gives_the_parameters(preset: described.Pre
 
 @EVERY
 def test_the_command_on_the_page_composes(preset: described.Preset) -> None:  # type: ignore[name-defined]
-    _, command, *words = shlex.split(preset.command)
-    relpos.compose(command, words)
+    _, command, *overrides = shlex.split(preset.command)
+    relpos.compose(command, overrides)
 
 
 @EVERY
@@ -111,8 +111,8 @@ def test_the_scheme_of_ones_own_works_as_written(
     lines = [*block("sh", "position=fading").splitlines(), *block("sh", "position=custom").splitlines()]
     said = []
     for line in lines:
-        _, command, *words = shlex.split(line)
-        assert main([command, *words, *(SMALL if command == "pretrain" else ["size=tiny"])]) == 0
+        _, command, *overrides = shlex.split(line)
+        assert main([command, *overrides, *(SMALL if command == "pretrain" else ["size=tiny"])]) == 0
         said.append(capsys.readouterr().out.splitlines()[-1])
     assert [line.split()[1] for line in lines] == ["params", "draw", "pretrain", "pretrain"]
     assert json.loads(said[0])["position"] == 2

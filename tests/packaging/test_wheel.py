@@ -36,8 +36,8 @@ def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
-def pip(python: str, *words: str) -> None:
-    done = subprocess.run([python, "-m", "pip", *words], capture_output=True, text=True, check=False)
+def pip(python: str, *arguments: str) -> None:
+    done = subprocess.run([python, "-m", "pip", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -76,14 +76,14 @@ def test_installed_command_answers_from_an_unrelated_folder(elsewhere: Path, tmp
 
 
 def test_installed_command_counts_parameters_from_an_unrelated_folder(elsewhere: Path, tmp_path: Path) -> None:
-    words = [elsewhere / "relpos", "params", "size=small", "position=composite"]
-    shown = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    arguments = [elsewhere / "relpos", "params", "size=small", "position=composite"]
+    shown = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
     counted = json.loads(shown.stdout)
     assert (counted["total"], counted["position"]) == (13_428_196, 13_872)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_installed_package_is_not_the_tree(elsewhere: Path, tmp_path: Path) -> None:
-    words = [elsewhere / "python", "-c", "import relpos; print(relpos.__file__)"]
-    shown = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    arguments = [elsewhere / "python", "-c", "import relpos; print(relpos.__file__)"]
+    shown = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert not Path(shown.stdout.strip()).is_relative_to(ROOT)

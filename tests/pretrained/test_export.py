@@ -29,12 +29,12 @@ NONE = {"_target_": "relpos.model.conv.NoConv", "_partial_": True}
 CONVBERT = {"_target_": "relpos.model.conv.ConvBert", "width": 5, "kernel_from": "query", "edges": "zero", "bias": False}
 
 
-def words(position: Any = ABSOLUTE, conv: Any = NONE, more: Any = None, **size: Any) -> dict[str, Any]:
+def settings(position: Any = ABSOLUTE, conv: Any = NONE, more: Any = None, **size: Any) -> dict[str, Any]:
     return {"size": SIZE | size, "position": position, "conv": conv, "vocabulary": 40} | (more or {})
 
 
 def drawn(described: dict[str, Any]) -> nn.Module:
-    """The network of these words in float64, every parameter drawn from N(0, 0.3²)."""
+    """The network of these settings in float64, every parameter drawn from N(0, 0.3²)."""
     torch.manual_seed(0)
     model: nn.Module = network(described).double().eval()
     with torch.no_grad():
@@ -52,15 +52,15 @@ def exported(model: nn.Module, described: dict[str, Any], folder: Path) -> str:
 
 
 NETWORKS = {
-    "BertForMaskedLM": words(embedding=16),
-    "BertForSequenceClassification": words(embedding=16, more={"outputs": 3}),
-    "BertModel": words(embedding=16, more={"head": {"kind": "none", "pooler": True}}),
-    "ElectraForMaskedLM": words(),
-    "ElectraForPreTraining": words(more={"head": {"kind": "replaced_tokens"}}),
-    "RoFormerForMaskedLM": words(ROPE, activation="relu"),
-    "ConvBertForMaskedLM": words(conv=CONVBERT),
-    "AlbertForMaskedLM": words(share_layers=True, activation="gelu_new"),
-    "AlbertForSequenceClassification": words(share_layers=True, embedding=16, more={"outputs": 1}),
+    "BertForMaskedLM": settings(embedding=16),
+    "BertForSequenceClassification": settings(embedding=16, more={"outputs": 3}),
+    "BertModel": settings(embedding=16, more={"head": {"kind": "none", "pooler": True}}),
+    "ElectraForMaskedLM": settings(),
+    "ElectraForPreTraining": settings(more={"head": {"kind": "replaced_tokens"}}),
+    "RoFormerForMaskedLM": settings(ROPE, activation="relu"),
+    "ConvBertForMaskedLM": settings(conv=CONVBERT),
+    "AlbertForMaskedLM": settings(share_layers=True, activation="gelu_new"),
+    "AlbertForSequenceClassification": settings(share_layers=True, embedding=16, more={"outputs": 1}),
 }
 
 
@@ -92,7 +92,7 @@ READ: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", READ)
 def test_a_checkpoint_that_came_in_leaves_as_it_came(kind: str, tmp_path: Path) -> None:
     checkpoint = Checkpoint(saved(host(kind, **READ[kind]), tmp_path))
-    config, weights = to_huggingface(load_model(tmp_path), checkpoint.words)
+    config, weights = to_huggingface(load_model(tmp_path), checkpoint.settings)
     assert config["architectures"] == [kind]
     assert {key: checkpoint.config.get(key, value) for key, value in config.items()} == config
     assert weights.keys() <= checkpoint.tensors.keys()
@@ -102,7 +102,7 @@ def test_a_checkpoint_that_came_in_leaves_as_it_came(kind: str, tmp_path: Path) 
 
 def test_untied_heads_leave_with_their_table(tmp_path: Path) -> None:
     checkpoint = Checkpoint(saved(host("BertForMaskedLM", tie_word_embeddings=False), tmp_path))
-    config, weights = to_huggingface(load_model(tmp_path), checkpoint.words)
+    config, weights = to_huggingface(load_model(tmp_path), checkpoint.settings)
     assert config["tie_word_embeddings"] is False
     assert "cls.predictions.decoder.weight" in weights
 
@@ -120,14 +120,17 @@ def test_what_goes_out_comes_back_to_the_last_bit(name: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("described", "reason"),
     [
-        (words({"_target_": "relpos.model.position.Alibi"}), "position=Alibi, conv=NoConv: transformers has no encoder"),
-        (words(conv={"_target_": "relpos.model.conv.LightConv"}), "conv=LightConv: transformers has no encoder with this"),
-        (words(ROPE, share_layers=True), "in transformers ALBERT alone shares its layers"),
-        (words(conv=CONVBERT | {"edges": "renormalise"}), "convbert has conv.edges=zero, this network conv.edges=renormalise"),
-        (words(conv=CONVBERT | {"kernel_from": "key"}), "convbert has conv.kernel_from=query, this network conv.kernel_from=key"),
-        (words(ROPE | {"base": 500.0}), "roformer has position.base=10000.0, this network position.base=500.0"),
-        (words(activation="gelu_new"), "ElectraForMaskedLM has gelu in its head, this network gelu_new"),
-        (words(more={"outputs": 2}), "ElectraModel has no head of the kind classifier"),
+        (settings({"_target_": "relpos.model.position.Alibi"}), "position=Alibi, conv=NoConv: transformers has no encoder"),
+        (settings(conv={"_target_": "relpos.model.conv.LightConv"}), "conv=LightConv: transformers has no encoder with this"),
+        (settings(ROPE, share_layers=True), "in transformers ALBERT alone shares its layers"),
+        (settings(conv=CONVBERT | {"edges": "renormalise"}), "convbert has conv.edges=zero, this network conv.edges=renormalise"),
+        (
+            settings(conv=CONVBERT | {"kernel_from": "key"}),
+            "convbert has conv.kernel_from=query, this network conv.kernel_from=key",
+        ),
+        (settings(ROPE | {"base": 500.0}), "roformer has position.base=10000.0, this network position.base=500.0"),
+        (settings(activation="gelu_new"), "ElectraForMaskedLM has gelu in its head, this network gelu_new"),
+        (settings(more={"outputs": 2}), "ElectraModel has no head of the kind classifier"),
     ],
 )
 def test_what_transformers_does_not_have_is_refused_by_name(described: dict[str, Any], reason: str) -> None:

@@ -43,14 +43,14 @@ def likelihood(model: Any, tokenizer: Any, text: str) -> float:
     return total
 
 
-def tuning(folder: Path, *words: str) -> Run:
-    return plan(compose("finetune", ["task=rte", "intermediate=none", "steps=2", "batch=4", f"from={folder}", *words]))
+def tuning(folder: Path, *overrides: str) -> Run:
+    return plan(compose("finetune", ["task=rte", "intermediate=none", "steps=2", "batch=4", f"from={folder}", *overrides]))
 
 
 def test_fine_tuning_starts_from_a_checkpoint_and_leaves_its_files_alone(checkpoint: Path, toy_runs: Path) -> None:
     before = contents(checkpoint)
-    words = ["task=rte", "intermediate=none", "steps=2", "batch=4", "length=64", f"from={checkpoint}"]
-    run = relpos.run(compose("finetune", words))
+    overrides = ["task=rte", "intermediate=none", "steps=2", "batch=4", "length=64", f"from={checkpoint}"]
+    run = relpos.run(compose("finetune", overrides))
     model, tokenizer = relpos.load(run.path)
     assert contents(checkpoint) == before
     assert type(model).__name__ == "Classifier"
@@ -74,7 +74,7 @@ def test_a_checkpoint_without_weights_is_refused_when_the_run_is_planned(checkpo
 
 def test_order_scores_pairs_with_the_special_tokens_of_the_checkpoint(checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "pairs.txt").write_text("a cat the\na the cat\n")  # the bad one first
-    known = relpos.order(checkpoint, words=[f"pairs={tmp_path}/pairs.txt", "measure=[pairs]", "form=plain"])
+    known = relpos.order(checkpoint, overrides=[f"pairs={tmp_path}/pairs.txt", "measure=[pairs]", "form=plain"])
     model, tokenizer = relpos.load(checkpoint)
     good, bad = (likelihood(model, tokenizer, text) for text in ("a the cat", "a cat the"))
     assert known["pairs"]["same_words"]["accuracy"] == 100 * (good > bad)
@@ -83,7 +83,7 @@ def test_order_scores_pairs_with_the_special_tokens_of_the_checkpoint(checkpoint
 def test_order_refuses_an_encoder_that_predicts_no_words(tmp_path: Path) -> None:
     folder = saved(host("RobertaModel", **SIZES), published("roberta", tmp_path / "encoder"))
     with pytest.raises(RelposError, match="this checkpoint has no head that predicts words"):
-        relpos.order(folder, words=["measure=[pairs]", "pairs=toy"])
+        relpos.order(folder, overrides=["measure=[pairs]", "pairs=toy"])
 
 
 def test_a_pair_of_texts_has_two_separators_where_the_checkpoint_has_them(checkpoint: Path) -> None:
@@ -101,8 +101,8 @@ def test_a_pair_of_texts_has_two_separators_where_the_checkpoint_has_them(checkp
 @pytest.mark.parametrize("kind", ["RobertaForMaskedLM", "RobertaModel"])
 def test_pre_training_goes_on_from_a_checkpoint_with_its_tokenizer(kind: str, toy_runs: Path, tmp_path: Path) -> None:
     folder = saved(host(kind, **SIZES).to(torch.bfloat16), published("roberta", tmp_path / "checkpoint"))
-    words = ["steps=2", "batch=4", "length=32", "evaluations=1", f"pretrained={folder}", "data.pairs=64", "recipe.lr=1e-12"]
-    run = relpos.run(compose("pretrain", words))
+    overrides = ["steps=2", "batch=4", "length=32", "evaluations=1", f"pretrained={folder}", "data.pairs=64", "recipe.lr=1e-12"]
+    run = relpos.run(compose("pretrain", overrides))
     before, tokenizer = relpos.load(folder)
     after, after_tokenizer = relpos.load(run.path)
     assert type(after).__name__ == "MaskedLM"
@@ -121,5 +121,5 @@ def test_two_names_for_the_start_of_a_fine_tuning_are_refused(checkpoint: Path) 
 
 
 def test_pretrained_means_what_from_means(checkpoint: Path) -> None:
-    words = ["task=rte", "intermediate=none", "steps=2", "batch=4", f"pretrained={checkpoint}"]
-    assert plan(compose("finetune", words)).identity == tuning(checkpoint).identity
+    overrides = ["task=rte", "intermediate=none", "steps=2", "batch=4", f"pretrained={checkpoint}"]
+    assert plan(compose("finetune", overrides)).identity == tuning(checkpoint).identity

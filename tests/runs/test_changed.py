@@ -19,13 +19,13 @@ from relpos.train.network import network
 from schemes import SIZE, VOCABULARY, model_of, node
 
 IDS = torch.tensor([[5, 9, 7, 11, 6, 8]])
-WORDS = ["task=rte", "size.layers=2", "steps=1", "batch=4", "length=16", "speed.threads=1", "intermediate=none"]
+OVERRIDES = ["task=rte", "size.layers=2", "steps=1", "batch=4", "length=16", "speed.threads=1", "intermediate=none"]
 PRETRAINING = ["pretrain.steps=1", "pretrain.batch=4", "data.pairs=20"]
 TISA3 = {"positions": "keep", "tisa": 3, "start": "regression", "reused": False}
 
 
-def tuning(*words: str) -> Run:
-    return plan(compose("finetune", [*WORDS, *PRETRAINING, *words]))
+def tuning(*overrides: str) -> Run:
+    return plan(compose("finetune", [*OVERRIDES, *PRETRAINING, *overrides]))
 
 
 def test_an_unchanged_network_is_the_run_that_it_was() -> None:
@@ -33,11 +33,11 @@ def test_an_unchanged_network_is_the_run_that_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["change.positions=remove"], ["change.tisa=1"], ["change.tisa=1", "change.start=random"], ["head=jiant"]]
+    "overrides", [["change.positions=remove"], ["change.tisa=1"], ["change.tisa=1", "change.start=random"], ["head=jiant"]]
 )
-def test_each_change_is_another_run(words: list[str]) -> None:
+def test_each_change_is_another_run(overrides: list[str]) -> None:
     others = [tuning(), tuning("change.tisa=3"), tuning("change.positions=remove", "change.tisa=1")]
-    assert tuning(*words).identity not in {run.identity for run in others}
+    assert tuning(*overrides).identity not in {run.identity for run in others}
 
 
 def test_what_is_not_read_is_no_part_of_the_identity() -> None:
@@ -55,13 +55,19 @@ def test_the_intermediate_task_starts_from_the_changed_network_and_the_task_from
 @pytest.mark.parametrize("positions", ["keep", "remove"])
 @pytest.mark.parametrize("reused", [False, True])
 @torch.no_grad()
-def test_the_words_describe_the_changed_network(positions: str, reused: bool) -> None:
+def test_the_settings_describe_the_changed_network(positions: str, reused: bool) -> None:
     change = TISA3 | {"positions": positions, "reused": reused}
     encoder = model_of("absolute").float().eval().encoder
     change_positions(encoder, change, 12, seed=0)
     position = changed_position(node("position", "absolute"), change)
-    words = {"size": SIZE, "position": position, "conv": node("conv", "none"), "vocabulary": VOCABULARY, "head": {"kind": "none"}}
-    built = network(words).eval()
+    settings = {
+        "size": SIZE,
+        "position": position,
+        "conv": node("conv", "none"),
+        "vocabulary": VOCABULARY,
+        "head": {"kind": "none"},
+    }
+    built = network(settings).eval()
     built.load_state_dict(encoder.state_dict())
     torch.testing.assert_close(built(IDS), encoder(IDS))
 
@@ -79,13 +85,13 @@ def test_regression_takes_the_profiles_of_each_layer_and_random_values_those_of_
 
 
 def test_a_changed_network_is_fine_tuned_and_opened_again(toy_runs: Path) -> None:
-    words = [*WORDS, *PRETRAINING, "change.positions=remove", "change.tisa=2", "head=jiant"]
-    run = relpos.run(compose("finetune", words))
+    overrides = [*OVERRIDES, *PRETRAINING, "change.positions=remove", "change.tisa=2", "head=jiant"]
+    run = relpos.run(compose("finetune", overrides))
     model, _ = relpos.load(run.path)
     assert isinstance(model.encoder.position, Tisa)
     assert model.dense is not None
-    words = [word for word in WORDS if not word.startswith("size.")]
-    again = relpos.run(compose("finetune", [*words, f"from={run.path}", "seed=1", "change.tisa=1", "change.start=random"]))
+    overrides = [override for override in OVERRIDES if not override.startswith("size.")]
+    again = relpos.run(compose("finetune", [*overrides, f"from={run.path}", "seed=1", "change.tisa=1", "change.start=random"]))
     assert len(relpos.load(again.path)[0].encoder.position.parts) == 2
 
 
@@ -103,13 +109,21 @@ def test_what_cannot_be_changed_is_refused(position: str, change: dict[str, obje
 
 def test_such_a_run_is_refused_before_anything_is_trained(toy_runs: Path) -> None:
     with pytest.raises(RelposError, match=r"change\.positions=remove: Fixed"):
-        relpos.run(compose("finetune", [*WORDS, *PRETRAINING, "position=fixed", "change.positions=remove"]))
+        relpos.run(compose("finetune", [*OVERRIDES, *PRETRAINING, "position=fixed", "change.positions=remove"]))
     assert not (toy_runs / "pretrain").exists()
 
 
 def test_an_interrupted_run_goes_on_with_the_positions_that_it_had(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = [*WORDS, "steps=3", *PRETRAINING, "change.positions=remove", "change.tisa=1", "checkpoint_every=1", "log_every=1"]
-    run, step = plan(compose("finetune", words)), Finetuning.training_step
+    overrides = [
+        *OVERRIDES,
+        "steps=3",
+        *PRETRAINING,
+        "change.positions=remove",
+        "change.tisa=1",
+        "checkpoint_every=1",
+        "log_every=1",
+    ]
+    run, step = plan(compose("finetune", overrides)), Finetuning.training_step
 
     def stopped(self: Finetuning, batch: TuningStep, number: int) -> None:
         if batch.index == 2:

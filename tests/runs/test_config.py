@@ -1,4 +1,4 @@
-"""A wrong word is one line that names the word and the nearest right one."""
+"""A wrong override is one line that names it and the nearest right word."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from relpos.runs.schema import COMMANDS
 
 
 @pytest.mark.parametrize(
-    ("command", "words", "said"),
+    ("command", "overrides", "said"),
     [
         ("pretrain", ["position=compsite"], "unknown position 'compsite'. Did you mean 'composite'"),
         ("pretrain", ["size=smal"], "unknown size 'smal'. Did you mean 'small'"),
@@ -73,9 +73,9 @@ from relpos.runs.schema import COMMANDS
         ("pretrain", ["position._target_=no.such.Scheme"], "position._target_: cannot import 'no.such.Scheme'"),
     ],
 )  # fmt: skip
-def test_wrong_words(command: str, words: list[str], said: str) -> None:
+def test_wrong_overrides(command: str, overrides: list[str], said: str) -> None:
     with pytest.raises(RelposError) as caught:
-        compose(command, words)
+        compose(command, overrides)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -86,7 +86,7 @@ def composed(command: str) -> DictConfig:
 
 
 @pytest.mark.parametrize(
-    ("command", "word", "said"),
+    ("command", "override", "said"),
     [
         ("pretrain", "recipe.lr=nan", "recipe.lr=nan: a number of 0 or more is expected"),
         ("pretrain", "recipe.lr=-1", "recipe.lr=-1: a number of 0 or more is expected"),
@@ -116,12 +116,12 @@ def composed(command: str) -> DictConfig:
         ("dashboard", "mode=now", "mode=now: auto, online or offline is expected"),
     ],
 )  # fmt: skip
-def test_wrong_values(command: str, word: str, said: str) -> None:
+def test_wrong_values(command: str, override: str, said: str) -> None:
     cfg = composed(command).copy()
-    key, _, value = word.partition("=")
+    key, _, value = override.partition("=")
     OmegaConf.update(cfg, key, yaml.safe_load(value) if value not in ("nan", "inf") else float(value))
     with pytest.raises(RelposError) as caught:
-        check(cfg, command, [word])
+        check(cfg, command, [override])
     assert str(caught.value).startswith(said)
 
 
@@ -136,8 +136,8 @@ def leaves(node: Any, path: str = "") -> Iterator[str]:
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command != "record-scores"])
 def test_every_dial_has_a_kind(command: str) -> None:
     content = OmegaConf.load(conf_dir() / f"{command}.yaml")
-    words = [f"{key}={'demo' if key == 'table' else 'x'}" for key in content if OmegaConf.is_missing(content, key)]
-    plain: Any = OmegaConf.to_container(compose(command, words), resolve=True)
+    overrides = [f"{key}={'demo' if key == 'table' else 'x'}" for key in content if OmegaConf.is_missing(content, key)]
+    plain: Any = OmegaConf.to_container(compose(command, overrides), resolve=True)
     for path in leaves(plain):
         changed = copy.deepcopy(plain)
         *groups, key = path.split(".")
@@ -145,10 +145,10 @@ def test_every_dial_has_a_kind(command: str) -> None:
         assert any(f"{path}.".startswith(f"{key}.") for key, _ in mistakes(changed, command)), path
 
 
-def test_the_word_as_typed_is_named_and_not_a_dial_that_follows_it() -> None:
-    for word in ("batch=0", "recipe.batch=0", "first.batch=0", "position.k=-1"):
-        with pytest.raises(RelposError, match=f"^{word}: "):
-            compose("pretrain", ["position=fixed", word])
+def test_the_override_as_typed_is_named_and_not_a_dial_that_follows_it() -> None:
+    for override in ("batch=0", "recipe.batch=0", "first.batch=0", "position.k=-1"):
+        with pytest.raises(RelposError, match=f"^{override}: "):
+            compose("pretrain", ["position=fixed", override])
 
 
 def test_keys_under_a_target_are_its_arguments() -> None:
@@ -161,18 +161,18 @@ def test_one_name_or_a_list(value: object, expected: list[str] | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "words"),
+    ("command", "overrides"),
     [
         ("pretrain", ["position=composite", "seed=3", "k=${steps}", "size.hidden=16", "snapshots=[1,2]", "first.share=0.5"]),
         ("finetune", ["seed=4", "task=rte", "recipe.lr=1e-4", "pretrain.steps=3", "data=files", "data.root='a b'"]),
         ("reproduce", ["table=demo", "engine.workers=2", "rows=[a,b]"]),
     ],
 )
-def test_values_are_set_as_hydra_sets_them(command: str, words: list[str]) -> None:
+def test_values_are_set_as_hydra_sets_them(command: str, overrides: list[str]) -> None:
     """In a copy of what the options alone give, which takes a twentieth of the time."""
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        expected = hydra_compose(command, overrides=words)
-    found = compose(command, words)
+        expected = hydra_compose(command, overrides=overrides)
+    found = compose(command, overrides)
     assert OmegaConf.to_yaml(found) == OmegaConf.to_yaml(expected)
     assert OmegaConf.is_struct(found)
 

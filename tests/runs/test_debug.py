@@ -40,8 +40,8 @@ def test_a_profiler_of_lightning_writes_into_the_folder(toy_runs: Path, profiler
 
 def test_debug_and_profiler_are_no_part_of_the_identity() -> None:
     identity = plan(relpos.compose("pretrain", ["steps=10"])).identity
-    for word in ("speed.profiler=simple", "speed.detect_anomaly=true", "debug=true"):
-        assert plan(relpos.compose("pretrain", ["steps=10", word])).identity == identity
+    for override in ("speed.profiler=simple", "speed.detect_anomaly=true", "debug=true"):
+        assert plan(relpos.compose("pretrain", ["steps=10", override])).identity == identity
 
 
 def test_what_comes_before_a_fine_tuning_is_said_and_how_to_leave_it_out(tmp_path: Path) -> None:
@@ -59,6 +59,6 @@ def test_what_comes_before_a_fine_tuning_is_said_and_how_to_leave_it_out(tmp_pat
 
 def test_the_intermediate_task_keeps_its_identity_unless_it_is_shortened() -> None:
     mnli = plan(relpos.compose("finetune", ["task=rte"])).inputs["start"]
-    for words in (["intermediate=mnli"], ["intermediate.task=mnli"], ["intermediate.steps=250"]):
-        assert plan(relpos.compose("finetune", ["task=rte", *words])).inputs["start"].identity == mnli.identity
+    for overrides in (["intermediate=mnli"], ["intermediate.task=mnli"], ["intermediate.steps=250"]):
+        assert plan(relpos.compose("finetune", ["task=rte", *overrides])).inputs["start"].identity == mnli.identity
     assert plan(relpos.compose("finetune", ["task=rte", "intermediate.steps=9"])).inputs["start"].identity != mnli.identity

@@ -1,4 +1,4 @@
-"""Words about a network that comes from a folder are refused, not ignored."""
+"""Overrides about a network that comes from a folder are refused, not ignored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relpos.tables.plan import plan_table
 
 
 @pytest.mark.parametrize(
-    ("command", "start", "word"),
+    ("command", "start", "override"),
     [
         ("finetune", "from", "position=fixed"),
         ("finetune", "pretrained", "size=small"),
@@ -26,38 +26,38 @@ from relpos.tables.plan import plan_table
         ("draw", "from", "position=fixed"),
     ],
 )
-def test_a_word_about_the_network_beside_a_folder_is_refused_by_name(command: str, start: str, word: str) -> None:
-    words = ["conv=convbert"] if word.startswith("conv.") else []
+def test_an_override_about_the_network_beside_a_folder_is_refused_by_name(command: str, start: str, override: str) -> None:
+    overrides = ["conv=convbert"] if override.startswith("conv.") else []
     with pytest.raises(RelposError) as caught:
-        compose(command, [f"{start}=FOLDER", word, *words])
-    assert str(caught.value).startswith(f"{word}: the network comes from {start}=FOLDER, where this word changes nothing")
+        compose(command, [f"{start}=FOLDER", override, *overrides])
+    assert str(caught.value).startswith(f"{override}: the network comes from {start}=FOLDER, where this override changes nothing")
 
 
-def test_the_word_for_a_size_is_told_where_the_recipe_comes_from() -> None:
+def test_the_override_for_a_size_is_told_where_the_recipe_comes_from() -> None:
     with pytest.raises(RelposError, match=r"changes nothing; recipe=… names the recipe by itself$"):
         compose("finetune", ["from=FOLDER", "size=small"])
 
 
 @pytest.mark.parametrize(
-    ("command", "words"),
+    ("command", "overrides"),
     [
         ("finetune", ["from=FOLDER", "recipe=finetune_small", "task=rte", "change.positions=remove", "change.tisa=3", "length=64"]),
         ("pretrain", ["pretrained=FOLDER", "recipe=small", "steps=5", "recipe.position_lr=3", "data=hub", "packing=document"]),
         ("finetune", ["size=small", "position=fixed", "pretrain.steps=9"]),
     ],
 )
-def test_other_words_are_taken(command: str, words: list[str]) -> None:
-    assert compose(command, words)
+def test_other_overrides_are_taken(command: str, overrides: list[str]) -> None:
+    assert compose(command, overrides)
 
 
 def test_the_command_says_it_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["finetune", "from=FOLDER", "position=fixed"]) == 1
     (said,) = capsys.readouterr().err.splitlines()
-    assert said == "relpos: position=fixed: the network comes from from=FOLDER, where this word changes nothing"
+    assert said == "relpos: position=fixed: the network comes from from=FOLDER, where this override changes nothing"
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["order", "run=FOLDER"], "unknown key 'run'. Did you mean 'from'?"),
         (["length", "run=FOLDER"], "unknown key 'run'. Did you mean 'from'?"),
@@ -65,17 +65,17 @@ def test_the_command_says_it_in_one_line(capsys: pytest.CaptureFixture[str]) -> 
         (["export", "pretrained=FOLDER", "to=FOLDER"], "unknown key 'pretrained'. Did you mean 'run'?"),
         (["pretrain", "from=FOLDER"], "unknown key 'from'. Did you mean 'pretrained'?"),
         (["analyze", "toeplitz", "from=FOLDER"], "unknown key 'from'. Did you mean 'run' or 'pretrained'?"),
-        (["order", "from=FOLDER", "position=fixed"], "position: the network comes from from=, where this word changes nothing"),
+        (["order", "from=FOLDER", "position=fixed"], "position: the network comes from from=, where this override changes nothing"),
         (
             ["score", "a", "run=FOLDER", "size.layers=3"],
-            "size.layers: the network comes from run=, where this word changes nothing",
+            "size.layers: the network comes from run=, where this override changes nothing",
         ),
     ],
 )
-def test_commands_that_open_a_network_suggest_the_word_that_they_have_for_its_folder(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+def test_commands_that_open_a_network_suggest_the_key_that_they_have_for_its_folder(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(words) == 1
+    assert main(arguments) == 1
     assert capsys.readouterr().err == f"relpos: {message}\n"
 
 

@@ -36,17 +36,17 @@ EARLIER = [
 """Computed when version 3 of pre-training and fine-tuning began. A change on purpose is a new version in `VERSIONS`."""
 
 
-@pytest.mark.parametrize(("command", "words", "identity"), EARLIER)
-def test_a_run_of_an_earlier_version_is_found_by_the_same_words(command: str, words: str, identity: str) -> None:
-    assert plan(compose(command, words.split())).identity == identity
+@pytest.mark.parametrize(("command", "overrides", "identity"), EARLIER)
+def test_a_run_of_an_earlier_version_is_found_by_the_same_overrides(command: str, overrides: str, identity: str) -> None:
+    assert plan(compose(command, overrides.split())).identity == identity
 
 
-def pretrain(*words: str) -> Run:
-    return plan(compose("pretrain", words))
+def pretrain(*overrides: str) -> Run:
+    return plan(compose("pretrain", overrides))
 
 
-def finetune(*words: str) -> Run:
-    return plan(compose("finetune", words))
+def finetune(*overrides: str) -> Run:
+    return plan(compose("finetune", overrides))
 
 
 def test_a_dial_that_nothing_reads_changes_nothing() -> None:
@@ -55,7 +55,7 @@ def test_a_dial_that_nothing_reads_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "word",
+    "override",
     [
         "k=2",
         "seed=1",
@@ -72,12 +72,12 @@ def test_a_dial_that_nothing_reads_changes_nothing() -> None:
         "vocabulary=100",
     ],
 )
-def test_what_changes_the_result_changes_the_identity(word: str) -> None:
-    assert pretrain("position=composite", word).identity != pretrain("position=composite").identity
+def test_what_changes_the_result_changes_the_identity(override: str) -> None:
+    assert pretrain("position=composite", override).identity != pretrain("position=composite").identity
 
 
 @pytest.mark.parametrize(
-    "word",
+    "override",
     [
         "logger=tensorboard",
         "speed.threads=1",
@@ -90,11 +90,11 @@ def test_what_changes_the_result_changes_the_identity(word: str) -> None:
         "evaluations=2",
     ],
 )
-def test_machine_and_logging_do_not(word: str) -> None:
-    assert pretrain(word).identity == pretrain().identity
+def test_machine_and_logging_do_not(override: str) -> None:
+    assert pretrain(override).identity == pretrain().identity
 
 
-def test_a_fine_tuning_starts_from_the_pre_training_that_its_words_name() -> None:
+def test_a_fine_tuning_starts_from_the_pre_training_that_its_overrides_name() -> None:
     run = finetune("position=composite", "pretrain.seed=3", "pretrain.steps=40", "seed=1", "steps=5", "k=4")
     assert run.inputs["start"].identity == pretrain("position=composite", "seed=3", "steps=40", "k=4").identity
 
@@ -133,10 +133,10 @@ def test_a_scheme_from_outside_is_known_by_its_source(tmp_path: Path, monkeypatc
     module = tmp_path / "outside_scheme.py"
     module.write_text(OUTSIDE)
     monkeypatch.syspath_prepend(tmp_path)
-    words = ("position=none", "position._target_=outside_scheme.Mine", "+position.x=3")
-    before = pretrain(*words).identity
+    overrides = ("position=none", "position._target_=outside_scheme.Mine", "+position.x=3")
+    before = pretrain(*overrides).identity
     module.write_text(module.read_text() + "# changed\n")
-    assert pretrain(*words).identity != before
+    assert pretrain(*overrides).identity != before
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:

@@ -59,16 +59,16 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("words", [["pretrain", "steps=2"], ["reproduce", "table=sleep.yaml"], ["pretrain", "-m", "steps=2,3"]])
+@pytest.mark.parametrize("arguments", [["pretrain", "steps=2"], ["reproduce", "table=sleep.yaml"], ["pretrain", "-m", "steps=2,3"]])
 @pytest.mark.parametrize("below", ["", "runs"])
 def test_a_root_for_runs_that_cannot_be_made_is_one_line(
-    words: list[str], below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     (tmp_path / "sleep.yaml").write_text("{question: '?', rows: {noop: []}, stages: {noop: []}, tasks: []}", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "file" / below))
-    assert main(words) == 1
+    assert main(arguments) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("relpos: ")
     assert str(tmp_path / "file") in line

@@ -17,7 +17,15 @@ from relpos.errors import RelposError
 from relpos.runs import Run, compose, execute, plan
 from relpos.train.pretrain import Pretraining
 
-WORDS = ["steps=12", "position=composite", "batch=8", "speed.microbatch=1", "checkpoint_every=2", "log_every=1", "evaluations=2"]
+OVERRIDES = [
+    "steps=12",
+    "position=composite",
+    "batch=8",
+    "speed.microbatch=1",
+    "checkpoint_every=2",
+    "log_every=1",
+    "evaluations=2",
+]
 PAUSING = """
 import sys, time
 from relpos.cli import main
@@ -43,8 +51,8 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
 def test_killed_and_continued_equals_uninterrupted(
     toy_runs: Path, tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = plan(compose("pretrain", WORDS))
-    process = subprocess.Popen([python, "-c", PAUSING, "pretrain", *WORDS], stdout=subprocess.PIPE, text=True)
+    run = plan(compose("pretrain", OVERRIDES))
+    process = subprocess.Popen([python, "-c", PAUSING, "pretrain", *OVERRIDES], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "in the sixth step\n"
     process.send_signal(signal.SIGKILL)
@@ -57,12 +65,12 @@ def test_killed_and_continued_equals_uninterrupted(
     interrupted = weights(run)
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "again"))
     link_runs(toy_runs, tmp_path / "again")
-    whole = weights(execute(plan(compose("pretrain", WORDS))))
+    whole = weights(execute(plan(compose("pretrain", OVERRIDES))))
     assert all(torch.equal(whole[name], interrupted[name]) for name in whole)
 
 
 def test_a_stop_before_the_first_step_is_no_failure(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = plan(compose("pretrain", WORDS))
+    run = plan(compose("pretrain", OVERRIDES))
 
     def stop(self: Pretraining) -> None:
         raise KeyboardInterrupt(signal.SIGUSR2)
@@ -78,9 +86,9 @@ def test_a_stop_before_the_first_step_is_no_failure(toy_runs: Path, monkeypatch:
 
 
 def test_a_stop_signal_leaves_a_checkpoint(toy_runs: Path, python: str) -> None:
-    words = [*WORDS, "steps=100000", "checkpoint_every=100000"]  # it does not end by itself
-    run = plan(compose("pretrain", words))
-    process = subprocess.Popen([python, "-m", "relpos.cli", "pretrain", *words], stderr=subprocess.PIPE, text=True)
+    overrides = [*OVERRIDES, "steps=100000", "checkpoint_every=100000"]  # it does not end by itself
+    run = plan(compose("pretrain", overrides))
+    process = subprocess.Popen([python, "-m", "relpos.cli", "pretrain", *overrides], stderr=subprocess.PIPE, text=True)
     while not (run.path / "metrics.jsonl").exists() or not (run.path / "metrics.jsonl").read_text():
         assert process.poll() is None
         time.sleep(0.02)
@@ -94,15 +102,15 @@ def test_a_stop_signal_leaves_a_checkpoint(toy_runs: Path, python: str) -> None:
 
 
 def test_a_finished_run_is_found(toy_runs: Path) -> None:
-    run = execute(plan(compose("pretrain", [*WORDS, "steps=1"])))
+    run = execute(plan(compose("pretrain", [*OVERRIDES, "steps=1"])))
     before = (run.path / "model" / "model.safetensors").stat().st_mtime_ns
-    assert execute(plan(compose("pretrain", [*WORDS, "steps=1"]))).path == run.path
+    assert execute(plan(compose("pretrain", [*OVERRIDES, "steps=1"]))).path == run.path
     assert (run.path / "model" / "model.safetensors").stat().st_mtime_ns == before
     assert not (run.path / "checkpoint").exists()
 
 
 def test_a_damaged_checkpoint_is_refused_by_name(toy_runs: Path) -> None:
-    run = plan(compose("pretrain", WORDS))
+    run = plan(compose("pretrain", OVERRIDES))
     (run.path / "checkpoint").mkdir(parents=True)
     (run.path / "checkpoint" / "last-0123456789abcdef.ckpt").write_bytes(b"not this")
     with pytest.raises(RelposError, match="damaged checkpoint .*last-0123456789abcdef"):
@@ -114,7 +122,7 @@ def test_a_damaged_checkpoint_is_refused_by_name(toy_runs: Path) -> None:
 def test_a_checkpoint_of_another_shape_is_refused_by_name(toy_runs: Path) -> None:
     from relpos.files import sha256
 
-    run = plan(compose("pretrain", WORDS))
+    run = plan(compose("pretrain", OVERRIDES))
     folder = run.path / "checkpoint"
     folder.mkdir(parents=True)
     torch.save({"state_dict": {"model.head.bias": torch.zeros(7)}, "global_step": 3}, folder / "x")
@@ -144,8 +152,8 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_a_full_disk_keeps_the_checkpoint_before(toy_runs: Path, python: str) -> None:
-    run = plan(compose("pretrain", WORDS))
-    done = subprocess.run([python, "-c", FULL, "pretrain", *WORDS], capture_output=True, text=True, check=False)
+    run = plan(compose("pretrain", OVERRIDES))
+    done = subprocess.run([python, "-c", FULL, "pretrain", *OVERRIDES], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("relpos: cannot write")
     assert "Traceback" not in done.stderr

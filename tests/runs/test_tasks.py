@@ -1,4 +1,4 @@
-"""Tasks of the user's own as runs: words, identities, refusals, and the example of the guide from its files to its answers."""
+"""Tasks of the user's own as runs: overrides, identities, refusals, and the example of the guide from its files to its answers."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "answers"
 
 
-def finetune(*words: str) -> Run:
-    return plan(compose("finetune", words))
+def finetune(*overrides: str) -> Run:
+    return plan(compose("finetune", overrides))
 
 
-def refusal(*words: str) -> str:
+def refusal(*overrides: str) -> str:
     with pytest.raises(RelposError) as caught:
-        finetune(*words)
+        finetune(*overrides)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -55,16 +55,16 @@ def test_the_example_of_the_guide_is_fine_tuned(toy_runs: Path, answers: Path, c
     assert re.fullmatch(r"index\tprediction\n0\t(yes|no)\n", (folder / "predictions" / "answers.tsv").read_text())
 
 
-def test_a_file_and_the_words_that_say_the_same_are_one_run(answers: Path) -> None:
-    words = ("task=custom", "task.folder=answers", "task.columns=[question,answer]", "task.epochs=5")
-    assert finetune("task=answers/task.yaml").identity == finetune(*words).identity
+def test_a_file_and_the_overrides_that_say_the_same_are_one_run(answers: Path) -> None:
+    overrides = ("task=custom", "task.folder=answers", "task.columns=[question,answer]", "task.epochs=5")
+    assert finetune("task=answers/task.yaml").identity == finetune(*overrides).identity
 
 
 def test_a_name_that_is_a_number_is_a_name(answers: Path) -> None:
     assert finetune("task=answers/task.yaml", "task.name=2024").config["task"]["columns"] == ["2024"]
 
 
-def test_words_behind_the_file_win(answers: Path) -> None:
+def test_overrides_behind_the_file_win(answers: Path) -> None:
     assert finetune("task=answers/task.yaml", "task.columns=question").config["task"]["sentences"] == ["question"]
 
 
@@ -90,7 +90,7 @@ def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("overrides", "message"),
     [
         (["task=custom"], "task.folder must be given"),
         (["task=answers/tusk.yaml"], "task=answers/tusk.yaml: No such file or directory"),
@@ -110,8 +110,8 @@ def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers: Path) -> None:
         (["task=answers/task.yaml", "task.metric=nowhere.f"], "cannot import nowhere (No module named 'nowhere')"),
     ],
 )
-def test_what_is_wrong_is_one_line(answers: Path, words: list[str], message: str) -> None:
-    assert message in refusal(*words)
+def test_what_is_wrong_is_one_line(answers: Path, overrides: list[str], message: str) -> None:
+    assert message in refusal(*overrides)
 
 
 def test_a_line_of_json_without_a_column_is_named_with_its_file(answers: Path) -> None:
@@ -140,11 +140,11 @@ def test_a_metric_of_the_users_own_is_known_by_its_source(answers: Path, monkeyp
     module = answers.parent / "my_metric.py"
     module.write_text("def half(predictions, targets):\n    return 0.5\n")
     monkeypatch.syspath_prepend(answers.parent)
-    words = ("task=answers/task.yaml", "task.metric=my_metric.half")
-    before = finetune(*words)
+    overrides = ("task=answers/task.yaml", "task.metric=my_metric.half")
+    before = finetune(*overrides)
     assert before.config["task"]["metric"] == "my_metric.half"
     module.write_text("def half(predictions, targets):\n    return 0.25 + 0.25\n")
-    assert finetune(*words).identity != before.identity
+    assert finetune(*overrides).identity != before.identity
 
 
 def test_a_table_has_a_column_for_it(answers: Path) -> None:
@@ -188,8 +188,8 @@ def test_paws_in_a_folder_is_known_by_its_files(tmp_path: Path) -> None:
 
 
 def test_the_papers_fine_tuning_takes_what_a_task_of_ones_own_says(answers: Path) -> None:
-    words = ("task=answers/task.yaml", "recipe=finetune_paper")
-    run = finetune(*words, "task.epochs=7", "task.batch=5", "task.lr=2.0e-3")
+    overrides = ("task=answers/task.yaml", "recipe=finetune_paper")
+    run = finetune(*overrides, "task.epochs=7", "task.batch=5", "task.lr=2.0e-3")
     assert (run.config["recipe"]["epochs"], run.config["batch"], run.config["recipe"]["lr"]) == (7, 5, 2e-3)
     paws = finetune("task=paws", "recipe=finetune_paper", "data=hub")
     assert (paws.config["recipe"]["epochs"], paws.config["batch"]) == (3, 32)

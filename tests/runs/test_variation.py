@@ -18,11 +18,11 @@ def base() -> DictConfig:
     return compose("pretrain", ["size=small"])
 
 
-@pytest.mark.parametrize("words", [ROW, *(ALL if FULL else [])], ids=" ".join)
-def test_it_is_what_hydra_composes(base: DictConfig, words: list[str]) -> None:
-    result = varied(base, words)
+@pytest.mark.parametrize("overrides", [ROW, *(ALL if FULL else [])], ids=" ".join)
+def test_it_is_what_hydra_composes(base: DictConfig, overrides: list[str]) -> None:
+    result = varied(base, overrides)
     assert result is not None
-    composed = compose("pretrain", ["size=small", *words])
+    composed = compose("pretrain", ["size=small", *overrides])
     assert OmegaConf.to_container(result, resolve=False) == OmegaConf.to_container(composed, resolve=False)
 
 
@@ -32,8 +32,8 @@ def test_the_base_stays_as_it_is(base: DictConfig) -> None:
 
 
 @pytest.mark.parametrize(
-    "word",
+    "override",
     ["position=tsa", "nokey=1", "position.nokey=1", "+position.k=3", "~conv", "k=1,2", "position={k: 3}", "data/x@y=z", "k"],
 )
-def test_what_only_hydra_can_tell_is_left_to_it(base: DictConfig, word: str) -> None:
-    assert varied(base, ["position=none", word]) is None
+def test_what_only_hydra_can_tell_is_left_to_it(base: DictConfig, override: str) -> None:
+    assert varied(base, ["position=none", override]) is None

@@ -34,15 +34,15 @@ STAGES = {
 class Table:
     """`relpos reproduce` on a small experiment, in a folder for runs of its own."""
 
-    def __init__(self, folder: Path, name: str, *words: str) -> None:
-        self.root, self.words = folder / name, words
+    def __init__(self, folder: Path, name: str, *overrides: str) -> None:
+        self.root, self.overrides = folder / name, overrides
         meeting = {"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"}  # the nodes' names lead nowhere here
         data = {"RELPOS_RUNS": str(self.root), "RELPOS_DATA": str(folder / "data")}
         self.environment = os.environ | meeting | data | {"OMP_NUM_THREADS": "1"}
         self.file = folder / "small.yaml"
 
     def start(self) -> subprocess.Popen[str]:
-        command = [RELPOS, "reproduce", f"table={self.file}", *self.words]
+        command = [RELPOS, "reproduce", f"table={self.file}", *self.overrides]
         return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def rows(self) -> list[dict[str, Any]]:

@@ -21,14 +21,14 @@ def column(values: list[float], examples: int = 400) -> Column:
     return replace(summary(values), seeds=list(range(len(values))), majority=50.0, examples=examples, metric="accuracy")
 
 
-def row(name: str, values: list[float], words: list[str]) -> Row:
-    return Row(name, words, columns={"rte": column(values)}, mean=replace(column(values), of=["rte"]))
+def row(name: str, values: list[float], overrides: list[str]) -> Row:
+    return Row(name, overrides, columns={"rte": column(values)}, mean=replace(column(values), of=["rte"]))
 
 
-def of_pretrainings(name: str, values: list[float], words: list[str]) -> Row:
+def of_pretrainings(name: str, values: list[float], overrides: list[str]) -> Row:
     """A row whose scores are those of as many pre-trainings."""
     scores = replace(column(values), seeds=[f"{place}/0" for place in range(len(values))])
-    return Row(name, words, columns={"rte": scores}, mean=replace(scores, of=["rte"]))
+    return Row(name, overrides, columns={"rte": scores}, mean=replace(scores, of=["rte"]))
 
 
 def experiment(**changes: Any) -> Experiment:

@@ -54,8 +54,8 @@ def test_without_answers_nothing_is_said_of_optimism(rows: list[Row], tmp_path: 
 
 
 def test_each_baseline_has_a_table_of_the_rows_that_belong_to_it(rows: list[Row]) -> None:
-    words = {"base": ["base"], "one": ["one", "base"], "two": ["two"]}
-    given = experiment(rows=words, baseline=["base"], choices=["one"], statistic="median")
+    overrides = {"base": ["base"], "one": ["one", "base"], "two": ["two"]}
+    given = experiment(rows=overrides, baseline=["base"], choices=["one"], statistic="median")
     [table] = by_choice([rows[0], rows[1]], given)
     assert table.title == "Δ (Δ%) of medians to base, by choice of the row"
     assert table.lines[0] == ("one in every column", ["+25.00 (+50.0 %)"])

@@ -13,8 +13,8 @@ from relpos.tables.plan import plan_table, runs_of
 from tables.small_data import write_experiment
 
 
-def told(tmp_path: Path, *words: str) -> str:
-    rows = plan_table(load(str(write_experiment(tmp_path))), None, list(words))
+def told(tmp_path: Path, *overrides: str) -> str:
+    rows = plan_table(load(str(write_experiment(tmp_path))), None, list(overrides))
     return dry_run.describe("small", rows, runs_of(rows)).splitlines()[1]
 
 

@@ -141,7 +141,7 @@ def test_nothing_is_measured_twice(made: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (made / "tables" / "ordered" / "table.json").read_bytes() == before
 
 
-def test_a_word_of_the_command_line_reaches_the_measurement(tmp_path: Path) -> None:
+def test_an_override_of_the_command_line_reaches_the_measurement(tmp_path: Path) -> None:
     chosen = instrument(load(str(write(tmp_path))), ["order.examples=7", "order.pairs.limit=3", "pretrain.steps=9"])
     assert chosen is not None
     assert (chosen.dials.examples, getattr(chosen.pairs, "limit", None)) == (7, 3)
@@ -174,22 +174,22 @@ def test_what_would_be_noticed_only_at_the_end_is_refused_at_the_beginning(
 
 
 @pytest.mark.parametrize(
-    ("word", "message"),
+    ("override", "message"),
     [
         ("order.measure=shuffle", "order.measure=shuffle: not a dial of a table"),
         ("order.examples=0", "examples=0: a whole number of 1 or more is expected"),
         ("order.pairs=zoro", "unknown pairs 'zoro'. Did you mean 'zorro'"),
     ],
 )
-def test_a_wrong_word_is_one_line_before_any_run(word: str, message: str, tmp_path: Path) -> None:
+def test_a_wrong_override_is_one_line_before_any_run(override: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(RelposError, match=message):
-        instrument(load(str(write(tmp_path))), [word])
+        instrument(load(str(write(tmp_path))), [override])
 
 
 def test_pairs_that_cannot_be_read_are_refused_before_any_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "odd.txt").write_text("a b .\nb a .\nc d .\n", encoding="utf-8")
-    words = [f"order.pairs.path={tmp_path / 'odd.txt'}", "order.pairs=files"]
-    assert main(["reproduce", f"table={write(tmp_path)}", *words]) == 1
+    overrides = [f"order.pairs.path={tmp_path / 'odd.txt'}", "order.pairs=files"]
+    assert main(["reproduce", f"table={write(tmp_path)}", *overrides]) == 1
     assert "odd.txt, line 3: an odd number of lines" in capsys.readouterr().err
     assert not (runs_root() / "pretrain").exists()
 
@@ -266,10 +266,10 @@ def test_snapshots_that_nobody_keeps_are_refused_before_any_run(tmp_path: Path) 
 def test_the_order_command_measures_all_networks_of_a_table(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(made))
     monkeypatch.setattr(order, "FUNCTIONS", {})  # all is there
-    words = ["measure=[shuffle,pairs]", "examples=20", "pairs.limit=4"]
+    overrides = ["measure=[shuffle,pairs]", "examples=20", "pairs.limit=4"]
     rows: dict[int, list[tuple[str, str]]] = {}
     for way in ("table=ordered", f"from={made / 'tables' / 'ordered'}", "from=ordered:absolute"):
-        assert main(["order", way, *words]) == 0
+        assert main(["order", way, *overrides]) == 0
     for path in (made / "order").glob("*-networks-*/order.json"):
         content = json.loads(path.read_text(encoding="utf-8"))["rows"]
         rows[len(content)] = [(row["name"], row["row"]) for row in content]
@@ -288,9 +288,9 @@ def test_a_dry_run_says_how_long_measuring_takes(
     made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(made))
-    words = ["reproduce", f"table={made / 'ordered.yaml'}", "dry_run=true"]
-    assert main(words) == 0
+    arguments = ["reproduce", f"table={made / 'ordered.yaml'}", "dry_run=true"]
+    assert main(arguments) == 0
     assert capsys.readouterr().out.splitlines()[2] == "order: all is measured"
-    assert main([*words, "order.examples=21", "rows=none"]) == 0
+    assert main([*arguments, "order.examples=21", "rows=none"]) == 0
     said = capsys.readouterr().out.splitlines()[2]
     assert re.fullmatch(r"order: about [\d.]+ device-minutes to measure 6 networks, snapshots counted", said)

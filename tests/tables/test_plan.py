@@ -40,9 +40,9 @@ def test_runs_are_those_of_the_single_commands(tmp_path: Path) -> None:
     row = plan_table(experiment, ["fixed"])[0]
     shared = [*experiment.base, *experiment.rows["fixed"]]
     assert row.pretrainings[0].identity == plan(compose("pretrain", [*shared, *PRETRAIN])).identity
-    inner = [f"pretrain.{word}" for word in PRETRAIN if not word.startswith("evaluations")]
-    words = [*shared, *inner, "task=rte", "steps=5", "intermediate=none", "seed=4"]
-    alone = plan(compose("finetune", words))
+    inner = [f"pretrain.{override}" for override in PRETRAIN if not override.startswith("evaluations")]
+    overrides = [*shared, *inner, "task=rte", "steps=5", "intermediate=none", "seed=4"]
+    alone = plan(compose("finetune", overrides))
     tuning = next(tuning for tuning in row.tunings if (tuning.task, tuning.seed) == ("rte", 4))
     assert (tuning.run.identity, tuning.run.name) == (alone.identity, alone.name)
 
@@ -60,9 +60,9 @@ def test_the_first_seed_of_every_row_comes_before_the_second_of_any(tmp_path: Pa
     assert seeds == [4] * len(rows) + [2] * len(rows)
 
 
-def test_words_for_one_stage_do_not_reach_the_other(tmp_path: Path) -> None:
+def test_overrides_for_one_stage_do_not_reach_the_other(tmp_path: Path) -> None:
     experiment = load(str(write_experiment(tmp_path)))
-    before, after = (plan_table(experiment, ["none"], words)[0] for words in ([], ["finetune.steps=9"]))
+    before, after = (plan_table(experiment, ["none"], overrides)[0] for overrides in ([], ["finetune.steps=9"]))
     assert before.pretrainings[0].identity == after.pretrainings[0].identity
     assert {tuning.run.config["steps"] for tuning in after.tunings} == {9}
     longer = plan_table(experiment, ["none"], ["pretrain.steps=9"])[0]
@@ -76,7 +76,7 @@ def test_several_pre_training_seeds_give_several_runs(tmp_path: Path) -> None:
     assert len({tuning.run.identity for tuning in row.tunings}) == 2 * 3 * 2
 
 
-def test_a_wrong_word_names_the_row(tmp_path: Path) -> None:
+def test_a_wrong_override_names_the_row(tmp_path: Path) -> None:
     rows = {"none": ["position=none"], "long": ["position=fixd"]}
     with pytest.raises(RelposError, match=r"table small, row 'long': unknown position 'fixd'. Did you mean 'fixed'"):
         plan_table(load(str(write_experiment(tmp_path, rows=rows))))
@@ -103,35 +103,36 @@ def test_planning_leaves_no_trace() -> None:
     assert [run.state for run in runs] == ["missing"] * len(runs)
 
 
-def test_words_of_the_rows_need_no_brackets() -> None:
-    words = ["table=demo", "rows=[none]", "data.root=/a b", "pretrain.steps=3"]
-    assert gathered(words) == ["table=demo", "rows=[none]", "words=['data.root=/a b','pretrain.steps=3']"]
+def test_overrides_of_the_rows_need_no_brackets() -> None:
+    overrides = ["table=demo", "rows=[none]", "data.root=/a b", "pretrain.steps=3"]
+    assert gathered(overrides) == ["table=demo", "rows=[none]", "overrides=['data.root=/a b','pretrain.steps=3']"]
     assert gathered(["table=demo", "--cfg", "hydra.verbose=true"]) == ["table=demo", "--cfg", "hydra.verbose=true"]
-    assert gathered(["+engine.more.qos=long", "steps=3"]) == ["+engine.more.qos=long", "words=['steps=3']"]
+    assert gathered(["+engine.more.qos=long", "steps=3"]) == ["+engine.more.qos=long", "overrides=['steps=3']"]
 
 
 def test_seeds_of_the_command_line_replace_those_of_the_file(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["reproduce", "table=demo", "rows=[fixed]", "pretrain_seeds=2", "seeds=[0,7]", "dry_run=true"]
-    assert main(words) == 0
+    arguments = ["reproduce", "table=demo", "rows=[fixed]", "pretrain_seeds=2", "seeds=[0,7]", "dry_run=true"]
+    assert main(arguments) == 0
     said = capsys.readouterr().out
     assert [f"pretrain fixed-2x64-toy-seed{seed}:" in said for seed in range(3)] == [True, True, False]
     assert said.count("finetune cola sst2 (seeds 0, 7)") == 2
-    assert main([*words[:3], "pretrain_seeds=[1,1]"]) == 1
+    assert main([*arguments[:3], "pretrain_seeds=[1,1]"]) == 1
     assert "pretrain_seeds: a seed is given twice" in capsys.readouterr().err
 
 
-def test_a_bare_word_is_taken_for_a_slip() -> None:
-    with pytest.raises(RelposError, match="demo: words have the form KEY=VALUE. Did you mean table=demo?"):
+def test_a_bare_argument_is_taken_for_a_slip() -> None:
+    with pytest.raises(RelposError, match="demo: overrides have the form KEY=VALUE. Did you mean table=demo?"):
         gathered(["demo", "steps=3"])
     assert gathered(["table=demo", "--cfg", "job"]) == ["table=demo", "--cfg", "job"]
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"), [("retrys=2", "retries"), ("tabel=x", "table"), ("worker=2", "workers"), ("dryrun=true", "dry_run")]
+    ("override", "meant"),
+    [("retrys=2", "retries"), ("tabel=x", "table"), ("worker=2", "workers"), ("dryrun=true", "dry_run"), ("words=[]", "overrides")],
 )
-def test_a_slip_in_a_word_of_the_table_is_not_taken_for_a_rows(word: str, meant: str) -> None:
-    with pytest.raises(RelposError, match=f"unknown key '{word.partition('=')[0]}'. Did you mean '{meant}'"):
-        gathered([word])
+def test_a_slip_in_an_override_of_the_table_is_not_taken_for_a_rows(override: str, meant: str) -> None:
+    with pytest.raises(RelposError, match=f"unknown key '{override.partition('=')[0]}'. Did you mean '{meant}'"):
+        gathered([override])
 
 
 def test_rows_that_start_from_a_checkpoint_pre_train_nothing(tmp_path: Path) -> None:
@@ -141,10 +142,10 @@ def test_rows_that_start_from_a_checkpoint_pre_train_nothing(tmp_path: Path) -> 
     rows = {"kept": ["change.tisa=0"], "removed": ["change.positions=remove"]}
     given = load(str(write_experiment(tmp_path, rows=rows, stages={}, base=["steps=3"], start="???", seeds=2, baseline=None)))
     assert [(row.needs, row.runs) for row in plan_table(given)] == [("pretrained", [])] * 2
-    kept, removed = plan_table(given, words=[f"pretrained={model}"])
+    kept, removed = plan_table(given, overrides=[f"pretrained={model}"])
     assert (kept.pretrainings, removed.pretrainings) == ([], [])
     alone = plan(compose("finetune", ["task=cola", "steps=3", "seed=1", f"from={model}", "change.positions=remove"]))
     tuning = next(tuning for tuning in removed.tunings if (tuning.task, tuning.seed) == ("cola", 1))
     assert (tuning.run.identity, tuning.run.name) == (alone.identity, alone.name)
     with pytest.raises(RelposError, match="no finished run and no model folder"):
-        plan_table(given, words=["pretrained=./nowhere"])
+        plan_table(given, overrides=["pretrained=./nowhere"])

@@ -24,8 +24,8 @@ def folder(tmp_path: Path) -> Path:
     return write(tmp_path / "runs", table())
 
 
-def record(*words: str) -> int:
-    return main(["record-scores", "table=small", *words])
+def record(*overrides: str) -> int:
+    return main(["record-scores", "table=small", *overrides])
 
 
 def rows(folder: Path) -> dict[str, Row]:
@@ -77,8 +77,8 @@ def test_of_two_metrics_the_mean_counts(folder: Path) -> None:
 
 
 def test_glue_is_the_mean_of_nine_and_wnli_and_ax_stand_beside(folder: Path) -> None:
-    words = [f"{name}={50 + place}" for place, name in enumerate(GLUE)]
-    assert record("row=composite", *words, "wnli=65.1", "ax=20") == 0
+    overrides = [f"{name}={50 + place}" for place, name in enumerate(GLUE)]
+    assert record("row=composite", *overrides, "wnli=65.1", "ax=20") == 0
     assert rows(folder)["composite"].test["glue"] == 54.0
 
 
@@ -96,7 +96,7 @@ def test_the_submission_is_named(folder: Path) -> None:
     assert json.loads((folder / "scores.json").read_text(encoding="utf-8"))["composite"]["submission"] == "abc"
 
 
-@pytest.mark.parametrize(("words", "said"), [
+@pytest.mark.parametrize(("overrides", "said"), [
     (["row=composite"], "no score given"),
     (["row=composite", "cola=0.385", "rte=0.64"], "scores are × 100"),
     (["row=composite", "cola=385"], "cola=385: a number from -100 to 100 is expected"),
@@ -107,10 +107,10 @@ def test_the_submission_is_named(folder: Path) -> None:
     (["row=compsite", "cola=38"], "unknown row 'compsite'. Did you mean 'composite'?"),
     (["row=composite", "colla=38"], "unknown key 'colla'. Did you mean 'cola'?"),
 ])  # fmt: skip
-def test_a_wrong_word_is_one_line_and_changes_nothing(
-    words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+def test_a_wrong_override_is_one_line_and_changes_nothing(
+    overrides: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert record(*words) == 1
+    assert record(*overrides) == 1
     error = capsys.readouterr().err
     assert said in error
     assert len(error.splitlines()) == 1

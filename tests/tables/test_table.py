@@ -41,11 +41,31 @@ def test_what_an_older_table_does_not_say_has_its_default() -> None:
     assert (row.parameters, row.mean.values) == (None, [])
 
 
+def test_the_overrides_of_an_older_table_are_read_by_their_older_name() -> None:
+    rows = [{"name": "a", "words": ["position=none"]}, {"name": "b", "words": []}, {"name": "c"}]
+    table = Table.from_dict({"name": "old", "question": "?", "rows": rows})
+    assert [row.overrides for row in table.rows] == [["position=none"], [], []]
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.parent.name)
+def test_the_overrides_of_a_table_in_the_repository_are_kept(path: Path) -> None:
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    assert [row.overrides for row in read(path).rows] == [row.get("overrides", row.get("words")) for row in rows]
+
+
+def test_a_table_is_written_with_the_newer_name(tmp_path: Path) -> None:
+    table().write(tmp_path)
+    row = json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))["rows"][0]
+    assert row["overrides"] == ["position=any"]
+    assert "words" not in row
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ({"name": "t", "question": "?"}, "rows: Field required"),
         ({"name": "t", "question": "?", "rows": [{"name": "a", "perplexity": "low"}]}, "rows.0.perplexity: "),
+        ({"name": "t", "question": "?", "rows": ["words"]}, "rows.0: "),
         ([], "content: "),
     ],
 )

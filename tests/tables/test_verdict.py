@@ -155,8 +155,8 @@ def test_a_row_of_one_pre_training_borrows_the_spread_of_the_others() -> None:
     assert compared.delta_p < 0.01
 
 
-def test_each_row_is_held_against_the_baseline_it_shares_most_words_with() -> None:
-    rows = [row(name, around(value), words) for name, value, words in (
+def test_each_row_is_held_against_the_baseline_it_shares_most_overrides_with() -> None:
+    rows = [row(name, around(value), overrides) for name, value, overrides in (
         ("small_a", 60.0, ["size=small"]), ("base_a", 70.0, ["size=base"]),
         ("base_b", 73.0, ["size=base", "position=b"]), ("small_b", 61.0, ["size=small", "position=b"]))]  # fmt: skip
     found = {
@@ -167,9 +167,9 @@ def test_each_row_is_held_against_the_baseline_it_shares_most_words_with() -> No
 
 
 def test_a_baseline_that_was_not_chosen_is_not_replaced_by_another() -> None:
-    words = {"small_a": ["size=small"], "base_a": ["size=base"], "small_b": ["size=small", "position=b"]}
-    rows = [row(name, around(60.0), words[name]) for name in ("base_a", "small_b")]
-    found = with_comparisons(rows, experiment(baseline=["small_a", "base_a"], rows=words), {})
+    overrides = {"small_a": ["size=small"], "base_a": ["size=base"], "small_b": ["size=small", "position=b"]}
+    rows = [row(name, around(60.0), overrides[name]) for name in ("base_a", "small_b")]
+    found = with_comparisons(rows, experiment(baseline=["small_a", "base_a"], rows=overrides), {})
     assert [compared.columns["rte"].delta for compared in found] == [None, None]
 
 

@@ -43,7 +43,7 @@ def _row(name: str, place: int, scores: dict[str, list[float]]) -> Row:
     means = [sum(pair) / 2 for pair in zip(*scores.values(), strict=False)]
     return Row(
         name=name,
-        words=["position=any"],
+        overrides=["position=any"],
         parameters=1_000_000 + place if is_trained else None,
         position_parameters=16 * place,
         perplexity=20.0 - place if is_trained else None,

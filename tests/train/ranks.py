@@ -1,6 +1,6 @@
 """Real processes that share a run, without paying for the imports in each: imports once, then forks.
 
-    python ranks.py '{"groups": [{"world": 2, "root": …, "words": […], "stop": false}, …]}'
+    python ranks.py '{"groups": [{"world": 2, "root": …, "overrides": […], "stop": false}, …]}'
 
 Each group is started as torchrun would start it; groups come one after another.
 """
@@ -25,7 +25,7 @@ def main() -> int:
 
     for group in json.loads(sys.argv[1])["groups"]:
         os.environ["RELPOS_RUNS"] = group["root"]
-        run = plan(compose("pretrain", group["words"]))
+        run = plan(compose("pretrain", group["overrides"]))
         with reserved_port() as port:
             pids = [fork(rank, group["world"], port, run) for rank in range(group["world"])]
             if group.get("stop"):  # one of them is asked to; all stop at the same step

@@ -40,14 +40,14 @@ def tokenizer(prepared: Path) -> Tokenizer:
 
 
 def made(tokenizer: Tokenizer, size: dict[str, Any], position: str, conv: Any, **more: Any) -> tuple[Any, dict[str, Any]]:
-    """A network in float64 whose parameters are all away from zero, and its words."""
-    words = {"size": SIZE | size, "position": node("position", position), "conv": conv, "vocabulary": tokenizer.size} | more
+    """A network in float64 whose parameters are all away from zero, and its settings."""
+    settings = {"size": SIZE | size, "position": node("position", position), "conv": conv, "vocabulary": tokenizer.size} | more
     torch.manual_seed(0)
-    model = network(words).double().eval()
+    model = network(settings).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(0, 0.3)
-    return model, words
+    return model, settings
 
 
 def batch(tokenizer: Tokenizer, padded: bool = True) -> tuple[Tensor, Tensor]:
@@ -65,8 +65,8 @@ def theirs(folder: Path, auto: str = "AutoModelForMaskedLM") -> Any:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_network_that_transformers_has_a_class_for_leaves_as_that(family: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     size, position, conv, architecture = FAMILIES[family]
-    model, words = made(tokenizer, size, position, conv)
-    config = export(tmp_path / "out", model, words, tokenizer, str)
+    model, settings = made(tokenizer, size, position, conv)
+    config = export(tmp_path / "out", model, settings, tokenizer, str)
     host = theirs(tmp_path / "out")
     assert config["model_type"] == family
     assert config["architectures"] == [type(host).__name__] == [architecture]
@@ -79,8 +79,8 @@ def test_a_network_that_transformers_has_a_class_for_leaves_as_that(family: str,
 
 @pytest.mark.parametrize(("position", "conv"), PAIRS)
 def test_every_other_network_opens_with_both_libraries(position: str, conv: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    model, words = made(tokenizer, {"activation": "relu"}, position, node("conv", conv))
-    config = export(tmp_path / "out", model, words, tokenizer, str)
+    model, settings = made(tokenizer, {"activation": "relu"}, position, node("conv", conv))
+    config = export(tmp_path / "out", model, settings, tokenizer, str)
     ids, mask = batch(tokenizer)
     logits, real = model(ids, mask)[mask.bool()], mask.bool()
     host = theirs(tmp_path / "out")
@@ -91,8 +91,8 @@ def test_every_other_network_opens_with_both_libraries(position: str, conv: str,
 
 
 def test_the_encoder_alone_and_its_hidden_states_are_auto_model(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    model, words = made(tokenizer, {}, "t5", node("conv", "none"))
-    export(tmp_path / "out", model, words, tokenizer, str)
+    model, settings = made(tokenizer, {}, "t5", node("conv", "none"))
+    export(tmp_path / "out", model, settings, tokenizer, str)
     ids, mask = batch(tokenizer)
     states = model.encoder(ids, mask, hidden_states=True)
     outputs = theirs(tmp_path / "out", "AutoModel")(ids, mask, output_hidden_states=True)
@@ -112,9 +112,9 @@ def test_the_encoder_alone_and_its_hidden_states_are_auto_model(tokenizer: Token
 def test_a_classifier_leaves_with_its_labels(
     position: str, size: dict[str, Any], architecture: str, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    model, words = made(tokenizer, size, position, node("conv", "none"), outputs=3)
+    model, settings = made(tokenizer, size, position, node("conv", "none"), outputs=3)
     assert isinstance(model, Classifier)
-    export(tmp_path / "out", model, words, tokenizer, str, ["no", "perhaps", "yes"])
+    export(tmp_path / "out", model, settings, tokenizer, str, ["no", "perhaps", "yes"])
     host = theirs(tmp_path / "out", "AutoModelForSequenceClassification")
     ids, mask = batch(tokenizer)
     torch.testing.assert_close(host(ids, mask).logits, model(ids, mask), rtol=0, atol=1e-10)
@@ -125,8 +125,8 @@ def test_a_classifier_leaves_with_its_labels(
 
 
 def test_a_network_is_fine_tuned_and_saved_there_and_opens_here(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    model, words = made(tokenizer, {}, "composite", node("conv", "none"))
-    export(tmp_path / "out", model, words, tokenizer, str)
+    model, settings = made(tokenizer, {}, "composite", node("conv", "none"))
+    export(tmp_path / "out", model, settings, tokenizer, str)
     host = theirs(tmp_path / "out").train()
     ids, mask = batch(tokenizer)
     host(ids, mask, labels=ids).loss.backward()
@@ -138,8 +138,8 @@ def test_a_network_is_fine_tuned_and_saved_there_and_opens_here(tokenizer: Token
 
 
 def test_a_new_model_of_the_configuration_has_a_fresh_head(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    model, words = made(tokenizer, {}, "t5", node("conv", "none"))
-    export(tmp_path / "out", model, words, tokenizer, str)
+    model, settings = made(tokenizer, {}, "t5", node("conv", "none"))
+    export(tmp_path / "out", model, settings, tokenizer, str)
     classifier = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out", num_labels=4)
     ids, mask = batch(tokenizer)
     assert classifier(ids, mask).logits.shape == (2, 4)
@@ -151,8 +151,8 @@ def test_a_new_model_of_the_configuration_has_a_fresh_head(tokenizer: Tokenizer,
 
 @pytest.mark.parametrize(("position", "size"), [("absolute", WIDE), ("composite", {})])
 def test_the_pipeline_fills_masks_as_we_do(position: str, size: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path) -> None:
-    model, words = made(tokenizer, size, position, node("conv", "none"))
-    export(tmp_path / "out", model.float(), words, tokenizer, str)
+    model, settings = made(tokenizer, size, position, node("conv", "none"))
+    export(tmp_path / "out", model.float(), settings, tokenizer, str)
     text = "the [MASK], and cats."
     answers = transformers.pipeline("fill-mask", model=str(tmp_path / "out"), top_k=3)(text)
     [guesses] = FillMask(model, tokenizer)(text, top=3)
@@ -162,22 +162,22 @@ def test_the_pipeline_fills_masks_as_we_do(position: str, size: dict[str, Any], 
 
 
 def test_a_folder_that_has_files_is_refused_and_a_failure_leaves_none(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    model, words = made(tokenizer, {}, "none", node("conv", "none"))
+    model, settings = made(tokenizer, {}, "none", node("conv", "none"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("mine")
     with pytest.raises(RelposError, match="to=.*full already exists"):
-        export(tmp_path / "full", model, words, tokenizer, str)
+        export(tmp_path / "full", model, settings, tokenizer, str)
 
     def fails(_: dict[str, Any]) -> str:
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        export(tmp_path / "new", model, words, tokenizer, fails)
+        export(tmp_path / "new", model, settings, tokenizer, fails)
     assert [path.name for path in tmp_path.rglob("*")] == ["full", "file"]
 
 
 def test_config_json_holds_no_path(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    model, words = made(tokenizer, {}, "none", node("conv", "none"))
-    export(tmp_path / "out", model, words, tokenizer, lambda config: json.dumps(config))
+    model, settings = made(tokenizer, {}, "none", node("conv", "none"))
+    export(tmp_path / "out", model, settings, tokenizer, lambda config: json.dumps(config))
     texts = [path.read_text() for path in (tmp_path / "out").iterdir() if path.suffix in (".json", ".md")]
     assert all(str(tmp_path) not in text for text in texts)

@@ -54,8 +54,8 @@ def test_one_update_is_that_of_plain_adamw() -> None:
 
 
 def test_a_factor_raises_the_rate_of_scheme_and_convolution_alone() -> None:
-    words = ["size=tiny", "position=absolute_composite", "conv=depthwise"]
-    model = relpos.build(relpos.compose("params", words))
+    overrides = ["size=tiny", "position=absolute_composite", "conv=depthwise"]
+    model = relpos.build(relpos.compose("params", overrides))
     groups = Recipe(lr=1e-3, warmup=0, position_lr=10).optimizer(model).param_groups
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     rates = {names[id(parameter)]: group["lr"] for group in groups for parameter in group["params"]}

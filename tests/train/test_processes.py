@@ -23,9 +23,9 @@ from relpos.runs.distributed import reserved_port
 from schemes import FULL
 
 pytestmark = pytest.mark.usefixtures("python")
-WORDS = ["batch=8", "speed.microbatch=1", "position=composite", "recipe.warmup=5", "log_every=20", "evaluations=1"]
-WORDS += ["data.pairs=500"]
-SIXTY = [*WORDS, "steps=60", "snapshots=[1]"]
+OVERRIDES = ["batch=8", "speed.microbatch=1", "position=composite", "recipe.warmup=5", "log_every=20", "evaluations=1"]
+OVERRIDES += ["data.pairs=500"]
+SIXTY = [*OVERRIDES, "steps=60", "snapshots=[1]"]
 TELLING = "import os, sys; from relpos.cli import main; print(os.getpid(), flush=True); sys.exit(main(sys.argv[1:]))"
 NO_DROPOUT = ["size.dropout=0", "size.attention_dropout=0"]
 
@@ -65,8 +65,8 @@ def in_groups(groups: list[dict[str, Any]]) -> list[Path]:
     return [Path(line) for line in done.stdout.splitlines()]
 
 
-def start(words: list[str], *how: str) -> subprocess.Popen[str]:
-    command = [sys.executable, *how, "pretrain", *words]
+def start(overrides: list[str], *how: str) -> subprocess.Popen[str]:
+    command = [sys.executable, *how, "pretrain", *overrides]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
 
 
@@ -74,11 +74,11 @@ def start(words: list[str], *how: str) -> subprocess.Popen[str]:
 def test_several_processes_compute_the_same_steps_as_one(toy_runs: Path) -> None:
     worlds, dials = ((1, 2, 4), {"dropout": [], "none": NO_DROPOUT}) if FULL else ((1, 2), {"dropout": []})
     groups = [
-        {"world": world, "root": str(own_root(toy_runs, f"{name}{world}")), "words": [*SIXTY, *more]}
+        {"world": world, "root": str(own_root(toy_runs, f"{name}{world}")), "overrides": [*SIXTY, *more]}
         for name, more in dials.items()
         for world in worlds
     ]
-    stopped = {"root": str(own_root(toy_runs, "stopped")), "words": [*SIXTY, "checkpoint_every=5"]}
+    stopped = {"root": str(own_root(toy_runs, "stopped")), "overrides": [*SIXTY, "checkpoint_every=5"]}
     folders = in_groups([*groups, stopped | {"world": 3, "stop": True}, stopped | {"world": 2}])
     went_on = folders[-1]
     compared = [folders[start : start + len(worlds)] for start in range(0, len(groups), len(worlds))]
@@ -100,9 +100,9 @@ def test_several_processes_compute_the_same_steps_as_one(toy_runs: Path) -> None
 
 @pytest.mark.slow
 def test_a_lost_process_fails_the_run_and_one_process_goes_on(toy_runs: Path) -> None:
-    words = [*WORDS, "steps=150", "batch=2", "checkpoint_every=2"]
-    run = plan(compose("pretrain", words))
-    launcher = start([*words, "speed.devices=2"], "-c", TELLING)
+    overrides = [*OVERRIDES, "steps=150", "batch=2", "checkpoint_every=2"]
+    run = plan(compose("pretrain", overrides))
+    launcher = start([*overrides, "speed.devices=2"], "-c", TELLING)
     assert launcher.stdout is not None
     pid = int(launcher.stdout.readline())
     while not list((run.path / "checkpoint").glob("last-*.ckpt")):
@@ -122,11 +122,11 @@ def test_a_lost_process_fails_the_run_and_one_process_goes_on(toy_runs: Path) ->
 
 @pytest.mark.slow
 def test_under_torchrun(toy_runs: Path) -> None:
-    words = [*WORDS, "steps=2"]
-    done = start(words, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "relpos.cli")
+    overrides = [*OVERRIDES, "steps=2"]
+    done = start(overrides, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "relpos.cli")
     said = done.communicate(timeout=400)[1]
     assert done.returncode == 0, said
-    assert [start["processes"] for start in plan(compose("pretrain", words)).record["starts"]] == [2]
+    assert [start["processes"] for start in plan(compose("pretrain", overrides)).record["starts"]] == [2]
 
 
 def test_the_port_where_processes_will_meet_is_given_to_nobody_else() -> None:
@@ -142,14 +142,14 @@ def test_as_many_processes_as_asked_for(toy_runs: Path, monkeypatch: pytest.Monk
     for name, value in {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(RelposError, match="ask for 3 processes, but 2 were started"):
-        execute(plan(compose("pretrain", [*WORDS, "steps=1", "speed.devices=3"])))
+        execute(plan(compose("pretrain", [*OVERRIDES, "steps=1", "speed.devices=3"])))
 
 
 def test_several_nodes_need_a_meeting_place(toy_runs: Path) -> None:
     with pytest.raises(RelposError, match="speed.nodes=2: start the command on every node with torchrun or srun"):
-        execute(plan(compose("pretrain", [*WORDS, "steps=1", "speed.nodes=2"])))
+        execute(plan(compose("pretrain", [*OVERRIDES, "steps=1", "speed.nodes=2"])))
 
 
 def test_processes_are_no_part_of_the_identity() -> None:
-    one, four = (plan(compose("pretrain", words)) for words in ([], ["speed.devices=2", "speed.nodes=2"]))
+    one, four = (plan(compose("pretrain", overrides)) for overrides in ([], ["speed.devices=2", "speed.nodes=2"]))
     assert one.identity == four.identity

@@ -40,8 +40,8 @@ class Refused(TorchDispatchMode):
 
 def network(position: str = "composite", conv: str = "none") -> MaskedLM:
     torch.manual_seed(0)
-    words = ["size=tiny", f"position={position}", f"conv={conv}", "vocabulary=232"]
-    model: MaskedLM = relpos.build(relpos.compose("params", words))
+    overrides = ["size=tiny", f"position={position}", f"conv={conv}", "vocabulary=232"]
+    model: MaskedLM = relpos.build(relpos.compose("params", overrides))
     return model.double().train()
 
 
@@ -115,7 +115,7 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "recorder_for", lambda accelerator: PlainCalls)
 
 
-WORDS = ["steps=3", "batch=8", "log_every=1", "evaluations=1", "data.pairs=64", "checkpoint_every=1"]
+OVERRIDES = ["steps=3", "batch=8", "log_every=1", "evaluations=1", "data.pairs=64", "checkpoint_every=1"]
 
 
 def anew(run: Run) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def anew(run: Run) -> dict[str, Any]:
 
 
 def test_a_run_with_recorded_passes_learns_what_a_plain_one_does(toy_runs: Path, request: pytest.FixtureRequest) -> None:
-    run = plan(relpos.compose("pretrain", WORDS))
+    run = plan(relpos.compose("pretrain", OVERRIDES))
     plain = anew(run)
     request.getfixturevalue("recording")
     recorded = anew(run)
@@ -136,7 +136,7 @@ def test_a_run_with_recorded_passes_learns_what_a_plain_one_does(toy_runs: Path,
 
 
 def test_a_run_with_recorded_passes_goes_on_bit_for_bit(toy_runs: Path, recording: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = plan(relpos.compose("pretrain", WORDS))
+    run = plan(relpos.compose("pretrain", OVERRIDES))
     whole = anew(run)
     shutil.rmtree(run.path)
     step = Pretraining.training_step

@@ -25,11 +25,11 @@ def test_a_pretraining_says_in_one_line_which_micro_batch_to_try(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Pretraining, "training_step", out_of_memory)
-    words = [*TINY, "evaluations=1", "speed.microbatch=6"]
-    assert main(["pretrain", *words]) == 1
+    overrides = [*TINY, "evaluations=1", "speed.microbatch=6"]
+    assert main(["pretrain", *overrides]) == 1
     line = "out of memory on the GPU with speed.microbatch=6; try speed.microbatch=3"
     assert capsys.readouterr().err.splitlines()[-1] == f"relpos: {line}"
-    record = plan(compose("pretrain", words)).record
+    record = plan(compose("pretrain", overrides)).record
     assert (record["state"], record["error"]) == ("failed", line)
 
 

@@ -80,14 +80,14 @@ def test_a_run_that_goes_on_keeps_its_micro_batch(toy_runs: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("command", "words"),
+    ("command", "overrides"),
     [("pretrain", ["steps=30", "data.pairs=64"]), ("finetune", ["task=rte", "intermediate=none", "steps=30"])],
 )
-def test_a_run_that_diverges_fails_in_one_line_and_keeps_its_checkpoint(toy_runs: Path, command: str, words: list[str]) -> None:
+def test_a_run_that_diverges_fails_in_one_line_and_keeps_its_checkpoint(toy_runs: Path, command: str, overrides: list[str]) -> None:
     if command == "finetune":
-        words = [*words, f"from={relpos.run(relpos.compose('pretrain', TINY)).path}"]
+        overrides = [*overrides, f"from={relpos.run(relpos.compose('pretrain', TINY)).path}"]
     diverging = ["recipe.lr=1e30", "recipe.warmup=3", "batch=8", "checkpoint_every=1", "log_every=50"]
-    cfg = relpos.compose(command, [*words, *diverging])
+    cfg = relpos.compose(command, [*overrides, *diverging])
     run = plan(cfg)
     with pytest.raises(RelposError, match=r"training diverged after \d+ steps: .* is (nan|inf); try a lower recipe.lr"):
         execute(run)
@@ -120,8 +120,8 @@ def test_rows_of_a_table_differ_in_nothing_but_the_position() -> None:
 
 
 def test_two_stages_read_short_text_first_and_go_on_where_they_stopped(toy_runs: Path) -> None:
-    words = ["packing=document", "length=64", "batch=2", "steps=5", "first.share=0.6", "first.length=16", "first.batch=8"]
-    run = plan(relpos.compose("pretrain", words))
+    overrides = ["packing=document", "length=64", "batch=2", "steps=5", "first.share=0.6", "first.length=16", "first.batch=8"]
+    run = plan(relpos.compose("pretrain", overrides))
     store = Store(execute(run.inputs["store"]).path)
     dials = {key: run.config[key] for key in ("seed", "steps", "batch", "length", "packing", "pairs", "first")}
     dials["microbatch"] = 16
@@ -159,8 +159,8 @@ def test_the_surface_for_notebooks(toy_runs: Path) -> None:
 
 def test_fine_tuning_from_a_model_folder(toy_runs: Path, tmp_path: Path) -> None:
     pretrained = relpos.run(relpos.compose("pretrain", [*TINY, "position=fixed"]))
-    words = ["task=rte", "intermediate=none", "steps=2", f"from={pretrained.path / 'model'}"]
-    run = relpos.run(relpos.compose("finetune", words))
+    overrides = ["task=rte", "intermediate=none", "steps=2", f"from={pretrained.path / 'model'}"]
+    run = relpos.run(relpos.compose("finetune", overrides))
     assert set(run.metrics["columns"]) == {"rte"}
     assert (run.path / "predictions" / "RTE.tsv").read_text().startswith("index\tprediction\n")
     model, _ = relpos.load(run.path)

@@ -24,12 +24,12 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 def test_another_seed_of_a_task_reads_nothing_again_and_another_task_does(toy_runs: Path, encoded: Callable[[], int]) -> None:
     pretrained = relpos.run(relpos.compose("pretrain", ["steps=1", "batch=8", "evaluations=1", "data.pairs=64"]))
-    words = ["intermediate=none", "steps=1", f"from={pretrained.path}"]
-    relpos.run(relpos.compose("finetune", ["task=rte", "seed=1", *words]))
+    overrides = ["intermediate=none", "steps=1", f"from={pretrained.path}"]
+    relpos.run(relpos.compose("finetune", ["task=rte", "seed=1", *overrides]))
     first = encoded()
-    relpos.run(relpos.compose("finetune", ["task=rte", "seed=2", *words]))
+    relpos.run(relpos.compose("finetune", ["task=rte", "seed=2", *overrides]))
     assert encoded() == first > 0
-    relpos.run(relpos.compose("finetune", ["task=cola", "seed=1", *words]))
+    relpos.run(relpos.compose("finetune", ["task=cola", "seed=1", *overrides]))
     assert encoded() > first
 
 

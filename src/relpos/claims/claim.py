@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from relpos.tables.experiment import Experiment
 
 ROWS = "rows"
-"""The file that says which words make a row; every other file is a paper."""
+"""The file that says which overrides make a row; every other file is a paper."""
 KEYS = ("says", "source", "printed", "restated", "test", "twins", "hosts")
 MEASURES = {"loss": "held-out loss", "order": "shuffle gap over all words"}
 """The measures in which twins compare rows."""
@@ -105,8 +105,8 @@ def load(paper: str) -> list[Claim]:
 
 
 def rows() -> dict[str, list[str]]:
-    """Row → the words that make it."""
-    return {str(name): [str(word) for word in words] for name, words in _read(_folder() / f"{ROWS}.yaml").items()}
+    """Row → the overrides that make it."""
+    return {str(name): [str(override) for override in overrides] for name, overrides in _read(_folder() / f"{ROWS}.yaml").items()}
 
 
 def experiments() -> list[Experiment]:

@@ -44,28 +44,28 @@ class Ratios:
     """One scheme has exactly `number` parameters, and each of the others at least `least` times as many.
 
     Args:
-        words: overrides that give the scheme and the size of the network.
+        overrides: they give the scheme and the size of the network.
         number: of its parameters.
         against: for each of the others, such overrides.
         least: the least ratio.
     """
 
-    words: Sequence[str]
+    overrides: Sequence[str]
     number: int
     against: Sequence[Sequence[str]]
     least: float = 10.0
 
     @property
     def says(self) -> str:
-        return f"{' '.join(self.words)}: {self.number:,} parameters; the others at least {self.least:g} times as many"
+        return f"{' '.join(self.overrides)}: {self.number:,} parameters; the others at least {self.least:g} times as many"
 
     @property
     def rows(self) -> tuple[str, ...]:
         return ()
 
     def findings(self, scales: Scales) -> list[Finding]:
-        count = position_parameters(*self.words)
-        others = {" ".join(words): position_parameters(*words) for words in self.against}
+        count = position_parameters(*self.overrides)
+        others = {" ".join(overrides): position_parameters(*overrides) for overrides in self.against}
         holds = count == self.number and all(other >= self.least * count for other in others.values())
         said = [f"{name}: {other:,}, {other / count:,.0f} times" for name, other in others.items()]
         return [Finding(HOLDS if holds else FAILS, "; ".join([f"{count:,}", *said]))]

@@ -44,12 +44,12 @@ class Live:
         raise NotImplementedError
 
 
-def network(*words: str) -> Any:
+def network(*overrides: str) -> Any:
     """A tiny masked language model in float64. Weights that begin as zeros are made random, so that no term vanishes."""
     from relpos.train.network import build_model
 
     torch.manual_seed(0)
-    model = build_model(configured([*TINY, *words])).double().eval()
+    model = build_model(configured([*TINY, *overrides])).double().eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -50,12 +50,12 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
     """Reads the records, with a progress bar where there are many; one that is damaged is named on stderr and left out.
 
     Args:
-        rows: row → the words that make it.
+        rows: row → the overrides that make it.
         root: `$RELPOS_RUNS`.
     """
     root = root or runs_root()
     pretrainings = _finished(root, "pretrain")
-    names = {_key(nodes(words)): name for name, words in rows.items()} if pretrainings else {}
+    names = {_key(nodes(overrides)): name for name, overrides in rows.items()} if pretrainings else {}
     scales: dict[str, Scale] = {}
     variants: dict[tuple[str, str], dict[float, dict[Path, Plain]]] = {}  # scale and row → position_lr → pre-trainings
     older = 0

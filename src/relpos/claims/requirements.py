@@ -22,7 +22,7 @@ class Requirements:
         columns: of dev scores; empty: the test reads none.
         least: how many of these columns are needed.
         order: whether the shuffle gap must be measured.
-        words: overrides that the rows must be trained with.
+        overrides: the rows must be trained with them.
         afterwards: what else must be done after the training.
     """
 
@@ -30,7 +30,7 @@ class Requirements:
     columns: Sequence[str] = ()
     least: int = 0
     order: bool = False
-    words: Sequence[str] = ()
+    overrides: Sequence[str] = ()
     afterwards: str = ""
 
 
@@ -52,7 +52,7 @@ def of_column(column: str, columns: Sequence[str] | None = None, every: bool = F
         every: whether all of them are needed.
 
     >>> of_column("loss"), of_column("glue", ["cola", "rte"]).least
-    (Requirements(seeds=2, columns=(), least=0, order=False, words=(), afterwards=''), 1)
+    (Requirements(seeds=2, columns=(), least=0, order=False, overrides=(), afterwards=''), 1)
     """
     if column in (LOSS, ORDER):
         return Requirements(SEVERAL, order=column == ORDER)

@@ -14,7 +14,7 @@ from relpos.claims.requirements import OfRuns, Requirements
 from relpos.claims.scales import Plain
 from relpos.tables.estimate import Work, columns, scheme, work
 from relpos.tables.experiment import Experiment
-from relpos.tables.plan import words_of
+from relpos.tables.plan import overrides_of
 from relpos.tables.speeds import Speeds
 
 GPU = 1e14
@@ -54,21 +54,21 @@ class Plan:
     def command(self) -> str:
         """`relpos reproduce table=length 'rows=[tisa]' pretrain_seeds=2`"""
         experiment = self.experiment
-        words = [f"table={experiment.name}"]
+        overrides = [f"table={experiment.name}"]
         if set(self.rows) < set(experiment.rows):
-            words.append(f"'rows=[{','.join(self.rows)}]'")
+            overrides.append(f"'rows=[{','.join(self.rows)}]'")
         if experiment.tasks and not self.requires.columns:
-            words.append("stages=[pretrain]")
+            overrides.append("stages=[pretrain]")
         if experiment.start == "???":
-            words.append("pretrained=FOLDER")
-        if experiment.start and not any(word.startswith("data=") for word in experiment.base):
-            words.append("data=files")
-        if "data=files" in [*experiment.base, *words]:
-            words.append("data.root=FOLDER")
-        words += self.requires.words
+            overrides.append("pretrained=FOLDER")
+        if experiment.start and not any(override.startswith("data=") for override in experiment.base):
+            overrides.append("data=files")
+        if "data=files" in [*experiment.base, *overrides]:
+            overrides.append("data.root=FOLDER")
+        overrides += self.requires.overrides
         if self.more_seeds:
-            words.append(f"pretrain_seeds={self.requires.seeds}")
-        return f"relpos reproduce {' '.join(words)}"
+            overrides.append(f"pretrain_seeds={self.requires.seeds}")
+        return f"relpos reproduce {' '.join(overrides)}"
 
     @property
     def runs(self) -> str:
@@ -98,13 +98,13 @@ class ToRun:
     """Says what it would take to test a claim.
 
     Args:
-        rows: row → the words that make it.
+        rows: row → the overrides that make it.
         experiments: the experiment files to choose from.
     """
 
     def __init__(self, rows: Mapping[str, Sequence[str]], experiments: Iterable[Experiment]) -> None:
         self.experiments = [file for file in experiments if not file.parameters and file.name[0] != "_"]
-        self.schemes = {row: scheme(words) for row, words in rows.items()}
+        self.schemes = {row: scheme(overrides) for row, overrides in rows.items()}
         self.speeds = Speeds(tries=False)
         self.rows_of = {experiment.name: self._rows_of(experiment) for experiment in self.experiments}
 
@@ -150,30 +150,32 @@ class ToRun:
         if not set(wanted) <= set(named.values()) or (once and len(named) > len(wanted)):
             return None
         seeds = max(requires.seeds, len(experiment.pretrain_seeds or [0]))
-        parts = work(_with(experiment, requires.words), named, bool(requires.columns), seeds)
+        parts = work(_with(experiment, requires.overrides), named, bool(requires.columns), seeds)
         return Plan(experiment, list(named), requires, parts)
 
     def _rows_of(self, experiment: Experiment) -> dict[str, str]:
         """Row of the experiment → the same row of the claims, or an empty text if they have none."""
         if experiment.start:
-            return {name: _changed(words_of("finetune", experiment, words)) or "" for name, words in experiment.rows.items()}
+            return {
+                name: _changed(overrides_of("finetune", experiment, overrides)) or "" for name, overrides in experiment.rows.items()
+            }
         names = {of_claims: row for row, of_claims in self.schemes.items()}
-        schemes = {name: scheme(words_of("pretrain", experiment, words)) for name, words in experiment.rows.items()}
+        schemes = {name: scheme(overrides_of("pretrain", experiment, overrides)) for name, overrides in experiment.rows.items()}
         return {name: names.get(of_row, "") for name, of_row in schemes.items()}
 
 
-def _changed(words: Iterable[str]) -> str | None:
+def _changed(overrides: Iterable[str]) -> str | None:
     """The row of the claims that a fine-tuning's overrides make of a network, if TISA starts from regression."""
-    overrides = dict(word.removeprefix("change.").partition("=")[::2] for word in words if word.startswith("change."))
-    change = CHANGE | overrides | {"tisa": int(overrides.get("tisa", 0))}
+    values = dict(override.removeprefix("change.").partition("=")[::2] for override in overrides if override.startswith("change."))
+    change = CHANGE | values | {"tisa": int(values.get("tisa", 0))}
     return row_of(change, ("regression", False))
 
 
-def _with(experiment: Experiment, words: Sequence[str]) -> Experiment:
-    """The experiment with these words added to each row."""
-    if not words:
+def _with(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
+    """The experiment with these overrides added to each row."""
+    if not overrides:
         return experiment
-    return replace(experiment, rows={name: [*of_row, *words] for name, of_row in experiment.rows.items()})
+    return replace(experiment, rows={name: [*of_row, *overrides] for name, of_row in experiment.rows.items()})
 
 
 def _count(number: int, what: str) -> str:

@@ -85,7 +85,7 @@ class Shrinks(OfScales):
     @property
     def requires(self) -> Requirements:
         """All sizes trained as long as Chang et al. (2021) trained their smaller models; the sizes' own recipes differ in this."""
-        return replace(of_column(self.column), words=("pretrain.steps=125000", "pretrain.batch=128"))
+        return replace(of_column(self.column), overrides=("pretrain.steps=125000", "pretrain.batch=128"))
 
     def findings(self, scales: Scales) -> list[Finding]:
         """One for each group of scales of several sizes."""

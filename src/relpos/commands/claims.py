@@ -92,14 +92,14 @@ def page(
     """Plain values: `claims`, `tests` (how many were made), `older` (runs of older code that were left out), `guessed` (whether
     hours in `takes` are guesses).
 
-    A claim has `id`, `says`, `source`, `printed`, `restated`, `test`, `rows` (with their words), `tables`, `findings` (one for each
-    scale, corrected for the number of tests of the page), `verdict` (of the largest scale that decides) and `takes` (what it would
-    take to run a claim that is not run at any scale).
+    A claim has `id`, `says`, `source`, `printed`, `restated`, `test`, `rows` (with their overrides), `tables`, `findings` (one for
+    each scale, corrected for the number of tests of the page), `verdict` (of the largest scale that decides) and `takes` (what it
+    would take to run a claim that is not run at any scale).
 
     Args:
         claims: those of the page.
         runs: the finished runs.
-        rows: row → the words that make it.
+        rows: row → the overrides that make it.
         tables: claim → the experiment files that are about it.
         to_run: says what it would take to run a claim; None: `takes` stays empty.
 
@@ -184,7 +184,7 @@ def _show(claim: dict[str, Any], console: Console) -> None:
         tables = f"  (tables {', '.join(claim['tables'])})" if claim["tables"] else ""
         line(
             ("     runs  ", "dim"),
-            ("; ".join(f"{row}: {' '.join(words)}" for row, words in claim["rows"].items()), ""),
+            ("; ".join(f"{row}: {' '.join(overrides)}" for row, overrides in claim["rows"].items()), ""),
             (tables, "dim"),
         )
     for finding in claim["findings"]:

@@ -37,9 +37,9 @@ def compare(cfg: DictConfig) -> str:
     """
     subjects = titled(subjects_of(names(cfg.runs) or []))
     differing = differences(subjects)
-    rows = [_with_words(row, place, differing) for place, row in enumerate(compared_rows(subjects))]
+    rows = [_with_overrides(row, place, differing) for place, row in enumerate(compared_rows(subjects))]
     name, question = " and ".join(subject.name for subject in subjects), f"They differ in: {in_words(differing)}."
-    experiment = Experiment(name, Path(), question, {row.name: row.words for row in rows}, [], baseline=[subjects[0].name])
+    experiment = Experiment(name, Path(), question, {row.name: row.overrides for row in rows}, [], baseline=[subjects[0].name])
     rows = with_comparisons(rows, experiment, {})
     side_tables = []
     if reason := why_not(subjects):
@@ -56,9 +56,9 @@ def compare(cfg: DictConfig) -> str:
     return str(folder)
 
 
-def _with_words(row: Row, place: int, differing: Mapping[str, Sequence[str]]) -> Row:
+def _with_overrides(row: Row, place: int, differing: Mapping[str, Sequence[str]]) -> Row:
     """The row with its values of the keys in which the runs differ."""
-    return replace(row, words=[f"{key}={values[place]}" for key, values in differing.items() if values[place] != MISSING])
+    return replace(row, overrides=[f"{key}={values[place]}" for key, values in differing.items() if values[place] != MISSING])
 
 
 def _of_losses(losses: Sequence[PairedLoss]) -> SideTable:

@@ -30,7 +30,7 @@ def export(cfg: DictConfig) -> str:
     folder, weights, record = _source(named)
     if is_published(folder):
         raise RelposError(f"run={named}: this is a folder of Hugging Face already")
-    words: dict[str, Any] = read_model_config(folder)
+    settings: dict[str, Any] = read_model_config(folder)
     model = load_model(folder)
     if weights is not None:
         load_weights(model, weights)
@@ -39,10 +39,10 @@ def export(cfg: DictConfig) -> str:
     name = folder.parent.resolve().name if record else folder.resolve().name
 
     def readme(config: dict[str, Any]) -> str:
-        return card(name, config, record, words, _question(run.get("table")))
+        return card(name, config, record, settings, _question(run.get("table")))
 
     labels = (record.get("meaning", {}).get("task") or {}).get("labels")
-    config = write(to, model, words, load_tokenizer(folder), readme, list(labels) if labels else None)
+    config = write(to, model, settings, load_tokenizer(folder), readme, list(labels) if labels else None)
     how = (
         "import relpos, then AutoModel…, or relpos.load"
         if config["model_type"] == OWN

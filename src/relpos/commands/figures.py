@@ -24,13 +24,13 @@ class Figure:
         number: as printed.
         kind: the kind of `relpos analyze` that draws it.
         architecture: position scheme and convolution of the networks that it shows, as in the names of their folders.
-        words: overrides of `relpos pretrain` that make such a network.
+        overrides: of `relpos pretrain`, that make such a network.
     """
 
     number: str
     kind: str
     architecture: str
-    words: str
+    overrides: str
 
     def is_about(self, run: Path) -> bool:
         """Whether it shows the network of this folder, which is called ARCHITECTURE-LAYERSxHIDDEN-….
@@ -74,7 +74,7 @@ def figures(cfg: DictConfig) -> str:
         published = list(names(cfg.pretrained) or ()) if figure.architecture == "absolute" else []
         heading = f"- Figure {figure.number} (`{figure.kind}`): "
         if not folders and not published:
-            lines.append(f"{heading}missing; `relpos pretrain {figure.words}` makes a network for it")
+            lines.append(f"{heading}missing; `relpos pretrain {figure.overrides}` makes a network for it")
             continue
         networks = OmegaConf.create({"run": folders or None, "pretrained": published or None, "text": cfg.text})
         kind = instantiate(OmegaConf.to_container(OmegaConf.load(conf_dir() / "kind" / f"{figure.kind}.yaml")))  # type: ignore[arg-type]

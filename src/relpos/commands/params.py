@@ -46,7 +46,7 @@ class Line:
     """
 
     row: str
-    words: str
+    overrides: str
     counts: str
     ours: int
     printed: float
@@ -80,9 +80,9 @@ def lines(paper: str) -> list[Line]:
     result = []
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            ours = counted_without_memory(compose("params", row["words"].split()))[row["counts"]]
+            ours = counted_without_memory(compose("params", row["overrides"].split()))[row["counts"]]
             exact = int(row["exact"]) if row["exact"] else None
-            texts = row["row"], row["words"], row["counts"]
+            texts = row["row"], row["overrides"], row["counts"]
             result.append(Line(*texts, ours, float(row["printed"]), int(row["decimals"]), exact, row["note"]))
     return result
 
@@ -91,11 +91,11 @@ def show(paper: str) -> str:
     """Prints the table on stderr, for reading; returns it as JSON."""
     of_paper = lines(paper)
     table = Table(box=SIMPLE_HEAD, title=f"Parameters of {paper}")
-    for name in ("row", "words", "ours", "printed", "difference", "note"):
-        table.add_column(name, justify="left" if name in ("row", "words", "note") else "right", overflow="fold")
+    for name in ("row", "overrides", "ours", "printed", "difference", "note"):
+        table.add_column(name, justify="left" if name in ("row", "overrides", "note") else "right", overflow="fold")
     for line in of_paper:
         printed = f"{line.printed:.{line.decimals}f}M" if line.decimals else f"{line.printed:,.0f}"
         difference = f"{line.difference:+,.{line.decimals}f}" if line.difference else "0"
-        table.add_row(line.row, line.words, f"{line.ours:,}", printed, difference, line.note)
+        table.add_row(line.row, line.overrides, f"{line.ours:,}", printed, difference, line.note)
     Console(stderr=True).print(table)
     return json.dumps([asdict(line) | {"difference": line.difference} for line in of_paper], ensure_ascii=False)

@@ -20,31 +20,49 @@ if TYPE_CHECKING:
     from relpos.tables.row import Row
 
 
-OWN = ("table", "rows", "stages", "seeds", "pretrain_seeds", "words", "workers", "retries", "dry_run", "engine", "every", "hydra")
+OWN = (
+    "table",
+    "rows",
+    "stages",
+    "seeds",
+    "pretrain_seeds",
+    "overrides",
+    "workers",
+    "retries",
+    "dry_run",
+    "engine",
+    "every",
+    "hydra",
+)
 """Keys of the commands `reproduce` and `status` themselves."""
 
 
-def gathered(words: Sequence[str]) -> list[str]:
-    """Command-line words of `reproduce` and `status`; those whose key is not in `OWN` are for the rows, and go into `words=[…]`.
+def gathered(arguments: Sequence[str]) -> list[str]:
+    """Command-line arguments of `reproduce` and `status`; overrides whose key is not in `OWN` are for the rows, and go into
+    `overrides=[…]`.
 
     So `relpos reproduce table=real_mini data.root=FOLDER` needs no brackets and no quotes.
 
     Raises:
-        RelposError: `words=[…]` is there as well; or a key is not one of a row's but close to one of `OWN` (`retrys=2`).
+        RelposError: `overrides=[…]` is there as well; or a key is not one of a row's but close to one of `OWN` (`retrys=2`).
     """
-    keys = {word: word.lstrip("+~").partition("=")[0].split(".")[0] for word in words if "=" in word and not word.startswith("-")}
-    for_rows = [word for word, key in keys.items() if key not in OWN]
-    for word in for_rows:
-        _refuse_slip(keys[word])
-    for place, word in enumerate(words):
-        if "=" not in word and not word.startswith("-") and not (place and words[place - 1].startswith("-")):
-            raise RelposError(f"{word}: words have the form KEY=VALUE. Did you mean table={word}?")
+    keys = {
+        argument: argument.lstrip("+~").partition("=")[0].split(".")[0]
+        for argument in arguments
+        if "=" in argument and not argument.startswith("-")
+    }
+    for_rows = [override for override, key in keys.items() if key not in OWN]
+    for override in for_rows:
+        _refuse_slip(keys[override])
+    for place, argument in enumerate(arguments):
+        if "=" not in argument and not argument.startswith("-") and not (place and arguments[place - 1].startswith("-")):
+            raise RelposError(f"{argument}: overrides have the form KEY=VALUE. Did you mean table={argument}?")
     if not for_rows:
-        return list(words)
-    if any(word.startswith("words=") for word in words):
-        raise RelposError(f"{for_rows[0]}: give words for the rows by themselves or in words=[…], not both ways")
-    quoted = ",".join("'" + word.replace("'", "\\'") + "'" for word in for_rows)
-    return [*(word for word in words if word not in for_rows), f"words=[{quoted}]"]
+        return list(arguments)
+    if any(argument.startswith("overrides=") for argument in arguments):
+        raise RelposError(f"{for_rows[0]}: give overrides for the rows by themselves or in overrides=[…], not both ways")
+    quoted = ",".join("'" + override.replace("'", "\\'") + "'" for override in for_rows)
+    return [*(argument for argument in arguments if argument not in for_rows), f"overrides=[{quoted}]"]
 
 
 def _refuse_slip(key: str) -> None:
@@ -52,6 +70,8 @@ def _refuse_slip(key: str) -> None:
     from relpos.runs.config import keys_of
     from relpos.tables.experiment import STAGES
 
+    if key == "words":  # their name in older versions, which is close to `workers`
+        raise RelposError("unknown key 'words'. Did you mean 'overrides'?")
     if "Did you mean" in (hint := nearest(key, OWN)) and key not in {*STAGES, *keys_of("pretrain"), *keys_of("finetune")}:
         raise RelposError(f"unknown key {key!r}.{hint}")
 
@@ -60,10 +80,10 @@ def reproduce(cfg: DictConfig) -> str:
     """`relpos reproduce`: plans, runs what is missing, prints the table; returns its folder.
 
     Args:
-        cfg: `table`, `rows`, `stages`, `seeds`, `pretrain_seeds`, `words`, `engine`, `retries`, `dry_run`.
+        cfg: `table`, `rows`, `stages`, `seeds`, `pretrain_seeds`, `overrides`, `engine`, `retries`, `dry_run`.
 
     Raises:
-        RelposError: something in the file or the words is wrong; or runs failed, which is raised after the others are done.
+        RelposError: something in the file or the overrides is wrong; or runs failed, which is raised after the others are done.
         KeyboardInterrupt: the process was asked to stop; the same command goes on.
     """
     from relpos.launch import engine
@@ -76,9 +96,9 @@ def reproduce(cfg: DictConfig) -> str:
         from relpos.commands.params import show as show_parameters
 
         return show_parameters(table.parameters)
-    words = names(cfg.words) or []
-    rows = plan.plan_table(table, names(cfg.rows), words)
-    instrument = order_columns.instrument(table, words, rows)
+    overrides = names(cfg.overrides) or []
+    rows = plan.plan_table(table, names(cfg.rows), overrides)
+    instrument = order_columns.instrument(table, overrides, rows)
     runs = plan.of_stages(plan.runs_of(rows), names(cfg.stages))
     folder: Path = runs_root() / "tables" / table.name
     if cfg.dry_run:

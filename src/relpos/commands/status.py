@@ -32,10 +32,10 @@ def status(cfg: DictConfig) -> str:
     """Shows the table's runs, on a terminal again and again; returns the table's folder.
 
     Args:
-        cfg: `table`, `rows`, `words`, `every`. Without rows and words, the runs are those of the newest launch.
+        cfg: `table`, `rows`, `overrides`, `every`. Without rows and overrides, the runs are those of the newest launch.
 
     Raises:
-        RelposError: there is no such table, or a word is wrong.
+        RelposError: there is no such table, or an override is wrong.
     """
     name, runs = _runs(cfg)
     console = Console(highlight=False)
@@ -56,15 +56,15 @@ def status(cfg: DictConfig) -> str:
 
 
 def _runs(cfg: DictConfig) -> tuple[str, list[Run]]:
-    """The table's name, and the runs of its newest launch, or of a plan if rows or words are named or nothing was launched."""
+    """The table's name, and the runs of its newest launch, or of a plan if rows or overrides are named or nothing was launched."""
     from relpos.runs.config import names
     from relpos.tables import experiment, plan
 
     table = experiment.load(str(cfg.table))
     launched = runs_root() / "tables" / table.name / "plan.json"
-    if cfg.rows is None and not cfg.words and launched.is_file():
+    if cfg.rows is None and not cfg.overrides and launched.is_file():
         return table.name, Job.read(launched).runs
-    return table.name, plan.runs_of(plan.plan_table(table, names(cfg.rows), names(cfg.words) or []))
+    return table.name, plan.runs_of(plan.plan_table(table, names(cfg.rows), names(cfg.overrides) or []))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ WEIGHTS = Distribution(0.0, 0.02, gaussian=True)
 Network = MaskedLM | ReplacedTokens | Classifier | Encoder
 
 
-class HeadWords(TypedDict, total=False):
+class HeadSettings(TypedDict, total=False):
     """Describes the head; a key that is left out has the value that the networks trained here have.
 
     kind: masked_lm (the default), replaced_tokens, classifier, or none for the encoder alone.
@@ -65,7 +65,7 @@ def build(
     vocabulary: int,
     conv: Callable[[Shape], Conv] | None = None,
     kernel: kernels.Name = "auto",
-    head: HeadWords | None = None,
+    head: HeadSettings | None = None,
 ) -> Any:
     """A `MaskedLM`, or the network that `head` describes. `size` holds the encoder's keyword arguments.
 
@@ -78,7 +78,7 @@ def build(
     return model
 
 
-def _with_head(encoder: Encoder, head: HeadWords) -> Network:
+def _with_head(encoder: Encoder, head: HeadSettings) -> Network:
     kind, hidden = head.get("kind", "masked_lm"), encoder.shape.hidden
     if head.get("pooler"):
         encoder.pooler = nn.Linear(hidden, hidden)

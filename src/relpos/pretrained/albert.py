@@ -14,7 +14,7 @@ FAMILY = Family(
     model_type="albert",
     prefix="albert.",
     base="AlbertModel",
-    words={
+    settings={
         "size": SIZE
         | {
             "hidden": Key("hidden_size", 4096),

@@ -16,9 +16,9 @@ from relpos.errors import RelposError, nearest
 from relpos.pretrained.families import FAMILIES
 from relpos.pretrained.family import Family, Head
 from relpos.pretrained.files import CONFIG, read_config
+from relpos.pretrained.settings import from_config
 from relpos.pretrained.stored import read_weights
 from relpos.pretrained.weights import listed, names, read
-from relpos.pretrained.words import from_config
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Checkpoint:
         RelposError: its family is not supported, or a file is missing or damaged; the message names file and key.
 
     Example:
-        >>> Checkpoint(Path("nowhere")).words
+        >>> Checkpoint(Path("nowhere")).settings
         Traceback (most recent call last):
         relpos.errors.RelposError: no model in nowhere: config.json is missing
     """
@@ -66,34 +66,34 @@ class Checkpoint:
         tied = self.config.get("tie_word_embeddings", True) is not False
         for head in self.family.heads:
             of_head = {name for weight in head.weights for name in names(weight) if not name.startswith(self.family.prefix)}
-            other_decoder = "kind" not in head.words and head.words.get("tied", True) != tied
+            other_decoder = "kind" not in head.settings and head.settings.get("tied", True) != tied
             if of_head & self.tensors.keys() and not other_decoder:
                 return head
         return None
 
     @cached_property
-    def words(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """Our configuration of the network: `size`, `position`, `conv`, `vocabulary`, and `head` or `outputs`."""
         if self.family.refused:
             raise RelposError(f"{self.folder / CONFIG}: model_type={self.family.model_type}: {self.family.refused}")
         try:
-            words = from_config(self.family, self.config)
+            settings = from_config(self.family, self.config)
         except RelposError as error:
             raise RelposError(f"{self.folder / CONFIG}: {error}") from None
-        if self.head and self.head.words.get("kind") == "classifier":
+        if self.head and self.head.settings.get("kind") == "classifier":
             last = names(self.head.weights[-1])[0]
-            return words | {"outputs": len(self.tensors[last]) if last in self.tensors else 1}
-        head = dict(self.head.words) if self.head else {"kind": "none"}
+            return settings | {"outputs": len(self.tensors[last]) if last in self.tensors else 1}
+        head = dict(self.head.settings) if self.head else {"kind": "none"}
         pooler = {"pooler": True} if self._has_pooler else {}
-        return words | ({"head": head | pooler} if head | pooler else {})
+        return settings | ({"head": head | pooler} if head | pooler else {})
 
     def fill(self, model: nn.Module) -> None:
-        """Assigns the weights to a network made from `words`; they keep the number format in which they are stored.
+        """Assigns the weights to a network made from `settings`; they keep the number format in which they are stored.
 
         Raises:
             RelposError: a weight is missing, unknown, or of another shape; names it.
         """
-        size = self.words["size"]
+        size = self.settings["size"]
         layers = 1 if size["share_layers"] else size["layers"]
         widen = size["embedding"] != size["hidden"]
         weights = listed(self.family, self.head, layers, self._has_pooler, widen, self.prefix)
@@ -117,7 +117,7 @@ class Checkpoint:
         Raises:
             RelposError: the map is not the identity.
         """
-        size = self.words["size"]
+        size = self.settings["size"]
         if not self.family.always_widens or size["embedding"] != size["hidden"]:
             return set()
         weight, bias = (self.prefix + names(part)[0] for part in self.family.widen)
@@ -129,7 +129,7 @@ class Checkpoint:
     @property
     def _has_pooler(self) -> bool:
         """Whether the encoder has a pooler; the pooler of a classifier belongs to its head."""
-        classifier = self.head is not None and self.head.words.get("kind") == "classifier"
+        classifier = self.head is not None and self.head.settings.get("kind") == "classifier"
         theirs = {self.prefix + name for weight in self.family.pooler for name in names(weight)}
         return not classifier and bool(theirs & self.tensors.keys())
 

@@ -28,7 +28,7 @@ FAMILY = Family(
     model_type="convbert",
     prefix="convbert.",
     base="ConvBertModel",
-    words=BERT.words | {"size": SIZE | {"embedding": Key("embedding_size", 768)}, "conv": _CONV},
+    settings=BERT.settings | {"size": SIZE | {"embedding": Key("embedding_size", 768)}, "conv": _CONV},
     # Only with a head_ratio of 2 half of their heads are ordinary, as ours are.
     constants=BERT.constants | {"head_ratio": 2, "num_groups": 1},
     encoder=(*EMBEDDINGS, POSITIONS),

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from relpos.errors import RelposError
 from relpos.pretrained.families import FAMILIES
 from relpos.pretrained.family import Family, Head
+from relpos.pretrained.settings import to_config
 from relpos.pretrained.weights import listed, names, write
-from relpos.pretrained.words import to_config
 
 
-def to_huggingface(network: nn.Module, words: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def to_huggingface(network: nn.Module, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The content of `config.json`, and name → weight.
 
     `absolute` becomes BERT where the embedding is as wide as the layers, else ELECTRA; `rope` RoFormer; `convbert` ConvBERT; shared
@@ -23,30 +23,31 @@ def to_huggingface(network: nn.Module, words: Mapping[str, Any]) -> tuple[dict[s
 
     Args:
         network: a `MaskedLM`, a `Classifier`, a `ReplacedTokens` or an `Encoder`.
-        words: its configuration as in a model folder's config.yaml: `size`, `position`, `conv`, `vocabulary`, `head` or `outputs`.
+        settings: its configuration as in a model folder's config.yaml: `size`, `position`, `conv`, `vocabulary`, `head` or
+            `outputs`.
 
     Raises:
         RelposError: `transformers` has no such network; names the key and the reason.
     """
-    family = family_of(words)
-    config = to_config(family, words)
-    head = _head(family, words)
+    family = family_of(settings)
+    config = to_config(family, settings)
+    head = _head(family, settings)
     config["architectures"] = [head.architecture if head else family.base]
-    config["tie_word_embeddings"] = (head.words if head else {}).get("tied", True)
-    if "outputs" in words:
-        config["id2label"] = {str(number): f"LABEL_{number}" for number in range(words["outputs"])}
+    config["tie_word_embeddings"] = (head.settings if head else {}).get("tied", True)
+    if "outputs" in settings:
+        config["id2label"] = {str(number): f"LABEL_{number}" for number in range(settings["outputs"])}
         config["label2id"] = {label: int(number) for number, label in config["id2label"].items()}
-    return config, _weights(network, family, head, words, config)
+    return config, _weights(network, family, head, settings, config)
 
 
-def family_of(words: Mapping[str, Any]) -> Family:
+def family_of(settings: Mapping[str, Any]) -> Family:
     """The family of a network, by its position scheme, its convolution and its size.
 
     Raises:
         RelposError: there is none.
     """
-    size = words["size"]
-    position, conv = (words[key]["_target_"].rpartition(".")[2] for key in ("position", "conv"))
+    size = settings["size"]
+    position, conv = (settings[key]["_target_"].rpartition(".")[2] for key in ("position", "conv"))
     shared = bool(size.get("share_layers", False))
     if (position, conv) == ("Absolute", "NoConv"):
         return FAMILIES["albert" if shared else "bert" if size["embedding"] == size["hidden"] else "electra"]
@@ -59,35 +60,35 @@ def family_of(words: Mapping[str, Any]) -> Family:
     return FAMILIES["roformer" if position == "Rope" else "convbert"]
 
 
-def _head(family: Family, words: Mapping[str, Any]) -> Head | None:
+def _head(family: Family, settings: Mapping[str, Any]) -> Head | None:
     """The head of the family that computes what the network's does; None for an encoder alone."""
-    of_network = dict(words.get("head") or {})
-    kind = "classifier" if "outputs" in words else of_network.get("kind", "masked_lm")
+    of_network = dict(settings.get("head") or {})
+    kind = "classifier" if "outputs" in settings else of_network.get("kind", "masked_lm")
     if kind == "none":
         return None
     if (classifier := of_network.get("classifier", "plain")) != "plain":
         raise RelposError(f"head={classifier}: transformers has no such classifier")
-    heads = [head for head in family.heads if head.words.get("kind", "masked_lm") == kind]
+    heads = [head for head in family.heads if head.settings.get("kind", "masked_lm") == kind]
     if not heads:
         raise RelposError(f"{family.base} has no head of the kind {kind} that computes what ours does")
     if kind != "masked_lm":
         return heads[0]
-    activation = of_network.get("activation") or words["size"].get("activation", "gelu")
+    activation = of_network.get("activation") or settings["size"].get("activation", "gelu")
     tied = of_network.get("tied", True)
-    head = next(head for head in heads if head.words.get("tied", True) == tied)
-    needed = head.words.get("activation", words["size"].get("activation", "gelu"))
+    head = next(head for head in heads if head.settings.get("tied", True) == tied)
+    needed = head.settings.get("activation", settings["size"].get("activation", "gelu"))
     if activation != needed:
         raise RelposError(f"{head.architecture} has {needed} in its head, this network {activation}")
     return head
 
 
 def _weights(
-    network: nn.Module, family: Family, head: Head | None, words: Mapping[str, Any], config: Mapping[str, Any]
+    network: nn.Module, family: Family, head: Head | None, settings: Mapping[str, Any], config: Mapping[str, Any]
 ) -> dict[str, Tensor]:
     parameters = {name: value.detach() for name, value in network.named_parameters()}
-    size = words["size"]
+    size = settings["size"]
     layers = 1 if size.get("share_layers", False) else size["layers"]
-    pooler = "outputs" not in words and any(".pooler." in f".{name}" for name in parameters)
+    pooler = "outputs" not in settings and any(".pooler." in f".{name}" for name in parameters)
     prefix = family.prefix if head else ""
     widen = size["embedding"] != size["hidden"]
     weights: dict[str, Tensor] = {}

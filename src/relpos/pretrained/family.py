@@ -1,8 +1,8 @@
 """How a family of published checkpoints is described: one mapping of its configuration and one of its weights, read both ways.
 
 A family says which key of `config.json` is which value of our configuration (`size`, `position`, `conv`, `vocabulary`; in this
-package called words), and which of its weights is which of our parameters. `words.py` and `weights.py` read these descriptions in
-either direction; apart from them no family has code of its own.
+package called settings), and which of its weights is which of our parameters. `settings.py` and `weights.py` read these
+descriptions in either direction; apart from them no family has code of its own.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class Head:
     Args:
         architecture: name of the class in `transformers`.
         weights: of the head.
-        words: `head` in our configuration, see `relpos.model.build.HeadWords`; a classifier has `outputs` instead.
+        settings: `head` in our configuration, see `relpos.model.build.HeadSettings`; a classifier has `outputs` instead.
     """
 
     architecture: str
     weights: tuple[Weight, ...]
-    words: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Family:
         model_type: in `config.json`.
         prefix: begins the names of the encoder's weights, where there is a head.
         base: name of the encoder's class in `transformers`.
-        words: our configuration, with a `Key` for every value that `config.json` holds.
+        settings: our configuration, with a `Key` for every value that `config.json` holds.
         constants: keys of `config.json` that must have this value if they are there.
         encoder: weights of the encoder outside its layers, without the prefix.
         layer: weights of a layer.
@@ -94,7 +94,7 @@ class Family:
     model_type: str
     prefix: str
     base: str
-    words: dict[str, Any]
+    settings: dict[str, Any]
     constants: dict[str, Any]
     encoder: tuple[Weight, ...]
     layer: tuple[Weight, ...]

@@ -24,7 +24,7 @@ FAMILY = Family(
     model_type="roberta",
     prefix="roberta.",
     base="RobertaModel",
-    words=BERT.words | {"size": SIZE | {"max_positions": POSITIONS_BEHIND}, "vocabulary": Key("vocab_size", 50265)},
+    settings=BERT.settings | {"size": SIZE | {"max_positions": POSITIONS_BEHIND}, "vocabulary": Key("vocab_size", 50265)},
     constants=BERT.constants | {"pad_token_id": RESERVED - 1},
     encoder=(*EMBEDDINGS, replace(POSITIONS, reserved=RESERVED)),
     layer=LAYER,
@@ -55,6 +55,6 @@ XLM_R = replace(
     FAMILY,
     model_type="xlm-roberta",
     base="XLMRobertaModel",
-    words=FAMILY.words | {"vocabulary": Key("vocab_size", 250002)},
+    settings=FAMILY.settings | {"vocabulary": Key("vocab_size", 250002)},
     heads=tuple(map(_xlm, FAMILY.heads)),
 )

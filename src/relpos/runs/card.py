@@ -23,7 +23,7 @@ LICENCE = (
 
 
 def card(
-    name: str, config: Mapping[str, Any], record: Mapping[str, Any], words: Mapping[str, Any], question: str | None = None
+    name: str, config: Mapping[str, Any], record: Mapping[str, Any], settings: Mapping[str, Any], question: str | None = None
 ) -> str:
     """The text of the card.
 
@@ -31,10 +31,10 @@ def card(
         name: of the run.
         config: content of the exported `config.json`.
         record: of the run; empty for a model folder that stands alone. Its paths and host names are left out.
-        words: the description of the network in a model folder: size, position, conv, …
+        settings: the description of the network in a model folder: size, position, conv, …
         question: of the table that the run was made for, if there is one.
     """
-    classifies = "outputs" in words
+    classifies = "outputs" in settings
     task = "text-classification" if classifies else "fill-mask"
     tags = list(dict.fromkeys(["relpos", str(config["model_type"])]))
     front = {"library_name": "transformers", "pipeline_tag": task, "tags": tags}
@@ -45,11 +45,11 @@ def card(
         f"---\n{OmegaConf.to_yaml(OmegaConf.create(front))}---",
         f"# {name}",
         *([f"Trained for the question: {question}"] if question else []),
-        f"An encoder with the position scheme {_class(words['position'])} and the convolution {_class(words['conv'])}, trained "
-        "with relpos. " + (OPENS_OWN if config["model_type"] == OWN else f"It opens as `{config['architectures'][0]}`."),
+        f"An encoder with the position scheme {_class(settings['position'])} and the convolution {_class(settings['conv'])}, "
+        "trained with relpos. " + (OPENS_OWN if config["model_type"] == OWN else f"It opens as `{config['architectures'][0]}`."),
         f"```python\n{example}\n```",
         *_record(record),
-        f"## Network\n\n```yaml\n{OmegaConf.to_yaml(OmegaConf.create(dict(words))).strip()}\n```",
+        f"## Network\n\n```yaml\n{OmegaConf.to_yaml(OmegaConf.create(dict(settings))).strip()}\n```",
         f"## Licence\n\n{LICENCE}",
     ]
     return "\n\n".join(parts) + "\n"

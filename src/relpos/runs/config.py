@@ -1,4 +1,4 @@
-"""Overrides → a checked configuration. Hydra composes it; here every wrong word becomes one line with the nearest right one.
+"""Overrides → a checked configuration. Hydra composes it; here every mistake becomes one line with the nearest right word.
 
 Hydra itself lets three kinds of mistake through: `+typo=1`, values of the wrong kind, and interpolations that lead nowhere.
 """
@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from relpos.errors import RelposError, nearest
-from relpos.runs.given_network import OF_SCHEME, refuse_words
+from relpos.runs.given_network import OF_SCHEME, refuse_overrides
 from relpos.runs.mistakes import mistakes
 from relpos.runs.schema import COMMANDS, SHORT
 from relpos.runs.task_file import with_task_file
@@ -47,69 +47,69 @@ def shipped(name: str) -> Path:
     return inside if inside.is_dir() else package.parents[1] / name
 
 
-def compose(command: str, words: Sequence[str] = ()) -> DictConfig:
-    """The configuration that `relpos COMMAND WORDS…` would use.
+def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
+    """The configuration that `relpos COMMAND OVERRIDES…` would use.
 
     Args:
         command: a primary configuration: `pretrain`, `finetune`, `data`, `params`, `reproduce`.
-        words: Hydra overrides, as typed on the command line; `task=FILE.yaml` too.
+        overrides: Hydra overrides, as typed on the command line; `task=FILE.yaml` too.
 
     Raises:
-        RelposError: a wrong word, named with the nearest right one.
+        RelposError: an override is wrong; it is named, with the nearest right word.
     """
     if command not in COMMANDS:
         raise RelposError(f"unknown command {command!r}.{nearest(command, COMMANDS)}")
-    words = with_task_file(words)
-    with one_line(command, words):
-        if any("hydra.searchpath" in word for word in words):  # the user's own option files may change meanwhile
-            cfg = _composed(command, words)
+    overrides = with_task_file(overrides)
+    with one_line(command, overrides):
+        if any("hydra.searchpath" in override for override in overrides):  # the user's own option files may change meanwhile
+            cfg = _composed(command, overrides)
         else:
-            cfg = _composed_once(command, tuple(words)).copy()
-    return check(cfg, command, words)
+            cfg = _composed_once(command, tuple(overrides)).copy()
+    return check(cfg, command, overrides)
 
 
 @lru_cache(maxsize=128)
-def _composed_once(command: str, words: tuple[str, ...]) -> DictConfig:
+def _composed_once(command: str, overrides: tuple[str, ...]) -> DictConfig:
     """The composed configuration, cached: a caller copies it before changing it."""
     groups = options()
-    chosen = tuple(word for word in words if word.partition("=")[0] in groups)
-    if chosen != words and all(word in chosen or PLAIN.match(word) for word in words):
+    chosen = tuple(override for override in overrides if override.partition("=")[0] in groups)
+    if chosen != overrides and all(override in chosen or PLAIN.match(override) for override in overrides):
         with suppress(HydraException, OmegaConfBaseException):  # the composition below says what is wrong
-            return _with_values(_composed_once(command, chosen), [word for word in words if word not in chosen])
-    return _composed(command, words)
+            return _with_values(_composed_once(command, chosen), [override for override in overrides if override not in chosen])
+    return _composed(command, overrides)
 
 
-def _with_values(composed: DictConfig, words: Sequence[str]) -> DictConfig:
+def _with_values(composed: DictConfig, overrides: Sequence[str]) -> DictConfig:
     """Sets `seed=3` and the like as Hydra does after composing the options; that composition takes ten times as long."""
     cfg = deepcopy(composed)
-    for override in OverridesParser.create().parse_overrides(list(words)):
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
         if override.is_sweep_override():
             raise HydraException("a sweep")
         OmegaConf.update(cfg, override.key_or_group, override.value(), merge=True)
     return cfg
 
 
-def _composed(command: str, words: Sequence[str]) -> DictConfig:
+def _composed(command: str, overrides: Sequence[str]) -> DictConfig:
     if GlobalHydra.instance().is_initialized():  # inside `hydra.main`: a table composes its rows there
         GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        return hydra_compose(command, overrides=list(words))
+        return hydra_compose(command, overrides=list(overrides))
 
 
-def check(cfg: DictConfig, command: str, words: Sequence[str]) -> DictConfig:
-    """Refuses unknown keys, impossible values, and words about a network that comes from a folder; returns the configuration.
+def check(cfg: DictConfig, command: str, overrides: Sequence[str]) -> DictConfig:
+    """Refuses unknown keys, impossible values, and overrides about a network that comes from a folder; returns the configuration.
 
     Raises:
-        RelposError: names the key or word and, where there is one, the nearest right one.
+        RelposError: names the key or override and, where there is one, the nearest right one.
     """
     for group, key in SHORT.items():
         if group in cfg and not OmegaConf.is_dict(cfg[group]):  # `intermediate=none` is short for `intermediate.task=none`
             cfg[group] = dict.fromkeys(_defaults(command)[group]) | {key: cfg[group]}
-    with one_line(command, words):
+    with one_line(command, overrides):
         plain: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-    added = [word.lstrip("+").partition("=")[0] for word in words if word.startswith("+")]
+    added = [override.lstrip("+").partition("=")[0] for override in overrides if override.startswith("+")]
     if added:
-        reference = compose(command, [word for word in words if not word.startswith("+")])
+        reference = compose(command, [override for override in overrides if not override.startswith("+")])
         known = set(_keys(OmegaConf.to_container(reference, resolve=False)))
         for key in added:
             if key.replace("/", ".") not in known and not _belongs_to_target(plain, key):
@@ -118,23 +118,23 @@ def check(cfg: DictConfig, command: str, words: Sequence[str]) -> DictConfig:
     for key, error in mistakes(plain, command):
         errors.setdefault(key, error)
     if errors:  # a key that the user typed comes before one that takes its value from it by interpolation
-        typed = [word.lstrip("+").partition("=")[0].replace("/", ".") for word in words]
+        typed = [override.lstrip("+").partition("=")[0].replace("/", ".") for override in overrides]
         raise errors[next((key for key in typed if key in errors), next(iter(errors)))]
-    refuse_words(command, words, plain)
+    refuse_overrides(command, overrides, plain)
     return cfg
 
 
 class one_line:
     """Turns what Hydra and OmegaConf raise into a RelposError of one line."""
 
-    def __init__(self, command: str, words: Sequence[str]) -> None:
-        self.command, self.words = command, words
+    def __init__(self, command: str, overrides: Sequence[str]) -> None:
+        self.command, self.overrides = command, overrides
 
     def __enter__(self) -> None:
-        for word in self.words:
-            group, _, value = word.partition("=")
+        for override in self.overrides:
+            group, _, value = override.partition("=")
             if NO_NAME.fullmatch(value) and group in options():
-                raise RelposError(f"{word}: the name of an option is expected. Known: {', '.join(options()[group])}.")
+                raise RelposError(f"{override}: the name of an option is expected. Known: {', '.join(options()[group])}.")
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, MissingConfigException):
@@ -156,7 +156,7 @@ def _unknown_key(key: str, known: set[str]) -> RelposError:
     """
     folders = [name for name in FOLDERS if name in known]
     if folders and key.split(".")[0] in OF_SCHEME - known:
-        return RelposError(f"{key}: the network comes from {folders[0]}=, where this word changes nothing")
+        return RelposError(f"{key}: the network comes from {folders[0]}=, where this override changes nothing")
     if folders and key in FOLDERS:
         return RelposError(f"unknown key {key!r}. Did you mean {' or '.join(map(repr, folders))}?")
     elsewhere = sorted(path for path in known if "." in path and path.rpartition(".")[2] == key.rpartition(".")[2])
@@ -185,8 +185,8 @@ def _unknown_option(message: str, command: str) -> str:
     if match and group in options():
         known = set(re.findall(r"^\t(\S+)$", message, flags=re.M)) or set(options()[group])
         return f"unknown {group} {option!r}.{nearest(option, known)}"
-    word = group or option
-    return f"unknown word {word!r}.{nearest(word, options())}"
+    name = group or option
+    return f"unknown group {name!r}.{nearest(name, options())}"
 
 
 def options() -> dict[str, list[str]]:

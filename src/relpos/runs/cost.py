@@ -53,9 +53,9 @@ def _parts(run: Run) -> list[tuple[float, float]]:
         start = start.inputs["start"]
     size = start.meaning.get("size")
     if start.stage == "given" and run.stage == "finetune":
-        from relpos.runs.plan import words_of  # reads the checkpoint's configuration with torch, which no plan needs
+        from relpos.runs.plan import network_settings  # reads the checkpoint's configuration with torch, which no plan needs
 
-        size = words_of(start)["size"]
+        size = network_settings(start)["size"]
     if size is None or run.stage not in ("pretrain", "finetune"):
         return []
     vocabulary = start.inputs["tokenizer"].config["vocabulary"] if run.stage == "pretrain" else 0

@@ -124,8 +124,8 @@ def _commit() -> str | None:
     try:
         commands = (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
         answers = [
-            subprocess.run(["git", "--no-optional-locks", "-C", str(root), *words], capture_output=True, text=True, check=True)
-            for words in commands
+            subprocess.run(["git", "--no-optional-locks", "-C", str(root), *arguments], capture_output=True, text=True, check=True)
+            for arguments in commands
         ]
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -17,23 +17,25 @@ OF_NETWORK = {
 STARTS = ("from", "pretrained")
 
 
-def refuse_words(command: str, words: Iterable[str], plain: Mapping[str, Any]) -> None:
+def refuse_overrides(command: str, overrides: Iterable[str], plain: Mapping[str, Any]) -> None:
     """Refuses overrides that a network from a folder makes meaningless.
 
     Args:
         command: a primary configuration.
-        words: the overrides, as typed.
+        overrides: the overrides, as typed.
         plain: the configuration that they give.
 
     Raises:
-        RelposError: there is such a word beside `from=` or `pretrained=`.
+        RelposError: there is such an override beside `from=` or `pretrained=`.
     """
     start = next((key for key in STARTS if plain.get(key)), None)
     if start is None:
         return
-    for word in words:
-        key = word.lstrip("+~").partition("=")[0].replace("/", ".")
+    for override in overrides:
+        key = override.lstrip("+~").partition("=")[0].replace("/", ".")
         key = key.partition("@")[2] or key  # recipe@pretrain.recipe=small
         if key.split(".")[0] in OF_NETWORK.get(command, ()):
             recipe = "; recipe=… names the recipe by itself" if key == "size" and command != "draw" else ""
-            raise RelposError(f"{word}: the network comes from {start}={plain[start]}, where this word changes nothing{recipe}")
+            raise RelposError(
+                f"{override}: the network comes from {start}={plain[start]}, where this override changes nothing{recipe}"
+            )

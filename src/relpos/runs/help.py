@@ -18,15 +18,15 @@ from relpos.runs.task_file import with_task_file
 WIDTH = 118
 LINE = re.compile(r"(?P<indent> *)(?P<key>[\w-]+):(?P<value>.*)")
 FOOTER = """
-A word chooses an option (position=composite) or turns a dial (steps=1000); -m sweeps over commas (seed=1,2).
+An override chooses an option (position=composite) or turns a dial (steps=1000); -m sweeps over commas (seed=1,2).
 RELPOS_RUNS is where runs go (./runs), RELPOS_DATA where data lies. --cfg job --resolve prints the whole configuration."""
 
 
-def help_of(command: str, words: Sequence[str] = ()) -> str:
-    """The text for a command, with the values that it has after these words."""
-    words = with_task_file(words)
-    with one_line(command, words), initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        cfg = compose(command, overrides=list(words), return_hydra_config=True)
+def help_of(command: str, overrides: Sequence[str] = ()) -> str:
+    """The text for a command, with the values that it has after these overrides."""
+    overrides = with_task_file(overrides)
+    with one_line(command, overrides), initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        cfg = compose(command, overrides=list(overrides), return_hydra_config=True)
     chosen = {name: str(option) for name, option in cfg.hydra.runtime.choices.items() if not name.startswith("hydra/")}
     with open_dict(cfg):
         del cfg["hydra"]

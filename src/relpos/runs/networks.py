@@ -15,7 +15,7 @@ from relpos.model.build import count
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs.changed import change_positions, changed_position
 from relpos.runs.config import instantiate
-from relpos.runs.plan import words_of
+from relpos.runs.plan import network_settings
 from relpos.runs.run import Run
 from relpos.train.network import classifier_on, encoder_of, masked_lm_on, network
 from relpos.train.weights import load_model
@@ -48,9 +48,9 @@ def of_pretraining(config: dict[str, Any], vocabulary: int, start: Path | None =
         before = load_model(start, config["speed"]["kernel"]).float()
         torch.manual_seed(config["seed"])
         return masked_lm_on(before).train()
-    words = {key: config[key] for key in ("size", "position", "conv")}
+    settings = {key: config[key] for key in ("size", "position", "conv")}
     torch.manual_seed(config["seed"])
-    return network(words | {"vocabulary": vocabulary, "kernel": config["speed"]["kernel"]})
+    return network(settings | {"vocabulary": vocabulary, "kernel": config["speed"]["kernel"]})
 
 
 def of_finetuning(run: Run, vocabulary: int | None = None) -> Classifier:
@@ -80,7 +80,7 @@ def refuse_impossible(run: Run) -> None:
         refuse_impossible(needed)
     if change := run.config.get("change"):
         start = run.inputs["start"]
-        changed_position(start.config["position"] if start.stage == "pretrain" else words_of(start)["position"], change)
+        changed_position(start.config["position"] if start.stage == "pretrain" else network_settings(start)["position"], change)
     if run.stage == "pretrain" and run.state != "finished":
         with torch.random.fork_rng(devices=[]), without_memory():
             model = of_pretraining(run.config, run.inputs["tokenizer"].config["vocabulary"])

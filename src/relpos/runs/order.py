@@ -130,13 +130,13 @@ def snapshots(subject: Trained) -> dict[int, Trained]:
     return {share: subject.at(share) for share in sorted({*subject.snapshots(), *with_figures})}
 
 
-def with_pairs(words: Sequence[str]) -> list[str]:
+def with_pairs(overrides: Sequence[str]) -> list[str]:
     """`pairs=PATH` as Hydra wants it: `pairs=files pairs.path=PATH`."""
     result: list[str] = []
-    for word in words:
-        key, _, value = word.partition("=")
+    for override in overrides:
+        key, _, value = override.partition("=")
         is_path = key == "pairs" and ("/" in value or value.endswith((".txt", ".jsonl")))
-        result += ["pairs=files", f"pairs.path='{value}'"] if is_path else [word]
+        result += ["pairs=files", f"pairs.path='{value}'"] if is_path else [override]
     return result
 
 

@@ -68,7 +68,7 @@ def pretrain_run(cfg: DictConfig) -> Run:
     plain = _plain(debug.shortened(cfg))
     start = given_run(str(plain["pretrained"]), "pretrained") if plain.get("pretrained") else None
     if start:
-        plain |= words_of(start)
+        plain |= network_settings(start)
     store = store_run(cfg, _tokenizer_of(start, plain["vocabulary"]) if start else None)
     keys = (*DIALS, "packing")
     meaning = {key: plain[key] for key in keys} | _architecture(plain) | {"recipe": _recipe(plain["recipe"])}
@@ -223,12 +223,12 @@ def _start(cfg: DictConfig) -> tuple[str, str | None]:
     return next(iter(starts.items())) if starts else ("from", None)
 
 
-def words_of(start: Run) -> dict[str, Any]:
+def network_settings(start: Run) -> dict[str, Any]:
     """Size, position, conv and vocabulary of a given network."""
     from relpos.train.weights import read_model_config
 
-    words = read_model_config(start.path)
-    return {key: words[key] for key in ("size", "position", "conv", "vocabulary")}
+    settings = read_model_config(start.path)
+    return {key: settings[key] for key in ("size", "position", "conv", "vocabulary")}
 
 
 def _tokenizer_of(start: Run, vocabulary: int) -> Run:

@@ -202,7 +202,7 @@ class Figures(TypedDict):
 class Plan(TypedDict):
     table: str
     rows: Names | None
-    words: Sequence[str]
+    overrides: Sequence[str]
 
 
 class Fill(TypedDict):
@@ -307,4 +307,4 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
 
 
 SHORT = {"intermediate": "task"}
-"""Group → its key that a single word sets: `intermediate=none` is short for `intermediate.task=none`."""
+"""Group → its key that the group's own name sets: `intermediate=none` is short for `intermediate.task=none`."""

@@ -46,16 +46,16 @@ def read_task_file(name: str) -> dict[str, Any]:
     return {"name": path.stem} | content | {"folder": str(folder.resolve())}
 
 
-def with_task_file(words: Sequence[str]) -> list[str]:
+def with_task_file(overrides: Sequence[str]) -> list[str]:
     """The overrides, with `task=FILE.yaml` replaced by overrides for the file's content: Hydra knows options of `conf` only."""
     result: list[str] = []
-    for word in words:
-        key, _, value = word.partition("=")
+    for override in overrides:
+        key, _, value = override.partition("=")
         if key == "task" and is_file(name := value.strip("'\"")):
             content = read_task_file(name)
             result += ["task=custom", *(f"task.{key}={_quoted(value)}" for key, value in content.items())]
         else:
-            result.append(word)
+            result.append(override)
     return result
 
 

@@ -54,9 +54,9 @@ def pretrain(run: Run) -> dict[str, Any]:
     """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/` and the figure of the kernels."""
     config, store = run.config, Store(run.inputs["store"].path)
     start = run.inputs["start"].path if "start" in run.inputs else None
-    words = {key: config[key] for key in ("size", "position", "conv")} | {"vocabulary": store.vocabulary}
+    settings = {key: config[key] for key in ("size", "position", "conv")} | {"vocabulary": store.vocabulary}
     if start:
-        words = _with_new_head(read_model_config(start))
+        settings = _with_new_head(read_model_config(start))
     model = of_pretraining(config, store.vocabulary, start)
     group = present()
     dials = {key: config[key] for key in ("steps", "seed", "precision", "log_every")}
@@ -80,7 +80,7 @@ def pretrain(run: Run) -> dict[str, Any]:
     figure.parent.mkdir(exist_ok=True)
     if draw_kernels(model, figure):
         log_figure(trainer.loggers, "kernels", figure)
-    save_model(run.path / "model", model, words, load_tokenizer(run.inputs["tokenizer"].path))
+    save_model(run.path / "model", model, settings, load_tokenizer(run.inputs["tokenizer"].path))
     metrics = module.result | {
         "perplexity": module.result["heldout_perplexity"],
         "parameters": parameters["total"],
@@ -99,7 +99,7 @@ def finetune(run: Run) -> dict[str, Any]:
     tokenizer, location = load_tokenizer(folder), task_files(run)
     splits = kept(_content(run, folder), Splits(location, task, tokenizer, config["length"]))
     encoded, *_ = [splits[split] for split in ("train", *task.dev.values())]  # a mistake in a dev file shows before training
-    words, model = read_model_config(folder), of_finetuning(run)
+    settings, model = read_model_config(folder), of_finetuning(run)
     recipe = dict(config["recipe"])
     steps = tuning_steps(config["steps"], recipe.pop("epochs", None), task, len(encoded), config["batch"])
     module = Finetuning(task, model, Recipe(**recipe), steps, *_of(config, "seed", "precision", "log_every"))
@@ -110,22 +110,22 @@ def finetune(run: Run) -> dict[str, Any]:
     result = columns(model, task, splits, config["precision"], run.path / "predictions")
     for logger in trainer.loggers:
         logger.log_metrics(result["columns"], step=steps)
-    save_model(run.path / "model", model, _of_classifier(words, run) | {"outputs": task.outputs}, tokenizer)
+    save_model(run.path / "model", model, _of_classifier(settings, run) | {"outputs": task.outputs}, tokenizer)
     _finish(run, trainer, result | {"steps": steps})
     return result | {"steps": steps}
 
 
-def _with_new_head(words: dict[str, Any]) -> dict[str, Any]:
+def _with_new_head(settings: dict[str, Any]) -> dict[str, Any]:
     """The description of a masked language model on the same encoder. A language-model head is kept, a classifier's dropped."""
-    kept = {key: value for key, value in words.get("head", {}).items() if key in ("activation", "tied")}
-    return {key: value for key, value in words.items() if key not in ("head", "outputs")} | ({"head": kept} if kept else {})
+    kept = {key: value for key, value in settings.get("head", {}).items() if key in ("activation", "tied")}
+    return {key: value for key, value in settings.items() if key not in ("head", "outputs")} | ({"head": kept} if kept else {})
 
 
-def _of_classifier(words: dict[str, Any], run: Run) -> dict[str, Any]:
+def _of_classifier(settings: dict[str, Any], run: Run) -> dict[str, Any]:
     """The description of a fine-tuned network but for its outputs; head and positions may differ from those it started with."""
     kind = run.config.get("head", "plain")
-    rest = {key: value for key, value in words.items() if key != "head"}
-    rest["position"] = changed_position(words["position"], run.config.get("change"))
+    rest = {key: value for key, value in settings.items() if key != "head"}
+    rest["position"] = changed_position(settings["position"], run.config.get("change"))
     return rest if kind == "plain" else rest | {"head": {"classifier": kind}}
 
 
@@ -261,8 +261,8 @@ def _checked_step(path: Path, module: Training) -> int:
 def _more_loggers(run: Run) -> list[Any]:
     if not run.config["logger"]:
         return []
-    words = identified(run.identity, run.path.name, run.stage, run.meaning, run.config.get("table"), run.config.get("row"))
-    return [instantiate(run.config["logger"], run=words, folder=run.path)]
+    fields = identified(run.identity, run.path.name, run.stage, run.meaning, run.config.get("table"), run.config.get("row"))
+    return [instantiate(run.config["logger"], run=fields, folder=run.path)]
 
 
 def _finish(run: Run, trainer: pl.Trainer, metrics: dict[str, Any]) -> None:

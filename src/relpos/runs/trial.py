@@ -39,8 +39,8 @@ class Trials:
         """The rate of a run, counted as `relpos.runs.cost` does; None where a step of it is not small."""
         keys = ("batch", "length", "precision", "data")
         origin = _origin(run)
-        words = [run.stage, origin.meaning.get("size"), origin.identity if origin.stage == "given" else None]
-        key = json.dumps([*words, {name: run.config.get(name) for name in keys}], sort_keys=True)
+        network = [run.stage, origin.meaning.get("size"), origin.identity if origin.stage == "given" else None]
+        key = json.dumps([*network, {name: run.config.get(name) for name in keys}], sort_keys=True)
         if key not in self.known:
             seconds = seconds_of_a_step(run)
             self.known[key] = flops(run) / steps_of(run) / seconds if seconds else None

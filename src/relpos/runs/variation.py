@@ -1,4 +1,4 @@
-"""Configurations that differ in a few words from one that is composed already.
+"""Configurations that differ in a few overrides from one that is composed already.
 
 Hydra takes a tenth of a second a composition; a table has dozens of rows, and the claims ask for some eighty networks.
 """
@@ -21,12 +21,12 @@ NOT_ALONE = re.compile(r"^defaults:|@package", re.MULTILINE)
 """Marks option files whose meaning is more than their content: they bring other options or move to another place."""
 
 
-def varied(cfg: DictConfig, words: Sequence[str]) -> DictConfig | None:
-    """A copy of a composed configuration with `words` behind its own, as Hydra would compose it; it is not checked.
+def varied(cfg: DictConfig, overrides: Sequence[str]) -> DictConfig | None:
+    """A copy of a composed configuration with `overrides` behind its own, as Hydra would compose it; it is not checked.
 
     Args:
-        cfg: composed without words about the groups and keys that `words` name.
-        words: `GROUP=OPTION`, of groups that no default of another one names (as `recipe: ${size}` does), and `KEY=VALUE`.
+        cfg: composed without overrides about the groups and keys that `overrides` name.
+        overrides: `GROUP=OPTION`, of groups that no default of another one names (as `recipe: ${size}` does), and `KEY=VALUE`.
 
     Returns:
         None where only Hydra can do it: unknown options and keys, options that bring others with them, groups of keys, `+` and `~`.
@@ -35,20 +35,20 @@ def varied(cfg: DictConfig, words: Sequence[str]) -> DictConfig | None:
     >>> varied(compose("params"), ["kernels=3", "position=tisa"]).position.kernels
     3
     """
-    files = {word: file for word in words if (file := _file_of(word, cfg)) is not None}
+    files = {override: file for override in overrides if (file := _file_of(override, cfg)) is not None}
     if any(NOT_ALONE.search(file.read_text(encoding="utf-8")) for file in files.values()):
         return None
     try:
-        overrides = OverridesParser.create().parse_overrides([word for word in words if word not in files])
+        parsed = OverridesParser.create().parse_overrides([override for override in overrides if override not in files])
     except OverrideParseException:
         return None
     result = cfg.copy()
-    for word, file in files.items():
-        result[word.partition("=")[0]] = OmegaConf.load(file)
-    for override in overrides:
-        if not _changes_one_value(override, result):
+    for override, file in files.items():
+        result[override.partition("=")[0]] = OmegaConf.load(file)
+    for change in parsed:
+        if not _changes_one_value(change, result):
             return None
-        OmegaConf.update(result, override.key_or_group, override.value())
+        OmegaConf.update(result, change.key_or_group, change.value())
     return result
 
 
@@ -60,9 +60,9 @@ def _changes_one_value(override: Override, cfg: DictConfig) -> bool:
     return isinstance(node, DictConfig) and key in node and not OmegaConf.is_config(node._get_node(key))
 
 
-def _file_of(word: str, cfg: DictConfig) -> Path | None:
+def _file_of(override: str, cfg: DictConfig) -> Path | None:
     """The option file of `GROUP=OPTION`."""
-    option = OPTION.fullmatch(word)
+    option = OPTION.fullmatch(override)
     if option is None or option[1] not in cfg or not (conf_dir() / option[1]).is_dir():
         return None
     file = conf_dir() / option[1] / f"{option[2]}.yaml"

@@ -61,8 +61,8 @@ class Choice:
 
 def by_choice(rows: Sequence[Row], experiment: Experiment) -> list[SideTable]:
     """A table for each baseline that has rows among `choices`, once all of these have scores."""
-    words = {name: experiment.rows[name] for name in experiment.baseline}
-    baselines = {row.name: baseline_of(row, words) for row in rows if row.name in experiment.choices}
+    overrides = {name: experiment.rows[name] for name in experiment.baseline}
+    baselines = {row.name: baseline_of(row, overrides) for row in rows if row.name in experiment.choices}
     families = {base: [name for name in experiment.choices if baselines.get(name) == base] for base in experiment.baseline}
     chosen = [(base, choose(rows, base, choices, experiment.statistic)) for base, choices in families.items() if choices]
     return [table for base, columns in chosen if (table := side_table(columns, base, experiment.statistic))]

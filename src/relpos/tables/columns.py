@@ -40,7 +40,7 @@ def _row(planned: PlannedRow) -> Row:
             columns[name] = _column(name, tunings, by_pretraining)
     return Row(
         name=planned.name,
-        words=planned.words,
+        overrides=planned.overrides,
         parameters=metrics[0]["parameters"] if metrics else None,
         position_parameters=metrics[0]["position_parameters"] if metrics else None,
         travel=_travel(planned.pretrainings[0], metrics[0]) if metrics else None,

@@ -34,12 +34,12 @@ def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mappi
         printed: row → the paper's numbers.
     """
     planned = [_with_planned(row, experiment, printed.get(row.name, {})) for row in rows]
-    words: dict[str, Sequence[str]] = {name: experiment.rows.get(name, ()) for name in experiment.baseline}
-    words |= {row.name: row.words for row in planned if row.name in words}
-    baselines = [baseline_of(row, words) for row in planned]
+    overrides: dict[str, Sequence[str]] = {name: experiment.rows.get(name, ()) for name in experiment.baseline}
+    overrides |= {row.name: row.overrides for row in planned if row.name in overrides}
+    baselines = [baseline_of(row, overrides) for row in planned]
     groups: dict[str, list[Row]] = {}
     for row, baseline in zip(planned, baselines, strict=True):
-        groups.setdefault(baseline or (row.name if row.name in words else ""), []).append(row)
+        groups.setdefault(baseline or (row.name if row.name in overrides else ""), []).append(row)
     compared = {
         row.name: _with_printed(row, group, experiment, printed.get(row.name, {})) for group in groups.values() for row in group
     }
@@ -176,18 +176,18 @@ def _between(row: Row, base: Row, name: str, groups: Mapping[str, Sequence[Row]]
 
 
 def baseline_of(row: Row, baselines: Mapping[str, Sequence[str]]) -> str | None:
-    """The name of the baseline that shares most words with this row, of several the first; None for a baseline, or without any.
+    """The name of the baseline that shares most overrides with this row, of several the first; None for a baseline, or without any.
 
     All baselines of the experiment are candidates, also those whose rows were not asked for: otherwise a small model might be
     compared with a large one.
 
     >>> baselines = {"small": ["size=small", "position=absolute"], "base": ["size=base", "position=absolute"]}
-    >>> baseline_of(Row("base_fixed", words=["size=base", "position=fixed"]), baselines)
+    >>> baseline_of(Row("base_fixed", overrides=["size=base", "position=fixed"]), baselines)
     'base'
     """
     if row.name in baselines:
         return None
-    return max(baselines, key=lambda name: len(set(baselines[name]) & set(row.words)), default=None)
+    return max(baselines, key=lambda name: len(set(baselines[name]) & set(row.overrides)), default=None)
 
 
 def _with_delta(column: Column, base: Column | None, test: Difference | None, adjusted: float | None) -> Column:

@@ -1,4 +1,4 @@
-"""What distinguishes runs, in words: `position=fixed → composite`."""
+"""What distinguishes runs, as text: `position=fixed → composite`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relpos.tables.compared import Subject
 
 GROUPS = ("position", "conv")
 MISSING = "—"
-Words = dict[str, str]
+Settings = dict[str, str]
 
 
 def differences(subjects: Sequence[Subject]) -> dict[str, list[str]]:
@@ -27,12 +27,12 @@ def differences(subjects: Sequence[Subject]) -> dict[str, list[str]]:
     values = _differing(described)
     for group in (group for group in GROUPS if group in values):
         for name in set(values[group]):
-            of_name = [words for words in described if words.get(group) == name]
+            of_name = [settings for settings in described if settings.get(group) == name]
             dials = [key for key in _differing(of_name) if key.startswith(f"{group}.")]
-            for words in of_name:
-                shown = ",".join(f"{key.partition('.')[2]}={words.get(key, MISSING)}" for key in dials)
-                words[group] = f"{name}({shown})" if shown else name
-        described = [{key: value for key, value in words.items() if not key.startswith(f"{group}.")} for words in described]
+            for settings in of_name:
+                shown = ",".join(f"{key.partition('.')[2]}={settings.get(key, MISSING)}" for key in dials)
+                settings[group] = f"{name}({shown})" if shown else name
+        described = [{key: value for key, value in settings.items() if not key.startswith(f"{group}.")} for settings in described]
     return _differing(described)
 
 
@@ -42,13 +42,13 @@ def in_words(differing: Mapping[str, Sequence[str]]) -> str:
 
 
 def titled(subjects: Sequence[Subject]) -> list[Subject]:
-    """The subjects under different names: to a name that several have, the words in which these differ are added."""
+    """The subjects under different names: to a name that several have, the settings in which these differ are added."""
     count = Counter(subject.name for subject in subjects)
     result = []
     for subject in subjects:
         same = [other for other in subjects if other.name == subject.name]
-        words = {key: values[same.index(subject)] for key, values in differences(same).items()}
-        name = " ".join([subject.name, *(f"{key.rpartition('.')[2]}={value}" for key, value in words.items())])
+        settings = {key: values[same.index(subject)] for key, values in differences(same).items()}
+        name = " ".join([subject.name, *(f"{key.rpartition('.')[2]}={value}" for key, value in settings.items())])
         result.append(replace(subject, name=name) if count[subject.name] > 1 else subject)
     return result
 
@@ -75,24 +75,24 @@ def _values_fixed(preset: Any, node: Any) -> int | None:
     return sum(known) if len(known) == len(parts) else None
 
 
-def _differing(described: Sequence[Words]) -> dict[str, list[str]]:
-    keys = dict.fromkeys(key for words in described for key in words)
-    values = {key: [words.get(key, MISSING) for words in described] for key in keys}
+def _differing(described: Sequence[Settings]) -> dict[str, list[str]]:
+    keys = dict.fromkeys(key for settings in described for key in settings)
+    values = {key: [settings.get(key, MISSING) for settings in described] for key in keys}
     return {key: of_key for key, of_key in values.items() if len(set(of_key)) > 1}
 
 
-def _described(subject: Subject) -> Words:
+def _described(subject: Subject) -> Settings:
     """Key → value of everything that the subject's results depend on; `seed` lists the seeds of its pre-trainings."""
     run = subject.pretrainings[0]
-    words: Words = {}
+    settings: Settings = {}
     for group in GROUPS:
-        words |= _node(group, run.meaning.get(group))
+        settings |= _node(group, run.meaning.get(group))
     for key in (key for key in run.meaning if key not in GROUPS):
-        words |= dict(_leaves(key, run.meaning[key]))
-    return words | {"seed": ",".join(str(seed) for seed in sorted(subject.by_seed)), "text": run.text}
+        settings |= dict(_leaves(key, run.meaning[key]))
+    return settings | {"seed": ",".join(str(seed) for seed in sorted(subject.by_seed)), "text": run.text}
 
 
-def _node(group: str, node: Mapping[str, Any] | None) -> Words:
+def _node(group: str, node: Mapping[str, Any] | None) -> Settings:
     """`position` → the name of the option, and `position.k`, … → its dials."""
     if not node:
         return {group: "none"}

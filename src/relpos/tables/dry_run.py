@@ -36,11 +36,11 @@ def describe(name: str, rows: list[PlannedRow], runs: list[Run], instrument: Ins
         wanted = [run for run in row.runs if run.identity in states]
         done = sum(states[run.identity] == "finished" for run in wanted)
         left = sum(hours.get(run.identity, 0.0) for run in wanted)
-        words = " ".join(row.words) or "no words of its own"
+        overrides = " ".join(row.overrides) or "no overrides of its own"
         if row.needs:
-            lines.append(f"{row.name} ({words}): no runs yet; needs {row.needs}=")
+            lines.append(f"{row.name} ({overrides}): no runs yet; needs {row.needs}=")
             continue
-        lines.append(f"{row.name} ({words}): {done} of {len(wanted)} runs are there, {_duration(left)} left")
+        lines.append(f"{row.name} ({overrides}): {done} of {len(wanted)} runs are there, {_duration(left)} left")
         lines += [f"  {_line(run, states)}" for run in row.pretrainings if run.identity in states]
         lines += _tunings(row, states)
         lines += _noops(row, states)

@@ -22,7 +22,7 @@ from relpos.runs.run import Run
 from relpos.runs.schema import SHORT
 from relpos.runs.tasks import node_of
 from relpos.tables.experiment import Experiment
-from relpos.tables.plan import OF_POSITION, words_of
+from relpos.tables.plan import OF_POSITION, overrides_of
 
 KEYS = ("steps", "batch", "length", "precision", "first", "vocabulary", "intermediate")
 """Keys of the top level that decide what a run costs."""
@@ -30,7 +30,7 @@ GROUPS = {"size": None, "recipe": ("steps", "batch", "epochs")}
 """Groups that decide it too, and which of their keys; None: all. The third such group is the task."""
 WITHOUT_COST = {*OF_POSITION, "data", "seed", "snapshots", "packing", "change"}
 """Keys that do not change the number of operations, as `relpos.runs.cost` counts them."""
-Words = tuple[str, ...]
+Overrides = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -62,21 +62,21 @@ def work(experiment: Experiment, rows: Iterable[str], tunings: bool = True, pret
     [('pretrain', 2), ('finetune', 2), ('finetune', 2)]
     """
     seeds = 1 if experiment.start else pretrain_seeds or len(experiment.pretrain_seeds or [0])
-    counts: dict[tuple[Words, Words, str], int] = {}
+    counts: dict[tuple[Overrides, Overrides, str], int] = {}
     for name in rows:
         of_row = experiment.rows[name]
-        network = _costly(experiment.network if experiment.start else words_of("pretrain", experiment, of_row))
+        network = _costly(experiment.network if experiment.start else overrides_of("pretrain", experiment, of_row))
         if not experiment.start:
             counts[network, (), ""] = counts.get((network, (), ""), 0) + seeds
-        words = _costly(words_of("finetune", experiment, of_row))
-        for task in _with_intermediate(words, tuple(experiment.tasks)) if tunings else ():
-            key = network, words, task
+        overrides = _costly(overrides_of("finetune", experiment, of_row))
+        for task in _with_intermediate(overrides, tuple(experiment.tasks)) if tunings else ():
+            key = network, overrides, task
             counts[key] = counts.get(key, 0) + seeds * len(experiment.seeds)
     runs = {key: _tuning(*key) if key[2] else _pretraining(key[0]) for key in counts}
     return [Work(runs[key], count, count * _operations(*key)) for key, count in counts.items()]
 
 
-def scheme(words: Iterable[str]) -> frozenset[tuple[str, str]]:
+def scheme(overrides: Iterable[str]) -> frozenset[tuple[str, str]]:
     """Position scheme and convolution of a pre-training's overrides, without those that repeat a default.
 
     >>> scheme(["position=tisa", "kernels=5", "size=small"]) == scheme(["position=tisa", "conv=none"])
@@ -84,12 +84,12 @@ def scheme(words: Iterable[str]) -> frozenset[tuple[str, str]]:
     >>> scheme(["position=tisa", "kernels=3"]) == scheme(["position=tisa"])
     False
     """
-    overrides = dict(word.partition("=")[::2] for word in words)
+    values = dict(override.partition("=")[::2] for override in overrides)
     default: dict[str, Any] = dict(_read("pretrain"))
     for group, option in (("position", "absolute"), ("conv", "none")):
         default[group] = option
-        default |= {f"{group}.{key}": value for key, value in _read(f"{group}/{overrides.get(group, option)}").items()}
-    chosen = {key: value for key, value in overrides.items() if key.split(".")[0] in OF_POSITION}
+        default |= {f"{group}.{key}": value for key, value in _read(f"{group}/{values.get(group, option)}").items()}
+    chosen = {key: value for key, value in values.items() if key.split(".")[0] in OF_POSITION}
     return frozenset((key, value) for key, value in chosen.items() if str(default.get(key)) != value)
 
 
@@ -98,52 +98,52 @@ def columns(experiment: Experiment) -> list[str]:
     return [column for task in experiment.tasks for column in _task(task).get("columns", [])]
 
 
-def _costly(words: Iterable[str]) -> Words:
-    return tuple(word for word in words if word.lstrip("+~").partition("=")[0].split(".")[0] not in WITHOUT_COST)
+def _costly(overrides: Iterable[str]) -> Overrides:
+    return tuple(override for override in overrides if override.lstrip("+~").partition("=")[0].split(".")[0] not in WITHOUT_COST)
 
 
 @cache
-def _operations(network: Words, words: Words, task: str) -> float:
-    return flops(_tuning(network, words, task) if task else _pretraining(network))
+def _operations(network: Overrides, overrides: Overrides, task: str) -> float:
+    return flops(_tuning(network, overrides, task) if task else _pretraining(network))
 
 
 @cache
-def _pretraining(words: Words) -> Run:
-    cfg = _configured("pretrain", words)
+def _pretraining(overrides: Overrides) -> Run:
+    cfg = _configured("pretrain", overrides)
     tokenizer = Run("tokenizer", "", {}, {"vocabulary": cfg.vocabulary})
     config = _plain(cfg, "steps", "batch", "length", "precision", "first")
     return Run("pretrain", "", _plain(cfg, "size"), config, {"tokenizer": tokenizer})
 
 
 @cache
-def _tuning(network: Words, words: Words, task: str) -> Run:
-    cfg = _configured("finetune", words, task)
+def _tuning(network: Overrides, overrides: Overrides, task: str) -> Run:
+    cfg = _configured("finetune", overrides, task)
     config = _plain(cfg, "steps", "batch", "length", "precision", "recipe") | {"task": _task(task)}
     return Run("finetune", "", {}, config, {"start": _pretraining(network)})
 
 
 @cache
-def _with_intermediate(words: Words, tasks: Words) -> Words:
+def _with_intermediate(overrides: Overrides, tasks: Overrides) -> Overrides:
     """The tasks, then the intermediate tasks that are not among them."""
-    first = {_configured("finetune", words, task).intermediate.task for task in tasks}
+    first = {_configured("finetune", overrides, task).intermediate.task for task in tasks}
     return (*tasks, *sorted(first - {None, "none", *tasks}))
 
 
 @cache
-def _configured(command: str, words: Words, task: str | None = None) -> DictConfig:
+def _configured(command: str, overrides: Overrides, task: str | None = None) -> DictConfig:
     """The configuration as `relpos.runs.config.compose` gives it, without the groups that do not change the cost."""
     primary = _read(command)
     content = {key: primary[key] for key in KEYS if key in primary}
     options = {key: value for entry in primary["defaults"] if isinstance(entry, dict) for key, value in entry.items()}
-    overrides = dict(word.partition("=")[::2] for word in words)
+    values = dict(override.partition("=")[::2] for override in overrides)
     for group, keys in GROUPS.items():
-        options[group] = overrides.pop(group, options[group]).replace("${size}", options["size"])
+        options[group] = values.pop(group, options[group]).replace("${size}", options["size"])
         option = _option(group, options[group])
         content[group] = option if keys is None else {key: option.get(key) for key in keys}
     if task is not None:
         content["task"] = _task(task)
     cfg = OmegaConf.create(content)
-    for key, value in overrides.items():
+    for key, value in values.items():
         path = f"{key}.{SHORT[key]}" if key in SHORT else key
         OmegaConf.update(cfg, path, yaml.safe_load(value))
     return cfg

@@ -23,20 +23,20 @@ STAGES = ("pretrain", "finetune", "noop", "order", "order_snapshots")
 class Experiment:
     """What an experiment file says; the keys of the file are the fields here, and their annotations say what a key may hold.
 
-    Words are Hydra overrides, as typed on the command line. `pretrain.X=…`, `finetune.X=…` and `order.X=…` reach one stage only.
-    A file with words for the stage `noop` has runs that sleep instead, one a row and seed: for tests of launchers.
+    Overrides are Hydra's, as typed on the command line. `pretrain.X=…`, `finetune.X=…` and `order.X=…` reach one stage only.
+    A file with overrides for the stage `noop` has runs that sleep instead, one a row and seed: for tests of launchers.
 
     Args:
         name: of the file.
         folder: of the file.
         question: what the table answers.
-        rows: name → the words in which the row differs.
+        rows: name → the overrides in which the row differs.
         tasks: tasks of conf/task and the user's YAML files (paths from the folder of the experiment file), each fine-tuned with
             every seed; with an empty list there are only pre-trainings.
-        base: words of all rows, for both stages.
-        stages: `pretrain`, `finetune` and `order` → words of that stage alone.
+        base: overrides of all rows, for both stages.
+        stages: `pretrain`, `finetune` and `order` → overrides of that stage alone.
         seeds: of fine-tuning; in the file, a number n is short for 0, …, n − 1.
-        pretrain_seeds: of pre-training; null: the one that the words give.
+        pretrain_seeds: of pre-training; null: the one that the overrides give.
         workers: processes at a time; null: one a core.
         threads: CPU threads of each; null: the cores divided among the workers.
         checks: what the numbers should show, see `relpos.tables.checks`.
@@ -44,13 +44,13 @@ class Experiment:
         printed_runs: how many runs of the paper a printed number sums up.
         statistic: how it sums them up: mean, best or median.
         split: the set on which the paper measured: dev or test.
-        baseline: the rows that the others are compared with; each row with the baseline that shares most words with it.
+        baseline: the rows that the others are compared with; each row with the baseline that shares most overrides with it.
         lengths: of sequences at which the held-out loss of every row is measured; needs `packing=document`.
-        order: measures of `relpos order` that become columns, `shuffle` and `pairs`; its words stand under the stage `order`. With
-            a stage `order_snapshots`, the pre-trainings' snapshots are measured too; its words come after those of `order`.
+        order: measures of `relpos order` that become columns, `shuffle` and `pairs`; its overrides stand under the stage `order`.
+            With a stage `order_snapshots`, the snapshots of pre-trainings are measured too; its overrides come after `order`'s.
         start: the published checkpoint (folder or hub id) from which the rows are fine-tuned: nothing is pre-trained. `pretrained=`
             on the command line names another one; with `???` it must. If there is no such checkpoint here, rows have no runs.
-        network: words for the size of `start`, such as `[size=albert_base]`, from which `relpos claims` estimates the cost.
+        network: overrides for the size of `start`, such as `[size=albert_base]`, from which `relpos claims` estimates the cost.
         choices: the rows of which the paper prints the best one of each column; a side table shows what that choice gains.
         parameters: the table is nothing but parameter counts: those of this paper, see `relpos.commands.params`.
         claims: ids of the claims that the table is about.
@@ -100,7 +100,7 @@ class Experiment:
         for name in names or ():
             if name not in self.rows:
                 raise RelposError(f"table {self.name}: unknown row {name!r}.{nearest(name, self.rows)}")
-        return {name: words for name, words in self.rows.items() if names is None or name in names}
+        return {name: overrides for name, overrides in self.rows.items() if names is None or name in names}
 
 
 def load(table: str, changes: Mapping[str, Any] | None = None) -> Experiment:
@@ -180,7 +180,7 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
             raise RelposError(f"{key} is missing")
     for key in ("rows", "stages"):
         if isinstance(values.get(key), dict):
-            values[key] = {str(name): _words(f"{key}.{name}", words) for name, words in values[key].items()}
+            values[key] = {str(name): _overrides(f"{key}.{name}", overrides) for name, overrides in values[key].items()}
     for key in ("seeds", "pretrain_seeds"):
         if type(values.get(key)) is int and values[key] > 0:
             values[key] = list(range(values[key]))
@@ -190,7 +190,7 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
         check(key, value, rules(Experiment)[key])
     values["checks"] = parse(values.get("checks", ()), path, list(values["rows"]))
     for key in ("base", "network"):
-        values[key] = _words(key, values.get(key))
+        values[key] = _overrides(key, values.get(key))
     _check_seeds(values)
     for name in values.get("stages", ()):
         _known("stages: unknown stage", name, STAGES)
@@ -214,7 +214,7 @@ def _task(name: str, folder: Path) -> str:
 
 
 def _check_order(values: dict[str, Any]) -> None:
-    """Refuses words and checks about order that is not measured; else they would be noticed only after the training."""
+    """Refuses overrides and checks about order that is not measured; else they would be noticed only after the training."""
     measures = values.get("order", [])
     for stage in ("order", "order_snapshots"):
         if stage in values.get("stages", {}) and not measures:
@@ -232,14 +232,14 @@ def _known(what: str, name: str, known: Collection[str]) -> None:
         raise RelposError(f"{what} {name!r}.{nearest(str(name), known)}")
 
 
-def _words(key: str, words: list[str] | None) -> list[str]:
+def _overrides(key: str, overrides: list[str] | None) -> list[str]:
     """The overrides under a key; none where YAML has nothing there."""
-    if not isinstance(words or [], list):
-        raise RelposError(f"{key}: a list of words is expected, as in [position=none, k=8]")
-    for word in words or ():
-        if not isinstance(word, str) or not word.partition("=")[1]:
-            raise RelposError(f"{key}: {word!r} is not a word (key=value)")
-    return words or []
+    if not isinstance(overrides or [], list):
+        raise RelposError(f"{key}: a list of overrides is expected, as in [position=none, k=8]")
+    for override in overrides or ():
+        if not isinstance(override, str) or not override.partition("=")[1]:
+            raise RelposError(f"{key}: {override!r} is not an override (key=value)")
+    return overrides or []
 
 
 def _check_seeds(values: dict[str, Any]) -> None:

@@ -77,21 +77,21 @@ class Instrument:
         return [name for measure in self.measures for name in ORDER[measure]]
 
 
-def instrument(experiment: Experiment, words: Iterable[str] = (), plan: Iterable[PlannedRow] = ()) -> Instrument | None:
+def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iterable[PlannedRow] = ()) -> Instrument | None:
     """What the stages `order` and `order_snapshots` of a table ask for; None if the table has no columns about order.
 
     Args:
         experiment: what the file says.
-        words: of the command line; those that begin with `order.` or `order_snapshots.` count.
+        overrides: of the command line; those that begin with `order.` or `order_snapshots.` count.
         plan: the rows; they must keep snapshots if snapshots are to be measured.
 
     Raises:
-        RelposError: a word is wrong, named pairs cannot be read, or a row keeps no snapshots.
+        RelposError: an override is wrong, named pairs cannot be read, or a row keeps no snapshots.
     """
     if not experiment.order:
         return None
-    words = list(words)
-    chosen = _words("order", experiment, words)
+    overrides = list(overrides)
+    chosen = _overrides("order", experiment, overrides)
     of_ends = _instrument(experiment, "order", chosen)
     if "order_snapshots" not in experiment.stages:
         return of_ends
@@ -101,21 +101,21 @@ def instrument(experiment: Experiment, words: Iterable[str] = (), plan: Iterable
                 f"table {experiment.name}, row {row.name!r}: stages.order_snapshots: no snapshots are kept; "
                 "name some, as in stages.pretrain: [snapshots=[10,30]]"
             )
-    of_snapshots = [*chosen, *_words("order_snapshots", experiment, words)]
+    of_snapshots = [*chosen, *_overrides("order_snapshots", experiment, overrides)]
     return replace(of_ends, snapshots=_instrument(experiment, "order_snapshots", of_snapshots))
 
 
-def _words(stage: str, experiment: Experiment, words: list[str]) -> list[str]:
-    typed = [word.removeprefix(f"{stage}.") for word in words if word.startswith(f"{stage}.")]
+def _overrides(stage: str, experiment: Experiment, overrides: list[str]) -> list[str]:
+    typed = [override.removeprefix(f"{stage}.") for override in overrides if override.startswith(f"{stage}.")]
     return [*experiment.stages.get(stage, []), *typed]
 
 
-def _instrument(experiment: Experiment, stage: str, words: list[str]) -> Instrument:
-    for word in words:
-        key = word.lstrip("+~").partition("=")[0].split(".")[0]
+def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Instrument:
+    for override in overrides:
+        key = override.lstrip("+~").partition("=")[0].split(".")[0]
         if key not in KEYS:
-            raise RelposError(f"table {experiment.name}: {stage}.{word}: not a dial of a table.{nearest(key, KEYS)}")
-    cfg = compose("order", ["from=''", *words])
+            raise RelposError(f"table {experiment.name}: {stage}.{override}: not a dial of a table.{nearest(key, KEYS)}")
+    cfg = compose("order", ["from=''", *overrides])
     pairs: PairSource | AutoPairs = instantiate(cfg.pairs)
     if "pairs" in experiment.order and not isinstance(pairs, AutoPairs):
         pairs.pairs()  # so that pairs that cannot be read are refused before anything is trained

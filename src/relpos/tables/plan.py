@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from relpos.errors import RelposError, nearest
 from relpos.runs.config import check, compose
-from relpos.runs.given_network import refuse_words
+from relpos.runs.given_network import refuse_overrides
 from relpos.runs.plan import change_name, finetune_run, given_run, noop_run, pretrain_run, with_task
 from relpos.runs.run import Run, closure
 from relpos.runs.variation import varied
@@ -41,7 +41,7 @@ class PlannedRow:
 
     Args:
         name: in the experiment file.
-        words: the overrides in which the row differs.
+        overrides: the overrides in which the row differs.
         pretrainings: one a pre-training seed.
         tunings: one a task and seed, for every pre-training.
         noops: runs that only sleep, of a table for tests.
@@ -49,7 +49,7 @@ class PlannedRow:
     """
 
     name: str
-    words: list[str]
+    overrides: list[str]
     pretrainings: list[Run]
     tunings: list[Tuning]
     noops: list[Run] = field(default_factory=list)
@@ -61,13 +61,13 @@ class PlannedRow:
         return [*self.pretrainings, *(tuning.run for tuning in self.tunings), *self.noops]
 
 
-def plan_table(experiment: Experiment, rows: list[str] | None = None, words: Iterable[str] = ()) -> list[PlannedRow]:
+def plan_table(experiment: Experiment, rows: list[str] | None = None, overrides: Iterable[str] = ()) -> list[PlannedRow]:
     """The rows with their runs.
 
     Args:
         experiment: what the file says.
         rows: names of the rows that are wanted; None: all.
-        words: more overrides, for every row.
+        overrides: more overrides, for every row.
 
     Raises:
         RelposError: an override is wrong; the row is named.
@@ -77,18 +77,18 @@ def plan_table(experiment: Experiment, rows: list[str] | None = None, words: Ite
     >>> len(row.pretrainings), row.tunings[0].task, row.tunings[0].run.inputs["start"] is row.pretrainings[0]
     (1, 'cola', True)
     """
-    templates, words = Templates(experiment), list(words)
-    start = _start_of(experiment, words)
+    templates, overrides = Templates(experiment), list(overrides)
+    start = _start_of(experiment, overrides)
     result = []
     with _without_garbage_collection():
-        for name, row_words in experiment.select(rows).items():
+        for name, row_overrides in experiment.select(rows).items():
             try:
                 if experiment.start is None:
-                    result.append(_row(experiment, templates, name, row_words, [*row_words, *words]))
+                    result.append(_row(experiment, templates, name, row_overrides, [*row_overrides, *overrides]))
                 elif start is None:
-                    result.append(PlannedRow(name, row_words, [], [], needs="pretrained"))
+                    result.append(PlannedRow(name, row_overrides, [], [], needs="pretrained"))
                 else:
-                    result.append(_row_on(start, experiment, templates, name, row_words, [*row_words, *words]))
+                    result.append(_row_on(start, experiment, templates, name, row_overrides, [*row_overrides, *overrides]))
             except RelposError as error:
                 raise RelposError(f"table {experiment.name}, row {name!r}: {error}") from error
     return result
@@ -106,34 +106,34 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _row(experiment: Experiment, templates: Templates, name: str, row_words: list[str], words: list[str]) -> PlannedRow:
-    """The row of this name; `row_words` are its overrides in the file, `words` these and those of the command line."""
+def _row(experiment: Experiment, templates: Templates, name: str, row_overrides: list[str], overrides: list[str]) -> PlannedRow:
+    """The row of this name; `row_overrides` are its overrides in the file, `overrides` these and those of the command line."""
     if experiment.parameters:
-        return PlannedRow(name, row_words, [], [])
+        return PlannedRow(name, row_overrides, [], [])
     if "noop" in experiment.stages:
-        first = noop_run(compose("noop", words_of("noop", experiment, words)))
-        return PlannedRow(name, row_words, [], [], [_noop_of(first, seed) for seed in experiment.seeds])
-    cfg = templates.pretraining(words_of("pretrain", experiment, words))
+        first = noop_run(compose("noop", overrides_of("noop", experiment, overrides)))
+        return PlannedRow(name, row_overrides, [], [], [_noop_of(first, seed) for seed in experiment.seeds])
+    cfg = templates.pretraining(overrides_of("pretrain", experiment, overrides))
     pretrainings, tunings = [], []
     for pretrain_seed in experiment.pretrain_seeds or [cfg.seed]:
         cfg.seed = pretrain_seed
         pretraining = _labelled(pretrain_run(cfg), experiment.name, name)
         pretrainings.append(pretraining)
-        for task, template in templates.of(words_of("finetune", experiment, words), pretraining).items():
+        for task, template in templates.of(overrides_of("finetune", experiment, overrides), pretraining).items():
             planned = _labelled(moved(template, pretraining), experiment.name, name)
             tunings += [Tuning(task, pretrain_seed, seed, reseeded(planned, seed)) for seed in experiment.seeds]
-    return PlannedRow(name, row_words, pretrainings, tunings)
+    return PlannedRow(name, row_overrides, pretrainings, tunings)
 
 
-def _start_of(experiment: Experiment, words: Sequence[str]) -> Run | None:
+def _start_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
     """The network that all rows are fine-tuned from; None if there is none, or if the one that the file names is not here.
 
     Raises:
-        RelposError: the one that `words` name is not here.
+        RelposError: the one that `overrides` name is not here.
     """
     if experiment.start is None:
         return None
-    named = [word.partition("=")[2] for word in words if _key(word) in STARTS]
+    named = [override.partition("=")[2] for override in overrides if _key(override) in STARTS]
     if named:
         return given_run(named[-1], "pretrained")
     if experiment.start == "???":
@@ -145,18 +145,18 @@ def _start_of(experiment: Experiment, words: Sequence[str]) -> Run | None:
 
 
 def _row_on(
-    start: Run, experiment: Experiment, templates: Templates, name: str, row_words: list[str], words: list[str]
+    start: Run, experiment: Experiment, templates: Templates, name: str, row_overrides: list[str], overrides: list[str]
 ) -> PlannedRow:
-    """The row of this name in a table that fine-tunes the network `start`; `row_words` and `words` as for `_row`."""
-    words = [word for word in words if _key(word) not in STARTS]
-    refuse_words("finetune", words_of("finetune", experiment, words), {"pretrained": start.name})
-    planned = templates.of(words_of("finetune", experiment, [*words, "pretrained=given"]), start)
+    """The row of this name in a table that fine-tunes the network `start`; `row_overrides` and `overrides` as for `_row`."""
+    overrides = [override for override in overrides if _key(override) not in STARTS]
+    refuse_overrides("finetune", overrides_of("finetune", experiment, overrides), {"pretrained": start.name})
+    planned = templates.of(overrides_of("finetune", experiment, [*overrides, "pretrained=given"]), start)
     tunings = [
         Tuning(task, 0, seed, reseeded(_labelled(template, experiment.name, name), seed))
         for task, template in planned.items()
         for seed in experiment.seeds
     ]
-    return PlannedRow(name, row_words, [], tunings)
+    return PlannedRow(name, row_overrides, [], tunings)
 
 
 class Templates:
@@ -171,23 +171,23 @@ class Templates:
         self.known: dict[tuple[str, ...], dict[str, Run]] = {}
         self.composed: dict[tuple[str, ...], DictConfig] = {}
 
-    def pretraining(self, words: list[str]) -> DictConfig:
-        """`compose("pretrain", words)`."""
-        of_row = [word for word in words if _is_of_position(word)]
-        key = tuple(word for word in words if not _is_of_position(word))
+    def pretraining(self, overrides: list[str]) -> DictConfig:
+        """`compose("pretrain", overrides)`."""
+        of_row = [override for override in overrides if _is_of_position(override)]
+        key = tuple(override for override in overrides if not _is_of_position(override))
         if key not in self.composed:
             self.composed[key] = compose("pretrain", key)
         cfg = varied(self.composed[key], of_row)
-        return compose("pretrain", words) if cfg is None else check(cfg, "pretrain", of_row)
+        return compose("pretrain", overrides) if cfg is None else check(cfg, "pretrain", of_row)
 
-    def of(self, words: list[str], pretraining: Run) -> dict[str, Run]:
-        """Task → a fine-tuning on the pre-training of some row, which `moved` puts on another; `words` are those of the stage."""
+    def of(self, overrides: list[str], pretraining: Run) -> dict[str, Run]:
+        """Task → a fine-tuning on the pre-training of some row, which `moved` puts on another; the overrides are of the stage."""
         if not self.experiment.tasks:
             return {}
-        key = tuple(word for word in words if not _is_of_position(word))
+        key = tuple(override for override in overrides if not _is_of_position(override))
         if key not in self.known:
             cfg = compose("finetune", key)
-            overridden = {_key(word).split(".")[0] for word in key}
+            overridden = {_key(override).split(".")[0] for override in key}
             dials = {name: cfg[name] for name in OF_TASK if name in overridden}
             seed = self.experiment.seeds[0]
             runs = [finetune_run(with_task(cfg, task, **dials, seed=seed), pretraining) for task in self.experiment.tasks]
@@ -200,12 +200,12 @@ class Templates:
         return self.known[key]
 
 
-def _is_of_position(word: str) -> bool:
-    return _key(word).split(".")[0] in OF_POSITION
+def _is_of_position(override: str) -> bool:
+    return _key(override).split(".")[0] in OF_POSITION
 
 
-def _key(word: str) -> str:
-    return word.partition("=")[0].lstrip("+~")
+def _key(override: str) -> str:
+    return override.partition("=")[0].lstrip("+~")
 
 
 def moved(run: Run, pretraining: Run) -> Run:
@@ -226,17 +226,17 @@ def reseeded(run: Run, seed: int) -> Run:
     return replace(run, name=name, meaning=meaning, config=config, inputs=inputs)
 
 
-def words_of(stage: str, experiment: Experiment, words: Iterable[str]) -> list[str]:
-    """The overrides that reach one stage, without prefixes: those of all rows, of the stage, then `words`; later ones win.
+def overrides_of(stage: str, experiment: Experiment, overrides: Iterable[str]) -> list[str]:
+    """The overrides that reach one stage, without prefixes: those of all rows, of the stage, then `overrides`; later ones win.
 
     >>> from pathlib import Path
     >>> table = Experiment("t", Path(), "?", rows={}, tasks=[], base=["size=tiny"], stages={"finetune": ["steps=5"]})
-    >>> words_of("finetune", table, ["pretrain.steps=9", "finetune.batch=8", "position=fixed"])
+    >>> overrides_of("finetune", table, ["pretrain.steps=9", "finetune.batch=8", "position=fixed"])
     ['size=tiny', 'steps=5', 'batch=8', 'position=fixed']
     """
     other_stages = tuple(f"{name}." for name in STAGES if name != stage)
-    every = [*experiment.base, *experiment.stages.get(stage, []), *words]
-    return [word.removeprefix(f"{stage}.") for word in every if not word.startswith(other_stages)]
+    every = [*experiment.base, *experiment.stages.get(stage, []), *overrides]
+    return [override.removeprefix(f"{stage}.") for override in every if not override.startswith(other_stages)]
 
 
 def _noop_of(run: Run, seed: int) -> Run:

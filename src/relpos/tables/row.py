@@ -149,7 +149,7 @@ class Row:
 
     Args:
         name: in the experiment file.
-        words: the overrides in which the row differs.
+        overrides: the overrides in which the row differs.
         travel: how far a parameter of the position scheme could move in pre-training, about: the sum of its learning rates. None
             where there is no such parameter, or nothing was pre-trained.
         perplexity: on held-out text, the mean over the finished pre-trainings.
@@ -166,7 +166,7 @@ class Row:
     """
 
     name: str
-    words: list[str] = field(default_factory=list)
+    overrides: list[str] = field(default_factory=list)
     parameters: int | None = None
     position_parameters: int | None = None
     travel: float | None = None

@@ -62,7 +62,7 @@ class Table:
         from pydantic import ValidationError
 
         try:
-            return _adapter().validate_python(content)
+            return _adapter().validate_python(_with_overrides(content))
         except ValidationError as error:
             first = error.errors()[0]
             raise RelposError(f"{'.'.join(map(str, first['loc'])) or 'content'}: {first['msg']}") from error
@@ -85,6 +85,15 @@ class Table:
             if row.name == name:
                 return row
         raise RelposError(f"table {self.name}: unknown row {name!r}.{nearest(name, (row.name for row in self.rows))}")
+
+
+def _with_overrides(content: Mapping[str, object]) -> Mapping[str, object]:
+    """The content with the rows' `overrides`, which older versions called `words`."""
+    rows = content.get("rows") if isinstance(content, Mapping) else None
+    if not isinstance(rows, list):
+        return content
+    renamed = [{"overrides": row["words"]} | row if isinstance(row, dict) and "words" in row else row for row in rows]
+    return {**content, "rows": renamed}
 
 
 @cache

@@ -26,7 +26,7 @@ ARCHITECTURES = {MaskedLM: "RelposForMaskedLM", Classifier: "RelposForSequenceCl
 def export(
     folder: Path,
     model: MaskedLM | Classifier,
-    words: Mapping[str, Any],
+    settings: Mapping[str, Any],
     tokenizer: Tokenizer,
     card: Callable[[dict[str, Any]], str],
     labels: list[str] | None = None,
@@ -36,7 +36,7 @@ def export(
     Args:
         folder: must not exist, or be empty.
         model: the network.
-        words: its configuration: `size`, `position`, `conv`, `vocabulary`, of a classifier also `outputs`.
+        settings: its configuration: `size`, `position`, `conv`, `vocabulary`, of a classifier also `outputs`.
         tokenizer: of the network.
         card: makes the text of the model card from the content of `config.json`.
         labels: names of a classifier's classes.
@@ -47,9 +47,9 @@ def export(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RelposError(f"to={folder} already exists and is not an empty folder: name another one, or delete it")
     try:
-        config, weights = to_huggingface(model, words)
+        config, weights = to_huggingface(model, settings)
     except RelposError:  # transformers has no such network; it opens ours after `import relpos`
-        config = {"model_type": OWN, "architectures": [ARCHITECTURES[type(model)]], "tie_word_embeddings": False} | dict(words)
+        config = {"model_type": OWN, "architectures": [ARCHITECTURES[type(model)]], "tie_word_embeddings": False} | dict(settings)
         weights = {name: value.detach() for name, value in model.named_parameters()}
     # In a file, parts of one tensor may not share memory, and numbers must lie side by side.
     tensors = {name: value.cpu().clone(memory_format=torch.contiguous_format) for name, value in weights.items()}

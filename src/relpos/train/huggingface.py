@@ -27,10 +27,10 @@ class RelposPreTrainedModel(PreTrainedModel):
     base_model_prefix = ""
     main_input_name = "input_ids"
 
-    def __init__(self, config: RelposConfig, **words: Any) -> None:
+    def __init__(self, config: RelposConfig, **settings: Any) -> None:
         super().__init__(config)
         is_meta = torch.empty(0).device.type == "meta"  # `from_pretrained` will read the weights from a file
-        self._adopt(network(config.words() | words, filled=not is_meta))
+        self._adopt(network(config.settings() | settings, filled=not is_meta))
         for module in self.modules():  # `from_pretrained` overwrites buffers that no file stores: `_init_weights` puts them back
             module._computed = {name: value.clone() for name, value in module.named_buffers(recurse=False)}  # type: ignore[assignment]
         self.post_init()

@@ -39,7 +39,7 @@ class RelposConfig(PretrainedConfig):
         """Width of the encoder's output."""
         return int((self.size or {})["hidden"])
 
-    def words(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """The configuration as a dictionary, without the keys that are not set."""
         names = ("size", "position", "conv", "vocabulary", "head")
         return {name: value for name in names if (value := getattr(self, name)) is not None}

@@ -56,8 +56,8 @@ def identified(
     A run that several tables share is logged under the table that made it.
     """
     names = {key: value for key, value in (("table", table), ("row", row)) if value}
-    words = {"id": identity, "name": name, "group": table or name, "job_type": stage, "tags": list(names.values())}
-    return words | {"config": meaning | names}
+    fields = {"id": identity, "name": name, "group": table or name, "job_type": stage, "tags": list(names.values())}
+    return fields | {"config": meaning | names}
 
 
 def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str, Any], folder: Path) -> Logger:
@@ -75,14 +75,14 @@ def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str,
         mode = "online" if os.environ.get("WANDB_API_KEY") else "offline"
     os.environ.setdefault("WANDB_SILENT", "true")
     folder.mkdir(parents=True, exist_ok=True)
-    words: dict[str, Any] = {"project": project, "entity": entity, "dir": folder, "mode": mode, **run}
+    arguments: dict[str, Any] = {"project": project, "entity": entity, "dir": folder, "mode": mode, **run}
     # A worker makes one run after another; by default the second would be logged into a first that was interrupted.
     settings = wandb.Settings(console="off", reinit="create_new")
     try:
-        experiment = wandb.init(settings=settings, **words)
+        experiment = wandb.init(settings=settings, **arguments)
     except wandb.errors.Error as error:
         print(f"relpos: Weights & Biases is out of reach ({str(error).splitlines()[0]}); logging offline", file=sys.stderr)
-        experiment = wandb.init(settings=settings, **words | {"mode": "offline"})
+        experiment = wandb.init(settings=settings, **arguments | {"mode": "offline"})
     return WandbLogger(experiment=experiment)
 
 

@@ -18,7 +18,7 @@ from relpos.pretrained.checkpoint import Checkpoint
 from relpos.pretrained.files import is_exported, is_published, read_config
 from relpos.train.network import network
 
-WORDS = ("size", "position", "conv", "vocabulary", "head", "outputs")
+SETTINGS = ("size", "position", "conv", "vocabulary", "head", "outputs")
 """Keys of a model folder's configuration."""
 
 
@@ -73,10 +73,10 @@ def read_model_config(folder: Path) -> dict[str, Any]:
         RelposError: there is no model in `folder`.
     """
     if is_published(folder):
-        return Checkpoint(folder).words
+        return Checkpoint(folder).settings
     if is_exported(folder):
         config = read_config(folder)
-        return {name: config[name] for name in WORDS if config.get(name) is not None}
+        return {name: config[name] for name in SETTINGS if config.get(name) is not None}
     path = folder / "config.yaml"
     if not path.is_file() or not (folder / "model.safetensors").is_file():
         raise RelposError(
@@ -96,7 +96,7 @@ def load_model(folder: Path, kernel: str = "auto") -> Any:
     """
     if is_published(folder):
         checkpoint = Checkpoint(folder)
-        model: nn.Module = network(checkpoint.words | {"kernel": kernel}, filled=False)
+        model: nn.Module = network(checkpoint.settings | {"kernel": kernel}, filled=False)
         checkpoint.fill(model)
     elif is_exported(folder):
         model = network(read_model_config(folder) | {"kernel": kernel}, filled=False)

@@ -156,8 +156,8 @@ def test_an_interrupted_training_goes_on_bit_for_bit(toy_runs: Path, tmp_path: P
     """Stopped between two solutions, after the parameters have moved away from the one that is in use."""
     from relpos.train.pretrain import Pretraining
 
-    words = ["position=floater", "position.refresh=3", "steps=8", "batch=8", "speed.microbatch=1", "checkpoint_every=2"]
-    cfg = relpos.compose("pretrain", [*words, "evaluations=1", "data.pairs=64", "recipe.warmup=1"])
+    overrides = ["position=floater", "position.refresh=3", "steps=8", "batch=8", "speed.microbatch=1", "checkpoint_every=2"]
+    cfg = relpos.compose("pretrain", [*overrides, "evaluations=1", "data.pairs=64", "recipe.warmup=1"])
     step = Pretraining.training_step
 
     def stop(self: Any, batch: Any, index: int) -> None:

@@ -97,9 +97,11 @@ def test_a_page_that_shows_this_already_is_left_alone(page: Path, tmp_path: Path
 
 def test_an_older_table_has_a_page_too(tmp_path: Path) -> None:
     column = {"values": [1.0], "seeds": [0], "mean": 1.0, "sem": None, "best": 1.0, "printed": None}
-    row = {"name": "a", "words": [], "parameters": 1, "perplexity": 2.0, "columns": {"cola": column}, "mean": column}
+    row = {"name": "a", "words": ["position=none"], "parameters": 1, "perplexity": 2.0, "columns": {"cola": column}, "mean": column}
     write_html(tmp_path / "table.html", view_of(Table.from_dict({"name": "old", "question": "?", "rows": [row]})))
-    assert "<svg" in (tmp_path / "table.html").read_text(encoding="utf-8")
+    page = (tmp_path / "table.html").read_text(encoding="utf-8")
+    assert "<svg" in page
+    assert "position=none" in page
 
 
 @pytest.fixture(scope="module")
@@ -132,8 +134,8 @@ def shown(browser: Any, page: Path, request: pytest.FixtureRequest) -> Iterator[
     assert [text for text in complaints if text != "data:,"] == []
 
 
-def test_words_are_broken_between_words_only(shown: Any) -> None:
-    lines = """() => [...document.querySelectorAll("#table tbody th a, #table .words span")].map(
+def test_names_and_overrides_are_broken_between_words_only(shown: Any) -> None:
+    lines = """() => [...document.querySelectorAll("#table tbody th a, #table .overrides span")].map(
         node => [node.textContent, node.getClientRects().length])"""
     texts = shown.evaluate(lines)
     assert len(texts) == 8

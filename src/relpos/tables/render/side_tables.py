@@ -106,7 +106,7 @@ def by_multiplier(rows: Sequence[Row]) -> SideTable | None:
 
 
 def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
-    """Words of the rows but `position_lr` → that multiplier → last held-out loss, for words with several multipliers.
+    """Overrides of the rows but `position_lr` → that multiplier → last held-out loss, for overrides with several multipliers.
 
     >>> loss = [(100, 4.5)]
     >>> sweeps([Row("a", ["position=t5"], heldout_loss=loss), Row("b", ["position=t5", "recipe.position_lr=3"], position_lr=3.0)])
@@ -115,7 +115,7 @@ def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
     kinds: dict[str, dict[float, float]] = {}
     for row in rows:
         if row.heldout_loss:
-            kind = " ".join(word for word in row.words if "recipe.position_lr=" not in word)
+            kind = " ".join(override for override in row.overrides if "recipe.position_lr=" not in override)
             kinds.setdefault(kind, {})[row.position_lr] = row.heldout_loss[-1][1]
     return {kind: losses for kind, losses in kinds.items() if len(losses) > 1}
 

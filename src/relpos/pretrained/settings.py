@@ -20,20 +20,20 @@ def from_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     for name, needed in family.constants.items():
         if config.get(name, needed) not in (needed, None):
             raise RelposError(f"{name}={config[name]}: only {needed} is supported for {family.model_type}")
-    words: dict[str, Any] = _filled(family.words, config)
-    return words
+    settings: dict[str, Any] = _filled(family.settings, config)
+    return settings
 
 
-def to_config(family: Family, words: Mapping[str, Any]) -> dict[str, Any]:
-    """The `config.json` of a network with our configuration `words`, without the keys of its head.
+def to_config(family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The `config.json` of a network with our configuration `settings`, without the keys of its head.
 
     Raises:
         RelposError: the family cannot express it; names the key.
     """
     config: dict[str, Any] = {"model_type": family.model_type} | dict(family.constants)
     decided: dict[str, str] = {}
-    for path, leaf in _leaves(family.words):
-        value = _value(words, path)
+    for path, leaf in _leaves(family.settings):
+        value = _value(settings, path)
         if not isinstance(leaf, Key):
             if value != leaf:
                 raise RelposError(f"{family.model_type} has {path}={leaf}, this network {path}={value}")
@@ -66,10 +66,10 @@ def _leaves(template: Mapping[str, Any], above: str = "") -> Iterator[tuple[str,
             yield f"{above}{name}", part
 
 
-def _value(words: Mapping[str, Any], path: str) -> Any:
+def _value(settings: Mapping[str, Any], path: str) -> Any:
     """A value of our configuration by its path; one that is left out has the default of the constructor's argument."""
     group, _, name = path.rpartition(".")
-    node = words[group] if group else words
+    node = settings[group] if group else settings
     if name in node:
         return node[name]
     target: Any = Encoder
