@@ -85,14 +85,14 @@ def named_networks(key: str, names: Sequence[str], table: str | None = None) -> 
     return networks + [Named(label, path) for label, path in zip(labels(single), single, strict=True)]
 
 
-def _of_rows(word: str, rows: Sequence[Row]) -> list[Named]:
+def _of_rows(override: str, rows: Sequence[Row]) -> list[Named]:
     networks = []
     for row in rows:
         folders = [(run.seed, runs_root() / run.path) for run in row.runs if run.stage == "pretrain" and run.state == "finished"]
         several = len(folders) > 1
         networks += [Named(f"{row.name} seed {seed}" if several else row.name, folder, row.name) for seed, folder in folders]
     if not networks:
-        raise RelposError(f"{word}: no pre-training is finished")
+        raise RelposError(f"{override}: no pre-training is finished")
     return networks
 
 
