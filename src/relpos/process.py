@@ -30,6 +30,11 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt(number)
 
 
+def exit_status(code: int | None) -> str:
+    """How a child process ended: `SIGKILL` or `status 1`."""
+    return signal.Signals(-code).name if code and code < 0 else f"status {code}"
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Makes the signals of `STOPS` raise KeyboardInterrupt; the handlers that were there before come back at the end."""

@@ -13,6 +13,7 @@ from relpos.claims.claim import load as load_claims
 from relpos.claims.over_training import agreements, courses, draw
 from relpos.commands.claims import chosen, of_table
 from relpos.commands.reproduce import show
+from relpos.launch.debug import Debug
 from relpos.runs.run import Run
 from relpos.tables.columns import summary
 from relpos.tables.experiment import load
@@ -92,7 +93,7 @@ def test_a_table_that_names_its_primary_measure_has_its_claims_beside_it(
     for row in plan:
         for run, by in zip(row.pretrainings, JITTER, strict=True):
             finish(run, {"dynamic": 3.0 + by, "fixed": 3.5 - by}[row.name])
-    show(given, plan, tmp_path / "table", None)
+    show(given, plan, tmp_path / "table", None, Debug())
     first = (tmp_path / "table" / "claims.txt").read_text(encoding="utf-8").splitlines()[0]
     assert first.startswith("C03/loss  holds  held-out loss of these rows: dynamic beats fixed")
 

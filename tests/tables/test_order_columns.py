@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from relpos.runs.run import runs_root
 from relpos.tables.columns import rows_of
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load
-from relpos.tables.order_columns import instrument, order_columns, with_order
+from relpos.tables.order_columns import order_columns, with_order
+from relpos.tables.order_instrument import instrument
 from relpos.tables.plan import plan_table
 from relpos.tables.row import Column, Row
 from relpos.tables.table import Table, read
@@ -141,6 +143,46 @@ def test_nothing_is_measured_twice(made: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (made / "tables" / "ordered" / "table.json").read_bytes() == before
 
 
+@pytest.fixture
+def unmeasured(made: Path, tmp_path: Path) -> Path:
+    """A runs folder with the table's pre-trainings, and nothing measured."""
+    link_runs(made, tmp_path / "again")
+    shutil.copytree(made / "pretrain", tmp_path / "again" / "pretrain", ignore=shutil.ignore_patterns("order", "claim.lock"))
+    return tmp_path / "again"
+
+
+def figures(root: Path) -> dict[str, bytes]:
+    """Every file with figures by its place below the runs folder."""
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.glob("pretrain/*/order/*")}
+
+
+def test_networks_measured_side_by_side_have_the_same_figures_to_the_last_bit(
+    made: Path, unmeasured: Path, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(unmeasured))
+    monkeypatch.setattr(order, "FUNCTIONS", {})  # in this process measuring would be a KeyError
+    assert main(["reproduce", f"table={made / 'ordered.yaml'}", "workers=2", "rows=absolute"]) == 0
+    assert figures(unmeasured) == {place: content for place, content in figures(made).items() if "/absolute-" in place}
+    columns, before = (read(root / "tables" / "ordered" / "table.json").row("absolute").columns for root in (unmeasured, made))
+    assert {name: column.values for name, column in columns.items()} == {name: column.values for name, column in before.items()}
+
+
+def test_a_network_that_cannot_be_measured_is_a_line_for_each_measure_and_the_others_are_measured(
+    made: Path, unmeasured: Path, python: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(unmeasured))
+    first, second = sorted(path for path in (unmeasured / "pretrain").iterdir() if path.name.startswith("none"))
+    for run in (first, second):
+        shutil.rmtree(run / "snapshots")
+    (first / "model" / "model.safetensors").unlink()
+    words = ["order_snapshots.examples=20", "order_snapshots.pairs.limit=4", "order_snapshots.pairs.others=null"]
+    assert main(["reproduce", f"table={made / 'ordered.yaml'}", "workers=2", "rows=none", *words]) == 0
+    said = [line.partition(": no model in")[0] for line in capsys.readouterr().err.splitlines() if "without" in line]
+    assert said == [f"relpos: {first.name} without {measure}" for measure in ("shuffle", "pairs")] * 2
+    columns = read(unmeasured / "tables" / "ordered" / "table.json").row("none").columns
+    assert [(column.seeds, column.n_missing) for column in columns.values()] == [(["1"], 1)] * 3
+
+
 def test_an_override_of_the_command_line_reaches_the_measurement(tmp_path: Path) -> None:
     chosen = instrument(load(str(write(tmp_path))), ["order.examples=7", "order.pairs.limit=3", "pretrain.steps=9"])
     assert chosen is not None
@@ -150,7 +192,9 @@ def test_an_override_of_the_command_line_reaches_the_measurement(tmp_path: Path)
 def test_pre_trainings_that_are_not_finished_are_missing(tmp_path: Path) -> None:
     given = load(str(write(tmp_path)))
     plan = plan_table(given)
-    row = with_order(rows_of(plan), plan, instrument(given))[0]
+    asked = instrument(given)
+    assert asked is not None
+    row = with_order(rows_of(plan), plan, asked)[0]
     assert [(column.mean, column.n_missing) for column in row.columns.values()] == [(None, 2)] * 3
 
 

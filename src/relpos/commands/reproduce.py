@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from relpos.launch.engine import Engine
     from relpos.runs.run import Run
     from relpos.tables.experiment import Experiment
-    from relpos.tables.order_columns import Instrument
+    from relpos.tables.order_instrument import Instrument
     from relpos.tables.plan import PlannedRow
     from relpos.tables.row import Row
 
@@ -89,7 +90,7 @@ def reproduce(cfg: DictConfig) -> str:
     from relpos.launch import engine
     from relpos.runs.config import names
     from relpos.runs.run import runs_root
-    from relpos.tables import dry_run, experiment, order_columns, plan
+    from relpos.tables import dry_run, experiment, order_instrument, plan
 
     table = experiment.load(str(cfg.table), _seeds(cfg))
     if table.parameters:
@@ -98,14 +99,15 @@ def reproduce(cfg: DictConfig) -> str:
         return show_parameters(table.parameters)
     overrides = names(cfg.overrides) or []
     rows = plan.plan_table(table, names(cfg.rows), overrides)
-    instrument = order_columns.instrument(table, overrides, rows)
+    instrument = order_instrument.instrument(table, overrides, rows)
     runs = plan.of_stages(plan.runs_of(rows), names(cfg.stages))
     folder: Path = runs_root() / "tables" / table.name
     if cfg.dry_run:
         print(dry_run.describe(table.name, rows, runs, instrument))
         return str(folder)
-    failed = engine.run_all(plan.needed(runs), folder, engine_of(cfg, table), cfg.retries)
-    show(table, rows, folder, instrument)
+    chosen = engine_of(cfg, table)
+    failed = engine.run_all(plan.needed(runs), folder, chosen, cfg.retries)
+    show(table, rows, folder, instrument, chosen)
     if failed:
         for run in failed:
             tell(run)
@@ -145,7 +147,7 @@ def tell(run: Run) -> None:
         print(f"    {line}", file=sys.stderr)
 
 
-def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None) -> None:
+def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, engine: Engine) -> None:
     """Makes the table from the runs' folders, writes it and prints it; does nothing for a table whose runs only sleep.
 
     Args:
@@ -153,6 +155,7 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
         plan: its rows.
         folder: of the table.
         instrument: measures the columns about order; None if there are none.
+        engine: in whose processes they are measured.
     """
     from relpos.tables import checks, choice, columns, comparison, heldout_lengths, order_columns, scores
     from relpos.tables.render import curves, multipliers, snapshots, text, write
@@ -161,7 +164,10 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
 
     if not any(row.pretrainings or row.tunings or row.needs for row in plan):
         return
-    rows = order_columns.with_order(columns.rows_of(plan), plan, instrument)
+    rows = columns.rows_of(plan)
+    if instrument is not None:
+        each = partial(engine.each, title="networks measured", accelerator=instrument.accelerator)
+        rows = order_columns.with_order(rows, plan, instrument, each)
     rows = scores.with_scores(rows, folder)
     rows = comparison.with_comparisons(rows, experiment, columns.printed_numbers(experiment))
     rows = heldout_lengths.with_heldout_lengths(rows, plan, experiment.lengths)

@@ -6,13 +6,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from relpos.launch.engine import Engine
 from relpos.launch.jobs import Standing
 from relpos.process import interruptible
 from relpos.runs.execute import execute
 
 
 @dataclass(frozen=True)
-class Debug:
+class Debug(Engine):
     """`engine=debug`: one run after another in this process, where a breakpoint, a debugger and a profiler reach it.
 
     What a run prints is shown and not kept. The first run that fails ends the command with that run's own error, so that

@@ -9,9 +9,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from relpos.errors import RelposError
 from relpos.launch.jobs import Job, Standing
@@ -20,6 +21,8 @@ from relpos.process import interruptible
 from relpos.runs.distributed import place
 from relpos.runs.run import Run
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 PAUSE = 0.3
 """Seconds between two looks at the folders; longer where looking takes long."""
 
@@ -51,6 +54,19 @@ class Engine(Protocol):
         Returns:
             The workers to wait for; None where there is nothing to wait for.
         """
+
+    def each(
+        self, function: Callable[[Item], Result], items: Sequence[Item], title: str, accelerator: str = "auto"
+    ) -> list[Result]:
+        """Applies a function to each item: one after another in this process, unless the engine does better.
+
+        Args:
+            function: of some module, so that it can be pickled.
+            items: picklable; `str` names one in messages.
+            title: what is done, for a progress bar.
+            accelerator: that the function uses: auto, cpu or gpu.
+        """
+        return [function(item) for item in items]
 
 
 def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> list[Run]:

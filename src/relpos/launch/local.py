@@ -7,23 +7,25 @@ for each; its worker starts them.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from relpos.errors import RelposError
+from relpos.launch.engine import Engine, Item, Result
 from relpos.launch.guard import Guard
 from relpos.launch.jobs import Standing
-from relpos.process import cores, thread_variables
+from relpos.launch.side_by_side import side_by_side
+from relpos.process import cores, exit_status, thread_variables
 from relpos.ranges import Count, Natural
 from relpos.runs.run import Run
 
 
 @dataclass(frozen=True)
-class Local:
+class Local(Engine):
     """`engine=local`: this machine.
 
     Args:
@@ -40,10 +42,23 @@ class Local:
 
     def start(self, standing: Standing, folder: Path) -> LocalWorkers:
         """Starts one worker for each of `places`."""
-        places = self.places(standing.open())
-        threads = self.threads or max(1, cores() // len(places))
+        environments = self._environments(self.places(standing.open()))
         standing.job.write(folder / "job.json")
-        return LocalWorkers(standing, folder, [_environment("" if self.devices == [] else place, threads) for place in places])
+        return LocalWorkers(standing, folder, environments)
+
+    def each(
+        self, function: Callable[[Item], Result], items: Sequence[Item], title: str, accelerator: str = "auto"
+    ) -> list[Result]:
+        """Applies a function in as many processes as there are workers, each with a worker's threads and GPU."""
+        environments = self._environments(self._slots(accelerator == "cpu", size=1)[: len(items)])
+        if len(environments) < 2:
+            return super().each(function, items, title, accelerator)
+        return side_by_side(function, items, environments, title)
+
+    def _environments(self, places: Sequence[str | None]) -> list[dict[str, str]]:
+        """The environment variables of the worker at each place."""
+        threads = self.threads or max(1, cores() // max(1, len(places)))
+        return [_environment("" if self.devices == [] else place, threads) for place in places]
 
     def places(self, pending: list[Run]) -> list[str | None]:
         """One entry a worker: the GPUs that it sees, as many as a run takes; None where it works on the CPU. At most one a run.
@@ -51,20 +66,20 @@ class Local:
         Raises:
             RelposError: there are fewer GPUs than a run takes.
         """
-        gpus = _gpus() if self.devices is None else _chosen(self.devices)
         speeds = [run.config["speed"] for run in pending if "speed" in run.config]  # other stages use no GPU
-        if all(speed.get("accelerator") == "cpu" for speed in speeds):
-            gpus = []
         size = max((int(speed.get("devices", 1)) for speed in speeds), default=1)
-        if not gpus:
-            result: list[str | None] = [None] * (self.workers or max(1, cores() // size))
-        else:
-            shares = [",".join(gpus[i : i + size]) for i in range(0, len(gpus) - size + 1, size)]
-            if not shares:
-                raise RelposError(f"speed.devices={size}: engine=local has {len(gpus)} GPUs")
-            slots = [share for _ in range(self.runs_per_device) for share in shares]
-            result = [slots[i % len(slots)] for i in range(self.workers or len(slots))]  # more workers than slots: they share them
-        return result[: len(pending)]
+        return self._slots(all(speed.get("accelerator") == "cpu" for speed in speeds), size)[: len(pending)]
+
+    def _slots(self, on_cpu: bool, size: int) -> list[str | None]:
+        """One entry a worker: the GPUs that it sees, `size` of them; None where it works on the CPU."""
+        gpus = _gpus() if self.devices is None else _chosen(self.devices)
+        if on_cpu or not gpus:
+            return [None] * (self.workers or max(1, cores() // size))
+        shares = [",".join(gpus[i : i + size]) for i in range(0, len(gpus) - size + 1, size)]
+        if not shares:
+            raise RelposError(f"speed.devices={size}: engine=local has {len(gpus)} GPUs")
+        slots = [share for _ in range(self.runs_per_device) for share in shares]
+        return [slots[i % len(slots)] for i in range(self.workers or len(slots))]  # more workers than slots: they share them
 
 
 def _visible() -> list[str] | None:
@@ -138,7 +153,7 @@ class LocalWorkers:
             ended = [0]
         for place in ended:
             if self.guard.end(str(place)):
-                raise RelposError(f"workers end with {_status(codes[place])}: see {self.logs[place].name}")
+                raise RelposError(f"workers end with {exit_status(codes[place])}: see {self.logs[place].name}")
             self.processes[place] = self._start(place)
 
     def shutdown(self) -> None:
@@ -154,7 +169,3 @@ class LocalWorkers:
                 process.kill()
             for log in self.logs:
                 log.close()
-
-
-def _status(code: int | None) -> str:
-    return signal.Signals(-code).name if code and code < 0 else f"status {code}"

@@ -25,6 +25,7 @@ from typing import Any
 from relpos.errors import RelposError
 from relpos.files import write_json
 from relpos.launch.bundles import Bundle, bundles
+from relpos.launch.engine import Engine
 from relpos.launch.guard import Guard
 from relpos.launch.jobs import Standing
 from relpos.launch.slurm_task import task
@@ -45,7 +46,7 @@ class Unanswered(RelposError):
 
 
 @dataclass(frozen=True)
-class Slurm:
+class Slurm(Engine):
     """`engine=slurm`: jobs on a cluster whose nodes see `$RELPOS_RUNS`.
 
     Args:

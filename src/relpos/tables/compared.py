@@ -19,7 +19,8 @@ from relpos.runs.order_measures import Results
 from relpos.runs.run import Run, read_record, runs_root
 from relpos.tables.columns import rows_of
 from relpos.tables.named_runs import labels, named_row
-from relpos.tables.order_columns import END, order_columns
+from relpos.tables.order_columns import order_columns
+from relpos.tables.order_instrument import END
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.row import ORDER, Column, Row
 

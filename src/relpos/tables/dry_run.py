@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from relpos.runs.cost import flops
 from relpos.runs.run import Run
-from relpos.tables.order_columns import Instrument
 from relpos.tables.order_cost import work_left
+from relpos.tables.order_instrument import Instrument
 from relpos.tables.plan import PlannedRow
 from relpos.tables.speeds import Speeds
 

@@ -1,26 +1,21 @@
 """The columns of a table about order: shuffle gap and minimal pairs of each row's pre-trainings, at the end and at their snapshots.
 
-The process that makes the table measures them once the runs are finished, which takes some seconds a network. The figures are kept
-in the folders of the runs, see `relpos.runs.order`, and shared with `relpos order`.
+They are measured once the runs are finished, which takes some seconds a network, by as many processes as the engine has workers on
+this machine. The figures are kept in the folders of the runs, see `relpos.runs.order`, and shared with `relpos order`.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from relpos.data.pairs import AutoPairs, PairSource
-from relpos.errors import RelposError, nearest
-from relpos.runs.config import compose, instantiate
-from relpos.runs.order import measured, snapshots, suited
-from relpos.runs.order_measures import Dials, Results
-from relpos.runs.trained import Trained, trained
+from relpos.runs.order_measures import Results
 from relpos.tables.columns import summary
-from relpos.tables.experiment import Experiment
+from relpos.tables.order_instrument import END, Each, Instrument, in_turn, results_of
 from relpos.tables.plan import PlannedRow
 from relpos.tables.row import LOSS, NATS, ORDER, Column, Row
 from relpos.tables.statistics import Difference, Interval
@@ -34,117 +29,32 @@ GUESS = 50.0
 """Accuracy of guessing on minimal pairs."""
 GROUPS = {"same_word_pairs": "same_words", "other_pairs": "others"}
 """Column → its key among the results for pairs."""
-KEYS = ("pairs", "examples", "form", "accelerator", "threads")
-"""Keys of `relpos order` that a table may set."""
-END = 100
-"""Per cent of the steps at the end of a pre-training."""
 
 
-@dataclass(frozen=True)
-class Instrument:
-    """What is measured of each network, and how.
+def with_order(rows: Sequence[Row], plan: Iterable[PlannedRow], instrument: Instrument, each: Each = in_turn) -> list[Row]:
+    """The rows with the columns about order in front, and with those of their snapshots.
 
     Args:
-        measures: `shuffle` and `pairs`, or one of them.
-        dials: as `relpos order` has them.
-        pairs: the same pairs for all networks, or for each those that suit it.
-        accelerator: auto, cpu or gpu.
-        threads: CPU threads; None: all cores.
-        snapshots: what is measured of the snapshots; None: nothing.
+        rows: of the table.
+        plan: has their runs.
+        instrument: what is measured.
+        each: measures the networks that are not measured yet.
     """
-
-    measures: list[str]
-    dials: Dials
-    pairs: PairSource | AutoPairs
-    accelerator: str = "auto"
-    threads: int | None = None
-    snapshots: Instrument | None = None
-
-    def results(self, subject: Trained) -> Results:
-        """The figures of a network; a measure that fails is named on stderr and left out."""
-        figures: Results = {}
-        for measure in self.measures:
-            try:
-                source = suited(self.pairs, subject) if measure == "pairs" else None
-                dials = replace(self.dials, measures=(measure,))
-                figures |= measured(subject, dials, source, self.accelerator, self.threads)
-            except RelposError as error:
-                print(f"relpos: {subject.name} without {measure}: {error}", file=sys.stderr)
-        return figures
-
-    def columns(self) -> list[str]:
-        """The names of the columns that these measures give."""
-        return [name for measure in self.measures for name in ORDER[measure]]
+    plan = list(plan)
+    results = results_of([run for planned in plan for run in planned.pretrainings], instrument, each)
+    return [_with_order(row, planned, instrument, results) for row, planned in zip(rows, plan, strict=True)]
 
 
-def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iterable[PlannedRow] = ()) -> Instrument | None:
-    """What the stages `order` and `order_snapshots` of a table ask for; None if the table has no columns about order.
-
-    Args:
-        experiment: what the file says.
-        overrides: of the command line; those that begin with `order.` or `order_snapshots.` count.
-        plan: the rows; they must keep snapshots if snapshots are to be measured.
-
-    Raises:
-        RelposError: an override is wrong, named pairs cannot be read, or a row keeps no snapshots.
-    """
-    if not experiment.order:
-        return None
-    overrides = list(overrides)
-    chosen = _overrides("order", experiment, overrides)
-    of_ends = _instrument(experiment, "order", chosen)
-    if "order_snapshots" not in experiment.stages:
-        return of_ends
-    for row in plan:
-        if row.pretrainings and not row.pretrainings[0].config["snapshots"]:
-            raise RelposError(
-                f"table {experiment.name}, row {row.name!r}: stages.order_snapshots: no snapshots are kept; "
-                "name some, as in stages.pretrain: [snapshots=[10,30]]"
-            )
-    of_snapshots = [*chosen, *_overrides("order_snapshots", experiment, overrides)]
-    return replace(of_ends, snapshots=_instrument(experiment, "order_snapshots", of_snapshots))
-
-
-def _overrides(stage: str, experiment: Experiment, overrides: list[str]) -> list[str]:
-    typed = [override.removeprefix(f"{stage}.") for override in overrides if override.startswith(f"{stage}.")]
-    return [*experiment.stages.get(stage, []), *typed]
-
-
-def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Instrument:
-    for override in overrides:
-        key = override.lstrip("+~").partition("=")[0].split(".")[0]
-        if key not in KEYS:
-            raise RelposError(f"table {experiment.name}: {stage}.{override}: not a dial of a table.{nearest(key, KEYS)}")
-    cfg = compose("order", ["from=''", *overrides])
-    pairs: PairSource | AutoPairs = instantiate(cfg.pairs)
-    if "pairs" in experiment.order and not isinstance(pairs, AutoPairs):
-        pairs.pairs()  # so that pairs that cannot be read are refused before anything is trained
-    return Instrument(list(experiment.order), Dials(None, cfg.examples, cfg.form), pairs, cfg.accelerator, cfg.threads)
-
-
-def with_order(rows: Sequence[Row], plan: Iterable[PlannedRow], instrument: Instrument | None) -> list[Row]:
-    """The rows with the columns about order in front, and with those of their snapshots; `plan` has their runs."""
-    if instrument is None:
-        return list(rows)
-    return [_with_order(row, planned, instrument) for row, planned in zip(rows, plan, strict=True)]
-
-
-def _with_order(row: Row, planned: PlannedRow, instrument: Instrument) -> Row:
+def _with_order(row: Row, planned: PlannedRow, instrument: Instrument, results: Mapping[Path, dict[int, list[Results]]]) -> Row:
     states = [run.state for run in planned.pretrainings]
-    subjects = {
-        run.config["seed"]: trained(run.path)
-        for run, state in zip(planned.pretrainings, states, strict=True)
-        if state == "finished"
-    }
-    ends = {seed: instrument.results(subject) for seed, subject in subjects.items()}
-    columns = order_columns(instrument.columns(), ends, states)
+    by_seed = {run.config["seed"]: results[run.path] for run in planned.pretrainings if run.path in results}
+    columns = order_columns(instrument.columns(), {seed: of_seed[END][0] for seed, of_seed in by_seed.items()}, states)
     course: dict[int, dict[str, Column]] = {}
     if instrument.snapshots is not None:
         names = [*([LOSS] if "shuffle" in instrument.measures else []), *instrument.columns()]
-        networks = {seed: snapshots(subject) | {END: subject} for seed, subject in subjects.items()}
-        for share in sorted({share for of_seed in networks.values() for share in of_seed}):
-            by_seed = {seed: instrument.snapshots.results(of_seed[share]) for seed, of_seed in networks.items() if share in of_seed}
-            course[share] = order_columns(names, by_seed, states)
+        for share in sorted({share for of_seed in by_seed.values() for share in of_seed}):
+            then = {seed: of_seed[share][-1] for seed, of_seed in by_seed.items() if share in of_seed}
+            course[share] = order_columns(names, then, states)
     return replace(row, columns=columns | row.columns, snapshots=course)
 
 

@@ -12,7 +12,7 @@ from relpos.runs.cost import flops_per_token
 from relpos.runs.order import is_measured, is_toy, snapshots
 from relpos.runs.run import Run
 from relpos.runs.trained import Trained, trained
-from relpos.tables.order_columns import END, Instrument
+from relpos.tables.order_instrument import END, Instrument
 from relpos.tables.plan import PlannedRow
 
 

@@ -1,0 +1,105 @@
+"""A function applied to many things by processes side by side, for what a launcher computes itself.
+
+`python -m` of this module is one of the processes. It takes one item at a time from its standard input and ends when that is
+closed; so it does not outlive a launcher that is killed by more than one item.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, redirect_stderr
+from io import StringIO
+from queue import SimpleQueue
+from typing import TypeVar
+
+from relpos.errors import RelposError
+from relpos.process import exit_status, interruptible
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def side_by_side(
+    function: Callable[[Item], Result], items: Sequence[Item], environments: Sequence[dict[str, str]], title: str
+) -> list[Result]:
+    """`[function(item) for item in items]`, computed by one process for each environment, with a progress bar.
+
+    What the function prints on stderr appears as each item is done.
+
+    Args:
+        function: of some module, so that it can be pickled.
+        items: picklable; `str` names one in messages.
+        environments: the environment variables of each process.
+        title: of the progress bar.
+
+    Raises:
+        RelposError: a process ended before it was done with its item.
+        KeyboardInterrupt: asked to stop; the processes have ended, and no file is half written.
+    """
+    from relpos.runs.bar import bar
+
+    free: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+
+    def apply(item: Item) -> tuple[Result, str]:
+        process = free.get()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            pickle.dump((function, item), process.stdin)
+            process.stdin.flush()
+            done: tuple[Result, str] = pickle.load(process.stdout)
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+            raise RelposError(f"{item}: its process ended with {exit_status(process.wait())}; the same command goes on") from None
+        finally:
+            free.put(process)
+        return done
+
+    with interruptible(), ExitStack() as stack:
+        processes = [stack.enter_context(_start(environment)) for environment in environments]
+        for process in processes:
+            free.put(process)
+        advance = stack.enter_context(bar(title, len(items)))
+        threads = stack.enter_context(ThreadPoolExecutor(len(processes)))
+        futures = [threads.submit(apply, item) for item in items]
+        try:
+            for future in as_completed(futures):
+                print(future.result()[1], end="", file=sys.stderr, flush=True)
+                advance(1)
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.terminate()
+    return [future.result()[0] for future in futures]
+
+
+def _start(environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "relpos.launch.side_by_side"]
+    # Its own process group: Ctrl-C reaches the launcher alone, which stops the processes.
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, process_group=0)
+
+
+def _serve() -> None:
+    """Answers each (function, item) on standard input with (result, what was printed on stderr) on standard output."""
+    with os.fdopen(os.dup(1), "wb") as results:
+        os.dup2(2, 1)  # what a library prints must not end up among the results
+        while True:
+            try:
+                function, item = pickle.load(sys.stdin.buffer)
+            except EOFError:
+                return
+            with interruptible(), redirect_stderr(StringIO()) as said:  # no terminal, so no progress bars
+                result = function(item)
+            pickle.dump((result, said.getvalue()), results)
+            results.flush()
+
+
+if __name__ == "__main__":
+    try:
+        _serve()
+    except KeyboardInterrupt:
+        sys.exit(130)

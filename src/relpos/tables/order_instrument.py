@@ -1,0 +1,173 @@
+"""How the networks of a table are asked how much order they know, and their answers.
+
+The figures are kept in the folders of the runs, see `relpos.runs.order`, and shared with `relpos order`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from relpos.data.pairs import AutoPairs, PairSource
+from relpos.errors import RelposError, nearest
+from relpos.runs.config import compose, instantiate
+from relpos.runs.order import is_measured, measured, snapshots, suited
+from relpos.runs.order_measures import Dials, Results
+from relpos.runs.run import Run
+from relpos.runs.trained import Trained, trained
+from relpos.tables.experiment import Experiment
+from relpos.tables.plan import PlannedRow
+from relpos.tables.row import ORDER
+
+KEYS = ("pairs", "examples", "form", "accelerator", "threads")
+"""Keys of `relpos order` that a table may set."""
+END = 100
+"""Per cent of the steps at the end of a pre-training."""
+
+
+@dataclass(frozen=True)
+class Instrument:
+    """What is measured of each network, and how.
+
+    Args:
+        measures: `shuffle` and `pairs`, or one of them.
+        dials: as `relpos order` has them.
+        pairs: the same pairs for all networks, or for each those that suit it.
+        accelerator: auto, cpu or gpu.
+        threads: CPU threads; None: all cores.
+        snapshots: what is measured of the snapshots; None: nothing.
+    """
+
+    measures: list[str]
+    dials: Dials
+    pairs: PairSource | AutoPairs
+    accelerator: str = "auto"
+    threads: int | None = None
+    snapshots: Instrument | None = None
+
+    def results(self, subject: Trained) -> Results:
+        """The figures of a network; a measure that fails is named on stderr and left out."""
+        figures: Results = {}
+        for measure in self.measures:
+            try:
+                source = suited(self.pairs, subject) if measure == "pairs" else None
+                dials = replace(self.dials, measures=(measure,))
+                figures |= measured(subject, dials, source, self.accelerator, self.threads)
+            except RelposError as error:
+                print(f"relpos: {subject.name} without {measure}: {error}", file=sys.stderr)
+        return figures
+
+    def has_measured(self, subject: Trained) -> bool:
+        """Whether no figure of the network is left to measure."""
+        try:
+            source = suited(self.pairs, subject) if "pairs" in self.measures else None
+            return all(is_measured(subject, self.dials, source, measure) for measure in self.measures)
+        except RelposError:  # the pairs cannot be read, as `results` says
+            return False
+
+    def columns(self) -> list[str]:
+        """The names of the columns that these measures give."""
+        return [name for measure in self.measures for name in ORDER[measure]]
+
+
+def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iterable[PlannedRow] = ()) -> Instrument | None:
+    """What the stages `order` and `order_snapshots` of a table ask for; None if the table has no columns about order.
+
+    Args:
+        experiment: what the file says.
+        overrides: of the command line; those that begin with `order.` or `order_snapshots.` count.
+        plan: the rows; they must keep snapshots if snapshots are to be measured.
+
+    Raises:
+        RelposError: an override is wrong, named pairs cannot be read, or a row keeps no snapshots.
+    """
+    if not experiment.order:
+        return None
+    overrides = list(overrides)
+    chosen = _overrides("order", experiment, overrides)
+    of_ends = _instrument(experiment, "order", chosen)
+    if "order_snapshots" not in experiment.stages:
+        return of_ends
+    for row in plan:
+        if row.pretrainings and not row.pretrainings[0].config["snapshots"]:
+            raise RelposError(
+                f"table {experiment.name}, row {row.name!r}: stages.order_snapshots: no snapshots are kept; "
+                "name some, as in stages.pretrain: [snapshots=[10,30]]"
+            )
+    of_snapshots = [*chosen, *_overrides("order_snapshots", experiment, overrides)]
+    return replace(of_ends, snapshots=_instrument(experiment, "order_snapshots", of_snapshots))
+
+
+def _overrides(stage: str, experiment: Experiment, overrides: list[str]) -> list[str]:
+    typed = [override.removeprefix(f"{stage}.") for override in overrides if override.startswith(f"{stage}.")]
+    return [*experiment.stages.get(stage, []), *typed]
+
+
+def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Instrument:
+    for override in overrides:
+        key = override.lstrip("+~").partition("=")[0].split(".")[0]
+        if key not in KEYS:
+            raise RelposError(f"table {experiment.name}: {stage}.{override}: not a dial of a table.{nearest(key, KEYS)}")
+    cfg = compose("order", ["from=''", *overrides])
+    pairs: PairSource | AutoPairs = instantiate(cfg.pairs)
+    if "pairs" in experiment.order and not isinstance(pairs, AutoPairs):
+        pairs.pairs()  # so that pairs that cannot be read are refused before anything is trained
+    return Instrument(list(experiment.order), Dials(None, cfg.examples, cfg.form), pairs, cfg.accelerator, cfg.threads)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network and how it is measured.
+
+    Args:
+        subject: the network.
+        instruments: first, at the end of a pre-training, that of the table's columns; last, if there is one, that of snapshots.
+    """
+
+    subject: Trained
+    instruments: tuple[Instrument, ...]
+
+    def __str__(self) -> str:
+        return f"order of {self.subject.name}"
+
+    def results(self) -> list[Results]:
+        """The figures by each instrument."""
+        return [instrument.results(self.subject) for instrument in self.instruments]
+
+
+Each = Callable[[Callable[[Network], list[Results]], Sequence[Network]], list[list[Results]]]
+"""Applies a function to each of some networks: one after another, or side by side."""
+
+
+def in_turn(function: Callable[[Network], list[Results]], networks: Sequence[Network]) -> list[list[Results]]:
+    """Measures one network after another in this process."""
+    return [function(network) for network in networks]
+
+
+def results_of(runs: Iterable[Run], instrument: Instrument, each: Each) -> dict[Path, dict[int, list[Results]]]:
+    """Folder of a finished pre-training → per cent of its steps → the figures by each instrument of the network as it was then.
+
+    Args:
+        runs: the pre-trainings.
+        instrument: of the columns.
+        each: measures the networks that are not measured yet.
+    """
+    networks = {run.path: _networks(run, instrument) for run in runs if run.state == "finished"}
+    flat = [(path, share, network) for path, of_run in networks.items() for share, network in of_run.items()]
+    is_known = [all(each_of.has_measured(network.subject) for each_of in network.instruments) for _, _, network in flat]
+    missing = [network for (_, _, network), known in zip(flat, is_known, strict=True) if not known]
+    new = iter(each(Network.results, missing) if missing else [])
+    results: dict[Path, dict[int, list[Results]]] = {path: {} for path in networks}
+    for (path, share, network), known in zip(flat, is_known, strict=True):
+        results[path][share] = network.results() if known else next(new)
+    return results
+
+
+def _networks(run: Run, instrument: Instrument) -> dict[int, Network]:
+    end = trained(run.path)
+    if instrument.snapshots is None:
+        return {END: Network(end, (instrument,))}
+    of_snapshots = {share: Network(subject, (instrument.snapshots,)) for share, subject in snapshots(end).items()}
+    return of_snapshots | {END: Network(end, (instrument, instrument.snapshots))}

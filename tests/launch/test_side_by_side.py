@@ -1,0 +1,65 @@
+"""Processes of the launcher that share out what it computes itself."""
+
+from __future__ import annotations
+
+import operator
+import os
+import signal
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from relpos.errors import RelposError
+from relpos.files import replacing
+from relpos.launch.debug import Debug
+from relpos.launch.local import Local
+from relpos.launch.side_by_side import side_by_side
+
+
+def environments(count: int = 2) -> list[dict[str, str]]:
+    return [dict(os.environ)] * count
+
+
+def doubled(number: int) -> int:
+    print(f"{number} on stdout")
+    print(f"{number} on stderr", file=sys.stderr)
+    return 2 * number
+
+
+def half_write(path: Path, launcher: int) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text("half", encoding="utf-8")
+        os.kill(launcher, signal.SIGINT)
+        time.sleep(600)
+
+
+def test_results_come_in_the_order_of_the_items(python: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert side_by_side(doubled, range(5), environments(), "") == [0, 2, 4, 6, 8]
+    assert sorted(capsys.readouterr().err.splitlines()) == [f"{number} on stderr" for number in range(5)]
+
+
+def test_a_process_that_dies_is_one_line_that_names_its_item(python: str) -> None:
+    with pytest.raises(RelposError, match="^9: its process ended with SIGKILL; the same command goes on$"):
+        side_by_side(signal.raise_signal, [int(signal.SIGKILL), *[0] * 9], environments(), "")
+
+
+def test_ctrl_c_stops_the_processes_and_leaves_nothing_half_written(python: str, tmp_path: Path) -> None:
+    items = [partial(half_write, tmp_path / "figures.json", os.getpid()), partial(time.sleep, 600), partial(time.sleep, 600)]
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side(operator.call, items, environments(), "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_local_engine_has_as_many_processes_as_workers_each_with_their_threads(python: str) -> None:
+    look = partial(os.getenv, "MKL_NUM_THREADS")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OMP_NUM_THREADS")
+        assert Local(workers=2, threads=3).each(operator.call, [look, look, look], "") == ["3"] * 3
+
+
+@pytest.mark.parametrize("engine", [Debug(), Local(workers=1)])
+def test_otherwise_this_process_does_all(engine: Debug | Local) -> None:
+    assert engine.each(operator.call, [os.getpid] * 3, "") == [os.getpid()] * 3
