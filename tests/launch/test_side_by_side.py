@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import operator
 import os
+import pickle
 import signal
+import subprocess
 import sys
 import time
 from functools import partial
@@ -43,7 +45,7 @@ def test_results_come_in_the_order_of_the_items(python: str, capsys: pytest.Capt
 
 def test_a_process_that_dies_is_one_line_that_names_its_item(python: str) -> None:
     with pytest.raises(RelposError, match="^9: its process ended with SIGKILL; the same command goes on$"):
-        side_by_side(signal.raise_signal, [int(signal.SIGKILL), *[0] * 9], environments(), "")
+        side_by_side(signal.raise_signal, [int(signal.SIGKILL), *[0] * 9], environments(1), "")
 
 
 def test_ctrl_c_stops_the_processes_and_leaves_nothing_half_written(python: str, tmp_path: Path) -> None:
@@ -51,6 +53,19 @@ def test_ctrl_c_stops_the_processes_and_leaves_nothing_half_written(python: str,
     with pytest.raises(KeyboardInterrupt):
         side_by_side(operator.call, items, environments(), "")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_whose_launcher_was_killed_ends_after_its_item_without_a_word(python: str) -> None:
+    command = [python, "-m", "relpos.launch.side_by_side"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdin.write(pickle.dumps((abs, -1)))
+        process.stdin.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        assert process.wait() == 1
 
 
 def test_the_local_engine_has_as_many_processes_as_workers_each_with_their_threads(python: str) -> None:

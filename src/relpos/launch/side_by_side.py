@@ -10,9 +10,9 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, redirect_stderr
+from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from io import StringIO
 from queue import SimpleQueue
 from typing import TypeVar
@@ -60,7 +60,7 @@ def side_by_side(
         return done
 
     with interruptible(), ExitStack() as stack:
-        processes = [stack.enter_context(_start(environment)) for environment in environments]
+        processes = [stack.enter_context(_process(environment)) for environment in environments]
         for process in processes:
             free.put(process)
         advance = stack.enter_context(bar(title, len(items)))
@@ -77,10 +77,17 @@ def side_by_side(
     return [future.result()[0] for future in futures]
 
 
-def _start(environment: dict[str, str]) -> subprocess.Popen[bytes]:
+@contextmanager
+def _process(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "relpos.launch.side_by_side"]
     # Its own process group: Ctrl-C reaches the launcher alone, which stops the processes.
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, process_group=0)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, process_group=0) as process:
+        assert process.stdin is not None
+        try:
+            yield process
+        finally:
+            with suppress(BrokenPipeError):  # what a process that died was not told
+                process.stdin.close()
 
 
 def _serve() -> None:
@@ -94,8 +101,11 @@ def _serve() -> None:
                 return
             with interruptible(), redirect_stderr(StringIO()) as said:  # no terminal, so no progress bars
                 result = function(item)
-            pickle.dump((result, said.getvalue()), results)
-            results.flush()
+            try:
+                pickle.dump((result, said.getvalue()), results)
+                results.flush()
+            except BrokenPipeError:  # the launcher was killed
+                os._exit(1)
 
 
 if __name__ == "__main__":
