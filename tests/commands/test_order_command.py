@@ -83,6 +83,16 @@ def test_what_was_measured_is_found_again(none: Path, monkeypatch: pytest.Monkey
         relpos.order(none, overrides=["examples=20", "pairs.limit=5"])
 
 
+def test_damaged_results_are_named_and_measured_anew(none: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    overrides = ["measure=shuffle", *FEW]
+    before = relpos.order(none, overrides=overrides)
+    (file,) = (none / "order").glob("shuffle-*.json")
+    file.write_text(file.read_text()[:-5])
+    assert relpos.order(none, overrides=overrides) == before
+    assert f"damaged results {file}" in capsys.readouterr().err
+    json.loads(file.read_text())
+
+
 def test_several_folders_are_rows_beside_each_other_with_their_snapshots(none: Path, absolute: Path) -> None:
     content = relpos.order(none, absolute, overrides=["measure=[shuffle,pairs]", "curves=true", *FEW])
     assert [row["name"] for row in content["rows"]] == ["none", "absolute"]

@@ -72,8 +72,9 @@ def measured(
         try:
             meaning = {"measure": measure, "version": VERSION} | _meaning(measure, dials, source)
             file = _file(subject, meaning)
-            if file and file.is_file():
-                figures |= json.loads(file.read_text(encoding="utf-8"))["results"]
+            before = _read(file) if file and file.is_file() else None
+            if before is not None:
+                figures |= before.results
                 continue
             results = FUNCTIONS[measure](subject, dials, source, *network())
         except NothingToMeasure as error:
@@ -105,21 +106,24 @@ class Kept:
 
 
 def kept(run: Path, measure: str) -> list[Kept]:
-    """A measure's figures in a pre-training's folder, sorted by share; a damaged file is named on stderr and left out.
+    """A measure's figures in a pre-training's folder, sorted by share; a damaged file is left out.
 
     Args:
         run: its folder.
         measure: one of `MEASURES`.
     """
-    entries = []
-    for path in sorted((run / FOLDER).glob(f"{measure}-*.json")):
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            if content["meaning"]["version"] == VERSION:
-                entries.append(Kept(int(content["share"]), dict(content["meaning"]), dict(content["results"])))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            print(f"relpos: damaged results {path}: delete the file to measure anew", file=sys.stderr)
-    return sorted(entries, key=lambda entry: entry.share)
+    entries = [_read(path) for path in sorted((run / FOLDER).glob(f"{measure}-*.json"))]
+    return sorted((entry for entry in entries if entry and entry.meaning.get("version") == VERSION), key=lambda entry: entry.share)
+
+
+def _read(path: Path) -> Kept | None:
+    """What a file keeps; None if it is damaged, which is said on stderr."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Kept(int(content["share"]), dict(content["meaning"]), dict(content["results"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        print(f"relpos: damaged results {path}: the next `relpos order` measures them anew", file=sys.stderr)
+        return None
 
 
 def snapshots(subject: Trained) -> dict[int, Trained]:
