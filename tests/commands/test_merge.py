@@ -10,6 +10,7 @@ import pytest
 
 from relpos.cli import main
 from relpos.files import write_json
+from relpos.launch.jobs import Job
 from relpos.runs.run import Run
 from relpos.tables.columns import rows_of
 from relpos.tables.experiment import load
@@ -174,8 +175,11 @@ def test_a_folder_without_runs_is_refused(tmp_path: Path, capsys: pytest.Capture
     assert said[1].endswith("nowhere: there is no such folder")
 
 
-def test_inputs_of_finished_runs_are_not_made_again(plans: Any) -> None:
+def test_inputs_of_finished_runs_are_not_made_again(plans: Any, tmp_path: Path) -> None:
     runs = plans("one", "none")
     assert needed(runs) == runs
     train(runs[-2:])
-    assert {run.stage for run in needed(runs)} == {"finetune"}
+    left = needed(runs)
+    assert {run.stage for run in left} == {"finetune"}
+    Job(left).write(tmp_path / "job.json")
+    assert Job.read(tmp_path / "job.json").runs == left  # each with its inputs, which are no part of the job

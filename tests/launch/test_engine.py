@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -117,6 +118,13 @@ def test_interrupted_killed_and_failing_a_table_is_finished(tmp_path: Path) -> N
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""  # no worker was started
     assert again.times() == written
+
+    lost = next((table.root / "finetune").glob("rte-*"))  # the other row is whole, so its inputs are no part of the launch
+    shutil.rmtree(lost)
+    ended = again.run()
+    assert ended.returncode == 0, ended.stderr
+    assert set(again.times()) == set(written)
+    assert {path for path, time in again.times().items() if time != written[path]} == {lost / "record.json"}
 
 
 def test_a_dry_run_needs_no_data_and_writes_nothing(tmp_path: Path) -> None:

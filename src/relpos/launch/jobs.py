@@ -1,6 +1,7 @@
 """A job: the runs that a worker executes one after another.
 
-Its file is flat: it has each run once, and names the inputs of a run by their identities.
+Its file is flat: it has each run once, and names the inputs of a run by their identities. Inputs that only finished runs read are
+in the file, because it describes every run whole, but not in the job.
 """
 
 from __future__ import annotations
@@ -51,8 +52,10 @@ class Job:
 
     def write(self, path: Path) -> None:
         """Writes the job as JSON."""
-        flat = [[run.identity, _flat(run)] for run in self.runs]
-        content = {"retries": self.retries, "starts": self.starts, "mine": self.mine, "runs": flat}
+        everything, own = closure(self.runs), {run.identity for run in self.runs}
+        flat = [[run.identity, _flat(run)] for run in everything]
+        described = [run.identity for run in everything if run.identity not in own]
+        content = {"retries": self.retries, "starts": self.starts, "mine": self.mine, "runs": flat, "only_described": described}
         write_text(path, json.dumps(content))
 
     @classmethod
@@ -62,6 +65,8 @@ class Job:
         runs: dict[str, Run] = {}
         for identity, flat in content["runs"]:
             runs[identity] = Run(**(flat | {"inputs": {name: runs[other] for name, other in flat["inputs"].items()}}))
+        for identity in content.get("only_described", []):
+            del runs[identity]
         return cls(list(runs.values()), content["retries"], content.get("starts", {}), content.get("mine"))
 
 
