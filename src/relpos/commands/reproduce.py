@@ -158,7 +158,7 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
         engine: in whose processes they are measured.
     """
     from relpos.tables import checks, choice, columns, comparison, heldout_lengths, order_columns, scores
-    from relpos.tables.render import curves, multipliers, snapshots, text, write
+    from relpos.tables.render import curves, dots, multipliers, snapshots, text, write
     from relpos.tables.render.view import view_of
     from relpos.tables.table import Table
 
@@ -186,6 +186,7 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
     write.write(folder, view)
     curves.draw(folder / "curves.png", rows)
     snapshots.draw(folder / "snapshots.png", rows)
+    dots.draw(folder / "rows.png", rows)
     if experiment.primary is not None:
         _write_claims(experiment, rows, folder)
     multipliers.draw(folder / "position_lr.png", rows)
