@@ -120,6 +120,25 @@ def test_seeds_of_the_command_line_replace_those_of_the_file(capsys: pytest.Capt
     assert "pretrain_seeds: a seed is given twice" in capsys.readouterr().err
 
 
+def test_tasks_of_the_command_line_replace_those_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["reproduce", "table=demo", "rows=[fixed]", "dry_run=true"]
+    assert main([*arguments, "tasks=[cola]"]) == 0
+    said = capsys.readouterr().out
+    assert "finetune cola" in said
+    assert "sst2" not in said
+    assert main([*arguments, "tasks=[]"]) == 0
+    assert "finetune" not in capsys.readouterr().out
+    assert main([*arguments, "tasks=[coal]"]) == 1
+    assert "tasks: unknown task 'coal'. Did you mean 'cola'" in capsys.readouterr().err
+
+    (tmp_path / "mine.yaml").write_text("columns: [text, label]\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)  # where the file lies, whatever the folder of the experiment file is
+    assert main([*arguments, "tasks=[mine.yaml]"]) == 1
+    assert f"no train.tsv, train.csv or train.jsonl in {tmp_path}" in capsys.readouterr().err
+
+
 def test_a_bare_argument_is_taken_for_a_slip() -> None:
     with pytest.raises(RelposError, match="demo: overrides have the form KEY=VALUE. Did you mean table=demo?"):
         gathered(["demo", "steps=3"])

@@ -27,6 +27,7 @@ OWN = (
     "stages",
     "seeds",
     "pretrain_seeds",
+    "tasks",
     "overrides",
     "workers",
     "retries",
@@ -81,7 +82,7 @@ def reproduce(cfg: DictConfig) -> str:
     """`relpos reproduce`: plans, runs what is missing, prints the table; returns its folder.
 
     Args:
-        cfg: `table`, `rows`, `stages`, `seeds`, `pretrain_seeds`, `overrides`, `engine`, `retries`, `dry_run`.
+        cfg: `table`, `rows`, `tasks`, `stages`, `seeds`, `pretrain_seeds`, `overrides`, `engine`, `retries`, `dry_run`.
 
     Raises:
         RelposError: something in the file or the overrides is wrong; or runs failed, which is raised after the others are done.
@@ -92,7 +93,7 @@ def reproduce(cfg: DictConfig) -> str:
     from relpos.runs.run import runs_root
     from relpos.tables import dry_run, experiment, order_instrument, plan
 
-    table = experiment.load(str(cfg.table), _seeds(cfg))
+    table = experiment.load(str(cfg.table), _changes(cfg))
     if table.parameters:
         from relpos.commands.params import show as show_parameters
 
@@ -118,12 +119,18 @@ def reproduce(cfg: DictConfig) -> str:
     return str(folder)
 
 
-def _seeds(cfg: DictConfig) -> dict[str, Any]:
-    """The keys of the experiment file that `seeds=` and `pretrain_seeds=` replace, with their new values."""
+def _changes(cfg: DictConfig) -> dict[str, Any]:
+    """The keys of the experiment file that `seeds=`, `pretrain_seeds=` and `tasks=` replace, with their new values."""
     from omegaconf import OmegaConf
 
+    from relpos.runs.config import names
+    from relpos.runs.task_file import is_file
+
     content: Any = OmegaConf.to_container(cfg, resolve=True)
-    return {key: content[key] for key in ("seeds", "pretrain_seeds") if content[key] is not None}
+    changes = {key: content[key] for key in ("seeds", "pretrain_seeds") if content[key] is not None}
+    if (tasks := names(cfg.tasks)) is not None:  # a file of the command line lies here and not beside the experiment file
+        changes["tasks"] = [str(Path(task).expanduser().absolute()) if is_file(task) else task for task in tasks]
+    return changes
 
 
 def engine_of(cfg: DictConfig, experiment: Experiment) -> Engine:

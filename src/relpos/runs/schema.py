@@ -234,6 +234,7 @@ class Reproduce(Plan):
     stages: Names | None
     seeds: Count | list[Natural] | None
     pretrain_seeds: Count | list[Natural] | None
+    tasks: Names | None
     workers: Count | None
     retries: Natural
     dry_run: bool
