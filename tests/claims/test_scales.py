@@ -13,7 +13,7 @@ from relpos.claims.reading import read
 from relpos.claims.travel import with_travel
 from relpos.files import write_json
 from relpos.runs.order import VERSION
-from relpos.runs.run import Run
+from relpos.runs.run import Run, read_record
 from relpos.tables.experiment import load
 from relpos.tables.plan import PlannedRow, plan_table
 from tables.small_data import write_experiment
@@ -137,8 +137,20 @@ def test_rows_of_another_position_lr_are_of_the_same_scale_and_the_tuned_one_cou
             finish(row.pretrainings[0], {"heldout_loss": 3.0})
     (scale,) = read(ROWS)
     assert (sorted(scale.folders["none"]), sorted(scale.folders["fixed"])) == ([0], [0, 1, 8])
-    assert scale.position_lr == {"none": 1.0, "fixed": 10.0}
+    assert scale.slowest == {"none": 1.0, "fixed": 10.0}
     assert scale.travel("fixed") == pytest.approx(10 * (scale.travel("none") or 0.0))
+
+
+def test_of_equally_many_seeds_those_with_a_rate_of_the_convolution_s_own_count(rows: list[PlannedRow], tmp_path: Path) -> None:
+    finish_row(rows[0])
+    for seed in (0, 1):
+        for rates in ((), ("recipe.position_lr=30", "recipe.conv_lr=3"), ("recipe.position_lr=3",)):
+            (row,) = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], [*rates, "conv=depthwise", f"pretrain.seed={seed}"])
+            finish(row.pretrainings[0], {"heldout_loss": 3.0})
+    (scale,) = read(ROWS | {"fixed_depthwise": ["position=fixed", "conv=depthwise"]})
+    assert scale.slowest == {"none": 1.0, "fixed_depthwise": 3.0}
+    recipes = [read_record(folder)["meaning"]["recipe"] for folder in scale.folders["fixed_depthwise"].values()]
+    assert [(recipe["position_lr"], recipe["conv_lr"]) for recipe in recipes] == [(30, 3), (30, 3)]
 
 
 def test_a_verdict_says_where_positions_could_not_move_far(rows: list[PlannedRow]) -> None:
@@ -148,5 +160,5 @@ def test_a_verdict_says_where_positions_could_not_move_far(rows: list[PlannedRow
     (noted,) = with_travel(findings, ["fixed", "none"], read(ROWS))
     assert "position parameters could move by at most about 0.00" in noted.figures
     (far,) = scales = read(ROWS)
-    far.position_lr["fixed"] = 1e6
+    far.slowest["fixed"] = 1e6
     assert with_travel(findings, ["fixed", "none"], scales) == findings

@@ -65,3 +65,19 @@ def test_a_factor_raises_the_rate_of_scheme_and_convolution_alone() -> None:
     assert all(rates[name] == 1e-3 for name in rates.keys() - faster)
     assert {group["weight_decay"] for group in groups if group["lr"] == 1e-2} == {0.01, 0.0}
     assert groups[0]["lr"] == 1e-3  # the rate that is logged
+
+
+def test_a_convolution_may_have_a_factor_of_its_own() -> None:
+    model = relpos.build(relpos.compose("params", ["size=tiny", "position=absolute_composite", "conv=depthwise"]))
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+
+    def rates(recipe: Recipe) -> dict[str, float]:
+        groups = recipe.optimizer(model).param_groups
+        return {names[id(parameter)]: group["lr"] / recipe.lr for group in groups for parameter in group["params"]}
+
+    for name, rate in rates(Recipe(lr=1e-3, warmup=0, position_lr=30, conv_lr=3)).items():
+        assert rate == pytest.approx(30 if ".position." in name else 3 if ".conv." in name else 1)
+    for name, rate in rates(Recipe(lr=1e-3, warmup=0, conv_lr=3)).items():
+        assert rate == pytest.approx(3 if ".conv." in name else 1)
+    alike, common = Recipe(lr=1e-3, warmup=0, position_lr=3, conv_lr=3), Recipe(lr=1e-3, warmup=0, position_lr=3)
+    assert alike.optimizer(model).state_dict() == common.optimizer(model).state_dict()

@@ -1,9 +1,9 @@
 """Reads all finished runs below `$RELPOS_RUNS`, sorted by scale.
 
 Runs are recognised by their configuration, not by the table that made them: the row `composite` is every run whose `position` and
-`conv` are those that `position=composite` gives. If a row was trained at several `position_lr`, the one with most seeds counts
-(the chosen one is trained with more seeds than those it was chosen from); of equally many, the lowest. Runs of older code (another
-version of their stage) are left out, and counted.
+`conv` are those that `position=composite` gives. If a row was trained at several `position_lr` and `conv_lr`, those with most seeds
+count (the chosen ones are trained with more seeds than those they were chosen from); of equally many, those with a rate of the
+convolution's own, then the lowest. Runs of older code (another version of their stage) are left out, and counted.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from relpos.claims.scales import LOSS, ORDER, Plain, Scale, Scales, Scores, Seed
 from relpos.errors import RelposError
 from relpos.runs.run import identity_of, read_record, runs_root
 
+Rates = tuple[float, float | None]
+"""`recipe.position_lr` and `recipe.conv_lr`."""
 DISTINGUISHING = ("seed", "position", "conv", "sources")
 """Keys of a pre-training's meaning in which the runs of one scale may differ."""
 NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -57,7 +59,7 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
     pretrainings = _finished(root, "pretrain")
     names = {_key(nodes(overrides)): name for name, overrides in rows.items()} if pretrainings else {}
     scales: dict[str, Scale] = {}
-    variants: dict[tuple[str, str], dict[float, dict[Path, Plain]]] = {}  # scale and row → position_lr → pre-trainings
+    variants: dict[tuple[str, str], dict[Rates, dict[Path, Plain]]] = {}  # scale and row → rates → pre-trainings
     older = 0
     for folder, record in pretrainings.items():
         if not _is_current(record):
@@ -66,16 +68,16 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
         row = names.get(_key(record["meaning"]))
         if row is None:
             continue
-        common, position_lr = _common(record["meaning"])
+        common, rates = _common(record["meaning"])
         store = Path(record["inputs"]["store"]).name
         key = json.dumps([common, store], sort_keys=True)
         scales.setdefault(key, Scale(common, store))
-        variants.setdefault((key, row), {}).setdefault(position_lr, {})[folder] = record
+        variants.setdefault((key, row), {}).setdefault(rates, {})[folder] = record
     places: dict[str, tuple[Scale, str, int]] = {}  # name of a pre-training's folder → its scale, row and seed
-    for (key, row), by_rate in variants.items():
-        position_lr, chosen = max(by_rate.items(), key=lambda item: (len(item[1]), -item[0]))
+    for (key, row), by_rates in variants.items():
+        (position_lr, conv_lr), chosen = max(by_rates.items(), key=lambda item: (len(item[1]), item[0][1] is not None, -item[0][0]))
         scale = scales[key]
-        scale.position_lr[row] = position_lr
+        scale.slowest[row] = position_lr if conv_lr is None else min(position_lr, conv_lr)
         losses = scale.scores.setdefault(row, {}).setdefault(LOSS, Scores())
         for folder, record in chosen.items():
             seed = record["meaning"]["seed"]
@@ -91,14 +93,14 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
     return Scales(by_magnitude, older, hosts_of(tunings))
 
 
-def _common(meaning: Plain) -> tuple[Plain, float]:
-    """The part of a pre-training's meaning that its scale has in common, and its own `position_lr`."""
+def _common(meaning: Plain) -> tuple[Plain, Rates]:
+    """The part of a pre-training's meaning that its scale has in common, and its own `position_lr` and `conv_lr`."""
     common = {key: value for key, value in meaning.items() if key not in DISTINGUISHING}
     if "recipe" not in common:
-        return common, 1.0
+        return common, (1.0, None)
     recipe = dict(common["recipe"])
-    position_lr = float(recipe.pop("position_lr", 1.0))
-    return common | {"recipe": recipe}, position_lr
+    rates = float(recipe.pop("position_lr", 1.0)), recipe.pop("conv_lr", None)
+    return common | {"recipe": recipe}, rates
 
 
 def _read_scores(root: Path, tunings: Mapping[str, Plain], places: Mapping[str, tuple[Scale, str, int]]) -> None:

@@ -1,7 +1,7 @@
 """A scale with the scores of its rows, which claims are tested with.
 
-A *scale* is everything about a pre-training but position scheme, convolution, seed and `recipe.position_lr`, which is tuned for
-each kind of scheme. Rows of one scale may be compared.
+A *scale* is everything about a pre-training but position scheme, convolution, seed, and `recipe.position_lr` and `recipe.conv_lr`,
+which are tuned for each kind of scheme. Rows of one scale may be compared.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Scale:
         folders: row → seed → the pre-training's folder.
         scores: row → column → scores.
         seconds: that all of its runs took together, fine-tunings included.
-        position_lr: row → multiplier of the learning rate of its position scheme and convolution.
+        slowest: row → the smaller of the multipliers of the learning rates of its position scheme and its convolution.
     """
 
     meaning: Plain
@@ -69,7 +69,7 @@ class Scale:
     folders: dict[str, dict[int, Path]] = field(default_factory=dict)
     scores: dict[str, dict[str, Scores]] = field(default_factory=dict)
     seconds: float = 0.0
-    position_lr: dict[str, float] = field(default_factory=dict)
+    slowest: dict[str, float] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -100,7 +100,7 @@ class Scale:
         recipe = self.meaning.get("recipe")
         if not recipe or "lr" not in recipe:
             return None
-        return float(recipe["lr"]) * self.meaning["steps"] / 2 * self.position_lr.get(row, 1.0)  # /2: it rises and falls linearly
+        return float(recipe["lr"]) * self.meaning["steps"] / 2 * self.slowest.get(row, 1.0)  # /2: it rises and falls linearly
 
     def shared(self, columns: Sequence[str], *rows: str) -> list[str]:
         """Those of `columns` that all of these rows have."""

@@ -38,6 +38,7 @@ def _row(planned: PlannedRow) -> Row:
         tunings = [tuning for tuning in planned.tunings if tuning.task == task]
         for name in tunings[0].run.config["task"]["columns"]:
             columns[name] = _column(name, tunings, by_pretraining)
+    position_lr, conv_lr = _rates(planned.pretrainings[0]) if planned.pretrainings else (1.0, None)
     return Row(
         name=planned.name,
         overrides=planned.overrides,
@@ -45,7 +46,8 @@ def _row(planned: PlannedRow) -> Row:
         position_parameters=metrics[0]["position_parameters"] if metrics else None,
         travel=_travel(planned.pretrainings[0], metrics[0]) if metrics else None,
         perplexity=float(np.mean([run_metrics["perplexity"] for run_metrics in metrics])) if metrics else None,
-        position_lr=_position_lr(planned.pretrainings[0]) if planned.pretrainings else 1.0,
+        position_lr=position_lr,
+        conv_lr=conv_lr,
         columns=columns,
         mean=_mean(columns),
         heldout_loss=_mean_curve(planned.pretrainings),
@@ -53,8 +55,11 @@ def _row(planned: PlannedRow) -> Row:
     )
 
 
-def _position_lr(run: Run) -> float:
-    return float((run.config.get("recipe") or {}).get("position_lr", 1.0))
+def _rates(run: Run) -> tuple[float, float | None]:
+    """`recipe.position_lr`, and `recipe.conv_lr` where it is another."""
+    recipe = run.config.get("recipe") or {}
+    position_lr, conv_lr = float(recipe.get("position_lr", 1.0)), recipe.get("conv_lr")
+    return position_lr, None if conv_lr in (None, position_lr) else float(conv_lr)
 
 
 def _travel(run: Run, metrics: Mapping[str, Any]) -> float | None:
@@ -62,7 +67,8 @@ def _travel(run: Run, metrics: Mapping[str, Any]) -> float | None:
     recipe = run.config.get("recipe") or {}
     if "lr" not in recipe or not (metrics["position_parameters"] or run.config.get("conv")):
         return None
-    return float(recipe["lr"]) * _position_lr(run) * run.config["steps"] / 2
+    slowest = min(rate for rate in _rates(run) if rate is not None)
+    return float(recipe["lr"]) * slowest * run.config["steps"] / 2
 
 
 def _column(name: str, tunings: list[Tuning], by_pretraining: bool) -> Column:

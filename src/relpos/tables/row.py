@@ -154,6 +154,7 @@ class Row:
             where there is no such parameter, or nothing was pre-trained.
         perplexity: on held-out text, the mean over the finished pre-trainings.
         position_lr: the factor of the pre-training's learning rate for the parameters of scheme and convolution.
+        conv_lr: that for the convolution's, where it has one of its own.
         columns: name → scores.
         mean: of GLUE's columns, seed by seed; `of` names them.
         heldout_loss: (step, nats per predicted token): mean over the pre-trainings, at the steps that all have reached.
@@ -172,6 +173,7 @@ class Row:
     travel: float | None = None
     perplexity: float | None = None
     position_lr: float = 1.0
+    conv_lr: float | None = None
     columns: dict[str, Column] = field(default_factory=dict)
     mean: Column = Column()
     heldout_loss: list[tuple[int, float]] = field(default_factory=list)

@@ -23,6 +23,7 @@ class Recipe:
         position_lr: multiplies the learning rate of the parameters of position scheme and convolution. AdamW moves a weight by
             about the sum of the learning rates, whatever the gradient, and biases of scores have farther to go than weights of
             matrices: in a short run they cannot get there at the rate of all others. 1 in the papers.
+        conv_lr: the same for the convolution alone; None: `position_lr` counts for it too.
     """
 
     lr: NotNegative
@@ -32,6 +33,7 @@ class Recipe:
     eps: NotNegative = 1e-6
     clip: Positive = 1.0
     position_lr: Positive = 1.0
+    conv_lr: Positive | None = None
 
     def warmup_steps(self, steps: int) -> int:
         """Steps of warm-up in a run of `steps`."""
@@ -44,16 +46,19 @@ class Recipe:
         """
         exempt = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
         exempt |= {id(p) for name, p in model.named_parameters() if name.endswith("bias")}
-        positional = {id(p) for m in model.modules() if isinstance(m, Scheme | Conv) for p in m.parameters()}
-        if self.position_lr == 1:  # the groups, and with them the state of the optimiser, are those of the papers
-            positional = set()
+        of_kind = {Scheme: self.position_lr, Conv: self.position_lr if self.conv_lr is None else self.conv_lr}
+        multiplier = {
+            id(p): value for kind, value in of_kind.items() for m in model.modules() if isinstance(m, kind) for p in m.parameters()
+        }
         groups = [
             {
-                "params": [p for p in model.parameters() if (id(p) in exempt, id(p) in positional) == (without_decay, faster)],
+                "params": [p for p in model.parameters() if (id(p) in exempt, multiplier.get(id(p), 1)) == (without_decay, times)],
                 "weight_decay": 0.0 if without_decay else self.weight_decay,
-                "lr": self.lr * (self.position_lr if faster else 1),
+                "lr": self.lr * times,
             }
-            for faster in (False, True)
+            for times in dict.fromkeys(
+                (1, *of_kind.values())
+            )  # at 1 the groups, and with them the optimiser's state, are the papers'
             for without_decay in (False, True)
         ]
         groups = [group for group in groups if group["params"]]

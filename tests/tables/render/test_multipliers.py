@@ -33,6 +33,17 @@ def test_rows_that_differ_in_the_multiplier_are_one_line_of_losses() -> None:
     assert by_multiplier(swept("fixed")[:1]) is None
 
 
+def test_a_convolution_s_own_multiplier_is_swept_beside_a_table_of_positions() -> None:
+    kind = ["position=absolute", "conv=convbert"]
+    rows = [
+        Row("convbert_1", kind, heldout_loss=[(20, 5.0)]),
+        Row("convbert_3", [*kind, "recipe.conv_lr=3"], conv_lr=3.0, heldout_loss=[(20, 4.5)]),
+    ]
+    table = by_multiplier(rows)
+    assert table is not None
+    assert table.lines == [(" ".join(kind), ["5.000", "4.500"])]
+
+
 def test_the_losses_are_drawn_against_the_multiplier(tmp_path: Path) -> None:
     draw(tmp_path / "none.png", swept("fixed")[:1])
     assert not (tmp_path / "none.png").exists()

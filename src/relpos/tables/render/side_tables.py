@@ -98,7 +98,7 @@ def by_snapshot(rows: Sequence[Row]) -> list[SideTable]:
 
 
 def by_multiplier(rows: Sequence[Row]) -> SideTable | None:
-    """The last held-out loss of rows that differ in `position_lr` alone; None where there are none."""
+    """The last held-out loss of rows that differ in `position_lr` or `conv_lr` alone; None where there are none."""
     kinds = sweeps(rows)
     heads = sorted({multiplier for losses in kinds.values() for multiplier in losses})
     lines = [(kind, [_loss(losses.get(multiplier)) for multiplier in heads]) for kind, losses in kinds.items()]
@@ -106,7 +106,9 @@ def by_multiplier(rows: Sequence[Row]) -> SideTable | None:
 
 
 def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
-    """Overrides of the rows but `position_lr` → that multiplier → last held-out loss, for overrides with several multipliers.
+    """Overrides of the rows but the multiplier → multiplier → last held-out loss, for overrides with several multipliers.
+
+    The multiplier is `conv_lr` where the convolution has one of its own, else `position_lr`.
 
     >>> loss = [(100, 4.5)]
     >>> sweeps([Row("a", ["position=t5"], heldout_loss=loss), Row("b", ["position=t5", "recipe.position_lr=3"], position_lr=3.0)])
@@ -115,8 +117,10 @@ def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
     kinds: dict[str, dict[float, float]] = {}
     for row in rows:
         if row.heldout_loss:
-            kind = " ".join(override for override in row.overrides if "recipe.position_lr=" not in override)
-            kinds.setdefault(kind, {})[row.position_lr] = row.heldout_loss[-1][1]
+            own = "position_lr" if row.conv_lr is None else "conv_lr"
+            kind = " ".join(override for override in row.overrides if f"recipe.{own}=" not in override)
+            multiplier = row.position_lr if row.conv_lr is None else row.conv_lr
+            kinds.setdefault(kind, {})[multiplier] = row.heldout_loss[-1][1]
     return {kind: losses for kind, losses in kinds.items() if len(losses) > 1}
 
 

@@ -133,19 +133,21 @@ class View:
     def position_lr(self) -> str | None:
         """Which rows have a `position_lr` of their own, and where it was chosen; None if none has, or if the table sweeps it.
 
-        >>> view_of(Table("t", "?", [Row("a"), Row("b", position_lr=10.0)], tuned="sweep")).position_lr
-        'position_lr, chosen in table sweep: 10 for b, 1 for the others.'
+        >>> rows = [Row("a"), Row("b", position_lr=10.0), Row("c", position_lr=30.0, conv_lr=3.0)]
+        >>> view_of(Table("t", "?", rows, tuned="sweep")).position_lr
+        'position_lr, chosen in table sweep: 10 for b, 30 (conv_lr 3) for c, 1 for the others.'
         """
-        names: dict[float, list[str]] = {}
+        names: dict[str, list[str]] = {}
         for row in self.table.rows:
-            names.setdefault(row.position_lr, []).append(row.name)
-        plain = names.pop(1.0, [])
+            own = f" (conv_lr {row.conv_lr:g})" if row.conv_lr is not None else ""
+            names.setdefault(f"{row.position_lr:g}{own}", []).append(row.name)
+        plain = names.pop("1", [])
         if not names or self.by_multiplier is not None:
             return None
         if not plain and len(names) == 1:
-            said = f"{next(iter(names)):g} for all rows"
+            said = f"{next(iter(names))} for all rows"
         else:
-            parts = [f"{multiplier:g} for {', '.join(some)}" for multiplier, some in names.items()]
+            parts = [f"{multiplier} for {', '.join(some)}" for multiplier, some in names.items()]
             said = ", ".join([*parts, *(["1 for the others"] if plain else [])])
         return f"position_lr{f', chosen in table {self.table.tuned}' if self.table.tuned else ''}: {said}."
 
