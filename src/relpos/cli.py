@@ -115,6 +115,7 @@ def _run(command: str, arguments: list[str]) -> int:
     from relpos.errors import RelposError
     from relpos.runs.bare_arguments import with_bare_arguments
     from relpos.runs.config import check, conf_dir, one_line
+    from relpos.runs.given_network import with_recipe
     from relpos.runs.run import make_runs_root
     from relpos.runs.task_file import with_task_file
 
@@ -133,7 +134,7 @@ def _run(command: str, arguments: list[str]) -> int:
         from relpos.runs.order import with_pairs
 
         arguments = with_pairs(arguments)
-    arguments = with_task_file(with_bare_arguments(command, arguments))
+    arguments = with_recipe(command, with_task_file(with_bare_arguments(command, arguments)))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
     sys.argv = [f"relpos {command}", *_flags_first(arguments)]
     if os.getcwd() not in sys.path:  # classes from outside the package: position=custom position._target_=my.Scheme

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,17 @@ def test_the_override_for_a_size_is_told_where_the_recipe_comes_from() -> None:
 )
 def test_other_overrides_are_taken(command: str, overrides: list[str]) -> None:
     assert compose(command, overrides)
+
+
+BERT = {"model_type": "bert", "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 50, "max_position_embeddings": 64}
+
+
+@pytest.mark.parametrize(("hidden", "lr"), [(64, 1e-3), (384, 3e-4), (768, 1e-4)])
+def test_the_width_of_the_network_gives_the_recipe(hidden: int, lr: float, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(BERT | {"hidden_size": hidden, "intermediate_size": 64}), encoding="utf-8")
+    assert compose("finetune", [f"pretrained={tmp_path}", "task=rte"]).recipe.lr == lr
+    assert compose("finetune", [f"pretrained={tmp_path}", "task=rte", "recipe=finetune_tiny"]).recipe.lr == 1e-3
+    assert compose("pretrain", [f"pretrained={tmp_path}"]).recipe.lr == {64: 2.5e-3, 384: 3e-4, 768: 1e-4}[hidden]
 
 
 def test_the_command_says_it_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

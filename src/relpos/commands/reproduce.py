@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from relpos.launch.engine import Engine
     from relpos.runs.run import Run
     from relpos.tables.experiment import Experiment
-    from relpos.tables.order_instrument import Instrument
+    from relpos.tables.order_instrument import Each, Instrument
     from relpos.tables.plan import PlannedRow
     from relpos.tables.row import Row
 
@@ -100,15 +100,19 @@ def reproduce(cfg: DictConfig) -> str:
         return show_parameters(table.parameters)
     overrides = names(cfg.overrides) or []
     rows = plan.plan_table(table, names(cfg.rows), overrides)
+    stages = names(cfg.stages)
+    runs = plan.of_stages(plan.runs_of(rows), stages)
     instrument = order_instrument.instrument(table, overrides, rows)
-    runs = plan.of_stages(plan.runs_of(rows), names(cfg.stages))
+    is_measured = stages is None or "order" in stages
     folder: Path = runs_root() / "tables" / table.name
     if cfg.dry_run:
-        print(dry_run.describe(table.name, rows, runs, instrument))
+        print(dry_run.describe(table.name, rows, runs, instrument if is_measured else None))
         return str(folder)
     chosen = engine_of(cfg, table)
     failed = engine.run_all(plan.needed(runs), folder, chosen, cfg.retries)
-    show(table, rows, folder, instrument, chosen)
+    accelerator = "auto" if instrument is None else instrument.accelerator
+    each = partial(chosen.each, title="networks measured", accelerator=accelerator) if is_measured else order_instrument.skipped
+    show(table, rows, folder, instrument, each)
     if failed:
         for run in failed:
             tell(run)
@@ -154,7 +158,7 @@ def tell(run: Run) -> None:
         print(f"    {line}", file=sys.stderr)
 
 
-def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, engine: Engine) -> None:
+def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, each: Each) -> None:
     """Makes the table from the runs' folders, writes it and prints it; does nothing for a table whose runs only sleep.
 
     Args:
@@ -162,7 +166,7 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
         plan: its rows.
         folder: of the table.
         instrument: measures the columns about order; None if there are none.
-        engine: in whose processes they are measured.
+        each: measures the networks that are not measured yet.
     """
     from relpos.tables import checks, choice, columns, comparison, heldout_lengths, order_columns, scores
     from relpos.tables.render import curves, dots, multipliers, snapshots, text, write
@@ -173,7 +177,6 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
         return
     rows = columns.rows_of(plan)
     if instrument is not None:
-        each = partial(engine.each, title="networks measured", accelerator=instrument.accelerator)
         rows = order_columns.with_order(rows, plan, instrument, each)
     rows = scores.with_scores(rows, folder)
     rows = comparison.with_comparisons(rows, experiment, columns.printed_numbers(experiment))

@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from relpos.errors import RelposError, nearest
-from relpos.runs.given_network import OF_SCHEME, refuse_overrides
+from relpos.runs.given_network import OF_SCHEME, refuse_overrides, with_recipe
 from relpos.runs.mistakes import mistakes
 from relpos.runs.schema import COMMANDS, SHORT
 from relpos.runs.task_file import with_task_file
@@ -59,7 +59,7 @@ def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
     """
     if command not in COMMANDS:
         raise RelposError(f"unknown command {command!r}.{nearest(command, COMMANDS)}")
-    overrides = with_task_file(overrides)
+    overrides = with_recipe(command, with_task_file(overrides))
     with one_line(command, overrides):
         if any("hydra.searchpath" in override for override in overrides):  # the user's own option files may change meanwhile
             cfg = _composed(command, overrides)

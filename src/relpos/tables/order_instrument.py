@@ -146,6 +146,11 @@ def in_turn(function: Callable[[Network], list[Results]], networks: Sequence[Net
     return [function(network) for network in networks]
 
 
+def skipped(_: Callable[[Network], list[Results]], networks: Sequence[Network]) -> list[list[Results]]:
+    """Measures none of the networks: each has no figures."""
+    return [[{} for _ in network.instruments] for network in networks]
+
+
 def results_of(runs: Iterable[Run], instrument: Instrument, each: Each) -> dict[Path, dict[int, list[Results]]]:
     """Folder of a finished pre-training → per cent of its steps → the figures by each instrument of the network as it was then.
 

@@ -251,12 +251,12 @@ def _labelled(run: Run, table: str, row: str) -> Run:
 
 
 def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
-    """The runs of these stages, and the runs that they need; None: all.
+    """The runs of these stages, and the runs that they need; None: all. `order`, which measures and makes no runs, is a stage, too.
 
     Raises:
         RelposError: there is no such stage.
     """
-    known = ("toy", "tokenizer", "store", "pretrain", "finetune", "noop")
+    known = ("toy", "tokenizer", "store", "pretrain", "finetune", "order", "noop")
     for stage in stages or ():
         if stage not in known:
             raise RelposError(f"stages: unknown stage {stage!r}.{nearest(stage, known)}")
