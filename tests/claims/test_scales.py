@@ -85,6 +85,15 @@ def test_another_number_of_steps_is_another_scale(rows: list[PlannedRow], tmp_pa
     assert [{scale.meaning["pairs"] for scale in group} for group in found.alike("pairs")] == [{None, 50}]
 
 
+def test_of_equally_large_scales_that_without_a_first_stage_is_last(rows: list[PlannedRow], tmp_path: Path) -> None:
+    first = ["pretrain.first.share=0.5", "pretrain.first.length=16", "pretrain.first.batch=8"]
+    for row in (*rows, *plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], first)):
+        finish_row(row)
+    staged, plain = read(ROWS)
+    assert "first" not in plain.meaning
+    assert staged.label.startswith("2×16, 3 steps of 8, 50% of them of 8 at 16, files (")
+
+
 def test_one_protocol_of_fine_tuning_a_column(rows: list[PlannedRow], tmp_path: Path) -> None:
     for row in rows:
         finish_row(row)

@@ -91,7 +91,7 @@ def headline(findings: Sequence[Finding]) -> str:
     """The verdict of the largest scale that decides; if none does, undecided if something was tested, else not run.
 
     Args:
-        findings: of one claim, the largest scale last.
+        findings: of one claim, in the order of `relpos.claims.reading`, the largest scale last.
     """
     verdicts = [finding.verdict for finding in findings]
     decisive = [verdict for verdict in verdicts if verdict in (HOLDS, FAILS)]

@@ -1,4 +1,4 @@
-"""Reads all finished runs below `$RELPOS_RUNS`, sorted by scale.
+"""Reads all finished runs below `$RELPOS_RUNS`, the smallest scale first; of equally large ones, that with a first stage.
 
 Runs are recognised by their configuration, not by the table that made them: the row `composite` is every run whose `position` and
 `conv` are those that `position=composite` gives. If a row was trained at several `position_lr` and `conv_lr`, those with most seeds
@@ -89,8 +89,11 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
     _read_scores(root, {folder.name: record for folder, record in tunings.items() if _is_current(record)}, places)
     for scale in scales.values():
         _read_order(scale)
-    by_magnitude = sorted(scales.values(), key=lambda scale: (scale.magnitude, scale.meaning["steps"]))
-    return Scales(by_magnitude, older, hosts_of(tunings))
+    return Scales(sorted(scales.values(), key=_largeness), older, hosts_of(tunings))
+
+
+def _largeness(scale: Scale) -> tuple[int, int, bool]:
+    return scale.magnitude, scale.meaning["steps"], "first" not in scale.meaning
 
 
 def _common(meaning: Plain) -> tuple[Plain, Rates]:

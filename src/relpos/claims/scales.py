@@ -79,6 +79,8 @@ class Scale:
         pairs = f", {meaning['pairs']:,} pairs" if meaning.get("pairs") else ""
         length = f" at {meaning['length']}" if meaning["length"] != 128 else ""
         steps = f"{meaning['steps']:,} steps of {meaning['batch']}{length}"
+        if first := meaning.get("first"):
+            steps += f", {first['share']:.0%} of them of {first['batch']} at {first['length']}"
         return f"{size['layers']}×{size['hidden']}, {steps}, {name} ({identity[:6]}){pairs}"
 
     @property
