@@ -42,10 +42,10 @@ def no_library() -> None:
     library._path.cache_clear()
 
 
-def kind(name: str, outside: str, dtype: torch.dtype = torch.float32, content: bool = True) -> proof.Kind:
+def kind(name: str, outside: str, dtype: torch.dtype = torch.float32, content: bool = True, width: int = 8) -> proof.Kind:
     terms = TERMS[name]
     widths = {part: terms.get(part) for part in ("query", "key", "value")}
-    return proof.Kind(CPU, dtype, 8, content, "offset" in terms, dense=False, outside=outside, **widths)  # type: ignore[arg-type]
+    return proof.Kind(CPU, dtype, width, content, "offset" in terms, dense=False, outside=outside, **widths)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -59,8 +59,10 @@ def test_values_and_gradients_are_as_near_to_float64_as_those_of_eager(
     assert proof.compare(compiled, kind(name, outside, dtype), 19, padded, rate) is None
 
 
-def test_they_are_for_sequences_in_several_blocks() -> None:
-    assert proof.compare(compiled, kind("all", "clamp"), 197, True, 0.1) is None
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("width", [8, 64, 72])
+def test_they_are_for_sequences_in_several_blocks(width: int, dtype: torch.dtype) -> None:
+    assert proof.compare(compiled, kind("all", "clamp", dtype, width=width), 197, True, 0.1) is None
 
 
 def test_they_are_without_content() -> None:

@@ -9,6 +9,12 @@
 #include <cstdint>
 #include <cstring>
 #include <vector>
+#if defined(__AVX512BF16__) && !defined(__AMX_BF16__)
+#define OWN_PRODUCTS_OF_BFLOAT16 1
+#include <immintrin.h>
+#else
+#define OWN_PRODUCTS_OF_BFLOAT16 0
+#endif
 
 extern "C" {
 // Both are exported by libtorch_cpu where torch is built with MKL.
@@ -64,16 +70,126 @@ inline float exponential(float x) {
   return x < -87.0f ? 0.0f : x == x ? y : x;
 }
 
+float* scratch(int which, int64_t count) {
+  static thread_local std::vector<float> buffers[10];
+  auto& buffer = buffers[which];
+  if (int64_t(buffer.size()) < count) buffer.resize(count);
+  return buffer.data();
+}
+
+template <class T>
+T* scratch_of(int which, int64_t count) {
+  return reinterpret_cast<T*>(scratch(which, count));
+}
+
 // C (m, n) = alpha op(A) op(B) + beta C, all row-major.
 inline void product(bool ta, bool tb, int m, int n, int k, float alpha, const float* a, int lda, const float* b, int ldb, float beta,
                     float* c, int ldc) {
   sgemm_(tb ? "T" : "N", ta ? "T" : "N", &n, &m, &k, &alpha, b, &ldb, a, &lda, &beta, c, &ldc);
 }
 
+#if OWN_PRODUCTS_OF_BFLOAT16
+// Products of bfloat16 with AVX-512's instruction for them. On AMD's processors MKL does not use it: its products of these sizes take as
+// long as those of float, four times as long as these. op(B) is packed into panels of 16 columns; a word of a panel holds two
+// numbers of a column, one below the other, which the instruction multiplies by two neighbours in a row of op(A) and adds up.
+
+inline int64_t pairs_of(int64_t k) { return (k + 1) / 2; }  // of an odd k the last one holds a zero
+
+// (k, …) row-major, of which columns first … first + n − 1 → for each two rows `stride` words, one a column, zero from n on.
+void pack_rows(const bfloat16* from, int64_t ld, int64_t k, int64_t first, int64_t n, uint32_t* to, int64_t stride) {
+  for (int64_t pair = 0; pair < pairs_of(k); ++pair) {
+    const bfloat16 *low = from + 2 * pair * ld + first, *high = 2 * pair + 1 < k ? low + ld : nullptr;
+    uint32_t* words = to + pair * stride;
+    if (high) {
+#pragma omp simd
+      for (int64_t j = 0; j < n; ++j) words[j] = uint32_t(low[j].bits) | uint32_t(high[j].bits) << 16;
+    } else {
+      for (int64_t j = 0; j < n; ++j) words[j] = low[j].bits;
+    }
+    for (int64_t j = n; j < stride; ++j) words[j] = 0;
+  }
+}
+
+// (…, k) row-major, of which rows first … first + n − 1 → the same of the transposed matrix.
+void pack_columns(const bfloat16* from, int64_t ld, int64_t k, int64_t first, int64_t n, uint32_t* to, int64_t stride) {
+  for (int64_t j = 0; j < stride; ++j) {
+    const bfloat16* row = from + (first + j) * ld;
+    for (int64_t pair = 0; pair < pairs_of(k); ++pair) {
+      uint32_t word = 0;
+      if (j < n) {
+        if (2 * pair + 1 < k) std::memcpy(&word, row + 2 * pair, 4);
+        else word = row[2 * pair].bits;
+      }
+      to[pair * stride + j] = word;
+    }
+  }
+}
+
+// ROWS rows of C by PANELS panels of 16 columns, the last of which has the columns in `last`. Neighbours in a row of op(A) lie side by
+// side; to the next row it is a_row numbers, to the next two neighbours a_pair.
+template <int ROWS, int PANELS>
+void tile(int64_t pairs, const bfloat16* a, int64_t a_row, int64_t a_pair, const uint32_t* b, float alpha, float beta, float* c, int64_t ldc,
+          __mmask16 last) {
+  __m512 sums[ROWS][PANELS];
+  for (int r = 0; r < ROWS; ++r)
+    for (int p = 0; p < PANELS; ++p) sums[r][p] = _mm512_setzero_ps();
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    __m512bh right[PANELS];
+    for (int p = 0; p < PANELS; ++p) right[p] = (__m512bh)_mm512_loadu_si512(b + (p * pairs + pair) * 16);
+    for (int r = 0; r < ROWS; ++r) {
+      uint32_t word;
+      std::memcpy(&word, a + r * a_row + pair * a_pair, 4);
+      const __m512bh left = (__m512bh)_mm512_set1_epi32(int(word));
+      for (int p = 0; p < PANELS; ++p) sums[r][p] = _mm512_dpbf16_ps(sums[r][p], left, right[p]);
+    }
+  }
+  for (int r = 0; r < ROWS; ++r)
+    for (int p = 0; p < PANELS; ++p) {
+      float* to = c + r * ldc + p * 16;
+      const __mmask16 some = p == PANELS - 1 ? last : __mmask16(0xFFFF);
+      __m512 sum = _mm512_mul_ps(sums[r][p], _mm512_set1_ps(alpha));
+      if (beta != 0.0f) sum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(some, to), _mm512_set1_ps(beta), sum);
+      _mm512_mask_storeu_ps(to, some, sum);
+    }
+}
+
+template <int PANELS>
+void tiles(int64_t m, int64_t pairs, const bfloat16* a, int64_t a_row, int64_t a_pair, const uint32_t* b, float alpha, float beta, float* c,
+           int64_t ldc, __mmask16 last) {
+  constexpr int ROWS = 6;  // × 4 panels: 24 of 32 registers hold sums
+  int64_t i = 0;
+  for (; i + ROWS <= m; i += ROWS) tile<ROWS, PANELS>(pairs, a + i * a_row, a_row, a_pair, b, alpha, beta, c + i * ldc, ldc, last);
+  for (; i + 2 <= m; i += 2) tile<2, PANELS>(pairs, a + i * a_row, a_row, a_pair, b, alpha, beta, c + i * ldc, ldc, last);
+  for (; i < m; ++i) tile<1, PANELS>(pairs, a + i * a_row, a_row, a_pair, b, alpha, beta, c + i * ldc, ldc, last);
+}
+
+void product(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const bfloat16* a, int64_t lda, const bfloat16* b, int64_t ldb,
+             float beta, float* c, int64_t ldc) {
+  const int64_t pairs = pairs_of(k), panels = (n + 15) / 16;
+  uint32_t* right = scratch_of<uint32_t>(8, panels * pairs * 16);
+  for (int64_t p = 0; p < panels; ++p) {
+    const int64_t columns = n - p * 16 < 16 ? n - p * 16 : 16;
+    (tb ? pack_columns : pack_rows)(b, ldb, k, p * 16, columns, right + p * pairs * 16, 16);
+  }
+  int64_t a_row = lda, a_pair = 2;
+  if (ta || k % 2) {  // pairs of numbers that do not lie side by side
+    uint32_t* left = scratch_of<uint32_t>(9, pairs * m);
+    (ta ? pack_rows : pack_columns)(a, lda, k, 0, m, left, m);
+    a = reinterpret_cast<const bfloat16*>(left), a_row = 2, a_pair = 2 * m;
+  }
+  for (int64_t p = 0; p < panels; p += 4) {
+    const int64_t some = panels - p < 4 ? panels - p : 4, rest = n - (p + some - 1) * 16;
+    const __mmask16 last = rest >= 16 ? __mmask16(0xFFFF) : __mmask16((1u << rest) - 1u);
+    const auto run = some == 4 ? tiles<4> : some == 3 ? tiles<3> : some == 2 ? tiles<2> : tiles<1>;
+    run(m, pairs, a, a_row, a_pair, right + p * pairs * 16, alpha, beta, c + p * 16, ldc, last);
+  }
+}
+#else
 inline void product(bool ta, bool tb, int m, int n, int k, float alpha, const bfloat16* a, int lda, const bfloat16* b, int ldb,
                     float beta, float* c, int ldc) {
   cblas_gemm_bf16bf16f32(101, ta ? 112 : 111, tb ? 112 : 111, m, n, k, alpha, &a->bits, lda, &b->bits, ldb, beta, c, ldc);
 }
+#endif
 
 // The dropout of model/dropout.py: 64-bit word c of a row decides elements 4c … 4c + 3 by 15 bits each.
 struct Dropout {
@@ -95,18 +211,6 @@ inline void draw(const Dropout& dropout, int64_t row, int64_t width, int16_t* la
     word = limit - (word & (0x7FFFu * ones));
     std::memcpy(lanes + 4 * c, &word, 8);
   }
-}
-
-float* scratch(int which, int64_t count) {
-  static thread_local std::vector<float> buffers[8];
-  auto& buffer = buffers[which];
-  if (int64_t(buffer.size()) < count) buffer.resize(count);
-  return buffer.data();
-}
-
-template <class T>
-T* scratch_of(int which, int64_t count) {
-  return reinterpret_cast<T*>(scratch(which, count));
 }
 
 }  // namespace
@@ -589,7 +693,7 @@ void dispatch(const Call* call, int half, int backward) {
 }  // namespace
 
 extern "C" {
-int relpos_multiplies_bf16() { return cblas_gemm_bf16bf16f32 != nullptr; }
+int relpos_multiplies_bf16() { return OWN_PRODUCTS_OF_BFLOAT16 || cblas_gemm_bf16bf16f32 != nullptr; }
 void relpos_attention(const AttentionCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_norm(const NormCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_loss(const LossCall* call, int half, int backward) { dispatch(call, half, backward); }
