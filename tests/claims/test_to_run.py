@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def test_the_claims_of_wennberg_say_the_experiment_the_command_the_seeds_and_the
     said = to_run.says(claims[name])
     assert said.startswith("relpos reproduce table=")
     assert "seed" in said
-    assert "device-hours here" in said
+    assert re.search(r"device-(hours|minutes|seconds) here", said)
 
 
 def test_every_claim_that_runs_can_decide_says_what_it_takes_and_so_do_the_twins(claims: dict[str, Claim], to_run: ToRun) -> None:
@@ -53,17 +54,17 @@ def test_a_claim_takes_the_cheapest_experiment_that_has_what_its_rule_asks_for(c
     assert chosen["W08"] == "tisa_minilm"  # four tasks of a given network
     assert chosen["W09"] == "tisa_scratch"  # a bound in eight columns
     assert chosen["W12"] == "wennberg2021_table3a"
-    assert chosen["W03"] == "pretraining_seeds"  # five runs of one row
+    assert chosen["W03"] == "tisa_toy"  # five runs of one row
 
 
 def test_the_command_makes_the_rows_and_as_many_seeds_as_a_verdict_needs(claims: dict[str, Claim], to_run: ToRun) -> None:
-    plan = to_run.plan(claims["W20"])
+    plan = to_run.plan(claims["C10/loss"])
     assert plan is not None
-    assert plan.command == ("relpos reproduce table=length 'rows=[absolute,absolute_512,fixed,composite,tisa]' pretrain_seeds=2")
-    assert plan.runs == "12×256: 5 rows × 2 pre-training seeds × 125,000 steps"
-    plan = to_run.plan(claims["W02"])
+    assert plan.command == "relpos reproduce table=data_scarcity stages=[pretrain] pretrain_seeds=2"
+    assert plan.runs == "12×256: 10 rows × 2 pre-training seeds × 125,000 steps"
+    plan = to_run.plan(claims["W19"])
     assert plan is not None
-    assert plan.command == "relpos reproduce table=tisa_scratch 'rows=[absolute]' stages=[pretrain]"
+    assert plan.command == "relpos reproduce table=tisa_toy 'rows=[tisa,tisa_two]'"
 
 
 def test_a_given_network_is_named_by_the_user_and_its_fine_tunings_count(claims: dict[str, Claim], to_run: ToRun) -> None:
