@@ -19,7 +19,7 @@ from relpos.runs.run import runs_root
 from relpos.tables.comparison import baseline_of
 from relpos.tables.experiment import Experiment
 from relpos.tables.intervals import answers
-from relpos.tables.render.cell import MISSING
+from relpos.tables.render.cell import signed
 from relpos.tables.render.side_tables import NAMES, SideTable
 from relpos.tables.render.view import columns_of
 from relpos.tables.row import Row
@@ -105,9 +105,9 @@ def side_table(choices: Mapping[str, Choice], base: str, statistic: str) -> Side
     lines = [(f"{name} in every column", [_gain(choice, choice.gains[name]) for choice in columns]) for name in columns[0].gains]
     lines += [
         ("the best of each column", [f"{_gain(choice, choice.gains[choice.best])} {choice.best}" for choice in columns]),
-        ("the best on half of the examples", [_points(choice.seen) for choice in columns]),
-        ("the same row on the other half", [_points(choice.unseen) for choice in columns]),
-        ("optimism of the choice", [_points(_minus(choice.seen, choice.unseen)) for choice in columns]),
+        ("the best on half of the examples", [signed(choice.seen, 2) for choice in columns]),
+        ("the same row on the other half", [signed(choice.unseen, 2) for choice in columns]),
+        ("optimism of the choice", [signed(_minus(choice.seen, choice.unseen), 2) for choice in columns]),
     ]
     return SideTable(f"Δ (Δ%) of {statistic}s to {base}, by choice of the row", [NAMES.get(name, name) for name in choices], lines)
 
@@ -141,11 +141,7 @@ def _metric(name: str | None) -> Any:
 
 
 def _gain(choice: Choice, gain: float) -> str:
-    return f"{gain:+.2f} ({choice.of_errors(gain):+.1f} %)"
-
-
-def _points(value: float | None) -> str:
-    return MISSING if value is None else f"{value:+.2f}"
+    return f"{signed(gain, 2)} ({signed(choice.of_errors(gain))} %)"
 
 
 def _minus(first: float | None, second: float | None) -> float | None:
