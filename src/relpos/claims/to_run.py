@@ -112,9 +112,9 @@ class ToRun:
         """The cheapest way, in one line; empty if no experiment file has the rows, or if the claim needs no runs.
 
         >>> from relpos.claims.claim import experiments, load, rows
-        >>> [claim] = [claim for claim in load("wennberg2021") if claim.id == "W20"]
+        >>> [claim] = [claim for claim in load("wennberg2021") if claim.id == "W19"]
         >>> ToRun(rows(), experiments()).says(claim).partition(":")[0]
-        "relpos reproduce table=length 'rows=[absolute,absolute_512,fixed,composite,tisa]' pretrain_seeds=2"
+        "relpos reproduce table=tisa_toy 'rows=[tisa,tisa_two]'"
         """
         plan = self.plan(claim)
         if plan is None:
