@@ -10,6 +10,7 @@ from relpos.analysis.likelihood import masked_rows, pseudo_log_likelihoods
 from relpos.data.tokenizer import CLS, MASK, SEP
 from relpos.data.words import Words
 from relpos.model.heads import MaskedLM
+from relpos.model.tokens import in_batch
 from schemes import POSITIONS, VOCABULARY, model_of
 
 
@@ -79,4 +80,6 @@ def test_every_sentence_is_told_of() -> None:
 def test_the_output_at_one_token_is_that_of_all(position: str) -> None:
     model = model_of(position).eval()
     ids, at = torch.from_numpy(np.stack(texts([9, 9, 9]))), torch.tensor([0, 8, 4])
-    assert torch.allclose(model.encoder(ids, at=at)[:, 0], model.encoder(ids)[torch.arange(3), at], rtol=0, atol=1e-12)
+    assert torch.allclose(
+        model.encoder(ids, at=in_batch(at, ids.shape[1])), model.encoder(ids)[torch.arange(3), at], rtol=0, atol=1e-12
+    )

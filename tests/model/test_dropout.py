@@ -62,12 +62,12 @@ def test_every_number_format_has_the_same_mask(dtype: torch.dtype) -> None:
     x = torch.full((7, 11), -3.0, dtype=dtype)
     expected = keep((7, 11), 0.3, 4)
     assert torch.equal(zero_dropped(x, keep_bits(x.shape, Draw(0.3, 4), CPU)) != 0, expected)
-    assert torch.equal(drop(x, 0.3, 4) != 0, expected)
+    assert torch.equal(drop(x, (0.3, 4)) != 0, expected)
 
 
 def test_gradient_is_the_mask() -> None:
     x = torch.arange(30.0, dtype=torch.float64).view(5, 6).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: drop(x, 0.4, 8), x)
+    assert torch.autograd.gradcheck(lambda x: drop(x, (0.4, 8)), x)
 
 
 def test_padding_touches_nothing() -> None:

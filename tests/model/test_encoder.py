@@ -15,6 +15,7 @@ from relpos.model.encoder import Encoder
 from relpos.model.position import Composite, NoPosition
 from relpos.model.precision import autocast
 from relpos.model.residual import add_norm
+from relpos.model.tokens import Tokens
 from schemes import SHAPE, SIZE, VOCABULARY, batch, model_of, preset
 
 
@@ -160,4 +161,4 @@ def test_hidden_states_are_the_embeddings_and_the_output_of_each_layer() -> None
     states = model.encoder(ids, mask, hidden_states=True)
     assert len(states) == 4
     assert torch.equal(states[-1], model.encoder(ids, mask))
-    torch.testing.assert_close(states[0], model.encoder.embedding(ids, None, None))
+    torch.testing.assert_close(states[0], model.encoder.embedding(ids, None, None, Tokens(*ids.shape)))

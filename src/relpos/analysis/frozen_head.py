@@ -22,9 +22,9 @@ def train_head(encoder: Encoder, texts: Texts, epochs: int = 4, rows: int = 128,
     encoder.eval()
     with torch.no_grad():
         for ids, labels in texts.batches(seed=1):
-            chosen = labels != IGNORED
-            features.append(encoder(ids)[chosen])
-            targets.append(labels[chosen])
+            chosen = (labels != IGNORED).flatten().nonzero().squeeze(1)
+            features.append(encoder(ids, at=chosen))
+            targets.append(labels.flatten()[chosen])
     x, y = torch.cat(features), torch.cat(targets)
     with torch.no_grad():
         words = model.table

@@ -22,6 +22,7 @@ from torch import Tensor
 from relpos.data.marks import OURS, Marks
 from relpos.data.words import Words
 from relpos.model.heads import MaskedLM
+from relpos.model.tokens import in_batch
 
 Ids = npt.NDArray[np.integer]
 Floats = npt.NDArray[np.float64]
@@ -116,7 +117,7 @@ def _score(model: MaskedLM, ids: npt.NDArray[np.int64], words: Words | None, mar
     place = (batch == marks.mask).to(torch.int8).argmax(1)
     step = max(1, BATCH_TOKENS // (n + 2))
     pairs = zip(batch.split(step), place.split(step), strict=True)
-    hidden = torch.cat([model.encoder(part.to(device), at=at.to(device)).squeeze(1) for part, at in pairs])
+    hidden = torch.cat([model.encoder(part.to(device), at=in_batch(at, part.shape[1]).to(device)) for part, at in pairs])
     targets = torch.from_numpy(ids.reshape(-1)).to(device)
     scores = log_probabilities(model, hidden[torch.from_numpy(inverse.reshape(-1)).to(device)], targets)
     total: Floats = scores.view(m, n).sum(1).cpu().numpy()

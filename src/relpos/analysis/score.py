@@ -16,6 +16,7 @@ from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
+from relpos.model.tokens import in_batch
 
 FORMS = ("within_word", "plain")
 
@@ -94,6 +95,6 @@ class Score:
             device = next(model.parameters()).device
             step = max(1, BATCH_TOKENS // rows.shape[1])
             parts = zip(torch.from_numpy(rows).split(step), torch.from_numpy(places).split(step), strict=True)
-            hidden = torch.cat([model.encoder(part.to(device), at=at.to(device)).squeeze(1) for part, at in parts])
+            hidden = torch.cat([model.encoder(part.to(device), at=in_batch(at, part.shape[1]).to(device)) for part, at in parts])
             scores: Floats = log_probabilities(model, hidden, torch.from_numpy(ids[places]).to(device)).cpu().numpy()
         return scores

@@ -86,7 +86,9 @@ def name(window: int | None) -> str:
 def _losses(model: MaskedLM, batch: MicroBatch) -> Floats:
     """(b,) the summed loss of each example."""
     device = next(model.parameters()).device
-    row, place = (batch.labels != IGNORED).nonzero(as_tuple=True)
-    hidden = model.encoder(batch.input_ids.to(device), batch.attention_mask.to(device))[row.to(device), place.to(device)]
-    losses = -log_probabilities(model, hidden, batch.labels[row, place].to(device)).cpu()
+    labels = batch.labels.flatten()
+    at = (labels != IGNORED).nonzero().squeeze(1)
+    hidden = model.encoder(batch.input_ids.to(device), batch.attention_mask.to(device), at=at.to(device))
+    losses = -log_probabilities(model, hidden, labels[at].to(device)).cpu()
+    row = at // batch.labels.shape[1]
     return torch.zeros(len(batch.labels), dtype=torch.float64).index_add_(0, row, losses).numpy()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import cat, nn
+from jaxtyping import Float
+from torch import Tensor, cat, nn
 
 from relpos.model import kernels
 from relpos.model.conv import Conv
 from relpos.model.dropout import Draw, Dropout
 from relpos.model.position.base import Scheme
-from relpos.model.shape import Heads, Hidden, Mask, Shape
+from relpos.model.shape import Heads, Mask, Shape
+from relpos.model.tokens import Tokens
 
 
 class Attention(nn.Module):
-    """x (B, n, hidden) → (B, n, hidden), W_o included.
+    """x of the tokens `held` → the same of the tokens `kept`, W_o included.
 
     One matrix makes all projections that the scheme needs and the convolution does not make itself, in the order q, k, v.
     The convolution may replace some heads, the last ones: these have values, but neither queries nor keys.
@@ -32,20 +34,29 @@ class Attention(nn.Module):
         self.dropout = Dropout(dropout)
         self.ran: str | None = None  # the attention kernel of the last forward pass
 
-    def forward(self, x: Hidden, mask: Mask | None, position: Scheme, layer: int, state: Any) -> Hidden:
-        q, k, v = self.heads(x, mask)
+    def forward(
+        self,
+        x: Float[Tensor, "*tokens hidden"],
+        mask: Mask | None,
+        position: Scheme,
+        layer: int,
+        state: Any,
+        held: Tokens,
+        kept: Tokens,
+    ) -> Float[Tensor, "*kept hidden"]:
+        q, k, v = self.heads(x, mask, held)
         draw = self.dropout.draw(layer)
         if self.scored == self.shape.heads:
             y = self.attend(q, k, v, mask, position, layer, state, draw)
         elif self.scored == 0:
-            y = self.conv.heads(x, q, v, mask, draw.beside())
+            y = self.conv.heads(held.spread(x), q, v, mask, draw.beside())
         else:
             first, last = v.split([self.scored, self.shape.heads - self.scored], 1)
             y = self.attend(q, k, first, mask, position, layer, state, draw)
-            y = cat((y, self.conv.heads(x, q, last, mask, draw.beside())), 1)
+            y = cat((y, self.conv.heads(held.spread(x), q, last, mask, draw.beside())), 1)
         y = y.transpose(1, 2).flatten(2)
         after = self.conv.after(v.transpose(1, 2).flatten(2), mask)
-        return self.output(y if after is None else y + after)
+        return self.output(kept.take(y if after is None else y + after))
 
     def attend(self, q: Any, k: Any, v: Heads, mask: Mask | None, position: Scheme, layer: int, state: Any, dropout: Draw) -> Heads:
         """The heads that have scores: q, k, v (B, scored, n, head_dim) → the same shape."""
@@ -58,12 +69,12 @@ class Attention(nn.Module):
         self.ran = kernels.name_of(kernel)
         return kernel.attention(*content, terms, mask, dropout)
 
-    def heads(self, x: Hidden, mask: Mask | None) -> tuple[Any, Any, Any]:
+    def heads(self, x: Float[Tensor, "*tokens hidden"], mask: Mask | None, held: Tokens) -> tuple[Any, Any, Any]:
         """q, k (B, scored, n, head_dim), v (B, H, n, head_dim); None for those that neither scheme nor convolution needs."""
-        made = self.conv.project(x, mask)
+        made = self.conv.project(held.spread(x), mask) if self.conv.projections else {}
         if self.widths:
-            made.update(zip(self.widths, self.project(x).split(list(self.widths.values()), -1), strict=True))
-        split = (len(x), x.shape[1], -1, self.shape.head_dim)
+            made.update(zip(self.widths, held.spread(self.project(x)).split(list(self.widths.values()), -1), strict=True))
+        split = (held.batch, held.n, -1, self.shape.head_dim)
         q, k, v = (made[name].view(split).transpose(1, 2) if name in made else None for name in "qkv")
         return q, k, v
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from relpos.counter import counter_hash, fold
 from relpos.model.recorded_keys import RecordedKeys
+from relpos.model.tokens import Tokens
 
 _LEVELS = 1 << 15
 _LANES = 0x0001_0001_0001_0001
@@ -60,11 +61,15 @@ def _rows_as_examples(batch: int, device: torch.device) -> Examples:
 
 
 class Draw(NamedTuple):
-    """What decides one use of dropout. Without `examples` the rows of the batch count as examples 0, 1, …"""
+    """What decides one use of dropout. Without `examples` the rows of the batch count as examples 0, 1, …
+
+    With `tokens` the tensor holds only these tokens of the batch: (T, C), where each has the mask that it has among all.
+    """
 
     rate: float
     key: int | Tensor
     examples: Examples | None = None
+    tokens: Tokens | None = None
 
     def beside(self) -> Draw:
         """Another draw of the same pass."""
@@ -83,8 +88,11 @@ def _stir_(words: Tensor) -> Tensor:
 
 
 def _rows(shape: torch.Size, draw: Draw, device: torch.device) -> Tensor:
-    """(B, …, tokens) a word for each row of the mask; of (B, C) for each example."""
-    examples = draw.examples or _rows_as_examples(shape[0], device)
+    """(B, …, tokens) a word for each row of the mask; of (B, C) for each example, or for each of the draw's tokens."""
+    some = draw.tokens
+    examples = draw.examples or _rows_as_examples(shape[0] if some is None else some.batch, device)
+    if some is not None and some.at is not None:
+        return _stir_(examples.tokens(some.n).flatten().index_select(0, some.at) ^ draw.key)
     words = examples.tokens(shape[-2] if len(shape) > 2 else 1)
     if len(shape) == 2:
         words = words[:, 0]
@@ -147,9 +155,10 @@ class _Drop(torch.autograd.Function):
         return zero_dropped(grad, bits).mul_(ctx.rescale), None
 
 
-def drop(x: Float[Tensor, "*shape"], rate: float, key: int | Tensor, examples: Examples | None = None) -> Float[Tensor, "*shape"]:
-    """Inverted dropout of x, of one of the shapes of `dropped`, with the mask of a Draw."""
-    return _Drop.apply(x, Draw(rate, key, examples)) if rate > 0 else x
+def drop(x: Float[Tensor, "*shape"], draw: Draw | tuple[float, int]) -> Float[Tensor, "*shape"]:
+    """Inverted dropout of x, of one of the shapes of `dropped`."""
+    draw = Draw(*draw)
+    return _Drop.apply(x, draw) if draw.rate > 0 else x
 
 
 class Dropout(nn.Module):
@@ -176,7 +185,7 @@ class Dropout(nn.Module):
         return Draw(self.p, fold(self.seed, self.place, number), self.examples)
 
     def forward(self, x: Float[Tensor, "*shape"], number: int = 0) -> Float[Tensor, "*shape"]:
-        return drop(x, *self.draw(number))
+        return drop(x, self.draw(number))
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

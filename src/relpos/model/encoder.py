@@ -19,7 +19,8 @@ from relpos.model.dropout import Dropout
 from relpos.model.kernels import sweeps
 from relpos.model.position.base import Position, Scheme
 from relpos.model.precision import compute_dtype
-from relpos.model.shape import Hidden, Ids, Mask, Shape
+from relpos.model.shape import Ids, Mask, Shape
+from relpos.model.tokens import Tokens
 from relpos.ranges import Count, Positive, Rate, between, checked
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -30,8 +31,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Embedding(nn.Module):
-    """ids (B, n) → (B, n, hidden): words + token types + positions → layer norm over the embedding's width → dropout → linear
-    map to the hidden width. The map exists only where the widths differ, and nothing follows it.
+    """ids (B, n) → (B, n, hidden), or the rows of some tokens: words + token types + positions → layer norm over the embedding's
+    width → dropout → linear map to the hidden width. The map exists only where the widths differ, and nothing follows it.
     """
 
     def __init__(self, shape: Shape, vocabulary: int, token_types: int, dropout: float, norm_eps: float) -> None:
@@ -42,14 +43,16 @@ class Embedding(nn.Module):
         self.dropout = Dropout(dropout)
         self.widen = nn.Identity() if shape.embedding == shape.hidden else nn.Linear(shape.embedding, shape.hidden)
 
-    def forward(self, input_ids: Ids, token_types: Ids | None, positions: Float[Tensor, "n embedding"] | None) -> Hidden:
+    def forward(
+        self, input_ids: Ids, token_types: Ids | None, positions: Float[Tensor, "n embedding"] | None, held: Tokens
+    ) -> Float[Tensor, "*tokens hidden"]:
         # A network with one type, such as RoBERTa, does not see which sentence a token belongs to.
         types = self.types.weight[0] if token_types is None or len(self.types.weight) == 1 else self.types(token_types)
         x = self.words(input_ids) + types
         if positions is not None:
             x = x + positions.to(x.dtype)
         x = self.norm(x)
-        return self.widen(self.dropout(x.to(compute_dtype(x))))
+        return self.widen(held.take(self.dropout(x.to(compute_dtype(x)))))
 
 
 class Layer(nn.Module):
@@ -64,20 +67,27 @@ class Layer(nn.Module):
         self.activation = ACTIVATIONS[activation]
 
     def forward(
-        self, x: Hidden, mask: Mask | None, position: Scheme, layer: int, state: Any, at: Int[Tensor, "batch"] | None = None
-    ) -> Float[Tensor, "batch kept hidden"]:
-        """With `at`, the steps after the attention are computed for a single token of each row: (B, 1, hidden)."""
-        y = self.attention(x, mask, position, layer, state)
+        self,
+        x: Float[Tensor, "*tokens hidden"],
+        mask: Mask | None,
+        position: Scheme,
+        layer: int,
+        state: Any,
+        held: Tokens,
+        kept: Tokens,
+    ) -> Float[Tensor, "*kept hidden"]:
+        """x of the tokens `held` → the layer's output at the tokens `kept`, for which alone all after the attention is computed."""
+        y = self.attention(x, mask, position, layer, state, held, kept)
+        if kept is not held:
+            x = kept.take(held.spread(x))
         swept = kernels.sweeps_serve(self.attention.kernel, x, self.training)
         add_norm = sweeps.add_norm if swept else residual.add_norm
-        x = add_norm(x, y, self.attention_norm, self.attention_dropout.draw(layer))
-        if at is not None:
-            x = x.take_along_dim(at[:, None, None], 1)
+        x = add_norm(x, y, self.attention_norm, self.attention_dropout.draw(layer)._replace(tokens=kept))
         if swept and self.activation is functional.gelu:
             y = self.narrow(sweeps.bias_gelu(functional.linear(x, self.widen.weight), self.widen.bias))
         else:
             y = self.narrow(self.activation(self.widen(x)))
-        return add_norm(x, y, self.ffn_norm, self.ffn_dropout.draw(layer))
+        return add_norm(x, y, self.ffn_norm, self.ffn_dropout.draw(layer)._replace(tokens=kept))
 
 
 class Encoder(nn.Module):
@@ -137,26 +147,39 @@ class Encoder(nn.Module):
         input_ids: Ids,
         attention_mask: Shaped[Tensor, "batch n"] | None = None,
         token_types: Ids | None = None,
-        at: Int[Tensor, "batch"] | None = None,
+        at: Int[Tensor, "kept"] | None = None,
         hidden_states: bool = False,
-    ) -> Float[Tensor, "batch kept hidden"] | list[Float[Tensor, "batch _ hidden"]]:
+    ) -> Float[Tensor, "*kept hidden"] | list[Float[Tensor, "batch n hidden"]]:
         """The output of the last layer.
 
         Args:
             attention_mask: 1 at real tokens; None: all are real.
             token_types: None: all of type 0.
-            at: return only the output at this token of each row, (B, 1, hidden), which saves most of the last layer's work.
-            hidden_states: return a list instead: the embeddings, then the output of each layer (layers + 1 tensors).
+            at: return only the outputs at these tokens, (kept, hidden), which saves most of the last layer's work and, on a CPU,
+                that for padding. Token j of row i is i · n + j; none may be there twice.
+            hidden_states: return a list instead: the embeddings, then the output of each layer (layers + 1 tensors); without `at`.
         """
-        n = input_ids.shape[1]
+        batch, n = input_ids.shape
         self.position.check_length(n)
         mask = None if attention_mask is None else attention_mask.to(torch.bool)
-        x = self.embedding(input_ids, token_types, self.position.embed(n))
+        held = kept = Tokens(batch, n)
+        if at is not None:
+            held, kept = Tokens(batch, n, self._needed(mask, at)), Tokens(batch, n, at)
+        x = self.embedding(input_ids, token_types, self.position.embed(n), held)
         state = self.position.prepare(n)
         states = [x]
         for number in range(self.shape.layers):
             last = number == self.shape.layers - 1
-            x = self.layers[number % len(self.layers)](x, mask, self.position, number, state, at if last else None)
+            x = self.layers[number % len(self.layers)](x, mask, self.position, number, state, held, kept if last else held)
             if hidden_states:
                 states.append(x)
         return states if hidden_states else x
+
+    def _needed(self, mask: Mask | None, at: Int[Tensor, "kept"]) -> Int[Tensor, "tokens"] | None:
+        """The places of real tokens and of those at `at`. None: all tokens are computed; so with the plain kernel, and on a GPU,
+        where one would have to wait until they are counted."""
+        if mask is None or mask.device.type != "cpu" or self.kernel == "eager" or torch.compiler.is_compiling():
+            return None
+        needed = mask.flatten().index_fill(0, at, True)
+        places = needed.nonzero().squeeze(1)
+        return places if 0 < len(places) < len(needed) else None

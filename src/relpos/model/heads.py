@@ -15,6 +15,7 @@ from relpos.model.encoder import ACTIVATIONS, Encoder
 from relpos.model.initial import normal_
 from relpos.model.loss import IGNORED, tied_cross_entropy
 from relpos.model.shape import Ids
+from relpos.model.tokens import in_batch
 
 
 class Head(nn.Module):
@@ -84,8 +85,7 @@ class MaskedLM(nn.Module):
         labels = labels.flatten()
         predicted = labels.ne(IGNORED)
         at = predicted.nonzero().squeeze(1) if room is None else predicted.byte().argsort(descending=True, stable=True)[:room]
-        x = self.encoder(input_ids, attention_mask, token_types).flatten(0, 1).index_select(0, at)
-        x = self.head.transform(x)
+        x = self.head.transform(self.encoder(input_ids, attention_mask, token_types, at))
         swept = room is None and kernels.sweeps_serve(self.encoder.kernel, x, self.training)
         total, right = tied_cross_entropy(x, self.table, self.head.bias, labels[at], padded=room is not None, swept=swept)
         return total, torch.tensor(len(at)) if room is None else predicted.sum(), right
@@ -144,7 +144,8 @@ class Classifier(nn.Module):
         self, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
     ) -> Float[Tensor, "batch labels"]:
         """(B, labels)"""
-        return class_logits(self, self.encoder(input_ids, attention_mask, token_types)[:, 0])
+        first = in_batch(torch.zeros_like(input_ids[:, 0]), input_ids.shape[1])
+        return class_logits(self, self.encoder(input_ids, attention_mask, token_types, first))
 
 
 @runtime_checkable

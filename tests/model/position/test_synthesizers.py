@@ -13,6 +13,7 @@ from relpos.model.conv import NoConv
 from relpos.model.kernels import eager
 from relpos.model.position import Scheme, SynthesizerDense, SynthesizerRandom, Terms
 from relpos.model.shape import Shape
+from relpos.model.tokens import Tokens
 from schemes import model_of
 
 SHAPE = Shape(heads=2, head_dim=4, hidden=8, embedding=6, layers=2, max_positions=16)
@@ -35,7 +36,8 @@ class Given(Scheme):
 def attention(scheme: Scheme, x: Tensor) -> Tensor:
     torch.manual_seed(0)
     module = Attention(SHAPE, scheme.projections, NoConv(SHAPE), 0.0, "auto").double()
-    return module(x, None, scheme, 1, scheme.prepare(x.shape[1]))
+    tokens = Tokens(len(x), x.shape[1])
+    return module(x, None, scheme, 1, scheme.prepare(x.shape[1]), tokens, tokens)
 
 
 def test_the_random_synthesizer_is_a_dense_term_and_nothing_else() -> None:

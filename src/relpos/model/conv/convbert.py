@@ -77,7 +77,7 @@ class ConvBert(Conv):
         logits = self.kernel(self.key(hide(x, mask)) * q.transpose(1, 2).flatten(2))  # (B, n, heads/2 · width)
         logits = logits.unflatten(2, (-1, self.width)).transpose(1, 2)  # (B, heads/2, n, width)
         weights = self.weights(logits.to(torch.promote_types(logits.dtype, torch.float32)), mask)
-        return weighted(drop(weights, *dropout), v)
+        return weighted(drop(weights, dropout), v)
 
     def weights(self, logits: Float[Tensor, "batch heads n width"], mask: Mask | None) -> Float[Tensor, "batch heads n width"]:
         """r of each token → w, that of the pair i, j at [i, j − i + k]."""

@@ -66,7 +66,7 @@ class LightConv(GatedConv):
         self.weight = uniform_(nn.Parameter(torch.empty(shape.heads, 1, self.width)), -bound, bound)
 
     def heads(self, x: Hidden, q: Heads | None, v: Heads, mask: Mask | None, dropout: Draw | tuple[float, int]) -> Heads:
-        weights = drop(torch.softmax(self.weight[:, 0], -1), *dropout[:2])  # one mask for all examples of a step
+        weights = drop(torch.softmax(self.weight[:, 0], -1), Draw(*dropout[:2]))  # one mask for all examples of a step
         y = depthwise(v.transpose(1, 2).flatten(2), weights.repeat_interleave(self.shape.head_dim, 0))
         return y.unflatten(2, (self.shape.heads, -1)).transpose(1, 2)
 
@@ -96,7 +96,7 @@ class DynamicConv(GatedConv):
     def heads(self, x: Hidden, q: Heads | None, v: Heads, mask: Mask | None, dropout: Draw | tuple[float, int]) -> Heads:
         logits = self.kernel(v.transpose(1, 2).flatten(2)).unflatten(2, (self.shape.heads, -1)).transpose(1, 2)
         weights = torch.softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
-        return weighted(drop(weights, *dropout), v)
+        return weighted(drop(weights, dropout), v)
 
     def count(self, shape: Shape) -> int:
         return super().count(shape) + shape.heads * shape.head_dim * shape.heads * self.width

@@ -56,7 +56,7 @@ def attention(
         >>> attention(None, None, v, Terms(offset=beta), None, (0.0, 0)).flatten().tolist()
         [1.0, 2.0, 1.0]
     """
-    p = drop(probabilities(scores(q, k, terms, v), mask), *dropout).to(v.dtype)
+    p = drop(probabilities(scores(q, k, terms, v), mask), dropout).to(v.dtype)
     y = p @ v
     return y if terms.value is None else y + _weighted(p, terms.value, terms.outside)
 

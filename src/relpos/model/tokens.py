@@ -1,0 +1,78 @@
+"""Which tokens of a batch a tensor holds.
+
+Most of a layer works on one token at a time. Such steps are computed without padding, and in the last layer only for the tokens
+that somebody reads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class Tokens:
+    """Some tokens of a batch (B, n), or all.
+
+    Args:
+        at: (T,) their places, row · n + token, each once; None: all tokens, whose tensors stay (B, n, …).
+
+    Example:
+        >>> real = Tokens(2, 3, torch.tensor([0, 1, 2, 3]))
+        >>> x = torch.arange(6.0).view(2, 3, 1)
+        >>> real.take(x).squeeze(1).tolist()
+        [0.0, 1.0, 2.0, 3.0]
+        >>> real.spread(real.take(x)).squeeze(2).tolist()
+        [[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]]
+    """
+
+    def __init__(self, batch: int, n: int, at: Int[Tensor, "tokens"] | None = None) -> None:
+        self.batch, self.n, self.at = batch, n, at
+
+    def take(self, x: Float[Tensor, "batch n width"]) -> Float[Tensor, "*tokens width"]:
+        """(B, n, C) → (T, C)."""
+        return x if self.at is None else _Take.apply(x, self.at)
+
+    def spread(self, x: Float[Tensor, "*tokens width"]) -> Float[Tensor, "batch n width"]:
+        """(T, C) → (B, n, C), 0 at all other tokens."""
+        return x if self.at is None else _Spread.apply(x, self.at, self.batch, self.n)
+
+
+def in_batch(columns: Int[Tensor, "batch"], n: int) -> Int[Tensor, "batch"]:
+    """One token of each row of a batch (B, n), by its column → by its place in the batch."""
+    return torch.arange(len(columns), device=columns.device) * n + columns
+
+
+def _taken(x: Tensor, at: Tensor) -> Tensor:
+    return x.flatten(0, 1).index_select(0, at)
+
+
+def _spread(x: Tensor, at: Tensor, batch: int, n: int) -> Tensor:
+    return x.new_zeros(batch * n, x.shape[1]).index_copy_(0, at, x).view(batch, n, -1)
+
+
+class _Take(torch.autograd.Function):
+    """Its gradient is written and not summed, because no token is taken twice."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, at: Tensor) -> Tensor:
+        ctx.save_for_backward(at)
+        ctx.shape = x.shape[:2]
+        return _taken(x, at)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _spread(grad, *ctx.saved_tensors, *ctx.shape), None
+
+
+class _Spread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, at: Tensor, batch: int, n: int) -> Tensor:
+        ctx.save_for_backward(at)
+        return _spread(x, at, batch, n)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        return _taken(grad, *ctx.saved_tensors), None, None, None

@@ -1,0 +1,57 @@
+"""Tokens that nobody reads are not computed, and nothing else changes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from relpos.model.dropout import Draw, drop, seed_dropout
+from relpos.model.heads import Classifier
+from relpos.model.tokens import Tokens
+from schemes import CONVS, POSITIONS, batch, model_of
+
+AT = torch.tensor([0, 1, 5, 6, 7, 11])
+
+
+def test_take_and_spread_are_adjoint() -> None:
+    tokens = Tokens(3, 4, AT)
+    x, y = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True), torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.equal(tokens.take(x), x.flatten(0, 1)[AT])
+    assert torch.equal(tokens.take(tokens.spread(y)), y)
+    torch.testing.assert_close((tokens.take(x) * y).sum(), (x * tokens.spread(y)).sum())
+    assert torch.autograd.gradcheck(tokens.take, x)
+    assert torch.autograd.gradcheck(tokens.spread, y)
+
+
+def test_all_tokens_stay_as_they_are() -> None:
+    x = torch.randn(3, 4, 5)
+    assert Tokens(3, 4).take(x) is x
+    assert Tokens(3, 4).spread(x) is x
+
+
+def test_a_token_has_the_dropout_that_it_has_among_all() -> None:
+    x, draw = torch.ones(3, 4, 8), Draw(0.5, 7)
+    some = drop(Tokens(3, 4, AT).take(x), draw._replace(tokens=Tokens(3, 4, AT)))
+    assert torch.equal(some, drop(x, draw).flatten(0, 1)[AT])
+
+
+def losses_and_gradients(position: str, conv: str, kernel: str) -> list[Tensor]:
+    """Of the language model and of a classifier, in training, on a batch with padding."""
+    model = model_of(position, conv, kernel=kernel).train()
+    torch.manual_seed(0)
+    classifier = Classifier(model.encoder, 3).double().train()
+    ids, mask = batch(rows=4, n=12)
+    assert not mask.all()
+    seed_dropout(model, 3, torch.arange(4))
+    seed_dropout(classifier, 4, torch.arange(4))
+    labels = torch.where((torch.arange(12) % 3 == 1) & mask.bool(), ids, torch.tensor(-100))
+    results = [model.loss(ids, labels, mask), classifier(ids, mask).square().sum()]
+    sum(results).backward()
+    return [*results, *(p.grad for p in (*model.parameters(), *classifier.parameters()) if p.grad is not None)]
+
+
+@pytest.mark.parametrize(("position", "conv"), [(name, "none") for name in POSITIONS] + [("none", name) for name in CONVS])
+def test_losses_and_gradients_are_those_with_padding(position: str, conv: str) -> None:
+    found, expected = (losses_and_gradients(position, conv, kernel) for kernel in ("auto", "eager"))
+    torch.testing.assert_close(found, expected, atol=1e-11, rtol=1e-9)
