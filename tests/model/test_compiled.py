@@ -79,9 +79,12 @@ def gradients(threads: int) -> list[Tensor]:
         q, k, v, offset, query = inputs
         y = compiled.attention(q, k, v, Terms(offset=offset, query=query), None, Draw(0.1, 3))
         x = y.transpose(1, 2).flatten(2)
-        norm, bias = torch.nn.LayerNorm(16), torch.zeros(16, requires_grad=True)
-        sweeps.bias_gelu(sweeps.add_norm(x, x, norm, Draw(0.1, 4)), bias).square().sum().backward()
-        return [y.detach(), *(part.grad for part in (*inputs, *norm.parameters(), bias) if part.grad is not None)]
+        norm, widen, narrow = torch.nn.LayerNorm(16), torch.nn.Linear(16, 24), torch.nn.Linear(24, 16)
+        for part in (*widen.parameters(), *narrow.parameters()):
+            part.data.copy_(torch.randn(part.shape, generator=generator))
+        sweeps.feed_forward(sweeps.add_norm(x, x, norm, Draw(0.1, 4)), widen, narrow).square().sum().backward()
+        trained = (*inputs, *norm.parameters(), *widen.parameters(), *narrow.parameters())
+        return [y.detach(), *(part.grad for part in trained if part.grad is not None)]
     finally:
         torch.set_num_threads(before)
 

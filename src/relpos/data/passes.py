@@ -7,8 +7,9 @@ from torch import Tensor, argsort, from_numpy
 
 MULTIPLE = 8
 """The tokens of a forward pass are padded to a multiple of this."""
-PASS = 128
-"""Tokens that could be computed in the fixed time of a forward pass: one more pass is worth it where it saves more padding."""
+PASS = 512
+"""Tokens of padding that cost as much as the fixed time of a forward pass: one more pass is worth it where it saves more. Padding
+costs little, because attention alone computes it (model/tokens.py)."""
 
 
 def passes(lengths: Tensor, room: int) -> list[Tensor]:

@@ -84,7 +84,7 @@ class Layer(nn.Module):
         add_norm = sweeps.add_norm if swept else residual.add_norm
         x = add_norm(x, y, self.attention_norm, self.attention_dropout.draw(layer)._replace(tokens=kept))
         if swept and self.activation is functional.gelu:
-            y = self.narrow(sweeps.bias_gelu(functional.linear(x, self.widen.weight), self.widen.bias))
+            y = sweeps.feed_forward(x, self.widen, self.narrow)
         else:
             y = self.narrow(self.activation(self.widen(x)))
         return add_norm(x, y, self.ffn_norm, self.ffn_dropout.draw(layer)._replace(tokens=kept))

@@ -32,14 +32,12 @@ class _TiedCrossEntropy(torch.autograd.Function):
         grad = x.new_empty(len(x), len(table))
         total = x.new_zeros((), dtype=torch.promote_types(dtype, torch.float32))
         right = torch.zeros((), dtype=torch.int64, device=x.device)
+        if swept:
+            losses, hits = sweeps.cross_entropy_(torch.mm(x, table.t(), out=grad), bias, target)
+            total, right = losses.sum(), hits.sum().long()
         at_once = _rows_at_once(x)
-        for start in range(0, len(x), at_once):
+        for start in range(0, 0 if swept else len(x), at_once):
             rows = slice(start, start + at_once)
-            if swept:
-                losses, hits = sweeps.cross_entropy_(torch.mm(x[rows], table.t(), out=grad[rows]), bias, target[rows])
-                total += losses.sum()
-                right += hits.sum().long()
-                continue
             predicted = target[rows] != IGNORED if padded else None
             logits, correct = _logits(x[rows], table, shift, target[rows].clamp(min=0) if padded else target[rows])
             top, chosen = logits.amax(1), logits.gather(1, correct).squeeze(1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Literal
 
@@ -22,13 +23,35 @@ def autocast(precision: str, device: str | torch.device) -> AbstractContextManag
     return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)
 
 
-def casting_once(precision: str, device: str | torch.device) -> AbstractContextManager[object]:
+_casts: dict[torch.Tensor, torch.Tensor] | None = None  # of the update that `casting_once` is around
+
+
+@contextmanager
+def casting_once(precision: str, device: str | torch.device) -> Iterator[None]:
     """Around all forward passes of an update: each weight is cast to bfloat16 once, and not once in each pass.
 
     torch keeps casts until the outermost autocast ends, which is this one, so weights must not change inside. Backward passes may
     run inside.
     """
-    return nullcontext() if precision == "fp32" else torch.autocast(torch.device(device).type, torch.bfloat16, enabled=False)
+    global _casts
+    if precision == "fp32":
+        yield
+        return
+    _casts = {}
+    try:
+        with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=False):
+            yield
+    finally:
+        _casts = None
+
+
+def cast_once(weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The weight in this number format: for operations of our own, to which autocast does not hand its casts."""
+    if _casts is None or weight.dtype == dtype:
+        return weight.to(dtype)
+    if weight not in _casts:
+        _casts[weight] = weight.to(dtype)
+    return _casts[weight]
 
 
 @cache

@@ -254,7 +254,8 @@ struct NormCall {
 struct GeluCall {
   int64_t rows, width;
   const char *x, *grad;              // grad null in the forward pass
-  char* out;                         // backward: the gradient of x
+  char* out;                         // backward: the gradient of x; may be `grad`
+  char* again;                       // backward pass alone: what the forward pass gave
   const float* bias;                 // (width)
   float* grad_bias;                  // (parts, width), zero before
   int64_t parts, threads;
@@ -606,10 +607,12 @@ void gelu_row(const GeluCall& call, int64_t row, float* grad_bias) {
     return;
   }
   const T* grad = reinterpret_cast<const T*>(call.grad) + row * width;
+  T* again = reinterpret_cast<T*>(call.again) + row * width;
 #pragma omp simd
   for (int64_t c = 0; c < width; ++c) {
     float density;
     const float shifted = load(x[c]) + bias[c], below = normal_distribution(shifted, density);
+    store(again[c], shifted * below);
     const float g = load(grad[c]) * (below + shifted * density * 0.39894228040143268f);
     store(out[c], g);
     grad_bias[c] += g;

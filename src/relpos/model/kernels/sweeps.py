@@ -1,4 +1,4 @@
-"""LN(x + drop(y)), GELU(x + bias) and cross-entropy in one pass over memory each, forward and backward (cpu.cpp)."""
+"""LN(x + drop(y)), bias + GELU between two linear maps, and cross-entropy in one pass over memory each, both ways (cpu.cpp)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from relpos.model import residual
 from relpos.model.dropout import Draw
 from relpos.model.kernels import proof
 from relpos.model.kernels.compiled import DropoutCall, dropout_call, pointer, run
+from relpos.model.precision import cast_once
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 PARTS = 64
@@ -42,7 +43,7 @@ class _GeluCall(ctypes.Structure):
 
     _fields_ = (
         *((name, _INT) for name in ("rows", "width")),
-        *((name, _POINTER) for name in ("x", "grad", "out", "bias", "grad_bias")),
+        *((name, _POINTER) for name in ("x", "grad", "out", "again", "bias", "grad_bias")),
         *((name, _INT) for name in ("parts", "threads")),
     )
 
@@ -99,7 +100,7 @@ class _AddNorm(torch.autograd.Function):
 def hold(dtype: torch.dtype) -> bool:
     """Whether the compiled passes equal plain torch in this number format. Found out once; where not, one warning says so."""
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
-        for name, width in product(("add_norm", "bias_gelu", "cross_entropy"), (37, 256)):
+        for name, width in product(("add_norm", "feed_forward", "cross_entropy"), (37, 256)):
             exact, plain, tested = (_example(name, width, *how) for how in ((torch.float64, False), (dtype, False), (dtype, True)))
             for number, expected in enumerate(exact):
                 if not proof.close(tested[number], plain[number], expected, dtype):
@@ -115,12 +116,22 @@ def _example(name: str, width: int, dtype: torch.dtype, compiled: bool) -> list[
     inputs = [x.requires_grad_(), y.requires_grad_(), *norm.parameters()]
     if name == "add_norm":
         result = (add_norm if compiled else residual.add_norm)(x, y, norm, draw)
-    elif name == "bias_gelu":
-        result = bias_gelu(x, norm.bias + 1) if compiled else nn.functional.gelu(x + (norm.bias + 1))
+    elif name == "feed_forward":
+        widen, narrow = (_example_linear(width, place).to(dtype) for place in (3, 4))
+        inputs = [x.requires_grad_(), *widen.parameters(), *narrow.parameters()]
+        result = feed_forward(x, widen, narrow) if compiled else narrow(nn.functional.gelu(widen(x)))
     else:
         return [value.double() for value in _example_loss(x.detach().flatten(0, 1), y.detach()[0, 0], compiled)]
     result.backward(upstream)
     return [value.detach().double() for value in (result, *(part.grad for part in inputs if part.grad is not None))]
+
+
+def _example_linear(width: int, place: int) -> nn.Linear:
+    linear = nn.utils.skip_init(nn.Linear, width, width)  # draws nothing from torch's generator
+    with torch.no_grad():
+        linear.weight.copy_(normal(place, torch.arange(width * width)).view(width, width).bfloat16() / 16)
+        linear.bias.copy_(normal(-place, torch.arange(width)).bfloat16())
+    return linear
 
 
 def _example_loss(logits: Tensor, bias: Tensor, compiled: bool) -> list[Tensor]:
@@ -143,34 +154,43 @@ def add_norm(
     return _AddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, draw)
 
 
-class _BiasGelu(torch.autograd.Function):
+class _FeedForward(torch.autograd.Function):
+    """Keeps W_1 x, but not the activation, which the backward pass computes again on its way."""
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
-        x, bias, out = x.contiguous(), bias.float(), torch.empty_like(x)
-        ctx.save_for_backward(x, bias)
-        _gelu(x, bias, out, None, None)
-        return out
+    def forward(ctx: Any, x: Tensor, widen: Tensor, inner: Tensor, narrow: Tensor, outer: Tensor) -> Tensor:
+        rows = x.flatten(0, -2)
+        wide, inner = rows @ widen.t(), inner.float()
+        active = torch.empty_like(wide)
+        _gelu(wide, inner, active)
+        ctx.save_for_backward(rows, wide, widen, inner, narrow)
+        return torch.addmm(outer, active, narrow.t()).view(*x.shape[:-1], -1)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        x, bias = ctx.saved_tensors
-        grad_x = torch.empty_like(x)
-        sums = bias.new_zeros(min(PARTS, x.shape[:-1].numel()), len(bias))
-        _gelu(x, bias, grad_x, grad.contiguous(), sums)
-        return grad_x, sums.sum(0)
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        rows, wide, widen, inner, narrow = ctx.saved_tensors
+        shape, grad = grad.shape, grad.flatten(0, -2)
+        of_wide, active = grad @ narrow, torch.empty_like(wide)
+        sums = inner.new_zeros(min(PARTS, len(rows)), len(inner))
+        _gelu(wide, inner, of_wide, of_wide, active, sums)
+        of_x = (of_wide @ widen).view(*shape[:-1], -1)
+        return of_x, of_wide.t() @ rows, sums.sum(0), grad.t() @ active, grad.sum(0)
 
 
-def _gelu(x: Tensor, bias: Tensor, out: Tensor, grad: Tensor | None, sums: Tensor | None) -> None:
-    rows = x.shape[:-1].numel()
-    call = _GeluCall(rows, x.shape[-1], pointer(x), pointer(grad), pointer(out), pointer(bias), pointer(sums))
-    call.parts, call.threads = min(PARTS, rows), torch.get_num_threads()
+def _gelu(
+    x: Tensor, bias: Tensor, out: Tensor, grad: Tensor | None = None, again: Tensor | None = None, sums: Tensor | None = None
+) -> None:
+    call = _GeluCall(*x.shape, *map(pointer, (x, grad, out, again, bias, sums)))
+    call.parts, call.threads = min(PARTS, len(x)), torch.get_num_threads()
     run("relpos_gelu", call, x.dtype, backward=grad is not None)
 
 
-def bias_gelu(x: Float[Tensor, "*batch width"], bias: Float[Tensor, "width"]) -> Float[Tensor, "*batch width"]:
-    """GELU(x + bias), the exact one."""
-    return _BiasGelu.apply(x, bias)
+def feed_forward(x: Float[Tensor, "*batch hidden"], widen: nn.Linear, narrow: nn.Linear) -> Float[Tensor, "*batch hidden"]:
+    """W_2 GELU(W_1 x + b_1) + b_2, with the exact GELU."""
+    outer = narrow.bias.to(x.dtype)
+    y: Tensor = _FeedForward.apply(x, cast_once(widen.weight, x.dtype), widen.bias, cast_once(narrow.weight, x.dtype), outer)
+    return y
 
 
 def cross_entropy_(logits: Tensor, bias: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
