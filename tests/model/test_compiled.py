@@ -99,6 +99,19 @@ def test_the_passes_over_activations_equal_plain_torch(dtype: torch.dtype) -> No
     assert sweeps.hold(dtype)
 
 
+@pytest.mark.parametrize(("n", "taps"), [(40, 17), (7, 17), (5, 1), (128, 9)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_gradient_of_depthwise_weights_is_that_of_conv1d(n: int, taps: int, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(n)
+    x, grad = (torch.randn(3, n, 37, generator=generator).to(dtype) for _ in range(2))
+    weight = torch.zeros(37, 1, taps, dtype=torch.float64, requires_grad=True)
+    y = torch.nn.functional.conv1d(x.double().transpose(1, 2), weight, padding=taps // 2, groups=37)
+    y.backward(grad.double().transpose(1, 2))
+    assert weight.grad is not None
+    found = sweeps.grad_taps(x, grad, taps).double()
+    torch.testing.assert_close(found, weight.grad[:, 0], rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-4)
+
+
 def test_what_is_not_kept_for_a_gradient_gives_the_same_output() -> None:
     v = torch.randn(2, 2, 9, 4)
     with torch.no_grad():

@@ -13,6 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from relpos.errors import RelposError
+from relpos.model import kernels
+from relpos.model.kernels import sweeps
 from relpos.model.kernels.band import add_band_, read_band
 from relpos.model.precision import compute_dtype
 from relpos.model.shape import Heads, Mask
@@ -76,12 +78,14 @@ class _Depthwise(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         x, *weights = ctx.saved_tensors
-        rows, grad_x, grad_kernels = _tokens_as_rows(x), None, []
+        swept = kernels.sweeps_serve("auto", x, training=True)
+        rows, grad_x, grad_kernels = x if swept else _tokens_as_rows(x), None, []
         for grad, weight, biased in zip(grads, weights, ctx.biased, strict=True):
             grad = grad.contiguous()
             part = _along_columns(grad, weight.flip(1), None)
             grad_x = part if grad_x is None else grad_x.add_(part)
-            grad_kernels += [_grad_weight(grad, rows, weight), grad.sum((0, 1)) if biased else None]
+            grad_weight = sweeps.grad_taps(x, grad, weight.shape[1]) if swept else _grad_weight(grad, rows, weight)
+            grad_kernels += [grad_weight, grad.sum((0, 1)) if biased else None]
         return grad_x, *grad_kernels
 
 

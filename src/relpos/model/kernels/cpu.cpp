@@ -1,5 +1,5 @@
 // Sweeps over the activations of a training step on a CPU: attention with position terms, dropout + add + layer norm, bias + GELU,
-// cross-entropy.
+// cross-entropy, the gradient of a depthwise convolution.
 //
 // Built on the machine that uses it (library.py) and called through ctypes with plain pointers, so that no header of torch is needed.
 // Numbers are stored as float or bfloat16; all arithmetic is in float. Every sum has an order that does not depend on the number of
@@ -259,6 +259,13 @@ struct GeluCall {
   const float* bias;                 // (width)
   float* grad_bias;                  // (parts, width), zero before
   int64_t parts, threads;
+};
+
+struct TapsCall {
+  int64_t batch, n, width, taps;     // width: channels; taps: 2k + 1
+  const char *x, *grad;              // (batch, n, width), both zero beyond the sequences
+  float* out;                        // (width, taps)
+  int64_t threads;
 };
 
 struct LossCall {
@@ -645,6 +652,60 @@ void loss_row(const LossCall& call, int64_t row) {
   call.right[row] = chosen == top;
 }
 
+constexpr int64_t LANES = 16;  // channels that are worked on together
+constexpr int64_t TAPS = 8;    // whose gradients are summed together, in registers
+
+// LANES channels of one sequence in float, from column `first`, with `margin` tokens of zeros on both sides.
+template <class T>
+void widen(const T* from, int64_t n, int64_t width, int64_t first, int64_t margin, float* to) {
+  const int64_t count = width - first < LANES ? width - first : LANES;
+  std::memset(to, 0, margin * LANES * sizeof(float));
+  for (int64_t i = 0; i < n; ++i) {
+    float* row = to + (margin + i) * LANES;
+    if (count == LANES) {
+#pragma omp simd
+      for (int64_t c = 0; c < LANES; ++c) row[c] = load(from[i * width + first + c]);
+    } else {
+      for (int64_t c = 0; c < LANES; ++c) row[c] = c < count ? load(from[i * width + first + c]) : 0.0f;
+    }
+  }
+  std::memset(to + (margin + n) * LANES, 0, margin * LANES * sizeof(float));
+}
+
+// The gradients of the taps of LANES channels, over all sequences: Σ_i grad_i x_{i + r − k}.
+template <class T>
+void grad_taps(const TapsCall& call, int64_t first) {
+  const int64_t k = call.taps / 2, n = call.n, count = call.width - first < LANES ? call.width - first : LANES;
+  const int64_t groups = (call.taps + TAPS - 1) / TAPS;  // the last one may have taps beyond the window, which nobody reads
+  float* x = scratch(0, (n + 2 * k + TAPS) * LANES);
+  float* grad = scratch(1, n * LANES);
+  float* totals = scratch(2, groups * TAPS * LANES);
+  std::memset(totals, 0, groups * TAPS * LANES * sizeof(float));
+  for (int64_t b = 0; b < call.batch; ++b) {
+    widen(reinterpret_cast<const T*>(call.x) + b * n * call.width, n, call.width, first, k, x);
+    std::memset(x + (n + 2 * k) * LANES, 0, TAPS * LANES * sizeof(float));
+    widen(reinterpret_cast<const T*>(call.grad) + b * n * call.width, n, call.width, first, 0, grad);
+    for (int64_t group = 0; group < groups; ++group) {
+      float sums[TAPS][LANES];
+      std::memcpy(sums, totals + group * TAPS * LANES, sizeof(sums));
+      const float* from = x + group * TAPS * LANES;
+      for (int64_t i = 0; i < n; ++i)
+        for (int64_t t = 0; t < TAPS; ++t)
+#pragma omp simd
+          for (int64_t c = 0; c < LANES; ++c) sums[t][c] += grad[i * LANES + c] * from[(i + t) * LANES + c];
+      std::memcpy(totals + group * TAPS * LANES, sums, sizeof(sums));
+    }
+  }
+  for (int64_t r = 0; r < call.taps; ++r)
+    for (int64_t c = 0; c < count; ++c) call.out[(first + c) * call.taps + r] = totals[r * LANES + c];
+}
+
+template <class T>
+void run(const TapsCall& call, bool) {
+#pragma omp parallel for schedule(static) num_threads(call.threads)
+  for (int64_t first = 0; first < call.width; first += LANES) grad_taps<T>(call, first);
+}
+
 template <class T>
 void run(const LossCall& call, bool) {
 #pragma omp parallel for schedule(static) num_threads(call.threads)
@@ -700,5 +761,6 @@ int relpos_multiplies_bf16() { return OWN_PRODUCTS_OF_BFLOAT16 || cblas_gemm_bf1
 void relpos_attention(const AttentionCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_norm(const NormCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_loss(const LossCall* call, int half, int backward) { dispatch(call, half, backward); }
+void relpos_taps(const TapsCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_gelu(const GeluCall* call, int half, int backward) { dispatch(call, half, backward); }
 }

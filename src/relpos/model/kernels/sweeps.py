@@ -48,6 +48,16 @@ class _GeluCall(ctypes.Structure):
     )
 
 
+class _TapsCall(ctypes.Structure):
+    """`TapsCall` of cpu.cpp."""
+
+    _fields_ = (
+        *((name, _INT) for name in ("batch", "n", "width", "taps")),
+        *((name, _POINTER) for name in ("x", "grad", "out")),
+        ("threads", _INT),
+    )
+
+
 class _LossCall(ctypes.Structure):
     """`LossCall` of cpu.cpp."""
 
@@ -100,7 +110,7 @@ class _AddNorm(torch.autograd.Function):
 def hold(dtype: torch.dtype) -> bool:
     """Whether the compiled passes equal plain torch in this number format. Found out once; where not, one warning says so."""
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
-        for name, width in product(("add_norm", "feed_forward", "cross_entropy"), (37, 256)):
+        for name, width in product(("add_norm", "feed_forward", "cross_entropy", "grad_taps"), (37, 256)):
             exact, plain, tested = (_example(name, width, *how) for how in ((torch.float64, False), (dtype, False), (dtype, True)))
             for number, expected in enumerate(exact):
                 if not proof.close(tested[number], plain[number], expected, dtype):
@@ -120,6 +130,8 @@ def _example(name: str, width: int, dtype: torch.dtype, compiled: bool) -> list[
         widen, narrow = (_example_linear(width, place).to(dtype) for place in (3, 4))
         inputs = [x.requires_grad_(), *widen.parameters(), *narrow.parameters()]
         result = feed_forward(x, widen, narrow) if compiled else narrow(nn.functional.gelu(widen(x)))
+    elif name == "grad_taps":
+        return [(grad_taps if compiled else _plain_grad_taps)(x.detach(), y.detach(), 5).double()]
     else:
         return [value.double() for value in _example_loss(x.detach().flatten(0, 1), y.detach()[0, 0], compiled)]
     result.backward(upstream)
@@ -132,6 +144,11 @@ def _example_linear(width: int, place: int) -> nn.Linear:
         linear.weight.copy_(normal(place, torch.arange(width * width)).view(width, width).bfloat16() / 16)
         linear.bias.copy_(normal(-place, torch.arange(width)).bfloat16())
     return linear
+
+
+def _plain_grad_taps(x: Tensor, grad: Tensor, taps: int) -> Tensor:
+    n, padded = x.shape[1], nn.functional.pad(x, (0, 0, taps // 2, taps // 2))
+    return torch.stack([(padded[:, r : r + n] * grad).sum((0, 1)) for r in range(taps)], 1)
 
 
 def _example_loss(logits: Tensor, bias: Tensor, compiled: bool) -> list[Tensor]:
@@ -203,3 +220,13 @@ def cross_entropy_(logits: Tensor, bias: Tensor, target: Tensor) -> tuple[Tensor
     call = _LossCall(*logits.shape, *map(pointer, (logits, bias, target, *result)), torch.get_num_threads())
     run("relpos_loss", call, logits.dtype, backward=False)
     return result[0], result[1]
+
+
+def grad_taps(
+    x: Float[Tensor, "batch n channels"], grad: Float[Tensor, "batch n channels"], taps: int
+) -> Float[Tensor, "channels {taps}"]:
+    """The gradient of the weights of a depthwise convolution from that of its output: Σ grad_i x_{i+r} for r = −k..k."""
+    out = torch.empty(x.shape[2], taps, dtype=torch.float32)
+    call = _TapsCall(*x.shape, taps, pointer(x), pointer(grad), pointer(out), torch.get_num_threads())
+    run("relpos_taps", call, x.dtype, backward=True)
+    return out.to(x.dtype)
