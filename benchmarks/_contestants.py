@@ -138,13 +138,15 @@ def _step(
 
 
 def flops(side: str, rows: int, n: int, predicted: int, size: str = "small") -> float:
-    """Of one step: forward × 3, matrix products only, twice the multiplications."""
+    """Of one step: forward × 3, matrix products only, twice the multiplications. Ours computes what follows the last layer's
+    attention at predicted tokens only."""
     sizes = size_of(size)
     d, ffn, layers = sizes["hidden"], sizes["ffn"], sizes["layers"]
     tokens = rows * n
     encoder = layers * (tokens * (4 * d * d + 2 * d * ffn) + 2 * tokens * n * d)
     if side == "hf":
         return 6.0 * (encoder + tokens * (d * d + d * VOCABULARY))
+    encoder -= (tokens - predicted) * (d * d + 2 * d * ffn)
     e = sizes["embedding"]
     if e == d:
         return 6.0 * (encoder + predicted * (d * e + e * VOCABULARY))

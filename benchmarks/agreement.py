@@ -1,10 +1,10 @@
 """Losses of a short pre-training with each way of computing it, beside the same one with another seed of dropout.
 
-    python benchmarks/agreement.py [--steps 300] [--threads N]
+    python benchmarks/agreement.py [--steps 300] [--precision fp32|bf16] [--threads N]
 
-`size=tiny`, `position=composite`, the generated language, batches of 32, fp32; initial weights, order and masks of words are the
+`size=tiny`, `position=composite`, the generated language, batches of 32; initial weights, order and masks of words are the
 same in all. The kernels agree where their curves lie nearer to each other than to one that differs in the seed of dropout alone.
-Writes benchmarks/results/agreement.json and .md. Expect four minutes on two quiet cores.
+Writes benchmarks/results/agreement.json and .md, in bf16 agreement_bf16. Expect four minutes on two quiet cores.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from relpos.data.steps import Steps
 from relpos.data.store import Store
 from relpos.model.attention import kernels_used
 from relpos.model.dropout import seed_dropout
+from relpos.model.precision import autocast
 from relpos.runs import execute, plan
 from relpos.train.network import network
 from relpos.train.optim import Recipe
@@ -37,11 +38,12 @@ WAYS = {"compiled": ("compiled", 0), "fused": ("fused", 0), "eager": ("eager", 0
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
     store = Store(execute(plan(relpos.compose("data"))).path)
-    curves = {way: losses(store, *how, asked.steps) for way, how in WAYS.items()}
+    curves = {way: losses(store, *how, asked.precision, asked.steps) for way, how in WAYS.items()}
     rows = []
     for way, curve in curves.items():
         apart = (curve - curves["eager"]).abs()
@@ -54,10 +56,12 @@ def main() -> None:
             }
         )
         print(rows[-1])
-    write_results("agreement", {"machine": machine(), "steps": asked.steps, "batch": BATCH, "size": "tiny", "rows": rows})
+    name = "agreement" if asked.precision == "fp32" else f"agreement_{asked.precision}"
+    facts = {"machine": machine(), "precision": asked.precision, "steps": asked.steps, "batch": BATCH, "size": "tiny"}
+    write_results(name, {**facts, "rows": rows})
 
 
-def losses(store: Store, kernel: str, dropout_seed: int, count: int) -> torch.Tensor:
+def losses(store: Store, kernel: str, dropout_seed: int, precision: str, count: int) -> torch.Tensor:
     """(steps,) the loss of each step."""
     torch.manual_seed(0)
     cfg = relpos.compose("params", ["size=tiny", "position=composite", f"vocabulary={store.vocabulary}"])
@@ -73,7 +77,8 @@ def losses(store: Store, kernel: str, dropout_seed: int, count: int) -> torch.Te
         total = 0.0
         for part in step.microbatches:
             seed_dropout(model, fold(dropout_seed, number), part.keys)
-            loss = model.loss_sum(part.input_ids, part.labels, part.attention_mask)[0] / step.chosen
+            with autocast(precision, "cpu"):
+                loss = model.loss_sum(part.input_ids, part.labels, part.attention_mask)[0] / step.chosen
             loss.backward()
             total += loss.item()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

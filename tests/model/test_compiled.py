@@ -14,7 +14,7 @@ from relpos.model import kernels
 from relpos.model.attention import kernels_used
 from relpos.model.dropout import Draw, seed_dropout
 from relpos.model.heads import MaskedLM
-from relpos.model.kernels import compiled, fused, library, proof, sweeps
+from relpos.model.kernels import compiled, eager, fused, library, proof, sweeps
 from relpos.model.loss import tied_cross_entropy
 from relpos.model.position import Terms
 from schemes import VOCABULARY, model_of
@@ -22,8 +22,8 @@ from schemes import VOCABULARY, model_of
 CPU = torch.device("cpu")
 TERMS: dict[str, dict[str, int]] = {
     "none": {}, "offset": {"offset": 1}, "query": {"query": 5}, "key": {"key": 7}, "value": {"value": 5},
-    "wide": {"query": 41, "key": 41},
-    "all": {"offset": 1, "query": 9, "key": 5, "value": 3},
+    "wide": {"query": 41, "key": 41}, "dense": {"dense": 1},
+    "all": {"offset": 1, "query": 9, "key": 5, "value": 3, "dense": 1},
 }  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def no_library() -> None:
 def kind(name: str, outside: str, dtype: torch.dtype = torch.float32, content: bool = True, width: int = 8) -> proof.Kind:
     terms = TERMS[name]
     widths = {part: terms.get(part) for part in ("query", "key", "value")}
-    return proof.Kind(CPU, dtype, width, content, "offset" in terms, dense=False, outside=outside, **widths)  # type: ignore[arg-type]
+    return proof.Kind(CPU, dtype, width, content, "offset" in terms, dense="dense" in terms, outside=outside, **widths)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -141,11 +141,21 @@ def test_a_model_of_any_caller_trains_through_them() -> None:
     torch.testing.assert_close(grads[0], grads[1], atol=1e-6, rtol=1e-4)
 
 
-def test_they_serve_float32_and_bfloat16_without_dense_terms() -> None:
+def test_they_serve_float32_and_bfloat16() -> None:
     v = torch.zeros(1, 1, 3, 4)
     assert kernels.select("auto", Terms(), v, True) is compiled
     assert kernels.select("auto", Terms(), v.double(), True) is fused
-    assert kernels.select("auto", Terms(dense=torch.zeros(1, 1, 3, 3)), v, True) is fused
+    assert kernels.select("auto", Terms(dense=torch.zeros(1, 1, 3, 3)), v, True) is compiled
+
+
+def test_a_dense_term_may_be_another_one_for_each_sequence() -> None:
+    generator = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(shape, generator=generator).requires_grad_() for shape in ((3, 2, 9, 8), (3, 2, 9, 9))]
+    results = []
+    for kernel in (compiled, eager):
+        y = kernel.attention(*[inputs[0]] * 3, Terms(dense=inputs[1]), None, Draw(0.2, 3))
+        results.append([y.detach(), *torch.autograd.grad(y.square().sum(), inputs)])
+    torch.testing.assert_close(results[0], results[1])
 
 
 @pytest.mark.usefixtures("no_library")

@@ -39,9 +39,9 @@ class _Call(ctypes.Structure):
     _fields_ = (
         *((name, _INT) for name in ("batch", "heads", "n", "width")),
         *((name, _View) for name in ("q", "k", "v", "y", "grad_q", "grad_k", "grad_v")),
-        *((name, _POINTER) for name in ("p", "offset", "query", "key", "value")),
-        *((name, _INT) for name in ("query_width", "key_width", "value_width")),
-        *((name, _POINTER) for name in ("grad_offset", "grad_query", "grad_key", "grad_value")),
+        *((name, _POINTER) for name in ("p", "offset", "query", "key", "value", "dense")),
+        *((name, _INT) for name in ("query_width", "key_width", "value_width", "dense_batch")),
+        *((name, _POINTER) for name in ("grad_offset", "grad_query", "grad_key", "grad_value", "grad_dense")),
         ("mask", _POINTER),
         ("dropout", DropoutCall),
         *((name, _INT) for name in ("zero", "threads")),
@@ -63,8 +63,8 @@ def missing() -> str | None:
 
 
 def supports(terms: Terms, v: Heads, training: bool) -> bool:
-    """On a CPU in float32 and bfloat16 all terms but dense ones."""
-    return terms.dense is None and serves(v, training)
+    """On a CPU in float32 and bfloat16."""
+    return serves(v, training)
 
 
 def pointer(x: Tensor | None) -> int | None:
@@ -106,10 +106,11 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, q: Tensor | None, k: Tensor | None, v: Tensor, offset: Tensor | None, query: Tensor | None, key: Tensor | None,
-        value: Tensor | None, mask: Tensor | None, outside: str, draw: Draw, keep: bool,
+        value: Tensor | None, dense: Tensor | None, mask: Tensor | None, outside: str, draw: Draw, keep: bool,
     ) -> Tensor:  # fmt: skip
         batch, heads, n, _ = v.shape
         tables = [None if x is None else x.float().contiguous() for x in (offset, query, key, value)]
+        tables.append(None if dense is None else dense.to(v.dtype).contiguous())
         q, k, v = (None if x is None else _in_rows(x) for x in (q, k, v))  # type: ignore[assignment]
         mask = None if mask is None else mask.contiguous()
         y = _beside(v)
@@ -119,7 +120,7 @@ class _Attention(torch.autograd.Function):
         del alive
         ctx.save_for_backward(q, k, v, p, mask, *tables)
         ctx.outside, ctx.draw = outside, draw
-        ctx.types = [None if x is None else x.dtype for x in (offset, query, key, value)]
+        ctx.types = [None if x is None else x.dtype for x in (offset, query, key, value, dense)]
         return y
 
     @staticmethod
@@ -130,20 +131,23 @@ class _Attention(torch.autograd.Function):
         call, alive = _call(q, k, v, grad, p, tables, mask, ctx.outside, ctx.draw)
         grads = [None if x is None else _beside(x) for x in (q, k, v)]
         call.grad_q, call.grad_k, call.grad_v = map(_view, grads)
-        offset, query, key, value = tables
-        batch, heads, _, _ = v.shape
+        offset, query, key, value, dense = tables
+        batch, heads, n, _ = v.shape
         sums = [
             None if offset is None else offset.new_zeros(batch, *offset.shape),
             None if query is None else torch.zeros_like(query),
             None if key is None else torch.zeros_like(key),
             None if value is None else value.new_zeros(batch * heads, *value.shape),
+            None if dense is None else dense.new_empty(batch, heads, n, n),
         ]
-        call.grad_offset, call.grad_query, call.grad_key, call.grad_value = map(pointer, sums)
+        call.grad_offset, call.grad_query, call.grad_key, call.grad_value, call.grad_dense = map(pointer, sums)
         run("relpos_attention", call, v.dtype, backward=True)
         del alive
         for shared in (0, 3):  # by all sequences of the batch
             total = sums[shared]
             sums[shared] = None if total is None else total.sum(0)
+        if dense is not None and len(dense) < batch:
+            sums[4] = sums[4].sum(0, keepdim=True)  # type: ignore[union-attr]
         made = [None if total is None else total.to(dtype) for total, dtype in zip(sums, ctx.types, strict=True)]
         return *grads, *made, None, None, None, None
 
@@ -164,10 +168,11 @@ def _call(
     dropout, alive = dropout_call((batch, heads, n, n), draw)
     call = _Call(batch, heads, n, width, _view(q), _view(k), _view(v), _view(y))
     call.p, call.mask, call.dropout = pointer(p), pointer(mask), dropout
-    call.offset, call.query, call.key, call.value = map(pointer, tables)
-    _, query, key, value = tables
+    call.offset, call.query, call.key, call.value, call.dense = map(pointer, tables)
+    _, query, key, value, dense = tables
     call.query_width, call.key_width = (0 if x is None else x.shape[3] for x in (query, key))
     call.value_width = 0 if value is None else len(value)
+    call.dense_batch = 0 if dense is None or len(dense) == 1 else dense.stride(0)
     call.zero, call.threads = outside == "zero", torch.get_num_threads()
     return call, alive
 
@@ -181,7 +186,7 @@ def attention(
         q = k = None
     else:
         q, k = q.to(dtype), k.to(dtype)
-    inputs = (q, k, v.to(dtype), terms.offset, terms.query, terms.key, terms.value)
+    inputs = (q, k, v.to(dtype), terms.offset, terms.query, terms.key, terms.value, terms.dense)
     keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
     result: Heads = _Attention.apply(*inputs, mask, terms.outside, Draw(*dropout), keep)
     return result

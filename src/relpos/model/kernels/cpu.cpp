@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <cstring>
 #include <vector>
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
 #if defined(__AVX512BF16__) && !defined(__AMX_BF16__)
 #define OWN_PRODUCTS_OF_BFLOAT16 1
-#include <immintrin.h>
 #else
 #define OWN_PRODUCTS_OF_BFLOAT16 0
 #endif
@@ -71,7 +73,7 @@ inline float exponential(float x) {
 }
 
 float* scratch(int which, int64_t count) {
-  static thread_local std::vector<float> buffers[10];
+  static thread_local std::vector<float> buffers[12];
   auto& buffer = buffers[which];
   if (int64_t(buffer.size()) < count) buffer.resize(count);
   return buffer.data();
@@ -81,6 +83,25 @@ template <class T>
 T* scratch_of(int which, int64_t count) {
   return reinterpret_cast<T*>(scratch(which, count));
 }
+
+// A row that is to be stored as T is computed in float where `in_float` says, and then narrowed: by one instruction for 32 numbers
+// where the processor has it. A row of float is computed where it belongs.
+inline float* in_float(float* to, int, int64_t) { return to; }
+inline float* in_float(bfloat16*, int which, int64_t count) { return scratch(which, count); }
+inline void narrow(const float*, float*, int64_t) {}
+inline void narrow(const float* from, bfloat16* to, int64_t count) {
+  int64_t c = 0;
+#if defined(__AVX512BF16__)
+  for (; c + 32 <= count; c += 32)
+    _mm512_storeu_si512(to + c, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + c + 16), _mm512_loadu_ps(from + c)));
+#endif
+#pragma omp simd
+  for (int64_t rest = c; rest < count; ++rest) store(to[rest], from[rest]);
+}
+
+// Where x is positive, else 0.
+inline float positive(float x) { return x > 0.0f ? x : 0.0f; }
+inline bfloat16 positive(bfloat16 x) { return {uint16_t(x.bits & 0x8000u ? 0u : x.bits)}; }
 
 // C (m, n) = alpha op(A) op(B) + beta C, all row-major.
 inline void product(bool ta, bool tb, int m, int n, int k, float alpha, const float* a, int lda, const float* b, int ldb, float beta,
@@ -232,8 +253,10 @@ struct AttentionCall {
   const float* query;                // (batch, heads, n, query_width) or null
   const float* key;                  // (batch, heads, n, key_width) or null
   const float* value;                // (value_width, width) or null
-  int64_t query_width, key_width, value_width;
+  const char* dense;                 // (1 or batch, heads, n, n) or null
+  int64_t query_width, key_width, value_width, dense_batch;  // dense_batch: from one sequence's to the next
   float *grad_offset, *grad_query, *grad_key, *grad_value;  // (batch, heads, …) each, zero before
+  char* grad_dense;                  // (batch, heads, n, n)
   const uint8_t* mask;               // (batch, n), 1 at real tokens; or null
   Dropout dropout;
   int64_t zero, threads;             // zero: windows end at ±k, else their outermost weights go on
@@ -367,6 +390,11 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
 #pragma omp simd
         for (int64_t j = 0; j < n; ++j) s[j] += offset[j];
       }
+      if (call.dense) {
+        const T* dense = reinterpret_cast<const T*>(call.dense) + b * call.dense_batch + (h * n + i) * n;
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) s[j] += load(dense[j]);
+      }
       if (call.query) add_window(s, call.query + (place * n + i) * call.query_width, call.query_width, i, n, zero);
       if (key) add_key_windows(s, key, left, right, call.key_width, i, n, zero);
       if (call.mask) {
@@ -387,17 +415,18 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
       T* used = kept + row * n;
       if (dropping) {
         draw(call.dropout, place * n + i, n, lanes);
+        float* line = in_float(p, 10, n);
 #pragma omp simd
-        for (int64_t j = 0; j < n; ++j) {
-          const float e = s[j] * share;
-          const bool drops = lanes[j] < 0;
-          store(p[j], drops ? -e : e);
-          store(used[j], drops ? 0.0f : e);
-        }
+        for (int64_t j = 0; j < n; ++j) line[j] = lanes[j] < 0 ? -s[j] * share : s[j] * share;
+        narrow(line, p, n);
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) used[j] = positive(p[j]);
       } else {
         if (p) used = p;
+        float* line = in_float(used, 10, n);
 #pragma omp simd
-        for (int64_t j = 0; j < n; ++j) store(used[j], s[j] * share);
+        for (int64_t j = 0; j < n; ++j) line[j] = s[j] * share;
+        narrow(line, used, n);
       }
     }
     const T* used = dropping || !call.p ? kept : reinterpret_cast<const T*>(call.p) + (place * n + start) * n;
@@ -416,8 +445,8 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
     for (int64_t row = 0; row < rows; ++row) {
       T* to = y + row * call.y.token;
       const float* from = out + row * d;
-#pragma omp simd
-      for (int64_t c = 0; c < d; ++c) store(to[c], from[c]);
+      if (sizeof(T) == sizeof(float)) std::memcpy(to, from, d * sizeof(float));
+      narrow(from, to, d);
     }
   }
 }
@@ -448,7 +477,7 @@ void attention_backward(const AttentionCall& call, int64_t b, int64_t h) {
     if (dropping) {
       used = kept;
 #pragma omp simd
-      for (int64_t j = 0; j < rows * n; ++j) store(kept[j], load(p[j]) > 0.0f ? load(p[j]) : 0.0f);
+      for (int64_t j = 0; j < rows * n; ++j) kept[j] = positive(p[j]);
     }
     product(true, false, n, d, rows, rescale, used, n, y, call.y.token, beta, grad_v, d);
     if (call.value) {
@@ -485,14 +514,18 @@ void attention_backward(const AttentionCall& call, int64_t b, int64_t h) {
 #pragma omp simd
         for (int64_t j = 0; j < n; ++j) offset[j] += s[j];
       }
+      if (call.grad_dense) {
+        T* to = reinterpret_cast<T*>(call.grad_dense) + (place * n + i) * n;
+        if (sizeof(T) == sizeof(float)) std::memcpy(to, s, n * sizeof(float));
+        narrow(s, to, n);
+      }
       if (call.grad_query) grad_window(s, call.grad_query + (place * n + i) * call.query_width, call.query_width, i, n, zero);
       if (grad_key) grad_key_windows(s, grad_key, left, right, call.key_width, i, n, zero);
     }
     if (!call.q.data) continue;
     const T* of_scores = reinterpret_cast<const T*>(grads);
     if (sizeof(T) != sizeof(float)) {
-#pragma omp simd
-      for (int64_t j = 0; j < rows * n; ++j) store(kept[j], grads[j]);
+      narrow(grads, kept, rows * n);
       of_scores = kept;
     }
     product(false, false, rows, d, n, 1.0f, of_scores, n, at<T>(call.k, b, h), call.k.token, 0.0f, grad_q + start * d, d);
@@ -509,8 +542,8 @@ void attention_backward(const AttentionCall& call, int64_t b, int64_t h) {
     for (int64_t i = 0; i < n; ++i) {
       T* row = at<T>(*to[which], b, h, i);
       const float* sum = from[which] + i * d;
-#pragma omp simd
-      for (int64_t c = 0; c < d; ++c) store(row[c], sum[c]);
+      if (sizeof(T) == sizeof(float)) std::memcpy(row, sum, d * sizeof(float));
+      narrow(sum, row, d);
     }
 }
 
@@ -523,28 +556,28 @@ void norm_forward_row(const NormCall& call, int64_t row) {
   T* out = reinterpret_cast<T*>(call.out) + row * width;
   const float *weight = call.weight, *bias = call.bias;
   float sum = 0, squares = 0;
+  float* line = in_float(total, 10, width);
   if (call.dropout.threshold > 0) {
     int16_t* lanes = scratch_of<int16_t>(3, width + 4);
     draw(call.dropout, row, width, lanes);
     const float rescale = call.dropout.rescale;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t c = 0; c < width; ++c) {
-      store(total[c], load(x[c]) + (lanes[c] < 0 ? 0.0f : load(y[c]) * rescale));
-      sum += load(total[c]);
-    }
+#pragma omp simd
+    for (int64_t c = 0; c < width; ++c) line[c] = load(x[c]) + (lanes[c] < 0 ? 0.0f : load(y[c]) * rescale);
   } else {
-#pragma omp simd reduction(+ : sum)
-    for (int64_t c = 0; c < width; ++c) {
-      store(total[c], load(x[c]) + load(y[c]));
-      sum += load(total[c]);
-    }
+#pragma omp simd
+    for (int64_t c = 0; c < width; ++c) line[c] = load(x[c]) + load(y[c]);
   }
+  narrow(line, total, width);
+#pragma omp simd reduction(+ : sum)
+  for (int64_t c = 0; c < width; ++c) sum += load(total[c]);
   const float mean = sum / float(width);
 #pragma omp simd reduction(+ : squares)
   for (int64_t c = 0; c < width; ++c) squares += (load(total[c]) - mean) * (load(total[c]) - mean);
   const float rstd = float(1.0 / std::sqrt(double(squares) / double(width) + call.eps));
+  line = in_float(out, 10, width);
 #pragma omp simd
-  for (int64_t c = 0; c < width; ++c) store(out[c], (load(total[c]) - mean) * rstd * weight[c] + bias[c]);
+  for (int64_t c = 0; c < width; ++c) line[c] = (load(total[c]) - mean) * rstd * weight[c] + bias[c];
+  narrow(line, out, width);
   call.mean[row] = mean;
   call.rstd[row] = rstd;
 }
@@ -569,23 +602,19 @@ void norm_backward_row(const NormCall& call, int64_t row, float* grad_weight, fl
   }
   sum /= float(width);
   dot /= float(width);
+  float* line = in_float(grad_x, 10, width);
+#pragma omp simd
+  for (int64_t c = 0; c < width; ++c)
+    line[c] = rstd * (load(grad[c]) * weight[c] - sum - (load(total[c]) - mean) * rstd * dot);
+  narrow(line, grad_x, width);
   if (call.dropout.threshold > 0) {
     int16_t* lanes = scratch_of<int16_t>(3, width + 4);
     draw(call.dropout, row, width, lanes);
     const float rescale = call.dropout.rescale;
+    float* kept = in_float(grad_y, 11, width);
 #pragma omp simd
-    for (int64_t c = 0; c < width; ++c) {
-      const float normal = (load(total[c]) - mean) * rstd;
-      const float g = rstd * (load(grad[c]) * weight[c] - sum - normal * dot);
-      store(grad_x[c], g);
-      store(grad_y[c], lanes[c] < 0 ? 0.0f : g * rescale);
-    }
-  } else {
-#pragma omp simd
-    for (int64_t c = 0; c < width; ++c) {
-      const float normal = (load(total[c]) - mean) * rstd;
-      store(grad_x[c], rstd * (load(grad[c]) * weight[c] - sum - normal * dot));
-    }
+    for (int64_t c = 0; c < width; ++c) kept[c] = lanes[c] < 0 ? 0.0f : line[c] * rescale;
+    narrow(kept, grad_y, width);
   }
 }
 
@@ -604,26 +633,31 @@ void gelu_row(const GeluCall& call, int64_t row, float* grad_bias) {
   const T* x = reinterpret_cast<const T*>(call.x) + row * width;
   T* out = reinterpret_cast<T*>(call.out) + row * width;
   const float* bias = call.bias;
+  float* line = in_float(out, 10, width);
   if (!call.grad) {
 #pragma omp simd
     for (int64_t c = 0; c < width; ++c) {
       float density;
       const float shifted = load(x[c]) + bias[c];
-      store(out[c], shifted * normal_distribution(shifted, density));
+      line[c] = shifted * normal_distribution(shifted, density);
     }
+    narrow(line, out, width);
     return;
   }
   const T* grad = reinterpret_cast<const T*>(call.grad) + row * width;
   T* again = reinterpret_cast<T*>(call.again) + row * width;
+  float* active = in_float(again, 11, width);
 #pragma omp simd
   for (int64_t c = 0; c < width; ++c) {
     float density;
     const float shifted = load(x[c]) + bias[c], below = normal_distribution(shifted, density);
-    store(again[c], shifted * below);
+    active[c] = shifted * below;
     const float g = load(grad[c]) * (below + shifted * density * 0.39894228040143268f);
-    store(out[c], g);
+    line[c] = g;
     grad_bias[c] += g;
   }
+  narrow(line, out, width);
+  narrow(active, again, width);
 }
 
 template <class T>
@@ -645,8 +679,10 @@ void loss_row(const LossCall& call, int64_t row) {
     total += line[c];
   }
   const float share = 1.0f / total, likely = line[target] * share;
+  float* shares = in_float(logits, 0, width);  // of bfloat16 the line itself
 #pragma omp simd
-  for (int64_t c = 0; c < width; ++c) store(logits[c], line[c] * share);
+  for (int64_t c = 0; c < width; ++c) shares[c] = line[c] * share;
+  narrow(shares, logits, width);
   store(logits[target], likely - 1.0f);  // in float: bfloat16 has no number between 0.996 and 1
   call.loss[row] = std::log(total) + (top - chosen);
   call.right[row] = chosen == top;
