@@ -237,8 +237,9 @@ def report(result: dict[str, Any]) -> str:
     lines += ["", "Share of the matrix-product ceiling, ours with `none`: "]
     lines[-1] += "; ".join(f"{p} {_cell(value)}" for p, value in step["share_of_ceiling"].items()) + "."
     lines += [
-        f"Hugging Face's step needs {step['flops']['avoided']:.2f} times our operations: we run the head at masked tokens only and "
-        "have embeddings of their own width. That much of the ratio is work avoided; the rest is work done faster.",
+        f"Hugging Face's step needs {step['flops']['avoided']:.2f} times our operations: we run the head and the end of the "
+        "last layer at masked tokens only and have embeddings of their own width. That much of the ratio is work avoided; the rest "
+        "is work done faster.",
     ]
     lines += ["", "| peak memory | MB | share | above start, MB | share |", "| --- | --- | --- | --- | --- |"]
     for name, value in result["memory"]["megabytes"].items():
