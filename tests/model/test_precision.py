@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.utils._python_dispatch
 from torch import nn
 
-from relpos.model.precision import autocast, casting_once
+from relpos.model.precision import autocast, cast_once, casting_once
 from relpos.runs import training
 
 
@@ -23,20 +25,29 @@ class Casts(torch.utils._python_dispatch.TorchDispatchMode):
         return func(*args, **kwargs or {})
 
 
-def gradients(once: bool) -> tuple[int, list[torch.Tensor]]:
+def by_autocast(x: torch.Tensor, linear: nn.Linear) -> torch.Tensor:
+    return linear(x)  # type: ignore[no-any-return]
+
+
+def by_ourselves(x: torch.Tensor, linear: nn.Linear) -> torch.Tensor:
+    return x.bfloat16() @ cast_once(linear.weight, torch.bfloat16).t() + linear.bias
+
+
+def gradients(once: bool, product: Callable[[torch.Tensor, nn.Linear], torch.Tensor]) -> tuple[int, list[torch.Tensor]]:
     """How often the weight was cast in three passes, and what they summed up."""
     torch.manual_seed(0)
     linear = nn.Linear(5, 7)
     with Casts() as casts, casting_once("bf16" if once else "fp32", "cpu"):
         for number in range(3):
             with autocast("bf16", "cpu"):
-                loss = linear(torch.full((2, 5), 1.0 + number)).float().square().sum()
+                loss = product(torch.full((2, 5), 1.0 + number), linear).float().square().sum()
             loss.backward()
     return casts.count, [part.grad for part in linear.parameters() if part.grad is not None]
 
 
-def test_the_passes_of_an_update_share_the_cast_of_a_weight() -> None:
-    (several, expected), (once, found) = gradients(False), gradients(True)
+@pytest.mark.parametrize("product", [by_autocast, by_ourselves])
+def test_the_passes_of_an_update_share_the_cast_of_a_weight(product: Callable[[torch.Tensor, nn.Linear], torch.Tensor]) -> None:
+    (several, expected), (once, found) = gradients(False, product), gradients(True, product)
     assert (several, once) == (3, 1)
     torch.testing.assert_close(found, expected, atol=0, rtol=0)
 
