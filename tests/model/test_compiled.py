@@ -17,6 +17,7 @@ from relpos.model.heads import MaskedLM
 from relpos.model.kernels import compiled, eager, fused, library, proof, sweeps
 from relpos.model.loss import tied_cross_entropy
 from relpos.model.position import Terms
+from relpos.model.precision import autocast
 from schemes import VOCABULARY, model_of
 
 CPU = torch.device("cpu")
@@ -139,6 +140,17 @@ def test_a_model_of_any_caller_trains_through_them() -> None:
         assert kernels_used(network) == ["compiled" if kernel == "auto" else "eager"]
     torch.testing.assert_close(losses[0], losses[1])
     torch.testing.assert_close(grads[0], grads[1], atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_pass_in_which_nothing_is_predicted_has_no_loss(precision: str) -> None:
+    network = model("auto")
+    ids = torch.randint(5, VOCABULARY, (3, 11), generator=torch.Generator().manual_seed(0))
+    with autocast(precision, CPU):
+        loss = network.loss(ids, torch.full_like(ids, -100), torch.ones(3, 11))
+    loss.backward()
+    assert loss == 0
+    assert all(part.grad is None or not part.grad.any() for part in network.parameters())
 
 
 def test_they_serve_float32_and_bfloat16() -> None:

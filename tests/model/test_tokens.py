@@ -55,3 +55,13 @@ def losses_and_gradients(position: str, conv: str, kernel: str) -> list[Tensor]:
 def test_losses_and_gradients_are_those_with_padding(position: str, conv: str) -> None:
     found, expected = (losses_and_gradients(position, conv, kernel) for kernel in ("auto", "eager"))
     torch.testing.assert_close(found, expected, atol=1e-11, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", ["auto", "eager"])
+def test_a_pass_in_which_nothing_is_predicted_has_no_loss(kernel: str) -> None:
+    model = model_of("composite", kernel=kernel).train()
+    ids, mask = batch()
+    loss = model.loss(ids, torch.full_like(ids, -100), mask)
+    loss.backward()
+    assert loss == 0
+    assert all(p.grad is None or not p.grad.any() for p in model.parameters())

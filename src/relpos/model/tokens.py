@@ -50,7 +50,7 @@ def _taken(x: Tensor, at: Tensor) -> Tensor:
 
 
 def _spread(x: Tensor, at: Tensor, batch: int, n: int) -> Tensor:
-    return x.new_zeros(batch * n, x.shape[1]).index_copy_(0, at, x).view(batch, n, -1)
+    return x.new_zeros(batch * n, x.shape[1]).index_copy_(0, at, x).view(batch, n, x.shape[1])
 
 
 class _Take(torch.autograd.Function):

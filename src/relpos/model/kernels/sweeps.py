@@ -181,7 +181,7 @@ class _FeedForward(torch.autograd.Function):
         active = torch.empty_like(wide)
         _gelu(wide, inner, active)
         ctx.save_for_backward(rows, wide, widen, inner, narrow)
-        return torch.addmm(outer, active, narrow.t()).view(*x.shape[:-1], -1)
+        return torch.addmm(outer, active, narrow.t()).view(*x.shape[:-1], len(narrow))
 
     @staticmethod
     @once_differentiable
@@ -191,7 +191,7 @@ class _FeedForward(torch.autograd.Function):
         of_wide, active = grad @ narrow, torch.empty_like(wide)
         sums = inner.new_zeros(min(PARTS, len(rows)), len(inner))
         _gelu(wide, inner, of_wide, of_wide, active, sums)
-        of_x = (of_wide @ widen).view(*shape[:-1], -1)
+        of_x = (of_wide @ widen).view(*shape[:-1], widen.shape[1])
         return of_x, of_wide.t() @ rows, sums.sum(0), grad.t() @ active, grad.sum(0)
 
 
