@@ -116,16 +116,16 @@ def _figure(name: str, variants: Sequence[Variant]) -> Any:
         panels, ("loss", "gap", "distance"), ("loss, nats a masked token", "order gap, nats", "distance of outputs"), strict=False
     ):
         values = [getattr(variant, key) for variant in variants]
-        axes.barh(names, values, color=[style.COLOURS[0]] * 2 + [style.COLOURS[1]] * (len(values) - 2))
+        axes.scatter(values, range(len(values)), s=16, color=[style.COLOURS[0]] * 2 + [style.COLOURS[1]] * (len(values) - 2))
         axes.set_title(title, fontsize=8)
-        spread = max(values) - min(values)
-        if key == "loss":
-            axes.set_xlim(min(values) - 0.2 * spread, max(values) + 0.1 * spread)
+        axes.margins(x=0.1)
+        axes.grid(axis="y", color="0.9", linewidth=0.8)
+        axes.set_axisbelow(True)
     _shares(panels[3], variants)
     for axes in panels:
         axes.set_ylim(len(variants) - 0.4, -0.6)
-    for axes in panels[1:]:
-        axes.set_yticks(range(len(variants)), [""] * len(variants))
+    for number, axes in enumerate(panels):
+        axes.set_yticks(range(len(variants)), [""] * len(variants) if number else names)
     figure.suptitle(f"{name}: positions removed, TISA instead", fontsize=9)
     return figure
 
