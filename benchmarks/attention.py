@@ -25,6 +25,7 @@ from step import machine, race
 
 from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
+from relpos.model.tokens import Tokens
 
 SHAPE = {"batch": 32, "length": 128, "heads": 4, "head_dim": 64}
 
@@ -58,14 +59,14 @@ def work(name: str, precision: str) -> Work:
     attention, position = encoder.layers[0].attention, encoder.position
     x = torch.randn(SHAPE["batch"], SHAPE["length"], encoder.shape.hidden, requires_grad=True)
     upstream = torch.randn_like(x)
-    steps = iter(range(1 << 30))
+    steps, tokens = iter(range(1 << 30)), Tokens(SHAPE["batch"], SHAPE["length"])
 
     def once() -> None:
         step = next(steps)
         position.begin_step(step)
         seed_dropout(encoder, step)
         with autocast(precision, "cpu"):
-            y = attention(x, None, position, 0, position.prepare(SHAPE["length"]))
+            y = attention(x, None, position, 0, position.prepare(SHAPE["length"]), tokens, tokens)
         y.backward(upstream.to(y.dtype))
         x.grad = None
         encoder.zero_grad()
