@@ -111,7 +111,8 @@ def dropped(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.devic
     """int16 of this shape, negative where the element is dropped.
 
     Args:
-        shape: (B, C), (B, tokens, C) or (B, heads, tokens, C). Element c of a row is 16-bit lane c mod 4 of its word c div 4.
+        shape: (B, C), (B, tokens, C), (B, heads, tokens, C), or (T, C) of the draw's tokens. Element c of a row is 16-bit lane
+            c mod 4 of its word c div 4.
     """
     of_rows, of_columns = words(shape, draw, device)
     mixed = _stir_(of_rows[..., None] ^ of_columns)

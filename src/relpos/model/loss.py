@@ -30,23 +30,11 @@ class _TiedCrossEntropy(torch.autograd.Function):
         dtype = compute_dtype(x)
         x, table, shift = x.to(dtype), words.to(dtype), bias.to(dtype)
         grad = x.new_empty(len(x), len(table))
-        total = x.new_zeros((), dtype=torch.promote_types(dtype, torch.float32))
-        right = torch.zeros((), dtype=torch.int64, device=x.device)
         if swept:
             losses, hits = sweeps.cross_entropy_(torch.mm(x, table.t(), out=grad), bias, target)
             total, right = losses.sum(), hits.sum().long()
-        at_once = _rows_at_once(x)
-        for start in range(0, 0 if swept else len(x), at_once):
-            rows = slice(start, start + at_once)
-            predicted = target[rows] != IGNORED if padded else None
-            logits, correct = _logits(x[rows], table, shift, target[rows].clamp(min=0) if padded else target[rows])
-            top, chosen = logits.amax(1), logits.gather(1, correct).squeeze(1)
-            right += _sum(chosen == top, predicted)  # argmax is slow; in a training log a tie of rounded logits may count as a hit
-            p = torch.softmax(logits, 1)
-            total += _sum(top - p.amax(1).log() - chosen, predicted)  # log Σ exp = top − log p(top)
-            # Subtracted in float32: bfloat16 has no number between 0.996 and 1, so that p − 1 of a likely target would be 0.
-            p.scatter_add_(1, correct, p.new_full(correct.shape, -1))
-            grad[rows] = p if predicted is None else p.mul_(predicted[:, None])
+        else:
+            total, right = _block_by_block(x, table, shift, target, padded, grad)
         ctx.save_for_backward(x, table, grad)
         ctx.types = words.dtype, bias.dtype
         ctx.mark_non_differentiable(right)
@@ -65,6 +53,25 @@ class _TiedCrossEntropy(torch.autograd.Function):
             None,
             None,
         )
+
+
+def _block_by_block(x: Tensor, table: Tensor, shift: Tensor, target: Tensor, padded: bool, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """The sum of the losses and the number predicted right; softmax − one-hot is written to `grad`."""
+    total = x.new_zeros((), dtype=torch.promote_types(x.dtype, torch.float32))
+    right = torch.zeros((), dtype=torch.int64, device=x.device)
+    at_once = _rows_at_once(x)
+    for start in range(0, len(x), at_once):
+        rows = slice(start, start + at_once)
+        predicted = target[rows] != IGNORED if padded else None
+        logits, correct = _logits(x[rows], table, shift, target[rows].clamp(min=0) if padded else target[rows])
+        top, chosen = logits.amax(1), logits.gather(1, correct).squeeze(1)
+        right += _sum(chosen == top, predicted)  # argmax is slow; in a training log a tie of rounded logits may count as a hit
+        p = torch.softmax(logits, 1)
+        total += _sum(top - p.amax(1).log() - chosen, predicted)  # log Σ exp = top − log p(top)
+        # Subtracted in float32: bfloat16 has no number between 0.996 and 1, so that p − 1 of a likely target would be 0.
+        p.scatter_add_(1, correct, p.new_full(correct.shape, -1))
+        grad[rows] = p if predicted is None else p.mul_(predicted[:, None])
+    return total, right
 
 
 def _sum(values: Tensor, predicted: Tensor | None) -> Tensor:

@@ -119,6 +119,7 @@ def _figure(name: str, variants: Sequence[Variant]) -> Any:
         axes.scatter(values, range(len(values)), s=16, color=[style.COLOURS[0]] * 2 + [style.COLOURS[1]] * (len(values) - 2))
         axes.set_title(title, fontsize=8)
         axes.margins(x=0.1)
+        axes.locator_params(axis="x", nbins=5)
         axes.grid(axis="y", color="0.9", linewidth=0.8)
         axes.set_axisbelow(True)
     _shares(panels[3], variants)

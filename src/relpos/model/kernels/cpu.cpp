@@ -85,10 +85,12 @@ T* scratch_of(int which, int64_t count) {
 }
 
 // A row that is to be stored as T is computed in float where `in_float` says, and then narrowed: by one instruction for 32 numbers
-// where the processor has it. A row of float is computed where it belongs.
+// where the processor has it. A row of float is computed where it belongs, and otherwise copied there.
 inline float* in_float(float* to, int, int64_t) { return to; }
 inline float* in_float(bfloat16*, int which, int64_t count) { return scratch(which, count); }
-inline void narrow(const float*, float*, int64_t) {}
+inline void narrow(const float* from, float* to, int64_t count) {
+  if (from != to) std::memcpy(to, from, count * sizeof(float));
+}
 inline void narrow(const float* from, bfloat16* to, int64_t count) {
   int64_t c = 0;
 #if defined(__AVX512BF16__)
@@ -445,7 +447,6 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
     for (int64_t row = 0; row < rows; ++row) {
       T* to = y + row * call.y.token;
       const float* from = out + row * d;
-      if (sizeof(T) == sizeof(float)) std::memcpy(to, from, d * sizeof(float));
       narrow(from, to, d);
     }
   }
@@ -516,7 +517,6 @@ void attention_backward(const AttentionCall& call, int64_t b, int64_t h) {
       }
       if (call.grad_dense) {
         T* to = reinterpret_cast<T*>(call.grad_dense) + (place * n + i) * n;
-        if (sizeof(T) == sizeof(float)) std::memcpy(to, s, n * sizeof(float));
         narrow(s, to, n);
       }
       if (call.grad_query) grad_window(s, call.grad_query + (place * n + i) * call.query_width, call.query_width, i, n, zero);
@@ -542,7 +542,6 @@ void attention_backward(const AttentionCall& call, int64_t b, int64_t h) {
     for (int64_t i = 0; i < n; ++i) {
       T* row = at<T>(*to[which], b, h, i);
       const float* sum = from[which] + i * d;
-      if (sizeof(T) == sizeof(float)) std::memcpy(row, sum, d * sizeof(float));
       narrow(sum, row, d);
     }
 }

@@ -1,4 +1,5 @@
-"""LN(x + drop(y)), bias + GELU between two linear maps, and cross-entropy in one pass over memory each, both ways (cpu.cpp)."""
+"""Single passes over activations (cpu.cpp), forward and backward: LN(x + drop(y)), bias + GELU between two linear maps,
+cross-entropy, and the gradient of depthwise weights."""
 
 from __future__ import annotations
 
