@@ -73,8 +73,18 @@ def test_an_unsupported_family_is_named_with_the_nearest_one(folder: Path) -> No
     assert "model_type=robert is not supported. Did you mean 'roberta'" in refused(changed(folder, model_type="robert"))
 
 
-def test_a_config_without_a_family_is_refused(folder: Path) -> None:
-    assert "model_type=None is not supported" in refused(changed(folder, model_type=None))
+def test_without_a_family_the_names_of_the_weights_say_it(folder: Path) -> None:
+    same = relpos.load(folder)[0].state_dict()
+    old = relpos.load(changed(folder, model_type=None))[0].state_dict()
+    assert old.keys() == same.keys()
+    assert all(torch.equal(old[name], same[name]) for name in same)
+
+
+def test_an_encoder_without_a_family_is_refused(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    bare = {name.removeprefix("bert."): value.clone() for name, value in weights.items() if name.startswith("bert.")}
+    save_file(bare, folder / "model.safetensors")
+    assert "model_type is missing, and the names of the weights do not say it" in refused(changed(folder, model_type=None))
 
 
 @pytest.mark.parametrize(

@@ -43,11 +43,24 @@ class Checkpoint:
 
     @cached_property
     def family(self) -> Family:
-        """The description by which it is read."""
-        name = str(self.config.get("model_type"))
+        """The description by which it is read. Files of 2018 and 2019 have no `model_type`; then the weights' names tell."""
+        name = str(self.config.get("model_type") or self._named_by_weights())
         if name not in FAMILIES:
             raise RelposError(f"{self.folder / CONFIG}: model_type={name} is not supported.{nearest(name, FAMILIES)}")
         return FAMILIES[name]
+
+    def _named_by_weights(self) -> str:
+        """The first family whose prefix the weights have.
+
+        Raises:
+            RelposError: there is none, as in an encoder that was stored without a head.
+        """
+        for name, family in FAMILIES.items():
+            if any(weight.startswith(family.prefix) for weight in self.tensors):
+                return name
+        raise RelposError(
+            f"{self.folder / CONFIG}: model_type is missing, and the names of the weights do not say it: {', '.join(FAMILIES)}?"
+        )
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
