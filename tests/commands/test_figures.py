@@ -12,7 +12,7 @@ from relpos.cli import main
 def test_what_cannot_be_drawn_is_listed_with_the_command_that_makes_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["figures", "wennberg2021"]) == 0
     page = (Path(capsys.readouterr().out.strip()) / "README.md").read_text()
-    assert page.count("missing") == 5
+    assert page.count("Missing") == 5
     assert "relpos pretrain position=tisa" in page
 
 
@@ -31,13 +31,14 @@ def test_a_figure_is_drawn_from_the_finished_runs_that_it_is_about(toy_runs: Pat
     (unreadable / "record.json").write_text('{"state": "finished"}')
     assert main(["figures", "chang2021", "threads=1"]) == 0
     folder = Path(capsys.readouterr().out.strip())
-    first, second, third = (folder / "README.md").read_text().splitlines()[2:]
-    assert "missing" in first
+    first, second, third = (folder / "README.md").read_text().split("\n## ")[1:]
+    assert "Missing" in first
     files = {f"kernels-{run.name}{suffix}" for suffix in (".csv", ".png", ".pdf")}
     assert {path.name for path in folder.iterdir()} == files | {"README.md"}
     assert all(f"]({name})" in second for name in files)
     assert (folder / f"kernels-{run.name}.png").read_bytes().startswith(b"\x89PNG")
-    assert "not drawn" in third
+    assert f"![kernels-{run.name}.png](" in second
+    assert "Not drawn" in third
 
 
 def test_a_damaged_record_is_named_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,4 +54,4 @@ def test_a_network_with_a_convolution_besides_is_another_one(tmp_path: Path, cap
     folder.mkdir(parents=True)
     (folder / "record.json").write_text('{"state": "finished"}')
     assert main(["figures", "wennberg2021"]) == 0
-    assert (Path(capsys.readouterr().out.strip()) / "README.md").read_text().count("missing") == 5
+    assert (Path(capsys.readouterr().out.strip()) / "README.md").read_text().count("Missing") == 5

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relpos.claims.scales import Plain, Scale, Scores
+from relpos.pretrained.files import name_of
 
 ROWS = {"keep": "absolute", "remove": "none"}
 """`change.positions` → the row without TISA (S = 0)."""
@@ -64,7 +65,7 @@ def hosts_of(tunings: Mapping[Path, Plain]) -> list[Scale]:
 
 def _scale(host: str, start: Start, runs: Iterable[tuple[Path, Plain]]) -> Scale:
     """One network's rows: those without TISA, and those whose TISA starts in this way. The protocol with most runs counts."""
-    scale = Host({"host": _name(Path(host)), "start": start[0], "reused": start[1]}, "")
+    scale = Host({"host": name_of(Path(host)), "start": start[0], "reused": start[1]}, "")
     of_rows = [(row, folder, record) for folder, record in runs if (row := row_of(record["meaning"].get("change") or {}, start))]
     protocols: dict[str, Counter[str]] = {}
     for _, _, record in of_rows:
@@ -99,10 +100,3 @@ def row_of(change: Plain, start: Start) -> str | None:
 def _protocol(record: Plain) -> str:
     """Everything in a fine-tuning's meaning but its seed and the change, as JSON."""
     return json.dumps({key: value for key, value in record["meaning"].items() if key not in ("seed", "change")}, sort_keys=True)
-
-
-def _name(host: Path) -> str:
-    """The name of a checkpoint's folder, of the run's folder that holds it, or of the hub's repository in whose cache it lies."""
-    if host.parent.name == "snapshots":
-        return host.parent.parent.name.removeprefix("models--").replace("--", "/")
-    return host.parent.name if host.name == "model" else host.name

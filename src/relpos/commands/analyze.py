@@ -87,11 +87,12 @@ def _of_run(subject: Trained, text: Path | None) -> Subject:
 
 def _published(name: str, text: Path | None) -> Subject:
     import relpos
+    from relpos.pretrained.files import name_of
     from relpos.pretrained.hub import located
 
     folder = located(Path(name).expanduser() if Path(name).expanduser().exists() else name)
     held_out, training = _of_file(text, lambda: _tokenizer(folder)) if text is not None else (None, None)
-    return Subject(folder.name or folder.resolve().name, lambda: relpos.load(folder)[0].float(), held_out, training)
+    return Subject(name_of(folder).replace("/", "-"), lambda: relpos.load(folder)[0].float(), held_out, training)
 
 
 def _tokenizer(folder: Path) -> Tokenizer:

@@ -60,32 +60,33 @@ FIGURES = {
 
 
 def figures(cfg: DictConfig) -> str:
-    """Draws what can be drawn into a folder below `$RELPOS_RUNS/figures`, which it returns; `README.md` in it says what is missing
-    and which command would make it.
+    """Draws what can be drawn into a folder below `$RELPOS_RUNS/figures`, which it returns; `README.md` in it shows the figures.
+
+    Of a figure that is missing the page says which command would make a network for it.
     """
     from relpos.train.module import set_threads
 
     set_threads(cfg.threads)
     runs = _pretrainings()
     folder = runs_root() / "figures" / cfg.paper
-    lines = [f"# Figures of {cfg.paper}", ""]
+    sections = [f"# Figures of {cfg.paper}"]
     for figure in FIGURES[cfg.paper]:
         folders = [str(run) for run in runs if figure.is_about(run)]
         published = list(names(cfg.pretrained) or ()) if figure.architecture == "absolute" else []
-        heading = f"- Figure {figure.number} (`{figure.kind}`): "
+        sections.append(f"## Figure {figure.number}: {figure.kind.replace('_', ' ')}")
         if not folders and not published:
-            lines.append(f"{heading}missing; `relpos pretrain {figure.overrides}` makes a network for it")
+            sections.append(f"Missing: `relpos pretrain {figure.overrides}` makes a network for it.")
             continue
         networks = OmegaConf.create({"run": folders or None, "pretrained": published or None, "text": cfg.text})
         kind = instantiate(OmegaConf.to_container(OmegaConf.load(conf_dir() / "kind" / f"{figure.kind}.yaml")))  # type: ignore[arg-type]
-        drawn: list[str] = []
         try:
             for drawing in kind(subjects_of(networks)):
-                drawn += [f"[{path.name}]({path.name})" for path in drawing.save(folder)]
+                files = [path.name for path in drawing.save(folder)]
+                sections += [f"![{name}]({name})" for name in files if name.endswith(".png")]
+                sections.append(f"{drawing.name}: " + ", ".join(f"[{Path(name).suffix[1:].upper()}]({name})" for name in files))
         except RelposError as error:
-            drawn.append(f"not drawn: {error}")
-        lines.append(heading + ", ".join(drawn))
-    write_text(folder / "README.md", "\n".join(lines) + "\n")
+            sections.append(f"Not drawn: {error}")
+    write_text(folder / "README.md", "\n\n".join(sections) + "\n")
     return str(folder)
 
 

@@ -52,6 +52,18 @@ def _has_config_json(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and not (folder / "config.yaml").is_file()
 
 
+def name_of(folder: Path) -> str:
+    """The name of a checkpoint: of its folder, of the folder above one that is called `model`, or of the hub's repository.
+
+    >>> name_of(Path("hub/models--google--electra-small/snapshots/5c6d"))
+    'google/electra-small'
+    """
+    folder = folder.resolve()
+    if folder.parent.name == "snapshots":
+        return folder.parent.parent.name.removeprefix("models--").replace("--", "/")
+    return folder.parent.name if folder.name == "model" else folder.name
+
+
 def weight_files(folder: Path) -> list[Path]:
     """The files that hold the weights: one, or the shards of an index.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from relpos.errors import RelposError
-from relpos.pretrained.files import is_published, read_config, weight_files
+from relpos.pretrained.files import is_published, name_of, read_config, weight_files
 from relpos.pretrained.hub import located
 from relpos.runs.run import read_record
 
@@ -104,7 +104,7 @@ def trained(path: Path, store: Path | None = None, key: str = "from") -> Trained
     if (published := located(path)) and is_published(published):
         config = read_config(published)
         length = min(LENGTH, int(config.get("max_position_embeddings") or LENGTH))
-        name = path.name if published == path else str(path)
+        name = name_of(path) if published == path else str(path)
         return Trained(name.replace("/", "-"), published, weight_files(published)[0], store=store, length=length, key=key)
     if not (path / WEIGHTS).is_file():
         raise RelposError(f"{key}={path}: no finished run and no model folder ({WEIGHTS} is missing)")
