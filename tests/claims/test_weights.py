@@ -11,7 +11,7 @@ import torch
 
 from claims.made_up import saved, scale, scales
 from relpos.claims.dev_and_test import DevAboveTest
-from relpos.claims.finding import Finding, Waits
+from relpos.claims.finding import Finding
 from relpos.claims.fit import FitsFast
 from relpos.claims.lengths import ServesLonger
 from relpos.claims.scales import Scale
@@ -294,8 +294,3 @@ def test_rows_share_their_test_sets(
     made = [{"name": f"row{place}", "mean": {"mean": 66.0, "test": 65.0}, "columns": columns} for place in range(rows)]
     write_json(tmp_path / "tables" / "t" / "table.json", {"rows": made})
     assert DevAboveTest().findings(None)[0].verdict == expected
-
-
-def test_what_waits_says_for_what() -> None:
-    (said,) = Waits("a key", "so").findings(None)
-    assert (said.verdict, said.figures) == ("not run", "needs a key")

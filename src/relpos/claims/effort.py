@@ -40,6 +40,8 @@ def models(scale: Scale, row: str, count: int, how: str = "") -> str:
         count: pre-trainings in all.
         how: how they must be trained, if it matters.
     """
+    if not scale.can_go_on:
+        return ""
     if count >= MOST:
         return "the effect is too small to be found at this scale"
     missing = max(1, count - len(scale.folders.get(row, {})))
@@ -48,6 +50,8 @@ def models(scale: Scale, row: str, count: int, how: str = "") -> str:
 
 def longer(scale: Scale) -> str:
     """Training for twice the steps: for a value that lies between two bounds, where more seeds would leave it."""
+    if not scale.can_go_on:
+        return ""
     steps = f"steps={2 * scale.meaning['steps']}"
     return f"longer training and not more seeds, for instance {steps}{_hours(scale, 2, ' a pre-training')}"
 

@@ -12,7 +12,7 @@ from relpos.tables.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED
 if TYPE_CHECKING:
     from relpos.claims.scales import Scales
 
-__all__ = ["FAILS", "HOLDS", "NOT_RUN", "UNDECIDED", "Evidence", "Finding", "Test", "Waits", "adjusted", "all_of", "headline"]
+__all__ = ["FAILS", "HOLDS", "NOT_RUN", "UNDECIDED", "Evidence", "Finding", "Test", "adjusted", "all_of", "headline"]
 
 EXACT = "at any size"
 
@@ -116,25 +116,3 @@ def _among(finding: Finding, p: float, tests: int) -> Finding:
 def joined(parts: Iterable[str]) -> str:
     """Figures and notes in one line, without the empty ones."""
     return "; ".join(filter(None, parts))
-
-
-@dataclass(frozen=True)
-class Waits:
-    """A claim that nothing here can test yet.
-
-    Args:
-        needs: what is missing.
-        rows: whose runs it will need.
-        rule: how it will be tested.
-    """
-
-    needs: str
-    rule: str
-    rows: Sequence[str] = ()
-
-    @property
-    def says(self) -> str:
-        return self.rule
-
-    def findings(self, scales: Scales) -> list[Finding]:
-        return [Finding(NOT_RUN, f"needs {self.needs}", "—")]

@@ -11,7 +11,7 @@ import numpy as np
 
 from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, Finding
 from relpos.claims.scales import Scale
-from relpos.claims.weights import OfModels, load
+from relpos.claims.weights import OfModels, encoder
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class FitsFast(OfModels):
         from relpos.analysis.fit import fit_heads
         from relpos.analysis.patterns import pattern
 
-        profiles = [pattern(load(folder).encoder, length=scale.meaning["length"]) for folder in folders]
+        profiles = [pattern(encoder(folder), length=scale.meaning["length"]) for folder in folders]
         curves = [curve for profile in profiles if profile for curve in profile.mean.numpy()]
         if not curves:
             return Finding(NOT_RUN, f"{self.row} has no position products", scale.label)

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from relpos.claims.checkpoints import scales_of
 from relpos.claims.hosts import hosts_of
 from relpos.claims.network import nodes
 from relpos.claims.scales import LOSS, ORDER, Plain, Scale, Scales, Scores, Seed
@@ -48,12 +49,13 @@ MANY = 200
 """A progress bar is shown for more records than this."""
 
 
-def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
+def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: Iterable[str] = ()) -> Scales:
     """Reads the records, with a progress bar where there are many; one that is damaged is named on stderr and left out.
 
     Args:
         rows: row → the overrides that make it.
         root: `$RELPOS_RUNS`.
+        checkpoints: published networks, by folder or id.
     """
     root = root or runs_root()
     pretrainings = _finished(root, "pretrain")
@@ -89,7 +91,7 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None) -> Scales:
     _read_scores(root, {folder.name: record for folder, record in tunings.items() if _is_current(record)}, places)
     for scale in scales.values():
         _read_order(scale)
-    return Scales(sorted(scales.values(), key=_largeness), older, hosts_of(tunings))
+    return Scales(sorted(scales.values(), key=_largeness), older, hosts_of(tunings), scales_of(checkpoints))
 
 
 def _largeness(scale: Scale) -> tuple[int, int, bool]:

@@ -89,6 +89,11 @@ class Scale:
         return "pre-training seeds"
 
     @property
+    def can_go_on(self) -> bool:
+        """Whether more pre-trainings at this scale could be made here."""
+        return True
+
+    @property
     def magnitude(self) -> int:
         """About the number of weights of the layers, by which scales are sorted."""
         size = self.meaning["size"]
@@ -130,11 +135,13 @@ class Scales:
         known: scales of pre-trainings, the smallest first.
         older: how many runs of older code were left out.
         hosts: scales of fine-tunings of networks named by the user, for claims about such.
+        published: a scale for each checkpoint named by the user, for claims that a network's weights alone decide.
     """
 
     known: list[Scale]
     older: int = 0
     hosts: list[Scale] = field(default_factory=list)
+    published: list[Scale] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Scale]:
         return iter(self.known)

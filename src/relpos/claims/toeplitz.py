@@ -19,7 +19,7 @@ from relpos.claims.effort import longer, models, to_decide
 from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Finding, joined
 from relpos.claims.requirements import SEVERAL, Requirements
 from relpos.claims.scales import ORDER, Scale
-from relpos.claims.weights import OfModels, load, snapshots
+from relpos.claims.weights import OfModels, encoder, snapshots
 from relpos.tables.statistics import paired
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def products(table: np.ndarray) -> np.ndarray:
 
 def table_of(folder: Path, share: int | None = None) -> np.ndarray:
     """The position table (n, embedding) of a model with absolute positions."""
-    table: np.ndarray = load(folder, share).encoder.position.table.detach().double().numpy()
+    table: np.ndarray = encoder(folder, share).position.table.detach().double().numpy()
     return table
 
 
@@ -60,12 +60,15 @@ def reached(scale: Scale, folder: Path) -> int:
     """How many rows of the position table at least half of the training examples reach.
 
     In two-stage training each stage counts with its number of examples. If the store of the text is gone: all rows up to `length`.
+    Of a published network: all, because its training is not known.
     """
     from relpos.data.store import Store
     from relpos.errors import RelposError
     from relpos.runs.run import read_record
 
     meaning = scale.meaning
+    if not scale.can_go_on:
+        return int(meaning["size"]["max_positions"])
     whole = int(min(meaning["length"], meaning["size"]["max_positions"]))
     try:
         store = Store(Path(read_record(folder)["inputs"]["store"]))
@@ -138,12 +141,12 @@ class CloseToToeplitz(OfTrainedPositions):
         chance = max(r2(products(np.random.default_rng(seed).standard_normal(tables[0].shape))) for seed in range(RANDOM))
         verdict = _judged(values) if float(np.median(values)) > chance else FAILS
         said = ", ".join(f"{value:.2f}" for value in values)
-        figures = f"R² {said} of {len(values)} models, {_of_rows(rows)}; the highest of {RANDOM} random tables {chance:.2f}"
+        figures = f"R² {said} of {len(values)} models, {_of_rows(scale, rows)}; the highest of {RANDOM} random tables {chance:.2f}"
         return Finding(verdict, figures, scale.label, takes=longer(scale) if verdict == UNDECIDED else "")
 
 
-def _of_rows(rows: int) -> str:
-    return f"positions 1 to {rows}, which half of the examples reach"
+def _of_rows(scale: Scale, rows: int) -> str:
+    return f"positions 1 to {rows}" + ", which half of the examples reach" * scale.can_go_on
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,7 @@ class ProfilesCloseToToeplitz(OfTrainedPositions):
 
         values: list[float] = []
         for folder in folders:
-            shown = pattern(load(folder).encoder, length=scale.meaning["length"])
+            shown = pattern(encoder(folder), length=scale.meaning["length"])
             values += [r2(head.numpy()) for head in shown.matrix] if shown else []
         if not values:
             return Finding(NOT_RUN, f"{self.row} has no position products", scale.label)
@@ -199,7 +202,7 @@ class RisesWithTraining(OfModels):
             said.append(" ".join(f"{share} %: {value:.2f}" for share, value in zip(shares, values, strict=True)))
         if not slopes:
             return Finding(NOT_RUN, "needs three snapshots=[…] or more of a run", scale.label)
-        figures = f"{'; '.join(said)}; slope {np.mean(slopes):+.3f} a doubling over {len(slopes)} runs, {_of_rows(rows)}"
+        figures = f"{'; '.join(said)}; slope {np.mean(slopes):+.3f} a doubling over {len(slopes)} runs, {_of_rows(scale, rows)}"
         test = paired(slopes, [0.0] * len(slopes))
         if test is None:
             return Finding(UNDECIDED, figures, scale.label, takes=models(scale, self.row, 2, "with three snapshots=[…] or more"))
@@ -233,7 +236,7 @@ class GoesWithScore(OfModels):
         test = spearmanr([r2(products(table_of(folder)[:rows])) for folder in folders], losses)
         rho = float(test.statistic)
         evidence = Evidence(float(test.pvalue) if rho < 0 else 1.0, float(test.pvalue) if rho > 0 else 1.0)
-        figures = f"ρ {rho:+.2f}, p {test.pvalue:.2g}, {len(folders)} runs, {_of_rows(rows)}"
+        figures = f"ρ {rho:+.2f}, p {test.pvalue:.2g}, {len(folders)} runs, {_of_rows(scale, rows)}"
         takes = models(scale, self.row, _runs_for(rho)) if evidence.verdict == UNDECIDED else ""
         return Finding(evidence.verdict, figures, scale.label, evidence.p, takes)
 

@@ -15,6 +15,7 @@ from relpos.claims.effort import MOST, longer, models, trials
 from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Finding
 from relpos.claims.requirements import Requirements
 from relpos.claims.scales import Scale, Scales
+from relpos.pretrained.files import is_published
 from relpos.tables.statistics import ALPHA
 
 NEAR_K = 8
@@ -44,11 +45,16 @@ class OfModels:
         return Requirements()
 
     def findings(self, scales: Scales) -> list[Finding]:
-        """One for each scale with such models; it says so if the runs came here without their weights (`relpos merge`)."""
-        return [self._of(scale) for scale in scales if self.row in scale.folders]
+        """One for each scale with such models; it says so if the runs came here without their weights (`relpos merge`).
+
+        Published checkpoints come last. Where they do not tell, because snapshots or several trainings are needed, nothing is said.
+        """
+        found = [self._of(scale) for scale in scales if self.row in scale.folders]
+        published = [self._of(scale) for scale in scales.published if self.row in scale.folders]
+        return found + [finding for finding in published if finding.verdict != NOT_RUN]
 
     def _of(self, scale: Scale) -> Finding:
-        folders = [folder for folder in scale.folders[self.row].values() if (folder / "model").is_dir()]
+        folders = [folder for folder in scale.folders[self.row].values() if (folder / "model").is_dir() or is_published(folder)]
         if not folders:
             needs = f"needs the weights of {self.row}, which are not here (relpos merge FOLDER weights=true)"
             return Finding(NOT_RUN, needs, scale.label)
@@ -132,10 +138,9 @@ def curves(folder: Path, profiles: bool = False, share: int | None = None) -> np
     from relpos.analysis.kernels import learned_kernels
     from relpos.analysis.patterns import pattern
 
-    model = load(folder, share)
     if not profiles:
-        return np.concatenate([kernels.numpy() for kernels in learned_kernels(model, k=NEAR_K)])
-    shown = pattern(model.encoder)
+        return np.concatenate([kernels.numpy() for kernels in learned_kernels(load(folder, share), k=NEAR_K)])
+    shown = pattern(encoder(folder, share))
     if shown is None:
         return np.empty((0, 2 * NEAR_K + 1))
     middle = shown.mean.shape[1] // 2
@@ -143,13 +148,21 @@ def curves(folder: Path, profiles: bool = False, share: int | None = None) -> np
 
 
 def load(folder: Path, share: int | None = None) -> Any:
-    """The model of a pre-training, at its end or at a snapshot."""
+    """The model of a pre-training, at its end or at a snapshot; or a published one. In float32."""
     from relpos.train.weights import load_model, load_weights
 
-    model = load_model(folder / "model")
+    own = folder / "model"
+    model = load_model(own if own.is_dir() else folder).float()
     if share is not None:
         load_weights(model, folder / "snapshots" / f"{share}.safetensors")
     return model
+
+
+def encoder(folder: Path, share: int | None = None) -> Any:
+    """The encoder of `load`, of a model with a head or without."""
+    from relpos.analysis.kinds.subject import encoder_of
+
+    return encoder_of(load(folder, share))
 
 
 def snapshots(folder: Path) -> list[int]:
@@ -174,7 +187,7 @@ class Neighbours(OfModels):
         counts: Counter[str] = Counter()
         by_layer: list[str] = []
         for folder in folders:
-            layers = [layer.attention.conv.values.weight.detach().numpy() for layer in load(folder).encoder.layers]
+            layers = [layer.attention.conv.values.weight.detach().numpy() for layer in encoder(folder).layers]
             for kernels in layers:
                 middle = kernels.shape[1] // 2
                 neighbours = {name: int((np.abs(place(kernels, axis=1) - middle) == 1).sum()) for name, place in _PLACES.items()}

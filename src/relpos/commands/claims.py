@@ -27,10 +27,10 @@ def claims(cfg: DictConfig) -> str:
     """`relpos claims`: prints each claim with its verdicts; writes them to a file and returns its path.
 
     Args:
-        cfg: `paper`, `ids`.
+        cfg: `paper`, `ids`, `pretrained`.
 
     Raises:
-        RelposError: there is no such paper or claim.
+        RelposError: there is no such paper, claim or checkpoint.
     """
     from relpos.claims import claim as claim_files
     from relpos.claims import reading
@@ -41,7 +41,8 @@ def claims(cfg: DictConfig) -> str:
 
     wanted = chosen(claim_files.load(str(cfg.paper)), names(cfg.ids))
     rows, experiments = claim_files.rows(), claim_files.experiments()
-    content = page(wanted, reading.read(rows), rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
+    runs = reading.read(rows, checkpoints=names(cfg.pretrained) or ())
+    content = page(wanted, runs, rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
     _show_page(content)
     name = "-".join(names(cfg.ids) or [str(cfg.paper)]).replace("/", "_")
     path = runs_root() / "claims" / f"{name}.json"

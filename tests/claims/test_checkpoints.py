@@ -1,0 +1,81 @@
+"""Claims about trained position embeddings in published checkpoints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from hosts import host, saved
+from relpos.claims import claim as files
+from relpos.claims.checkpoints import NewerIsMore, scales_of
+from relpos.claims.scales import Scales
+from relpos.claims.toeplitz import CloseToToeplitz, GoesWithScore, RisesWithTraining, SeldomTrainedIsLess
+from relpos.cli import main
+from relpos.commands.claims import page
+from relpos.errors import RelposError
+
+HIDDEN, POSITIONS = 16, 20
+
+
+def checkpoint(folder: Path, kind: str, toeplitz: bool) -> str:
+    """A published network of which P is Toeplitz, or whose position table is random."""
+    model = host(kind, **({"embedding_size": HIDDEN} if kind.startswith("Electra") else {}))
+    waves = torch.arange(POSITIONS).double()[:, None] * torch.arange(1, HIDDEN // 2 + 1).double() * 0.3
+    regular, random = torch.cat((waves.sin(), waves.cos()), 1), torch.randn(POSITIONS, HIDDEN).double()
+    (table,) = (value for name, value in model.named_parameters() if name.endswith("position_embeddings.weight"))
+    table.data.copy_(regular if toeplitz else random)
+    return str(saved(model, folder))
+
+
+def test_toeplitz_tables_hold_and_random_ones_fail_and_no_training_is_asked_for(tmp_path: Path) -> None:
+    good, bad = checkpoint(tmp_path / "good", "BertModel", True), checkpoint(tmp_path / "bad", "BertModel", False)
+    holds, fails = CloseToToeplitz("absolute").findings(Scales([], published=scales_of([good, bad])))
+    assert (holds.verdict, fails.verdict) == ("holds", "fails")
+    assert holds.scale == "good (3×16)"
+    assert f"positions 1 to {POSITIONS};" in holds.figures
+    assert "half of the examples" not in holds.figures
+    assert not holds.takes
+
+
+def test_what_needs_a_training_says_nothing_of_a_checkpoint(tmp_path: Path) -> None:
+    scales = Scales([], published=scales_of([checkpoint(tmp_path / "some", "BertModel", False)]))
+    for test in (RisesWithTraining, GoesWithScore, SeldomTrainedIsLess):
+        assert test("absolute").findings(scales) == []
+
+
+@pytest.mark.parametrize(("newer_is_toeplitz", "expected"), [(True, "holds"), (False, "fails")])
+def test_newer_families_are_held_against_older_ones_with_tables_of_one_shape(
+    newer_is_toeplitz: bool, expected: str, tmp_path: Path
+) -> None:
+    old = checkpoint(tmp_path / "old", "BertModel", not newer_is_toeplitz)
+    new = checkpoint(tmp_path / "new", "ElectraModel", newer_is_toeplitz)
+    test = NewerIsMore(["electra"], ["bert"])
+    (said,) = test.findings(Scales([], published=scales_of([old, new])))
+    assert said.verdict == expected
+    assert "old (3×16)" in said.figures
+    assert test.findings(Scales([], published=scales_of([old])))[0].verdict == "not run"
+
+
+def test_another_scheme_is_refused_by_name(tmp_path: Path) -> None:
+    folder = saved(host("RoFormerModel", embedding_size=8), tmp_path / "turned")
+    with pytest.raises(RelposError, match=r"turned: it has no table of position embeddings but \w+"):
+        scales_of([str(folder)])
+
+
+def test_the_page_has_a_verdict_of_each_checkpoint(tmp_path: Path) -> None:
+    published = scales_of([checkpoint(tmp_path / "some", "RobertaForMaskedLM", True)])
+    wanted = [claim for claim in files.load("wennberg2021") if claim.id in ("W01", "W06", "W07", "W18")]
+    claims = page(wanted, Scales([], published=published), files.rows(), {})["claims"]
+    assert [[finding["scale"] for finding in claim["findings"]] for claim in claims] == [["some (3×16)"]] * 4
+
+
+def test_the_command_reads_checkpoints(tmp_path: Path, toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = checkpoint(tmp_path / "some", "BertModel", True)
+    assert main(["claims", "ids=[W01]", f"pretrained={folder}"]) == 0
+    path = Path(capsys.readouterr().out.strip().splitlines()[-1])
+    assert json.loads(path.read_text())["claims"][0]["findings"][-1]["scale"] == "some (3×16)"
+    assert main(["claims", "ids=[W01]", f"pretrained={tmp_path / 'nowhere'}"]) == 1
+    assert "config.json is missing" in capsys.readouterr().err
