@@ -61,6 +61,21 @@ def test_the_intact_network_regains_everything(model: MaskedLM) -> None:
     assert (again.recovered, again.distance, again.output) == (1.0, 0.0, 1.0)
 
 
+@torch.no_grad()
+def test_distances_are_those_of_plain_loops(model: MaskedLM) -> None:
+    texts, other = counting(20), with_random_tisa(model, 2, 0)
+    outputs = [[network.encoder(ids) for ids, _ in texts.batches(HELDOUT_SEED)] for network in (model, other)]
+    pairs = [(token, place, two) for one, many in zip(*outputs, strict=True) for row, moved in zip(one, many, strict=True)
+             for place, (token, two) in enumerate(zip(row.double(), moved.double(), strict=True))]  # fmt: skip
+    mean = torch.stack([token for token, _, _ in pairs]).mean(0)
+    spread = sum(float((token - mean).square().sum()) for token, _, _ in pairs) / len(pairs)
+    apart = {place: [float((two - token).square().sum()) for token, here, two in pairs if here == place] for place in range(14)}
+    measured = Recovery(model, texts).measure("TISA", other)
+    assert measured.distance == pytest.approx(np.mean(list(apart.values())) / spread, rel=1e-4)
+    assert measured.cls_distance == pytest.approx(np.mean(apart[0]) / spread, rel=1e-4)
+    assert measured.cls_distance != pytest.approx(measured.distance, rel=0.01)
+
+
 def test_losses_of_texts_add_up_to_that_of_the_network(model: MaskedLM) -> None:
     texts = counting(20)
     batches = list(texts.batches(HELDOUT_SEED))

@@ -3,7 +3,8 @@ App. C).
 
 Three things are measured: the loss at masked tokens of texts of one length; the order gap, by how much that loss rises when the
 words of each text are put into random order, which is zero for a network without positions; and the distance of the encoder's
-outputs from the intact network's, E‖h′ − h‖² / E‖h − E h‖², which needs no head.
+outputs from the intact network's, E‖h′ − h‖² / E‖h − E h‖², which needs no head: over all tokens, and of [CLS] alone, which a
+classifier reads and no masked token's loss.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Variant:
         loss: nats per masked token.
         gap: how much larger the loss is with the words in random order.
         distance: of the outputs from the intact network's.
+        cls_distance: the same with the mean of ‖h′ − h‖² over the [CLS] alone; the denominator is over all tokens.
         recovered: of the loss that removing the positions adds, the share that this network regains; None where nothing was lost.
         order: the same share of the gap.
         output: the same share of the distance.
@@ -46,6 +48,7 @@ class Variant:
     loss: float
     gap: float
     distance: float
+    cls_distance: float
     recovered: float | None = None
     order: float | None = None
     output: float | None = None
@@ -59,6 +62,7 @@ class _Measured:
     losses: Floats
     shuffled: Floats
     distance: float
+    cls_distance: float
 
 
 class Recovery:
@@ -102,21 +106,25 @@ class Recovery:
 
     def _costs(self, name: str, measured: _Measured) -> Variant:
         loss = float(measured.losses.sum()) / self._tokens
-        return Variant(name, loss, float(measured.shuffled.sum()) / self._tokens - loss, measured.distance)
+        gap = float(measured.shuffled.sum()) / self._tokens - loss
+        return Variant(name, loss, gap, measured.distance, measured.cls_distance)
 
     def _measured(self, model: MaskedLM) -> _Measured:
-        apart = total = 0.0
+        apart = at_cls = total = 0.0
+        length = self.texts.ids.shape[1] + 2
 
         def compare(number: int, outputs: Tensor) -> None:
-            nonlocal apart, total
+            nonlocal apart, at_cls, total
             if number == len(self._outputs):
                 self._outputs.append(outputs)
             intact = self._outputs[number]
-            apart += float((outputs - intact).double().square().sum())
+            squares = (outputs - intact).double().square()
+            apart += float(squares.sum())
+            at_cls += float(squares[:, 0].sum())
             total += float((intact - intact.mean((0, 1))).double().square().sum())
 
         losses = text_losses(model, self.texts, advance=compare)
-        return _Measured(losses, text_losses(model, self.texts, shuffled=True), apart / total)
+        return _Measured(losses, text_losses(model, self.texts, shuffled=True), apart / total, length * at_cls / total)
 
 
 def text_losses(

@@ -91,6 +91,7 @@ def _row(variant: Variant) -> dict[str, Any]:
         "loss": variant.loss,
         "order_gap": variant.gap,
         "output_distance": variant.distance,
+        "cls_distance": variant.cls_distance,
         "loss_recovered": variant.recovered,
         "loss_recovered_low": low,
         "loss_recovered_high": high,
@@ -102,6 +103,7 @@ def _row(variant: Variant) -> dict[str, Any]:
 
 def _said(variant: Variant) -> str:
     text = f"{variant.name}: loss {variant.loss:.4f}, order gap {variant.gap:.4f}, output distance {variant.distance:.4f}"
+    text += f" ({variant.cls_distance:.4f} at [CLS])"
     if variant.recovered is not None:
         text += f"; {variant.recovered:.1%} of the loss regained"
     if variant.interval is not None:
@@ -113,10 +115,16 @@ def _figure(name: str, variants: Sequence[Variant]) -> Any:
     figure, panels = style.grid(4, 4, 3.0, 0.32 * len(variants))
     names = [variant.name for variant in variants]
     for axes, key, title in zip(
-        panels, ("loss", "gap", "distance"), ("loss, nats a masked token", "order gap, nats", "distance of outputs"), strict=False
+        panels,
+        ("loss", "gap", "distance"),
+        ("loss, nats a masked token", "order gap, nats", "distance of outputs (ring: at [CLS])"),
+        strict=False,
     ):
         values = [getattr(variant, key) for variant in variants]
         axes.scatter(values, range(len(values)), s=16, color=[style.COLOURS[0]] * 2 + [style.COLOURS[1]] * (len(values) - 2))
+        if key == "distance":
+            at_cls = [variant.cls_distance for variant in variants]
+            axes.scatter(at_cls, range(len(variants)), s=20, facecolors="none", edgecolors="0.35", linewidths=0.9)
         axes.set_title(title, fontsize=8)
         axes.margins(x=0.1)
         axes.locator_params(axis="x", nbins=5)
