@@ -255,6 +255,7 @@ class Noop(TypedDict):
 class Claims(TypedDict):
     paper: str
     ids: Names | None
+    pretrained: Names | None
 
 
 Merge = TypedDict("Merge", {"from": Names, "weights": bool})
