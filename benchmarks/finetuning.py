@@ -28,6 +28,7 @@ from _contestants import hugging_face_config, network
 from _report import machine, write_results
 
 import relpos
+from relpos.config.compose import instantiate
 from relpos.data.collate import TuningSteps, collate, epoch_batches
 from relpos.data.glue import read
 from relpos.data.glue_encoding import Encoded, encode
@@ -35,7 +36,6 @@ from relpos.data.tasks import Task
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.model.dropout import seed_dropout
-from relpos.runs.config import instantiate
 from relpos.train.network import classifier_on
 
 BATCH, LENGTH, ROWS = 32, 128, 4000

@@ -32,12 +32,12 @@ from _contestants import VOCABULARY, network
 from _presets import presets
 from _report import RESULTS, machine
 
+from relpos.config.compose import conf_dir
 from relpos.data.steps import UnmaskedStep
 from relpos.model.dropout import Draw
 from relpos.model.kernels import eager, name_of, select
 from relpos.model.kernels import triton as fused_triton
 from relpos.model.position import Terms
-from relpos.runs.config import conf_dir
 from relpos.train.recorded import RecordedStep
 from relpos.train.replay import CudaGraphs, PlainCalls
 

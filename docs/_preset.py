@@ -13,8 +13,8 @@ from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 import relpos
+from relpos.config.compose import conf_dir
 from relpos.model.build import count
-from relpos.runs.config import conf_dir
 from relpos.runs.networks import without_memory
 
 AUTHORS = r"[A-Z][\w-]+(?: et al\.| & [A-Z][\w-]+)? \d{4}"

@@ -10,12 +10,12 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from relpos.config.compose import conf_dir
 from relpos.model.build import build
 from relpos.model.conv import Conv
 from relpos.model.heads import MaskedLM
 from relpos.model.position import Scheme
 from relpos.model.shape import Shape
-from relpos.runs.config import conf_dir
 from relpos.train.network import constructor
 
 FULL = bool(os.environ.get("RELPOS_FULL"))  # set by .ci/run: full crosses of presets, which take minutes

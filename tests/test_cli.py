@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from relpos.cli import main
-from relpos.runs.schema import COMMANDS
+from relpos.config.schema import COMMANDS
 from schemes import FULL
 
 

@@ -112,15 +112,15 @@ def _run(command: str, arguments: list[str]) -> int:
     import hydra
     from hydra.core.hydra_config import HydraConfig
 
+    from relpos.config.bare_arguments import with_bare_arguments
+    from relpos.config.compose import check, conf_dir, one_line
+    from relpos.config.given_network import with_recipe
+    from relpos.config.task_file import with_task_file
     from relpos.errors import RelposError
-    from relpos.runs.bare_arguments import with_bare_arguments
-    from relpos.runs.config import check, conf_dir, one_line
-    from relpos.runs.given_network import with_recipe
     from relpos.runs.run import make_runs_root
-    from relpos.runs.task_file import with_task_file
 
     if {"-h", "--help"} & set(arguments):
-        from relpos.runs.help import help_of
+        from relpos.config.help import help_of
 
         print(help_of(command, [argument for argument in arguments if not argument.startswith("-")]))
         return 0

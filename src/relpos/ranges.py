@@ -1,7 +1,7 @@
 """What a value may be, said once, in the annotation of the argument that takes it: `k: Annotated[int, at_least(0)]`.
 
 A constructor under `@checked` holds its arguments to its annotations. The configuration is held to the same annotations before any
-work, see `relpos.runs.schema`. int, float, bool, str, None, Literal, unions, lists and mappings of these are understood;
+work, see `relpos.config.schema`. int, float, bool, str, None, Literal, unions, lists and mappings of these are understood;
 an argument with any other annotation, or with none, may be anything.
 """
 

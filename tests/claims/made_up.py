@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from relpos.claims.scales import Scale, Scales, Scores
-from relpos.runs.config import compose
+from relpos.config.compose import compose
 from relpos.tables.columns import GLUE
 from relpos.train.network import build_model
 

@@ -10,10 +10,10 @@ import pytest
 import relpos
 from linked import link_runs
 from relpos.cli import main
+from relpos.config.bare_arguments import with_bare_arguments
+from relpos.config.compose import compose
 from relpos.files import write_json
 from relpos.runs import runs_root
-from relpos.runs.bare_arguments import with_bare_arguments
-from relpos.runs.config import compose
 
 TINY = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "length=32", "size.layers=1", "size.max_positions=32"]
 

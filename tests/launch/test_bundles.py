@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from relpos.config.compose import instantiate
 from relpos.errors import RelposError
 from relpos.launch.bundles import bundles
 from relpos.launch.local import Local
 from relpos.launch.slurm import Slurm
 from relpos.ranges import shown
 from relpos.runs import compose
-from relpos.runs.config import instantiate
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
 from tables.small_data import write_experiment

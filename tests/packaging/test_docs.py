@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from relpos.commands.reproduce import gathered
-from relpos.runs.bare_arguments import with_bare_arguments
-from relpos.runs.config import compose
+from relpos.config.bare_arguments import with_bare_arguments
+from relpos.config.compose import compose
 from relpos.runs.order import with_pairs
 from tests.packaging.links import ROOT, anchors, broken, pages
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from relpos.config.compose import shipped
 from relpos.errors import RelposError
-from relpos.runs.config import shipped
 from relpos.tables.experiment import load
 from tables.small_data import write_experiment
 

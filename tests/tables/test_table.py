@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from relpos.config.compose import shipped
 from relpos.errors import RelposError
-from relpos.runs.config import shipped
 from relpos.tables.render import text
 from relpos.tables.render.view import view_of
 from relpos.tables.table import Table, read

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from relpos.claims.finding import Test
+from relpos.config.compose import instantiate, shipped
 from relpos.errors import RelposError, nearest
 from relpos.files import read_yaml
-from relpos.runs.config import instantiate, shipped
 
 if TYPE_CHECKING:
     from relpos.tables.experiment import Experiment

@@ -7,8 +7,8 @@ from functools import cache
 
 from omegaconf import DictConfig, OmegaConf
 
-from relpos.runs.config import compose
-from relpos.runs.variation import varied
+from relpos.config.compose import compose
+from relpos.config.variation import varied
 
 Nodes = dict[str, object]
 """`position` and `conv` as plain values."""

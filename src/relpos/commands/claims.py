@@ -35,8 +35,8 @@ def claims(cfg: DictConfig) -> str:
     from relpos.claims import claim as claim_files
     from relpos.claims import reading
     from relpos.claims.to_run import ToRun
+    from relpos.config.compose import names
     from relpos.files import write_json
-    from relpos.runs.config import names
     from relpos.runs.run import runs_root
 
     wanted = chosen(claim_files.load(str(cfg.paper)), names(cfg.ids))

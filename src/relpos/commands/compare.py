@@ -11,8 +11,8 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from relpos.config.compose import names
 from relpos.runs.bar import bar
-from relpos.runs.config import names
 from relpos.runs.run import runs_root
 from relpos.tables.compared import Subject, compared_rows, subjects_of
 from relpos.tables.comparison import with_comparisons

@@ -10,9 +10,9 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from relpos.commands.analyze import subjects_of
+from relpos.config.compose import conf_dir, instantiate, names
 from relpos.errors import RelposError
 from relpos.files import write_text
-from relpos.runs.config import conf_dir, instantiate, names
 from relpos.runs.run import read_record, runs_root
 
 

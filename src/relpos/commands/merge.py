@@ -19,7 +19,7 @@ def merge(cfg: DictConfig) -> str:
     Raises:
         RelposError: see `relpos.runs.merge.merge` and `relpos.tables.scores.merged_scores`; nothing is written then.
     """
-    from relpos.runs.config import names
+    from relpos.config.compose import names
     from relpos.runs.merge import merge as merge_runs
     from relpos.runs.run import runs_root
     from relpos.tables.scores import merged_scores, write_scores

@@ -69,7 +69,7 @@ def gathered(arguments: Sequence[str]) -> list[str]:
 
 def _refuse_slip(key: str) -> None:
     """Refuses a key that is not a row's but looks like one of `OWN` with a typing mistake."""
-    from relpos.runs.config import keys_of
+    from relpos.config.compose import keys_of
     from relpos.tables.experiment import STAGES
 
     if key == "words":  # their name in older versions, which is close to `workers`
@@ -88,8 +88,8 @@ def reproduce(cfg: DictConfig) -> str:
         RelposError: something in the file or the overrides is wrong; or runs failed, which is raised after the others are done.
         KeyboardInterrupt: the process was asked to stop; the same command goes on.
     """
+    from relpos.config.compose import names
     from relpos.launch import engine
-    from relpos.runs.config import names
     from relpos.runs.run import runs_root
     from relpos.tables import dry_run, experiment, order_instrument, plan
 
@@ -127,8 +127,8 @@ def _changes(cfg: DictConfig) -> dict[str, Any]:
     """The keys of the experiment file that `seeds=`, `pretrain_seeds=` and `tasks=` replace, with their new values."""
     from omegaconf import OmegaConf
 
-    from relpos.runs.config import names
-    from relpos.runs.task_file import is_file
+    from relpos.config.compose import names
+    from relpos.config.task_file import is_file
 
     content: Any = OmegaConf.to_container(cfg, resolve=True)
     changes = {key: content[key] for key in ("seeds", "pretrain_seeds") if content[key] is not None}
@@ -141,7 +141,7 @@ def engine_of(cfg: DictConfig, experiment: Experiment) -> Engine:
     """The engine that `engine=…` names; workers and threads that it does not set are those of the experiment file."""
     from omegaconf import OmegaConf
 
-    from relpos.runs.config import instantiate
+    from relpos.config.compose import instantiate
 
     node: Any = OmegaConf.to_container(cfg.engine, resolve=True)
     from_file = {key: getattr(experiment, key) for key in ("workers", "threads") if key in node and node[key] is None}

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from omegaconf import DictConfig
 
 from relpos.analysis.score import Score, Scored
-from relpos.runs.config import names
+from relpos.config.compose import names
 from relpos.tables.named_runs import masked_lm
 from relpos.tables.render.aligned import aligned
 

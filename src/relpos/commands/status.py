@@ -57,7 +57,7 @@ def status(cfg: DictConfig) -> str:
 
 def _runs(cfg: DictConfig) -> tuple[str, list[Run]]:
     """The table's name, and the runs of its newest launch, or of a plan if rows or overrides are named or nothing was launched."""
-    from relpos.runs.config import names
+    from relpos.config.compose import names
     from relpos.tables import experiment, plan
 
     table = experiment.load(str(cfg.table))

@@ -1,6 +1,6 @@
 """What a run is and what became of it: identity, record, lock, and how it is executed."""
 
-from relpos.runs.config import compose
+from relpos.config.compose import compose
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan, with_task
 from relpos.runs.run import Run, read_record, runs_root

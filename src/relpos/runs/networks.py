@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from relpos.config.compose import instantiate
 from relpos.data.tasks import Task
 from relpos.errors import RelposError
 from relpos.model.build import count
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs.changed import change_positions, changed_position
-from relpos.runs.config import instantiate
 from relpos.runs.plan import network_settings
 from relpos.runs.run import Run
 from relpos.train.network import classifier_on, encoder_of, masked_lm_on, network

@@ -10,6 +10,7 @@ from typing import Any
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
+from relpos.config.compose import instantiate, targets
 from relpos.data.filehash import described
 from relpos.data.source import Toy
 from relpos.errors import RelposError, nearest
@@ -17,7 +18,6 @@ from relpos.files import sha256
 from relpos.pretrained.files import checkpoint_files, is_published, tokenizer_files
 from relpos.pretrained.hub import located
 from relpos.runs import debug
-from relpos.runs.config import instantiate, targets
 from relpos.runs.run import Run, read_record
 from relpos.runs.tasks import node_of, own_files, resolved
 

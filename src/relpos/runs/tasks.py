@@ -6,13 +6,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from relpos.config.compose import conf_dir, instantiate, options
+from relpos.config.task_file import is_file, read_task_file
 from relpos.data.own_files import OwnFiles
 from relpos.data.own_task import METRICS, OwnTask
 from relpos.errors import RelposError, nearest
 from relpos.files import read_yaml, sha256
-from relpos.runs.config import conf_dir, instantiate, options
 from relpos.runs.run import Run
-from relpos.runs.task_file import is_file, read_task_file
 
 OWN = f"{OwnTask.__module__}.{OwnTask.__qualname__}"
 OF_CLASSES = {"accuracy": None, "f1": 2, "accuracy_and_f1": 2, "matthews": 2}

@@ -18,6 +18,7 @@ from lightning_fabric.plugins.environments import LightningEnvironment
 from pytorch_lightning.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 
 from relpos.analysis.kernels import draw_kernels
+from relpos.config.compose import instantiate
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
 from relpos.data.tasks import Task, authors_steps, epoch_steps
@@ -28,7 +29,6 @@ from relpos.model.build import count
 from relpos.model.encoder import Encoder
 from relpos.model.precision import slowdown_of_bf16
 from relpos.runs.changed import changed_position
-from relpos.runs.config import instantiate
 from relpos.runs.networks import of_finetuning, of_pretraining
 from relpos.runs.plan import task_files
 from relpos.runs.run import Run

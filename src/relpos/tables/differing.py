@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from relpos.config.compose import conf_dir
 from relpos.files import read_yaml
-from relpos.runs.config import conf_dir
 from relpos.tables.compared import Subject
 
 GROUPS = ("position", "conv")

@@ -15,11 +15,11 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from relpos.config.compose import conf_dir
+from relpos.config.schema import SHORT
 from relpos.files import read_yaml
-from relpos.runs.config import conf_dir
 from relpos.runs.cost import flops
 from relpos.runs.run import Run
-from relpos.runs.schema import SHORT
 from relpos.runs.tasks import node_of
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import OF_POSITION, overrides_of
@@ -131,7 +131,7 @@ def _with_intermediate(overrides: Overrides, tasks: Overrides) -> Overrides:
 
 @cache
 def _configured(command: str, overrides: Overrides, task: str | None = None) -> DictConfig:
-    """The configuration as `relpos.runs.config.compose` gives it, without the groups that do not change the cost."""
+    """The configuration as `relpos.config.compose.compose` gives it, without the groups that do not change the cost."""
     primary = _read(command)
     content = {key: primary[key] for key in KEYS if key in primary}
     options = {key: value for entry in primary["defaults"] if isinstance(entry, dict) for key, value in entry.items()}

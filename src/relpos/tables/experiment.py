@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import yaml
 
+from relpos.config.compose import options, shipped
+from relpos.config.task_file import is_file
 from relpos.errors import RelposError, nearest
 from relpos.ranges import Count, Length, Natural, check, rules
-from relpos.runs.config import options, shipped
-from relpos.runs.task_file import is_file
 from relpos.tables.checks import Check, parse
 from relpos.tables.row import ORDER
 

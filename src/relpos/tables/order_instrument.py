@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from relpos.config.compose import compose, instantiate
 from relpos.data.pairs import AutoPairs, PairSource
 from relpos.errors import RelposError, nearest
-from relpos.runs.config import compose, instantiate
 from relpos.runs.order import is_measured, measured, snapshots, suited
 from relpos.runs.order_measures import Dials, Results
 from relpos.runs.run import Run

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relpos.config.compose import instantiate, names
 from relpos.errors import RelposError
 from relpos.files import replacing, write_json
-from relpos.runs.config import instantiate, names
 from relpos.runs.order import DETAILS, measured, suited
 from relpos.runs.order_measures import MEASURES, Dials, Results
 from relpos.runs.run import runs_root

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from omegaconf import DictConfig
 
+from relpos.config.compose import check, compose
+from relpos.config.given_network import refuse_overrides
+from relpos.config.variation import varied
 from relpos.errors import RelposError, nearest
-from relpos.runs.config import check, compose
-from relpos.runs.given_network import refuse_overrides
 from relpos.runs.plan import change_name, finetune_run, given_run, noop_run, pretrain_run, with_task
 from relpos.runs.run import Run, closure
-from relpos.runs.variation import varied
 from relpos.tables.experiment import STAGES, Experiment
 
 OF_TASK = ("steps", "batch", "intermediate")

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relpos.config.compose import shipped
 from relpos.errors import RelposError, nearest
 from relpos.files import write_json
-from relpos.runs.config import shipped
 from relpos.runs.run import runs_root
 from relpos.tables.checks import Outcome
 from relpos.tables.row import Row

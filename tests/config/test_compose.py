@@ -14,11 +14,11 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
+from relpos.config.check import mistakes
+from relpos.config.compose import check, conf_dir, names
+from relpos.config.schema import COMMANDS
 from relpos.errors import RelposError
 from relpos.runs import compose
-from relpos.runs.config import check, conf_dir, names
-from relpos.runs.mistakes import mistakes
-from relpos.runs.schema import COMMANDS
 
 
 @pytest.mark.parametrize(

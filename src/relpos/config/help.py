@@ -11,9 +11,9 @@ import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf, open_dict
 
-from relpos.runs.config import conf_dir, one_line, options
-from relpos.runs.schema import COMMANDS
-from relpos.runs.task_file import with_task_file
+from relpos.config.compose import conf_dir, one_line, options
+from relpos.config.schema import COMMANDS
+from relpos.config.task_file import with_task_file
 
 WIDTH = 118
 LINE = re.compile(r"(?P<indent> *)(?P<key>[\w-]+):(?P<value>.*)")

@@ -9,9 +9,9 @@ from typing import Annotated, Any, get_args, get_origin, is_typeddict
 
 from hydra.utils import get_object
 
+from relpos.config.schema import COMMANDS, Arguments, As
 from relpos.errors import RelposError, nearest
 from relpos.ranges import check, rules, shown
-from relpos.runs.schema import COMMANDS, Arguments, As
 
 
 @cache

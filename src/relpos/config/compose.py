@@ -21,11 +21,11 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from relpos.config.check import mistakes
+from relpos.config.given_network import OF_SCHEME, refuse_overrides, with_recipe
+from relpos.config.schema import COMMANDS, SHORT
+from relpos.config.task_file import with_task_file
 from relpos.errors import RelposError, nearest
-from relpos.runs.given_network import OF_SCHEME, refuse_overrides, with_recipe
-from relpos.runs.mistakes import mistakes
-from relpos.runs.schema import COMMANDS, SHORT
-from relpos.runs.task_file import with_task_file
 
 FOLDERS = ("from", "run", "runs", "pretrained")
 """The keys under which commands take the folder of a trained network."""

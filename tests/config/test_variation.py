@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from relpos.runs.config import compose
-from relpos.runs.variation import varied
+from relpos.config.compose import compose
+from relpos.config.variation import varied
 from schemes import CONVS, FULL, POSITIONS
 
 ROW = ["position=composite", "k=3", "outside=zero", "conv=convbert", "conv.width=5", "conv.bias=false"]

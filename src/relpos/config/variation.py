@@ -14,7 +14,7 @@ from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 
-from relpos.runs.config import conf_dir
+from relpos.config.compose import conf_dir
 
 OPTION = re.compile(r"(\w+)=(\w+)")
 NOT_ALONE = re.compile(r"^defaults:|@package", re.MULTILINE)
@@ -31,7 +31,7 @@ def varied(cfg: DictConfig, overrides: Sequence[str]) -> DictConfig | None:
     Returns:
         None where only Hydra can do it: unknown options and keys, options that bring others with them, groups of keys, `+` and `~`.
 
-    >>> from relpos.runs.config import compose
+    >>> from relpos.config.compose import compose
     >>> varied(compose("params"), ["kernels=3", "position=tisa"]).position.kernels
     3
     """

@@ -1,0 +1,1 @@
+"""A command and its overrides → a checked configuration; its help."""
