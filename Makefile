@@ -13,7 +13,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 unexport PYTHONDONTWRITEBYTECODE # sources and tests are compiled once, not by every process of every run
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo real test test-slurm check lint types floors links format bench bench-gpu golden same mechanisms clean
+.PHONY: help install demo real test test-slurm check lint types floors links format bench bench-gpu golden same same-results mechanisms clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) \
@@ -90,6 +90,9 @@ golden: install ## Write the golden values anew, where results were meant to cha
 
 same: install ## Train every preset a few steps here and at BASE=COMMIT, and say where the losses differ
 	@$(BIN)/python tests/same.py $(BASE)
+
+same-results: install ## Read the committed records here and at BASE=COMMIT, and say which figures and verdicts differ
+	@PYTHONPATH=tests $(BIN)/python tests/same_results.py $(BASE)
 
 mechanisms: install ## Write the tables and the figure of docs/mechanisms.md anew
 	$(BIN)/python docs/generate.py

@@ -12,6 +12,8 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,13 +65,19 @@ def difference(before: list[float] | str, after: list[float] | str) -> str:
     return f"from step {step + 1} on, by at most {largest:.2g} nats"
 
 
+@contextmanager
+def checked_out(commit: str) -> Iterator[Path]:
+    """A folder with the files of a commit."""
+    with tempfile.TemporaryDirectory(prefix="relpos-base-") as folder:
+        archive = subprocess.run(["git", "archive", commit], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+        subprocess.run(["tar", "-x"], input=archive, cwd=folder, check=True)
+        yield Path(folder)
+
+
 def compare(base: str, names: list[str] | None = None) -> int:
     """Trains at both and prints a line for each preset that differs; how many do."""
-    with tempfile.TemporaryDirectory(prefix="relpos-same-") as temporary:
-        old, runs = Path(temporary, "base"), [Path(temporary, "runs-base"), Path(temporary, "runs-here")]
-        old.mkdir()
-        archive = subprocess.run(["git", "archive", base], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
-        subprocess.run(["tar", "-x"], input=archive, cwd=old, check=True)
+    with tempfile.TemporaryDirectory(prefix="relpos-same-") as temporary, checked_out(base) as old:
+        runs = [Path(temporary, "runs-base"), Path(temporary, "runs-here")]
         both = [name for name in names or presets(ROOT) if name in presets(old)]
         before = trained(old, runs[0], both)
         runs[1].mkdir()

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from pathlib import Path
 
 import pytest
 
 import same
+import same_results
+from relpos.tables.render.text import comma_separated, markdown
+from relpos.tables.render.view import view_of
+from relpos.tables.table import Table
 from schemes import CONVS, POSITIONS
+
+NUMBER = r"\d+(?:\.\d+)?"
 
 
 @pytest.mark.parametrize(
@@ -33,3 +41,26 @@ def test_losses_are_those_that_the_run_logs(toy_runs: Path) -> None:
     losses = same.losses(["position=fixed", "position=nonsense"])
     assert [len(losses["position=fixed"]), len(losses["finetune"])] == [5, 5]
     assert "nonsense" in losses["position=nonsense"]
+
+
+def test_a_verdict_that_changes_is_named_and_a_sentence_is_not() -> None:
+    before = "C01  holds  fixed beats absolute\n     holds     4×128: fixed − absolute +0.9 nats"
+    better = "C01  holds  fixed is better\n     holds     4×128: +0.9 nats more"
+    other = before.replace("+0.9", "+0.8")
+    assert not list(same_results.differences({"claims": before}, {"claims": better}))
+    assert list(same_results.differences({"claims": before}, {"claims": other})) == [
+        "claims:",
+        "--- before",
+        "+++ after",
+        "-C01: holds 4 128 +0.9",
+        "+C01: holds 4 128 +0.8",
+    ]
+
+
+def test_every_committed_table_reads_as_it_was_written() -> None:
+    folders = sorted(path.parent for path in same_results.RESULTS.glob("*/table.json"))
+    for folder in folders:
+        view = view_of(Table.from_dict(json.loads((folder / "table.json").read_text(encoding="utf-8"))))
+        assert comma_separated(view) == (folder / "table.csv").read_text(encoding="utf-8"), folder.name
+        assert re.findall(NUMBER, markdown(view)) == re.findall(NUMBER, (folder / "table.md").read_text(encoding="utf-8"))
+    assert folders

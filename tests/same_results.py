@@ -1,0 +1,104 @@
+"""`make same-results BASE=COMMIT`: does this tree read the committed records as that commit did? It names what differs.
+
+`make same` compares what a training gives; this compares what tables and claims say of trainings that are finished. Sentences may
+differ: only numbers and verdicts are compared, in their order.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from same import ROOT, checked_out
+
+RESULTS = ROOT / "experiments" / "results"
+VERDICTS = ("holds", "fails", "undecided", "not run")
+CLAIM = re.compile(r"[CWX]\d\d(/\w+)?  ")
+FIGURE = re.compile(rf"(?<![\w.])[-−+]?\d[\d,]*(?:\.\d+)?|\b(?:{'|'.join(VERDICTS)})\b")
+
+
+def said(tree: Path, folder: Path) -> dict[str, str]:
+    """What the code of `tree` says of the records of each committed result: the claims, and the table where its data are here.
+
+    Args:
+        tree: a checkout.
+        folder: empty; gets a runs folder for each result.
+    """
+    texts: dict[str, str] = {}
+    for archive in sorted(RESULTS.glob("*/records.tar.xz")):
+        name, records, runs = archive.parent.name, folder / f"{archive.parent.name}-records", folder / archive.parent.name
+        records.mkdir()
+        subprocess.run(["tar", "-x", "-f", archive, "-C", records], check=True)
+        _relpos(tree, runs, "merge", str(records))
+        texts[f"claims of {name}"] = _relpos(tree, runs, "claims")
+        if os.environ.get("RELPOS_DATA") and rows_of(archive.parent):
+            _relpos(tree, runs, "reproduce", f"table={name}", f"rows=[{','.join(rows_of(archive.parent))}]", "stages=[]")
+            texts[f"table {name}"] = (runs / "tables" / name / "table.json").read_text(encoding="utf-8")
+    return texts
+
+
+def rows_of(result: Path) -> list[str]:
+    """The rows of a committed table whose runs need no published checkpoint; none where they do."""
+    experiment = (ROOT / "experiments" / f"{result.name}.yaml").read_text(encoding="utf-8")
+    lines = (result / "table.csv").read_text(encoding="utf-8").splitlines()
+    return [] if re.search(r"^(start|network):", experiment, re.M) else [line.partition(",")[0] for line in lines[1:]]
+
+
+def _relpos(tree: Path, runs: Path, *arguments: str) -> str:
+    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "RELPOS_RUNS": str(runs), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "relpos.cli", *arguments]
+    return subprocess.run(command, env=environment, cwd=tree, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def figures(text: str) -> list[str]:
+    """The verdicts and numbers of each claim, a line for each that has one; of another text the lines as they are.
+
+    >>> figures("C01  not run  fixed beats 3 others\\n     holds     4×128: +0.9 nats\\n     to run it 2 hours")
+    ['C01: not run', 'C01: holds 4 128 +0.9']
+    """
+    lines, claim = text.splitlines(), ""
+    if not any(CLAIM.match(line) for line in lines):
+        return lines
+    found = []
+    for line in lines:
+        if CLAIM.match(line):
+            claim, _, rest = line.partition("  ")
+            found.append(f"{claim}: {rest.partition('  ')[0]}")
+        elif claim and line.strip().startswith(VERDICTS):
+            found.append(f"{claim}: {' '.join(FIGURE.findall(line))}")
+    return found
+
+
+def differences(before: dict[str, str], after: dict[str, str]) -> Iterator[str]:
+    """Lines that name what differs."""
+    for name, text in before.items():
+        changed = difflib.unified_diff(figures(text), figures(after.get(name, "")), "before", "after", lineterm="", n=0)
+        lines = [line for line in changed if not line.startswith("@@")]
+        yield from ([f"{name}:", *lines] if lines else [])
+
+
+def main() -> int:
+    if len(sys.argv) != 2:
+        print("name a commit: make same-results BASE=COMMIT", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="relpos-same-") as temporary:
+        folders = [Path(temporary, name) for name in ("before", "after")]
+        for folder in folders:
+            folder.mkdir()
+        with checked_out(sys.argv[1]) as base:
+            before = said(base, folders[0])
+        lines = list(differences(before, said(ROOT, folders[1])))
+    print("\n".join(lines) or f"{', '.join(before)}: the same figures and verdicts as at {sys.argv[1]}")
+    if not os.environ.get("RELPOS_DATA"):
+        print("without RELPOS_DATA no table was planned: claims alone were compared")
+    return bool(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
