@@ -62,3 +62,65 @@ def test_a_folder_that_was_killed_is_cleared_by_the_next(tmp_path: Path) -> None
 
 def _folder(tmp_path: Path):  # type: ignore[no-untyped-def]
     return files.replacing_folder(tmp_path / "place")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("a: [1\nb: 2\n", ":2: not YAML: did not find expected ',' or ']'"),
+        ("a: 1\nb: 2\na: 3\n", ":3: not YAML: 'a' is given twice"),
+        ("a: 1\n--- \nb: 2\n", ":2: not YAML: but found another document"),
+        (b"a: \xff\n", ": not YAML: 'utf-8' codec can't decode"),
+        (b"a: \x00\n", ": not YAML: unacceptable character #x0000: control characters are not allowed"),
+        ("[" * 50_000 + "]" * 50_000, ":1: not YAML: nested more than 50 deep"),
+        ("- " * 50_000, ":1: not YAML: nested more than 50 deep"),
+        ("{a: " * 100_000, ":1: not YAML: nested more than 50 deep"),
+        ("- &a [1, 1]\n" + "- &a [*a, *a]\n" * 40, ":15: not YAML: more than 100,000 values"),
+        ("a: &a [*a]\n", ":1: not YAML: *a stands before the end of what it stands for"),
+        ("- 1\n" * 100_001, ":100000: not YAML: more than 100,000 values"),
+        ("#" * 1_000_001, ": larger than 1,000,000 bytes"),
+        ("a: !!python/object/apply:os.system [ls]\n", ":1: not YAML: the tag tag:yaml.org,2002:python/object/apply:os.system"),
+        ("a: !!int x\n", ":1: not YAML: the tag tag:yaml.org,2002:int is not read"),
+        ("a: " + "9" * 5000, ": not YAML: Exceeds the limit (4300 digits)"),
+        ("[a]: 1\n", ":1: not YAML: found unhashable key"),
+    ],
+)  # fmt: skip
+def test_yaml_of_a_stranger_is_one_line(tmp_path: Path, content: str | bytes, said: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(RelposError) as caught:
+        files.read_yaml(path)
+    assert str(caught.value).startswith(f"{path}{said}")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("nowhere", "No such file or directory"),
+        (".", "a folder, where a file is expected"),
+        ("pipe", "a pipe or a device, where a file is expected"),
+        ("/dev/zero", "a pipe or a device, where a file is expected"),
+        ("/proc/self/mem", "Input/output error"),
+        ("a\0b", "embedded null byte"),
+        ("a" * 300, "File name too long"),
+    ],
+)
+def test_what_is_no_file_is_not_read(tmp_path: Path, path: str, said: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RelposError, match=f": {said}$"):
+        files.read_yaml(tmp_path / path)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e-4", 0.0001), ("1E+3", 1000.0), ("-2.5e3", -2500.0), (".5e1", 5.0), ("1e", "1e"), ("'1e-4'", "1e-4"), ("e5", "e5")],
+)
+def test_a_number_with_an_exponent_needs_no_point(tmp_path: Path, text: str, value: object) -> None:
+    (tmp_path / "a.yaml").write_text(f"a: {text}\n")
+    assert repr(files.read_yaml(tmp_path / "a.yaml")["a"]) == repr(value)
+
+
+def test_a_date_is_a_word_and_an_alias_what_it_stands_for(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: &x {b: 2026-01-02}\nc: *x\nd: {<<: *x}\n")
+    assert files.read_yaml(tmp_path / "a.yaml") == {key: {"b": "2026-01-02"} for key in "acd"}

@@ -5,25 +5,112 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from relpos.errors import RelposError
+
+BYTES, DEPTH, VALUES = 1_000_000, 50, 100_000
+"""The largest YAML file that is read, how deep its lists and groups may be nested, and how many values it may hold, where an alias
+counts as all that it stands for. No configuration comes near; libyaml overflows the stack at some 30,000 brackets."""
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of a YAML file, by libyaml where PyYAML has it, which is ten times as fast.
+    """The content of a YAML file, which may be a stranger's: it makes plain values only, and few of them.
 
     Raises:
-        yaml.YAMLError: it is no YAML.
-        OSError: it cannot be read.
+        RelposError: names file and line: it cannot be read, is not YAML, or is larger or nested deeper than any configuration.
     """
-    import yaml
+    check_regular(path)
+    try:
+        with path.open("rb") as file:
+            content = file.read(BYTES + 1)
+        if len(content) > BYTES:
+            raise RelposError(f"{path}: larger than {BYTES:,} bytes, which no configuration is")
+        text = content.decode()
+        _check_yaml(text)
+        return yaml.load(text, Loader=_Loader)
+    except OSError as error:
+        raise RelposError(f"{path}: {error.strerror}") from error
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: no UTF-8, or a number of more than 4,300 digits
+        if isinstance(error, RelposError):
+            raise
+        mark = getattr(error, "problem_mark", None)
+        why = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise RelposError(f"{path}{f':{mark.line + 1}' if mark else ''}: not YAML: {why}") from error
 
-    return yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml is ten times as fast
+    """YAML as Hydra reads it: `1e-4` is a number, a date is a word, and a key may not stand twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if (key.tag, str(key.value)) in seen:
+                raise yaml.constructor.ConstructorError(problem=f"{key.value!r} is given twice", problem_mark=key.start_mark)
+            seen.add((key.tag, str(key.value)))
+        return super().construct_mapping(node, deep)
+
+
+# YAML 1.1 wants a point and a sign, 1.0e-4, and reads 1e-4 as a word.
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), [*"-+.0123456789"])
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+}
+
+
+def _check_yaml(text: str) -> None:
+    """Refuses tags, which would construct other things than plain values, and nesting and aliases that exhaust whoever reads them.
+
+    Events come one after another; the nodes that are made of them afterwards are made by recursion, in C.
+
+    Raises:
+        yaml.YAMLError: with the line.
+    """
+    totals, anchors, sizes = [0], [""], dict[str, int]()
+    for event in yaml.parse(text, Loader=_Loader):
+        problem = ""
+        if isinstance(event, yaml.CollectionStartEvent):
+            totals.append(1)
+            anchors.append(event.anchor)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            sizes[anchors.pop()] = size = totals.pop()
+            totals[-1] += size
+        elif isinstance(event, yaml.ScalarEvent):
+            sizes[event.anchor] = 1
+            totals[-1] += 1
+        elif isinstance(event, yaml.AliasEvent):
+            problem = "" if event.anchor in sizes else f"*{event.anchor} stands before the end of what it stands for"
+            totals[-1] += sizes.get(event.anchor, 0)
+        if len(totals) > DEPTH + 1:
+            problem = f"nested more than {DEPTH} deep"
+        elif totals[-1] > VALUES:
+            problem = f"more than {VALUES:,} values"
+        elif getattr(event, "tag", None):
+            problem = f"the tag {event.tag} is not read; a value in quotes is a word, without quotes a number"
+        if problem:
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+
+
+def check_regular(path: Path) -> None:
+    """Refuses what is no regular file: reading a pipe or a terminal may never end.
+
+    Raises:
+        RelposError: it is a folder, a pipe or a device, or there is nothing.
+    """
+    try:
+        path.stat()
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the name
+        raise RelposError(f"{path}: {getattr(error, 'strerror', error)}") from error
+    if not path.is_file():
+        raise RelposError(f"{path}: {'a folder' if path.is_dir() else 'a pipe or a device'}, where a file is expected")
 
 
 @contextmanager

@@ -93,7 +93,7 @@ def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers: Path) -> None:
     ("overrides", "message"),
     [
         (["task=custom"], "task.folder must be given"),
-        (["task=answers/tusk.yaml"], "task=answers/tusk.yaml: No such file or directory"),
+        (["task=answers/tusk.yaml"], "answers/tusk.yaml: No such file or directory"),
         (
             ["task=answers/task.yaml", "task.columns=[question,reply]"],
             "train.csv line 1: no column 'reply'. Known: answer, label, question.",
@@ -125,7 +125,7 @@ def test_a_line_of_json_without_a_column_is_named_with_its_file(answers: Path) -
     ("text", "message"),
     [
         ("colums: [question]\n", "unknown key 'colums'. Did you mean 'columns'?"),
-        ("columns: [question\n", "line 2: not YAML"),
+        ("columns: [question\n", ":2: not YAML"),
         ("question\n", "keys are expected"),
         ("columns: question\nlabels: [no, yes]\n", "labels: YAML reads yes, no, true and false as truth values"),
     ],

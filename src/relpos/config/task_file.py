@@ -8,10 +8,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from relpos.data.own_task import OwnTask
 from relpos.errors import RelposError, nearest
+from relpos.files import read_yaml
 
 
 def is_file(name: str) -> bool:
@@ -26,13 +25,7 @@ def read_task_file(name: str) -> dict[str, Any]:
         RelposError: names the file and what is wrong.
     """
     path = Path(name).expanduser()
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RelposError(f"task={name}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        raise RelposError(f"{name}{f' line {mark.line + 1}' if mark else ''}: not YAML") from error
+    content = read_yaml(path)
     if not isinstance(content, dict):
         raise RelposError(f"{name}: keys are expected (columns, label, …)")
     known = [field.name for field in fields(OwnTask)]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from relpos.config.compose import options, shipped
 from relpos.config.task_file import is_file
 from relpos.errors import RelposError, nearest
+from relpos.files import read_yaml
 from relpos.ranges import Count, Length, Natural, check, rules
 from relpos.tables.checks import Check, parse
 from relpos.tables.row import ORDER
@@ -117,27 +116,8 @@ def load(table: str, changes: Mapping[str, Any] | None = None) -> Experiment:
     ['cola', 'sst2']
     """
     path = _find(table)
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise RelposError(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
-    except OSError as error:
-        raise RelposError(f"{path}: {error.strerror}") from error
+    content = read_yaml(path)
     return _checked(path, content | dict(changes) if changes and isinstance(content, dict) else content)
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml is ten times as fast
-    """Refuses a key that is given twice; YAML itself takes the last one."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for place, key in enumerate(keys):
-            if key in keys[:place]:
-                mark = node.value[place][0].start_mark
-                raise yaml.constructor.ConstructorError(problem=f"{key!r} is given twice", problem_mark=mark)
-        return super().construct_mapping(node, deep)
 
 
 def _find(table: str) -> Path:
