@@ -113,6 +113,26 @@ def check_regular(path: Path) -> None:
         raise RelposError(f"{path}: {'a folder' if path.is_dir() else 'a pipe or a device'}, where a file is expected")
 
 
+def whole_lines(path: Path, end: int | None = None) -> list[str]:
+    """The lines of a file of JSON lines to which a process may be appending; empty where there is no such file.
+
+    A last line that is still being written, or that a kill cut short, is left out.
+
+    Args:
+        path: the file.
+        end: read only so many bytes at its end, and of these only whole lines.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            skipped = max(0, size - end) if end else 0
+            file.seek(skipped)
+            lines = file.read().splitlines(keepends=True)[bool(skipped) :]
+    except OSError:
+        return []
+    return [line.decode("utf-8") for line in lines if line.endswith(b"}\n")]
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path in the same folder; on success it takes the place of `path`, on failure nothing is left.

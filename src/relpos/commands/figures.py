@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from relpos.commands.analyze import subjects_of
 from relpos.config.compose import conf_dir, instantiate, names
 from relpos.errors import RelposError
 from relpos.files import write_text
-from relpos.runs.run import read_record, runs_root
+from relpos.runs.run import runs_root
+from relpos.runs.shelf import finished
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def figures(cfg: DictConfig) -> str:
     from relpos.train.module import set_threads
 
     set_threads(cfg.threads)
-    runs = _pretrainings()
+    runs = [run for run, _ in finished("pretrain")]
     folder = runs_root() / "figures" / cfg.paper
     sections = [f"# Figures of {cfg.paper}"]
     for figure in FIGURES[cfg.paper]:
@@ -88,15 +88,3 @@ def figures(cfg: DictConfig) -> str:
             sections.append(f"Not drawn: {error}")
     write_text(folder / "README.md", "\n\n".join(sections) + "\n")
     return str(folder)
-
-
-def _pretrainings() -> list[Path]:
-    """The folders of finished pre-trainings; one with a damaged record is named on stderr and left out."""
-    finished = []
-    for folder in sorted((runs_root() / "pretrain").glob("*")):
-        try:
-            if read_record(folder).get("state") == "finished":
-                finished.append(folder)
-        except RelposError as error:
-            print(f"relpos: {error}", file=sys.stderr)
-    return finished

@@ -15,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from relpos.launch.jobs import Job
-from relpos.launch.progress import last_line
 from relpos.runs.cost import flops
 from relpos.runs.lock import is_locked
 from relpos.runs.run import Run, runs_root
+from relpos.runs.shelf import newest
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -94,7 +94,7 @@ def look(runs: list[Run]) -> list[Seen]:
             state = WAITING
         if state in ("failed", WAITING):
             fruitless.add(run.identity)
-        result.append(Seen(run, state, record, last_line(run.path / "metrics.jsonl") if state == "running" else {}))
+        result.append(Seen(run, state, record, newest(run.path) if state == "running" else {}))
     return result
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -15,9 +12,8 @@ from rich.text import Text
 
 from relpos.launch.jobs import Standing
 from relpos.runs.run import Run
+from relpos.runs.shelf import newest
 
-TAIL = 4096
-"""Bytes at the end of a `metrics.jsonl` that hold its last line."""
 SECONDS = 60.0
 """Seconds between two reports of the runs under way, where stderr is not a terminal."""
 
@@ -80,20 +76,9 @@ def ending(run: Run) -> str:
 
 def under_way(run: Run) -> str:
     """One line about a run that some process executes: step, speed and loss from its newest log line."""
-    line = last_line(run.path / "metrics.jsonl")
+    line = newest(run.path)
     steps = run.config.get("steps") or "?"
     loss = next((f"loss {line[key]:.4g}" for key in ("loss", "heldout_loss") if key in line), "")
     speed = f"{line['steps_per_second']:.1f} steps/s" if "steps_per_second" in line else ""
     step = f"step {line['step']}/{steps}" if line else ""
     return "  ".join(word for word in (run.stage, run.name, step, speed, loss) if word)
-
-
-def last_line(path: Path) -> dict[str, Any]:
-    """The last whole line of a file of JSON lines; empty where there is none."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - TAIL))
-            lines = file.read().decode("utf-8", errors="ignore").split("\n")[:-1]
-        return dict(json.loads(lines[-1])) if lines else {}
-    except (OSError, ValueError):
-        return {}

@@ -17,7 +17,8 @@ from typing import Any
 from relpos.errors import RelposError
 from relpos.files import replacing, write_json
 from relpos.runs.lock import HOLDER, LOCK, is_locked, locked
-from relpos.runs.run import identity_of, read_record, runs_root
+from relpos.runs.run import read_record, runs_root
+from relpos.runs.shelf import is_current, run_folders
 
 RESULTS = ("config.yaml", "metrics.jsonl", "log.txt", "lengths-*.json", "order/*.json", "dev/*.tsv", "figures/*")
 """Files of a run that tables and claims read, beside its record."""
@@ -83,7 +84,7 @@ def _runs_in(folder: Path, root: Path) -> list[Path]:
         raise RelposError(f"from={folder}: there is no such folder")
     if folder.resolve() == root:
         raise RelposError(f"from={folder}: this is RELPOS_RUNS itself, into which the runs go")
-    runs = sorted(path.parent for stage in (*OF_DATA, *TRAINED) for path in folder.glob(f"{stage}/*/{RECORD}"))
+    runs = [run for stage in (*OF_DATA, *TRAINED) for run in run_folders(stage, folder)]
     if not runs:
         raise RelposError(f"from={folder}: no runs; a runs folder is expected, with {'/, '.join(TRAINED)}/ in it")
     return runs
@@ -114,10 +115,8 @@ def _check_record(path: Path, record: dict[str, Any]) -> None:
     lacking = [key for key in ("stage", "identity", "meaning", "inputs", "metrics") if key not in record]
     if lacking:
         raise RelposError(f"damaged record {path / RECORD}: no {lacking[0]}")
-    inputs = {name: Path(folder).name.rpartition("-")[2] for name, folder in record["inputs"].items()}
     # Earlier code computed other identities, which cannot be checked by today's: such a run is taken as it is.
-    is_older = identity_of(record["stage"], record["meaning"], inputs) != record["identity"]
-    if not is_older and path.name.rpartition("-")[2] != record["identity"]:
+    if is_current(record) and path.name.rpartition("-")[2] != record["identity"]:
         raise RelposError(f"damaged record {path / RECORD}: it is that of the run {record['identity']}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -13,6 +12,7 @@ import numpy as np
 
 from relpos.errors import RelposError
 from relpos.runs.run import Run
+from relpos.runs.shelf import logged
 from relpos.tables import intervals
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow, Tuning
@@ -199,10 +199,5 @@ def _mean_curve(runs: Sequence[Run]) -> list[tuple[int, float]]:
 
 
 def _curve(run: Run) -> dict[int, float]:
-    """Step → held-out loss, as the run logged them; a last line that is still being written is left out."""
-    try:
-        text = (run.path / "metrics.jsonl").read_text(encoding="utf-8")
-    except OSError:
-        return {}
-    lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("}\n")]
-    return {line["step"]: line["heldout_loss"] for line in lines if "heldout_loss" in line}
+    """Step → held-out loss, as the run logged them."""
+    return {line["step"]: line["heldout_loss"] for line in logged(run.path) if "heldout_loss" in line}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from relpos.errors import RelposError
 from relpos.runs.order import kept
 from relpos.runs.order_measures import Results
 from relpos.runs.run import Run, read_record, runs_root
+from relpos.runs.shelf import finished, most_shared, protocol
 from relpos.tables.columns import rows_of
 from relpos.tables.named_runs import labels, named_row
 from relpos.tables.order_columns import order_columns
@@ -122,33 +122,22 @@ def _shared_tunings(subjects: Sequence[Subject]) -> dict[str, list[Tuning]]:
     If a task was fine-tuned with several choices of dials, the choice with the most runs is taken.
     """
     starts = {str(run.path.resolve()): (subject.name, seed) for subject in subjects for seed, run in subject.by_seed.items()}
-    by_meaning: dict[tuple[str, str], dict[str, list[Tuning]]] = defaultdict(lambda: defaultdict(list))
-    for path in sorted((runs_root() / "finetune").glob("*/record.json")):
+    found: list[tuple[str, str, str, Tuning]] = []
+    for folder, record in finished("finetune"):
         try:
-            record = read_record(path.parent)
-            if record.get("state") != "finished":
-                continue
             start, between = _start(record)
         except RelposError as error:  # the damaged record of some other run is no reason to stop
             print(f"relpos: {error}", file=sys.stderr)
             continue
         if start in starts:
             name, seed = starts[start]
-            meaning = {key: value for key, value in record["meaning"].items() if key != "seed"}
-            task = str(meaning["task"]["name"])
-            tuning = Tuning(task, seed, int(record["meaning"]["seed"]), RecordedRun.of(path.parent))
-            by_meaning[task, json.dumps([meaning, between], sort_keys=True)][name].append(tuning)
-    shared = {key: by_subject for key, by_subject in by_meaning.items() if len(by_subject) == len(subjects)}
-    best: dict[str, tuple[str, str]] = {}
-    for key, by_subject in shared.items():
-        if key[0] not in best or _fewest(by_subject) > _fewest(shared[best[key[0]]]):
-            best[key[0]] = key
-    return {subject.name: [tuning for key in best.values() for tuning in shared[key][subject.name]] for subject in subjects}
-
-
-def _fewest(by_subject: dict[str, list[Tuning]]) -> int:
-    """Fine-tunings of the subject that has the fewest: a subject with many must not decide for one that has few."""
-    return min(len(tunings) for tunings in by_subject.values())
+            task, way = str(record["meaning"]["task"]["name"]), protocol(record["meaning"], {"between": between})
+            found.append((task, way, name, Tuning(task, seed, int(record["meaning"]["seed"]), RecordedRun.of(folder))))
+    shared = most_shared([entry[:3] for entry in found], [subject.name for subject in subjects])
+    return {
+        subject.name: [tuning for task in shared for *key, tuning in found if key == [task, shared[task], subject.name]]
+        for subject in subjects
+    }
 
 
 def _start(record: dict[str, Any]) -> tuple[str, list[str]]:
@@ -166,19 +155,19 @@ def _start(record: dict[str, Any]) -> tuple[str, list[str]]:
 def _order(subjects: Sequence[Subject]) -> dict[str, dict[str, dict[int, Results]]]:
     """Subject → measure → seed → figures measured before in the same way for all; of several ways, the one with most examples."""
     order: dict[str, dict[str, dict[int, Results]]] = {subject.name: {} for subject in subjects}
-    for measure in ORDER:
-        by_run = {
-            (subject.name, seed): {
-                json.dumps(entry.meaning, sort_keys=True): entry for entry in kept(run.path, measure) if entry.share == END
-            }
-            for subject in subjects
-            for seed, run in subject.by_seed.items()
-        }
-        shared = set.intersection(*(set(entries) for entries in by_run.values()))
-        if shared:
-            way = max(sorted(shared), key=lambda meaning: json.loads(meaning).get("examples", 0))
-            for (name, seed), entries in by_run.items():
-                order[name].setdefault(measure, {})[seed] = entries[way].results
+    runs = {(subject.name, seed): run.path for subject in subjects for seed, run in subject.by_seed.items()}
+    found = [
+        (measure, protocol(entry.meaning, without=()), run, entry)
+        for measure in ORDER
+        for run, folder in runs.items()
+        for entry in kept(folder, measure)
+        if entry.share == END
+    ]
+    found.sort(key=lambda entry: (-entry[3].meaning.get("examples", 0), entry[1]))
+    shared = most_shared([entry[:3] for entry in found], runs)
+    for measure, way, (name, seed), entry in found:
+        if shared.get(measure) == way:
+            order[name].setdefault(measure, {})[seed] = entry.results
     return order
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pytorch_lightning.loggers import Logger
 
-from relpos.files import write_text
+from relpos.files import whole_lines, write_text
 
 Mode = Literal["auto", "online", "offline"]
 
@@ -26,7 +26,7 @@ class JsonLines(Logger):
     def __init__(self, path: Path, step: int) -> None:
         super().__init__()
         self.path = path
-        kept = [line for line in _whole_lines(path) if json.loads(line)["step"] <= step] if step else []
+        kept = [line for line in whole_lines(path) if json.loads(line)["step"] <= step] if step else []
         write_text(path, "".join(kept))
 
     name = "jsonl"
@@ -39,13 +39,6 @@ class JsonLines(Logger):
         """Appends one line."""
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step} | {name: float(value) for name, value in metrics.items()}) + "\n")
-
-
-def _whole_lines(path: Path) -> list[str]:
-    """The lines of the file; a last one that a kill cut short is dropped."""
-    if not path.exists():
-        return []
-    return [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("}\n")]
 
 
 def identified(

@@ -1,0 +1,111 @@
+"""What lies below `$RELPOS_RUNS`: finished runs of a stage, what they logged, and which of them may be compared.
+
+Whoever reads many runs finds them here, so that all agree on which runs count.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from relpos.errors import RelposError
+from relpos.files import whole_lines
+from relpos.runs.run import identity_of, read_record, runs_root
+
+What = TypeVar("What", bound=Hashable)
+Group = TypeVar("Group", bound=Hashable)
+LOGGED = "metrics.jsonl"
+"""In a run's folder: one line for each logged step, which `relpos.train.loggers.JsonLines` writes."""
+TAIL = 4096
+"""Bytes at the end of that file that hold its last line."""
+MANY = 200
+"""A progress bar is shown for more records than this."""
+
+
+def run_folders(stage: str, root: Path | None = None) -> list[Path]:
+    """The folders of a stage that hold a record, whatever it says, sorted by name.
+
+    Args:
+        stage: pretrain, finetune, store …
+        root: the runs folder; `$RELPOS_RUNS` if it is None.
+    """
+    return sorted(path.parent for path in ((root or runs_root()) / stage).glob("*/record.json"))
+
+
+def finished(stage: str, root: Path | None = None) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Folder and record of each finished run of a stage, sorted by name.
+
+    A damaged record is named on stderr and left out: it is no reason to stop for those who read other runs. A progress bar is shown
+    where there are many records.
+    """
+    for folder in _shown(run_folders(stage, root), f"reading records of {stage}"):
+        try:
+            record = read_record(folder)
+        except RelposError as error:
+            print(f"relpos: {error}", file=sys.stderr)
+            continue
+        if record.get("state") == "finished":
+            yield folder, record
+
+
+def _shown(folders: list[Path], title: str) -> Iterable[Path]:
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return track(folders, title, console=console, transient=True, disable=len(folders) <= MANY or not console.is_terminal)
+
+
+def is_current(record: Mapping[str, Any]) -> bool:
+    """Whether today's code gives a run of this meaning and these inputs the identity in its record."""
+    inputs = {name: Path(folder).name.rpartition("-")[2] for name, folder in record["inputs"].items()}
+    return identity_of(record["stage"], record["meaning"], inputs) == record["identity"]
+
+
+def logged(run: Path) -> list[dict[str, Any]]:
+    """What a run has logged, a dictionary for each line, in the order of its steps; empty where it has logged nothing."""
+    return [json.loads(line) for line in whole_lines(run / LOGGED)]
+
+
+def newest(run: Path) -> dict[str, Any]:
+    """The last of the lines that a run has logged; empty where there is none. Only the end of the file is read."""
+    try:
+        lines = whole_lines(run / LOGGED, TAIL)
+        return dict(json.loads(lines[-1])) if lines else {}
+    except (ValueError, TypeError):  # those who watch a run go on watching it, whatever a crash left in the file
+        return {}
+
+
+def protocol(*meanings: Mapping[str, Any], without: Collection[str] = ("seed",)) -> str:
+    """Everything in the meanings of some runs except a few keys, as text: runs of one protocol differ in these keys alone.
+
+    Args:
+        meanings: of a run; or of a fine-tuning and the fine-tunings that it started from.
+        without: the keys.
+    """
+    kept = [{key: value for key, value in meaning.items() if key not in without} for meaning in meanings]
+    return json.dumps(kept, sort_keys=True)
+
+
+def most_shared(runs: Iterable[tuple[What, str, Group]], groups: Collection[Group]) -> dict[What, str]:
+    """The protocol of each thing that was measured, in which it is compared: runs of several protocols are never mixed.
+
+    It is the protocol with most runs in the group that has the fewest, so that a group with many runs does not decide for one that
+    has few. Of equally good ones the first counts. What no protocol gives for all groups is left out.
+
+    Args:
+        runs: what was measured, by which protocol, and in which group, for each run.
+        groups: those that are compared.
+
+    >>> most_shared([("RTE", "long", "a"), ("RTE", "short", "a"), ("RTE", "short", "b")], groups="ab")
+    {'RTE': 'short'}
+    """
+    counts: dict[What, dict[str, Counter[Group]]] = {}
+    for what, way, group in runs:
+        counts.setdefault(what, {}).setdefault(way, Counter())[group] += 1
+    fewest = {what: {way: min(count[group] for group in groups) for way, count in ways.items()} for what, ways in counts.items()}
+    return {what: max(ways, key=ways.__getitem__) for what, ways in fewest.items() if any(ways.values())}
