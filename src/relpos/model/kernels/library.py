@@ -1,8 +1,8 @@
 """Builds `cpu.cpp` for the processor at hand, once, and loads it.
 
-The library is called through ctypes: compiling takes seconds, with torch's headers it would take a minute, and needs nothing but a
-compiler. It is kept in the user's cache folder, one for each source, compiler, torch and processor. Without a compiler, or
-with `RELPOS_COMPILE=0`, there is none, and plain torch computes everything.
+The library is called through ctypes: compiling takes seconds, with torch's headers it would take a minute, and needs nothing but
+a compiler. It is [kept](kept.py) in the user's cache folder, one for each source, compiler, torch and processor. Without a compiler
+or with `RELPOS_COMPILE=0` there is none, and plain torch computes everything.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from pathlib import Path
 import torch
 from filelock import FileLock
 
+from relpos.model.kernels import kept
+
 SOURCE = Path(__file__).with_name("cpu.cpp")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 """No -ffast-math: with it loading the library would switch off denormal numbers for the whole process."""
@@ -40,22 +42,52 @@ def load(build: bool) -> ctypes.CDLL | None:
     if os.environ.get("RELPOS_COMPILE") == "0" or sys.platform != "linux":
         return None
     compiler = _which(os.environ.get("CXX") or "g++")
-    if compiler is None:
+    if compiler is None or (not build and "none kept" in _loaded):
         return None
-    path = _path(compiler)
-    if not path.exists() and not build:
-        return None
-    _loaded["library"] = None  # where something fails, it is not tried again in this process
     try:
-        if not path.exists():
-            _build(compiler, path)
-        _loaded["library"] = ctypes.CDLL(str(path))
+        content = _content(compiler, build)
+        if content is None:
+            return _loaded.setdefault("none kept", None)
+        _loaded["library"] = None  # where something fails, it is not tried again in this process
+        _loaded["library"] = _from_memory(content)
         _keep_freed_memory()
     except (OSError, subprocess.SubprocessError) as error:
+        _loaded["library"] = None
         said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
         reason = said[0] if said else type(error).__name__
         warnings.warn(f"the compiled CPU kernels cannot be built: {reason}; plain torch computes instead", stacklevel=2)
     return _loaded["library"]
+
+
+def _content(compiler: str, build: bool) -> bytes | None:
+    """The library as it was kept, or compiled now; of several processes that do so at once, one compiles and the others wait."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "relpos"
+    if not build and not folder.exists():
+        return None
+    stem, content = f"cpu-{_key(compiler)}", None
+    try:
+        with kept.own_folder(folder, make=build) as place:
+            content = kept.read(place, stem)
+            if content is None and build:
+                with FileLock(folder / f"{stem}.lock"):
+                    content = kept.read(place, stem)
+                    if content is None:
+                        content = _compiled(compiler)
+                        kept.write(place, stem, content)
+    except OSError as error:
+        instead = "they are compiled for this process alone" if build else "plain torch computes instead"
+        print(f"relpos: compiled CPU kernels cannot be kept: {error}; {instead}", file=sys.stderr)
+    return _compiled(compiler) if content is None and build else content
+
+
+def _from_memory(content: bytes) -> ctypes.CDLL:
+    """Loads a library from a file in memory: what is run is what was checked, and nobody can truncate it while it is mapped.
+
+    The file stays open, because the linker would take the next one of the same number for the same library.
+    """
+    file = f"/proc/self/fd/{os.memfd_create('relpos')}"
+    Path(file).write_bytes(content)
+    return ctypes.CDLL(file)
 
 
 def _keep_freed_memory() -> None:
@@ -75,13 +107,11 @@ _which = cache(shutil.which)
 
 
 @cache
-def _path(compiler: str) -> Path:
-    """Where the library for this machine is kept."""
+def _key(compiler: str) -> str:
+    """What tells apart the libraries of all sources, compilers, versions of torch and processors."""
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
     parts = (SOURCE.read_text("utf-8"), version, torch.__version__, str(Path(torch.__file__).parent), *_flags())
-    key = hashlib.sha256("\0".join((*parts, _processor())).encode()).hexdigest()[:16]
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "relpos" / f"cpu-{key}.so"
+    return hashlib.sha256("\0".join((*parts, _processor())).encode()).hexdigest()[:16]
 
 
 def _flags() -> list[str]:
@@ -98,19 +128,14 @@ def _processor() -> str:
     return f"{platform.machine()} {flags}"
 
 
-def _build(compiler: str, path: Path) -> None:
-    """Compiles the library; of several processes that do so at once, one compiles and the others wait."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):
-        if path.exists():
-            return
-        print("relpos: compiling the CPU kernels for this processor, once: some ten seconds", file=sys.stderr)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            made = Path(folder) / path.name
-            libraries = Path(torch.__file__).parent / "lib"
-            # torch's own OpenMP, where it brings one: two in one process would compete for the cores, each with its own threads.
-            openmp = [str(file) for file in libraries.glob("libgomp*.so*")]
-            command = [compiler, *_flags(), "-fPIC", "-shared", str(SOURCE), "-o", str(made)]
-            command += ["-Wl,--as-needed", *openmp, f"-L{libraries}", "-ltorch_cpu"]
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
-            made.replace(path)
+def _compiled(compiler: str) -> bytes:
+    print("relpos: compiling the CPU kernels for this processor, once: some ten seconds", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "cpu.so"
+        libraries = Path(torch.__file__).parent / "lib"
+        # torch's own OpenMP, where it brings one: two in one process would compete for the cores, each with its own threads.
+        openmp = [str(file) for file in libraries.glob("libgomp*.so*")]
+        command = [compiler, *_flags(), "-fPIC", "-shared", str(SOURCE), "-o", str(made)]
+        command += ["-Wl,--as-needed", *openmp, f"-L{libraries}", "-ltorch_cpu"]
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
+        return made.read_bytes()
