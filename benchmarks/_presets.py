@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from relpos.config.compose import conf_dir
+from relpos.config.conf import conf_dir
 
 RESULTS = Path(__file__).parent / "results"
 NONE = "position=none"

@@ -32,7 +32,7 @@ from _contestants import VOCABULARY, network
 from _presets import presets
 from _report import RESULTS, machine
 
-from relpos.config.compose import conf_dir
+from relpos.config.conf import conf_dir
 from relpos.data.steps import UnmaskedStep
 from relpos.model.dropout import Draw
 from relpos.model.kernels import eager, name_of, select

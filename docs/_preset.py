@@ -13,7 +13,7 @@ from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 import relpos
-from relpos.config.compose import conf_dir
+from relpos.config.conf import conf_dir
 from relpos.model.build import count
 from relpos.runs.networks import without_memory
 

@@ -10,7 +10,7 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from relpos.config.compose import conf_dir
+from relpos.config.conf import conf_dir
 from relpos.model.build import build
 from relpos.model.conv import Conv
 from relpos.model.heads import MaskedLM

@@ -130,11 +130,10 @@ def order(*folders: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]
     """
     import json
 
-    from relpos.runs.order import with_pairs
     from relpos.tables.order_report import FILE, write_report
 
     quoted = ",".join(f"'{Path(folder)}'" for folder in folders)
-    folder = write_report(compose("order", [f"from=[{quoted}]", *with_pairs(overrides)]))
+    folder = write_report(compose("order", [f"from=[{quoted}]", *overrides]))
     content: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
     return content
 

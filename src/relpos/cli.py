@@ -40,9 +40,6 @@ COMMANDS = {
 UNREAD = 141
 """Exit status where nobody reads stdout to its end: that of a program which SIGPIPE ends, under a shell."""
 
-VALUED = ("-cd", "--config-dir", "-cp", "--config-path", "-cn", "--config-name", "-p", "--package", "-c", "--cfg")
-"""Hydra's flags that take a value."""
-
 HELP = """relpos: how should a Transformer encoder know the order of its tokens?
 
 usage: relpos COMMAND [KEY=VALUE …] [-m KEY=A,B,C …]
@@ -112,31 +109,23 @@ def _run(command: str, arguments: list[str]) -> int:
     import hydra
     from hydra.core.hydra_config import HydraConfig
 
-    from relpos.config.bare_arguments import with_bare_arguments
-    from relpos.config.compose import check, conf_dir, one_line
-    from relpos.config.given_network import with_recipe
-    from relpos.config.task_file import with_task_file
+    from relpos.config.arguments import flags_and_overrides, rewritten
+    from relpos.config.compose import check, one_line
+    from relpos.config.conf import conf_dir
     from relpos.errors import RelposError
     from relpos.runs.run import make_runs_root
 
-    if {"-h", "--help"} & set(arguments):
+    flags, overrides = flags_and_overrides(arguments)
+    if {"-h", "--help"} & set(flags):
         from relpos.config.help import help_of
 
-        print(help_of(command, [argument for argument in arguments if not argument.startswith("-")]))
+        print(help_of(command, overrides))
         return 0
-    if command in ("reproduce", "status"):
-        from relpos.commands.reproduce import gathered
-
-        arguments = gathered(arguments)
-        if not any(argument.startswith(("table=", "-")) for argument in arguments):
-            raise RelposError(f"table must be given, as in: relpos {command} table=demo")
-    if command == "order":
-        from relpos.runs.order import with_pairs
-
-        arguments = with_pairs(arguments)
-    arguments = with_recipe(command, with_task_file(with_bare_arguments(command, arguments)))
+    overrides = rewritten(command, overrides)
+    if command in ("reproduce", "status") and not flags and not any(override.startswith("table=") for override in overrides):
+        raise RelposError(f"table must be given, as in: relpos {command} table=demo")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
-    sys.argv = [f"relpos {command}", *_flags_first(arguments)]
+    sys.argv = [f"relpos {command}", *flags, *overrides]
     if os.getcwd() not in sys.path:  # classes from outside the package: position=custom position._target_=my.Scheme
         sys.path.insert(0, os.getcwd())
     paths: list[str] = []
@@ -155,9 +144,9 @@ def _run(command: str, arguments: list[str]) -> int:
             if os.getpid() != main_process:
                 raise
 
-    if {"-m", "--multirun"} & set(arguments):
+    if {"-m", "--multirun"} & set(flags):
         make_runs_root()  # Hydra keeps a sweep there, and would answer with a traceback
-    with one_line(command, arguments):
+    with one_line(command, overrides):
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=command)(task)()
     for path in dict.fromkeys(paths):
         print(path)
@@ -173,16 +162,6 @@ def _command(name: str) -> Callable[[Any], Any]:
     name = name.replace("-", "_")
     function: Callable[[Any], Any] = getattr(import_module(f"relpos.commands.{name}"), name)
     return function
-
-
-def _flags_first(arguments: list[str]) -> list[str]:
-    """`position=none -m k=2,3` as Hydra wants it: `-m position=none k=2,3`; a flag's own value stays behind it."""
-    flags: list[str] = []
-    rest: list[str] = []
-    for argument in arguments:
-        takes_value = bool(flags) and flags[-1] in VALUED
-        (flags if argument.startswith("-") or takes_value else rest).append(argument)
-    return flags + rest
 
 
 def _typed(hydra_cfg: Any) -> list[str]:

@@ -10,7 +10,6 @@ import pytest
 import relpos
 from linked import link_runs
 from relpos.cli import main
-from relpos.config.bare_arguments import with_bare_arguments
 from relpos.config.compose import compose
 from relpos.files import write_json
 from relpos.runs import runs_root
@@ -97,4 +96,4 @@ def test_a_mistake_is_one_line(run: Path, capsys: pytest.CaptureFixture[str], ar
 
 @pytest.mark.parametrize("text", ["it's 'so'", "a = b, [c] {d}", "${x} \\${y}", "ends with \\", "\\' \\\\'", "a, b", "null", " 5"])
 def test_any_text_arrives_as_it_was_typed(text: str) -> None:
-    assert list(compose("score", with_bare_arguments("score", [text, "run=x", "b"])).text) == [text, "b"]
+    assert list(compose("score", [text, "run=x", "b"]).text) == [text, "b"]

@@ -12,9 +12,9 @@ import pytest
 import relpos
 from linked import link_runs
 from relpos.cli import main
+from relpos.config.arguments import rewritten
 from relpos.errors import RelposError
 from relpos.runs import runs_root
-from relpos.runs.order import with_pairs
 from relpos.runs.trained import trained
 
 TINY = [
@@ -125,7 +125,7 @@ def test_a_file_of_ones_own_is_named_like_an_option(none: Path, tmp_path: Path) 
     path.write_text("dogs the sleep.\nthe dogs sleep.\n")
     found = relpos.order(none, overrides=[f"pairs={path}", "measure=pairs", "form=plain"])["pairs"]["paradigms"]
     assert found == {"own pairs": {"accuracy": 50.0, "interval": [50.0, 50.0], "n": 1}}
-    assert with_pairs(["pairs=zorro", "pairs=a/b"]) == ["pairs=zorro", "pairs=files", "pairs.path='a/b'"]
+    assert rewritten("order", ["pairs=zorro", "pairs=a/b"]) == ["pairs=zorro", "pairs=files", "pairs.path='a/b'"]
 
 
 @pytest.mark.parametrize(

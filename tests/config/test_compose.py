@@ -15,7 +15,8 @@ from hydra import initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from relpos.config.check import mistakes
-from relpos.config.compose import check, conf_dir, names
+from relpos.config.compose import check, names
+from relpos.config.conf import conf_dir
 from relpos.config.schema import COMMANDS
 from relpos.errors import RelposError
 from relpos.runs import compose

@@ -9,10 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relpos.commands.reproduce import gathered
-from relpos.config.bare_arguments import with_bare_arguments
 from relpos.config.compose import compose
-from relpos.runs.order import with_pairs
 from tests.packaging.links import ROOT, anchors, broken, pages
 
 SHELL = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -94,5 +91,4 @@ def relpos_commands() -> list[str]:
 def test_documented_command_composes(line: str) -> None:
     _, command, *arguments = shlex.split(line)
     plain = [re.sub(r"=(\w+),.*", r"=\1", argument) for argument in arguments if argument != "-m"]  # the first value of a sweep
-    short = {"reproduce": gathered, "status": gathered, "order": with_pairs}.get(command, list)
-    assert compose(command, with_bare_arguments(command, short(plain)))
+    assert compose(command, plain)

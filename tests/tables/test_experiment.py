@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relpos.config.compose import shipped
+from relpos.config.conf import shipped
 from relpos.errors import RelposError
 from relpos.tables.experiment import load
 from tables.small_data import write_experiment

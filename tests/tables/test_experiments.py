@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relpos.config.compose import shipped
+from relpos.config.conf import shipped
 from relpos.tables.dry_run import describe
 from relpos.tables.experiment import load
 from relpos.tables.plan import PlannedRow, plan_table, runs_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relpos.cli import main
-from relpos.commands.reproduce import gathered
+from relpos.config.arguments import flags_and_overrides, rewritten
 from relpos.errors import RelposError
 from relpos.launch.jobs import Job
 from relpos.runs import compose, plan
@@ -105,9 +105,9 @@ def test_planning_leaves_no_trace() -> None:
 
 def test_overrides_of_the_rows_need_no_brackets() -> None:
     overrides = ["table=demo", "rows=[none]", "data.root=/a b", "pretrain.steps=3"]
-    assert gathered(overrides) == ["table=demo", "rows=[none]", "overrides=['data.root=/a b','pretrain.steps=3']"]
-    assert gathered(["table=demo", "--cfg", "hydra.verbose=true"]) == ["table=demo", "--cfg", "hydra.verbose=true"]
-    assert gathered(["+engine.more.qos=long", "steps=3"]) == ["+engine.more.qos=long", "overrides=['steps=3']"]
+    assert rewritten("reproduce", overrides) == ["table=demo", "rows=[none]", "overrides=['data.root=/a b','pretrain.steps=3']"]
+    assert rewritten("reproduce", ["table=demo", "hydra.verbose=true"]) == ["table=demo", "hydra.verbose=true"]
+    assert rewritten("reproduce", ["+engine.more.qos=long", "steps=3"]) == ["+engine.more.qos=long", "overrides=['steps=3']"]
 
 
 def test_seeds_of_the_command_line_replace_those_of_the_file(capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,8 +141,8 @@ def test_tasks_of_the_command_line_replace_those_of_the_file(
 
 def test_a_bare_argument_is_taken_for_a_slip() -> None:
     with pytest.raises(RelposError, match="demo: overrides have the form KEY=VALUE. Did you mean table=demo?"):
-        gathered(["demo", "steps=3"])
-    assert gathered(["table=demo", "--cfg", "job"]) == ["table=demo", "--cfg", "job"]
+        rewritten("reproduce", ["demo", "steps=3"])
+    assert flags_and_overrides(["table=demo", "--cfg", "job"]) == (["--cfg", "job"], ["table=demo"])
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_bare_argument_is_taken_for_a_slip() -> None:
 )
 def test_a_slip_in_an_override_of_the_table_is_not_taken_for_a_rows(override: str, meant: str) -> None:
     with pytest.raises(RelposError, match=f"unknown key '{override.partition('=')[0]}'. Did you mean '{meant}'"):
-        gathered([override])
+        rewritten("reproduce", [override])
 
 
 def test_rows_that_start_from_a_checkpoint_pre_train_nothing(tmp_path: Path) -> None:

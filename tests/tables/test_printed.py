@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relpos.config.compose import shipped
+from relpos.config.conf import shipped
 from relpos.tables.columns import GLUE, printed_numbers
 from relpos.tables.experiment import load
 

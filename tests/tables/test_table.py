@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relpos.config.compose import shipped
+from relpos.config.conf import shipped
 from relpos.errors import RelposError
 from relpos.tables.render import text
 from relpos.tables.render.view import view_of

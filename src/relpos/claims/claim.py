@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from relpos.claims.finding import Test
-from relpos.config.compose import instantiate, shipped
+from relpos.config.compose import instantiate
+from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest
 from relpos.files import read_yaml
 

@@ -154,7 +154,7 @@ class TisaHasAllProperties(Live):
     def look(self) -> tuple[bool, str]:
         import csv
 
-        from relpos.config.compose import shipped
+        from relpos.config.conf import shipped
 
         with (shipped("experiments") / "printed" / "wennberg2021_properties.csv").open(newline="", encoding="utf-8") as file:
             names = [row["position"] for row in csv.DictReader(file)]

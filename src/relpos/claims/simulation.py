@@ -27,7 +27,7 @@ from relpos.claims.reductions import ErrorReduction
 from relpos.claims.scales import Scale, Scales, Scores, Seed
 from relpos.claims.signs import OverColumns
 from relpos.claims.trends import HigherAtLargest, NotLowerAtLargest, OfScales, Steady
-from relpos.config.compose import shipped
+from relpos.config.conf import shipped
 from relpos.tables.columns import GLUE
 from relpos.tables.statistics import standard_error
 

@@ -14,7 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from relpos.analysis.kinds.properties import Properties
 from relpos.analysis.kinds.subject import Drawing, Subject
-from relpos.config.compose import conf_dir, instantiate, names, shipped
+from relpos.config.compose import instantiate, names
+from relpos.config.conf import conf_dir, shipped
 from relpos.errors import RelposError
 from relpos.runs.run import read_record, runs_root
 from relpos.runs.trained import Trained, trained

@@ -11,7 +11,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from relpos.analysis.patterns import Pattern, draw_overview, draw_pattern, pattern, reveal
-from relpos.config.compose import conf_dir
+from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
 from relpos.files import replacing
 from relpos.runs.run import runs_root

@@ -9,7 +9,8 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from relpos.commands.analyze import subjects_of
-from relpos.config.compose import conf_dir, instantiate, names
+from relpos.config.compose import instantiate, names
+from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
 from relpos.files import write_text
 from relpos.runs.run import runs_root

@@ -12,7 +12,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from relpos.config.compose import compose, shipped
+from relpos.config.compose import compose
+from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest
 from relpos.runs.networks import counted, without_memory
 from relpos.train.network import build_model

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -19,63 +19,6 @@ if TYPE_CHECKING:
     from relpos.tables.order_instrument import Each, Instrument
     from relpos.tables.plan import PlannedRow
     from relpos.tables.row import Row
-
-
-OWN = (
-    "table",
-    "rows",
-    "stages",
-    "seeds",
-    "pretrain_seeds",
-    "tasks",
-    "overrides",
-    "workers",
-    "retries",
-    "dry_run",
-    "engine",
-    "every",
-    "hydra",
-)
-"""Keys of the commands `reproduce` and `status` themselves."""
-
-
-def gathered(arguments: Sequence[str]) -> list[str]:
-    """Command-line arguments of `reproduce` and `status`; overrides whose key is not in `OWN` are for the rows, and go into
-    `overrides=[…]`.
-
-    So `relpos reproduce table=real_mini data.root=FOLDER` needs no brackets and no quotes.
-
-    Raises:
-        RelposError: `overrides=[…]` is there as well; or a key is not one of a row's but close to one of `OWN` (`retrys=2`).
-    """
-    keys = {
-        argument: argument.lstrip("+~").partition("=")[0].split(".")[0]
-        for argument in arguments
-        if "=" in argument and not argument.startswith("-")
-    }
-    for_rows = [override for override, key in keys.items() if key not in OWN]
-    for override in for_rows:
-        _refuse_slip(keys[override])
-    for place, argument in enumerate(arguments):
-        if "=" not in argument and not argument.startswith("-") and not (place and arguments[place - 1].startswith("-")):
-            raise RelposError(f"{argument}: overrides have the form KEY=VALUE. Did you mean table={argument}?")
-    if not for_rows:
-        return list(arguments)
-    if any(argument.startswith("overrides=") for argument in arguments):
-        raise RelposError(f"{for_rows[0]}: give overrides for the rows by themselves or in overrides=[…], not both ways")
-    quoted = ",".join("'" + override.replace("'", "\\'") + "'" for override in for_rows)
-    return [*(argument for argument in arguments if argument not in for_rows), f"overrides=[{quoted}]"]
-
-
-def _refuse_slip(key: str) -> None:
-    """Refuses a key that is not a row's but looks like one of `OWN` with a typing mistake."""
-    from relpos.config.compose import keys_of
-    from relpos.tables.experiment import STAGES
-
-    if key == "words":  # their name in older versions, which is close to `workers`
-        raise RelposError("unknown key 'words'. Did you mean 'overrides'?")
-    if "Did you mean" in (hint := nearest(key, OWN)) and key not in {*STAGES, *keys_of("pretrain"), *keys_of("finetune")}:
-        raise RelposError(f"unknown key {key!r}.{hint}")
 
 
 def reproduce(cfg: DictConfig) -> str:

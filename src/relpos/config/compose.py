@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any
 
 from hydra import compose as hydra_compose
@@ -21,10 +20,11 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from relpos.config.arguments import rewritten
 from relpos.config.check import mistakes
-from relpos.config.given_network import OF_SCHEME, refuse_overrides, with_recipe
+from relpos.config.conf import conf_dir, options
+from relpos.config.given_network import OF_SCHEME, refuse_overrides
 from relpos.config.schema import COMMANDS, SHORT
-from relpos.config.task_file import with_task_file
 from relpos.errors import RelposError, nearest
 
 FOLDERS = ("from", "run", "runs", "pretrained")
@@ -35,31 +35,19 @@ PLAIN = re.compile(r"(?!hydra\b)[a-z_][\w.]*=")
 """The beginning of an override that gives a key another value; whether the key is a group's name is checked apart."""
 
 
-def conf_dir() -> Path:
-    """The folder of the configuration: inside the installed package, or beside `src` in a checkout."""
-    return shipped("conf")
-
-
-def shipped(name: str) -> Path:
-    """A folder that ships with the package (`conf`, `experiments`)."""
-    package = Path(__file__).resolve().parent.parent
-    inside = package / name
-    return inside if inside.is_dir() else package.parents[1] / name
-
-
 def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
     """The configuration that `relpos COMMAND OVERRIDES…` would use.
 
     Args:
         command: a primary configuration: `pretrain`, `finetune`, `data`, `params`, `reproduce`.
-        overrides: Hydra overrides, as typed on the command line; `task=FILE.yaml` too.
+        overrides: as typed on the command line.
 
     Raises:
         RelposError: an override is wrong; it is named, with the nearest right word.
     """
     if command not in COMMANDS:
         raise RelposError(f"unknown command {command!r}.{nearest(command, COMMANDS)}")
-    overrides = with_recipe(command, with_task_file(overrides))
+    overrides = rewritten(command, overrides)
     with one_line(command, overrides):
         if any("hydra.searchpath" in override for override in overrides):  # the user's own option files may change meanwhile
             cfg = _composed(command, overrides)
@@ -174,11 +162,6 @@ def _defaults(command: str) -> Any:
     return OmegaConf.to_container(_composed_once(command, ()), resolve=True)
 
 
-def keys_of(command: str) -> set[str]:
-    """The keys of the top level."""
-    return set(_defaults(command))
-
-
 def _unknown_option(message: str, command: str) -> str:
     match = re.search(r"Could not find '([^']+)'", message)
     group, _, option = (match[1] if match else "").rpartition("/")
@@ -187,12 +170,6 @@ def _unknown_option(message: str, command: str) -> str:
         return f"unknown {group} {option!r}.{nearest(option, known)}"
     name = group or option
     return f"unknown group {name!r}.{nearest(name, options())}"
-
-
-def options() -> dict[str, list[str]]:
-    """The groups and their options, as the files lie in `conf`."""
-    folders = (folder for folder in conf_dir().iterdir() if folder.is_dir() and folder.name != "hydra")
-    return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
 
 
 def _keys(node: Any, prefix: str = "") -> Iterator[str]:

@@ -1,14 +1,12 @@
-"""A network that comes from a folder: overrides about it are refused, since they change nothing; its width gives the recipe."""
+"""A network that comes from a folder: overrides about it are refused, since they change nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from relpos.config.arguments import STARTS
 from relpos.errors import RelposError
-from relpos.pretrained.files import is_published, read_config
 
 OF_SCHEME = {"size", "position", "conv", "k", "outside", "kernels"}
 OF_NETWORK = {
@@ -17,43 +15,6 @@ OF_NETWORK = {
     "draw": OF_SCHEME,
 }
 """Command → first parts of the keys that say which network is made and how it is pre-trained."""
-STARTS = ("from", "pretrained")
-RECIPES = {"pretrain": "{}", "finetune": "finetune_{}"}
-"""Command → the name of its recipe for networks of some size."""
-BASE = 768
-"""Width of BERT-base."""
-
-
-def with_recipe(command: str, overrides: Sequence[str]) -> list[str]:
-    """The overrides, with the recipe for networks of its width where a network comes from a folder and no recipe is named.
-
-    That of `size=tiny`, the default, would ruin a published checkpoint: its learning rate is 10 to 25 times that of BERT-base.
-
-    >>> with_recipe("finetune", ["task=rte", "pretrained=albert-base-v2"])
-    ['task=rte', 'pretrained=albert-base-v2', 'recipe=finetune_base']
-    """
-    overrides = list(overrides)
-    values = {override.lstrip("+").partition("=")[0]: override.partition("=")[2] for override in overrides}
-    start = next((values[key] for key in STARTS if values.get(key, "null") != "null"), None)
-    if command not in RECIPES or start is None or "recipe" in values:
-        return overrides
-    first, _, _ = start.strip("'\"").partition(",")  # of a sweep
-    return [*overrides, f"recipe={RECIPES[command].format(_size_of(first))}"]
-
-
-def _size_of(name: str) -> str:
-    """The preset size that a network is like: by its width if it is a folder, otherwise `base`, as most networks of the hub."""
-    from relpos.train.weights import read_model_config
-
-    folder = Path(name).expanduser()
-    folder = folder / "model" if (folder / "model").is_dir() else folder
-    hidden = BASE
-    with suppress(RelposError):  # no model in it, as whoever reads it will say
-        if is_published(folder):
-            hidden = read_config(folder).get("hidden_size", BASE)
-        elif folder.is_dir():
-            hidden = read_model_config(folder)["size"]["hidden"]
-    return "tiny" if hidden < 128 else "small" if hidden < 512 else "base"
 
 
 def refuse_overrides(command: str, overrides: Iterable[str], plain: Mapping[str, Any]) -> None:

@@ -11,9 +11,10 @@ import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf, open_dict
 
-from relpos.config.compose import conf_dir, one_line, options
+from relpos.config.arguments import rewritten
+from relpos.config.compose import one_line
+from relpos.config.conf import conf_dir, options
 from relpos.config.schema import COMMANDS
-from relpos.config.task_file import with_task_file
 
 WIDTH = 118
 LINE = re.compile(r"(?P<indent> *)(?P<key>[\w-]+):(?P<value>.*)")
@@ -24,7 +25,7 @@ RELPOS_RUNS is where runs go (./runs), RELPOS_DATA where data lies. --cfg job --
 
 def help_of(command: str, overrides: Sequence[str] = ()) -> str:
     """The text for a command, with the values that it has after these overrides."""
-    overrides = with_task_file(overrides)
+    overrides = rewritten(command, overrides)
     with one_line(command, overrides), initialize_config_dir(str(conf_dir()), version_base="1.3"):
         cfg = compose(command, overrides=list(overrides), return_hydra_config=True)
     chosen = {name: str(option) for name, option in cfg.hydra.runtime.choices.items() if not name.startswith("hydra/")}

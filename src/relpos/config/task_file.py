@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -37,26 +35,3 @@ def read_task_file(name: str) -> dict[str, Any]:
         raise RelposError(f'{name}: labels: YAML reads yes, no, true and false as truth values; put them in quotes, ["no", "yes"]')
     folder = path.resolve().parent / Path(str(content.get("folder") or ".")).expanduser()
     return {"name": path.stem} | content | {"folder": str(folder.resolve())}
-
-
-def with_task_file(overrides: Sequence[str]) -> list[str]:
-    """The overrides, with `task=FILE.yaml` replaced by overrides for the file's content: Hydra knows options of `conf` only."""
-    result: list[str] = []
-    for override in overrides:
-        key, _, value = override.partition("=")
-        if key == "task" and is_file(name := value.strip("'\"")):
-            content = read_task_file(name)
-            result += ["task=custom", *(f"task.{key}={_quoted(value)}" for key, value in content.items())]
-        else:
-            result.append(override)
-    return result
-
-
-def _quoted(value: Any) -> str:
-    """A value of a YAML file as Hydra's overrides spell it."""
-    if isinstance(value, list):
-        return f"[{','.join(map(_quoted, value))}]"
-    if value is None or isinstance(value, bool | int | float):
-        return json.dumps(value)
-    escaped = str(value).replace("'", "\\'")
-    return f"'{escaped}'"

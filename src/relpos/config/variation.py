@@ -14,7 +14,7 @@ from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 
-from relpos.config.compose import conf_dir
+from relpos.config.conf import conf_dir
 
 OPTION = re.compile(r"(\w+)=(\w+)")
 NOT_ALONE = re.compile(r"^defaults:|@package", re.MULTILINE)

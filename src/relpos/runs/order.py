@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,16 +132,6 @@ def snapshots(subject: Trained) -> dict[int, Trained]:
         return {}
     with_figures = {entry.share for measure in MEASURES for entry in kept(subject.run, measure)} - {subject.share}
     return {share: subject.at(share) for share in sorted({*subject.snapshots(), *with_figures})}
-
-
-def with_pairs(overrides: Sequence[str]) -> list[str]:
-    """`pairs=PATH` as Hydra wants it: `pairs=files pairs.path=PATH`."""
-    result: list[str] = []
-    for override in overrides:
-        key, _, value = override.partition("=")
-        is_path = key == "pairs" and ("/" in value or value.endswith((".txt", ".jsonl")))
-        result += ["pairs=files", f"pairs.path='{value}'"] if is_path else [override]
-    return result
 
 
 def suited(source: PairSource | AutoPairs, subject: Trained) -> PairSource | None:

@@ -6,7 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from relpos.config.compose import conf_dir, instantiate, options
+from relpos.config.compose import instantiate
+from relpos.config.conf import conf_dir, options
 from relpos.config.task_file import is_file, read_task_file
 from relpos.data.own_files import OwnFiles
 from relpos.data.own_task import METRICS, OwnTask

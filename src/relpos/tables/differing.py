@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from relpos.config.compose import conf_dir
+from relpos.config.conf import conf_dir
 from relpos.files import read_yaml
 from relpos.tables.compared import Subject
 

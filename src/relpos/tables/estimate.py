@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from relpos.config.compose import conf_dir
+from relpos.config.conf import conf_dir
 from relpos.config.schema import SHORT
 from relpos.files import read_yaml
 from relpos.runs.cost import flops

@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from relpos.config.compose import options, shipped
+from relpos.config.conf import options, shipped
 from relpos.config.task_file import is_file
 from relpos.errors import RelposError, nearest
 from relpos.files import read_yaml

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relpos.config.compose import shipped
+from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest
 from relpos.files import write_json
 from relpos.runs.run import runs_root

@@ -1,0 +1,186 @@
+"""What is typed → what Hydra is given. `REWRITES` is the whole list of what is written in another way than it was typed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from relpos.config.conf import keys_of
+from relpos.config.task_file import is_file, read_task_file
+from relpos.errors import RelposError, nearest
+from relpos.pretrained.files import is_published, read_config
+
+FLAGS_WITH_VALUE = ("-cd", "--config-dir", "-cp", "--config-path", "-cn", "--config-name", "-p", "--package", "-c", "--cfg")
+"""Hydra's flags that take a value."""
+KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=|~")
+"""How an argument with a key begins. `a = b` does not begin so, and is a text."""
+LISTED = {"fill": "text", "score": "text", "compare": "runs", "merge": "from"}
+"""Command → the key whose list arguments without a key form."""
+SINGLE = {"analyze": "kind", "figures": "paper"}
+"""Command → the key or group of its one argument without a key."""
+STARTS = ("from", "pretrained")
+"""The keys that name a network to start from."""
+RECIPES = {"pretrain": "{}", "finetune": "finetune_{}"}
+"""Command → the name of its recipe for networks of some size."""
+BASE = 768
+"""Width of BERT-base."""
+
+
+def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Hydra's flags, each with its value, and all other arguments. Hydra wants the flags first.
+
+    >>> flags_and_overrides(["position=none", "-m", "k=2,3", "--cfg", "job"])
+    (['-m', '--cfg', 'job'], ['position=none', 'k=2,3'])
+    """
+    flags: list[str] = []
+    overrides: list[str] = []
+    for argument in arguments:
+        is_value = bool(flags) and flags[-1] in FLAGS_WITH_VALUE
+        (flags if argument.startswith("-") or is_value else overrides).append(argument)
+    return flags, overrides
+
+
+def rewritten(command: str, overrides: Sequence[str]) -> list[str]:
+    """The overrides as Hydra wants them. What is rewritten already stays as it is.
+
+    Args:
+        command: a primary configuration.
+        overrides: arguments without flags.
+
+    Raises:
+        RelposError: an argument has no key, or a wrong one; or a file that it names cannot be read.
+
+    >>> rewritten("fill", ["it's [MASK]", "top=3"])
+    ['top=3', "text=['it\\\\'s [MASK]']"]
+    >>> rewritten("analyze", ["toeplitz", "run=FOLDER"])
+    ['kind=toeplitz', 'run=FOLDER']
+    >>> rewritten("order", ["pairs=mine.txt"])
+    ['pairs=files', "pairs.path='mine.txt'"]
+    >>> rewritten("status", ["table=demo", "steps=3"])
+    ['table=demo', "overrides=['steps=3']"]
+    >>> rewritten("finetune", ["task=rte", "pretrained=albert-base-v2"])
+    ['task=rte', 'pretrained=albert-base-v2', 'recipe=finetune_base']
+    """
+    result = list(overrides)
+    for rewrite in REWRITES:
+        result = rewrite(command, result)
+    return result
+
+
+def _with_keys(command: str, overrides: list[str]) -> list[str]:
+    """`relpos fill TEXT TEXT` → `text=[TEXT,TEXT]`, `relpos analyze toeplitz` → `kind=toeplitz`."""
+    bare = [override for override in overrides if not KEYED.match(override)]
+    if command in SINGLE:
+        return [f"{SINGLE[command]}={override}" if override in bare else override for override in overrides]
+    if command not in LISTED or not bare:
+        return overrides
+    return [*(override for override in overrides if override not in bare), f"{LISTED[command]}={_spelled(bare)}"]
+
+
+def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
+    """`relpos reproduce table=NAME data.root=FOLDER` → `overrides=['data.root=FOLDER']` where the command has no such key.
+
+    Raises:
+        RelposError: `overrides=[…]` is there as well; or a key is close to one of the command's own (`retrys=2`).
+    """
+    if "overrides" not in keys_of(command):
+        return overrides
+    own = {*keys_of("reproduce"), *keys_of("status"), "hydra"}
+    for override in overrides:
+        if "=" not in override:
+            raise RelposError(f"{override}: overrides have the form KEY=VALUE. Did you mean table={override}?")
+    of_rows = [override for override in overrides if (key := _first_part(override)) not in own and _refuse_slip(key, own)]
+    if not of_rows:
+        return overrides
+    if any(override.startswith("overrides=") for override in overrides):
+        raise RelposError(f"{of_rows[0]}: give overrides for the rows by themselves or in overrides=[…], not both ways")
+    return [*(override for override in overrides if override not in of_rows), f"overrides={_spelled(of_rows)}"]
+
+
+def _refuse_slip(key: str, own: set[str]) -> bool:
+    """Refuses a key that is not a row's but looks like a misspelled one of the command's own."""
+    if key == "words":  # their name in older versions, which is close to `workers`
+        raise RelposError("unknown key 'words'. Did you mean 'overrides'?")
+    of_rows = {"pretrain", "finetune", "noop", "order", *keys_of("pretrain"), *keys_of("finetune")}
+    if "Did you mean" in (hint := nearest(key, own)) and key not in of_rows:
+        raise RelposError(f"unknown key {key!r}.{hint}")
+    return True
+
+
+def _with_file_of_pairs(command: str, overrides: list[str]) -> list[str]:
+    """`relpos order pairs=PATH` → `pairs=files pairs.path=PATH`."""
+    result: list[str] = []
+    for override in overrides:
+        key, _, value = override.partition("=")
+        is_path = command == "order" and key == "pairs" and ("/" in value or value.endswith((".txt", ".jsonl")))
+        result += ["pairs=files", f"pairs.path='{value}'"] if is_path else [override]
+    return result
+
+
+def _with_task_file(command: str, overrides: list[str]) -> list[str]:
+    """`task=FILE.yaml` → overrides for the file's content: Hydra knows options of `conf` only."""
+    result: list[str] = []
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key == "task" and is_file(name := value.strip("'\"")):
+            result += ["task=custom", *(f"task.{key}={_spelled(value)}" for key, value in read_task_file(name).items())]
+        else:
+            result.append(override)
+    return result
+
+
+def _with_recipe(command: str, overrides: list[str]) -> list[str]:
+    """Adds the recipe for networks of its width where a network comes from a folder and no recipe is named.
+
+    That of `size=tiny`, the default, would ruin a published checkpoint: its learning rate is 10 to 25 times that of BERT-base.
+    """
+    values = {override.lstrip("+").partition("=")[0]: override.partition("=")[2] for override in overrides}
+    start = next((values[key] for key in STARTS if values.get(key, "null") != "null"), None)
+    if command not in RECIPES or start is None or "recipe" in values:
+        return overrides
+    first, _, _ = start.strip("'\"").partition(",")  # of a sweep
+    return [*overrides, f"recipe={RECIPES[command].format(_size_of(first))}"]
+
+
+def _size_of(name: str) -> str:
+    """The preset size that a network is like: by its width if it is a folder, otherwise `base`, as most networks of the hub."""
+    from relpos.train.weights import read_model_config
+
+    folder = Path(name).expanduser()
+    folder = folder / "model" if (folder / "model").is_dir() else folder
+    hidden = BASE
+    with suppress(RelposError):  # no model in it, as whoever reads it will say
+        if is_published(folder):
+            hidden = read_config(folder).get("hidden_size", BASE)
+        elif folder.is_dir():
+            hidden = read_model_config(folder)["size"]["hidden"]
+    return "tiny" if hidden < 128 else "small" if hidden < 512 else "base"
+
+
+REWRITES: tuple[Callable[[str, list[str]], list[str]], ...] = (
+    _with_keys,
+    _with_overrides_of_rows,
+    _with_file_of_pairs,
+    _with_task_file,
+    _with_recipe,
+)
+"""Functions (command, overrides) → overrides, in the order in which they are applied."""
+
+
+def _first_part(override: str) -> str:
+    return override.lstrip("+~").partition("=")[0].split(".")[0]
+
+
+def _spelled(value: Any) -> str:
+    """A value as Hydra's overrides spell it. Quotes, backslashes before them and `${` are escaped: text arrives as it is."""
+    if isinstance(value, list):
+        return f"[{','.join(map(_spelled, value))}]"
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    text = re.sub(r"(?<!\\)\\*(?=\$\{)", lambda match: match[0] * 2 + "\\", str(value))
+    text = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), text)
+    return f"'{text}'"
