@@ -66,6 +66,14 @@ NotNegative = Annotated[float, at_least(0)]
 Rate = Annotated[float, below(0, 1)]
 Length = Annotated[int, at_least(8)]
 """Tokens of a sequence; fewer have no room for two sentences and their marks."""
+Width = Annotated[int, between(1, 1_000_000)]
+"""Of vectors and tables. A network of wider ones can be described, but the number of its weights no longer fits into 64 bits."""
+Threads = Annotated[int, between(1, 1024)]
+"""OpenMP answers with a segmentation fault where it cannot start as many as it is told to."""
+Seeds = Annotated[int, between(1, 1000)] | list[Natural]
+"""How many, or which. Each is a training, and its plan is made before the first one begins."""
+LARGEST = 2**63 - 1
+"""The largest whole number that torch, numpy and the counter hash take."""
 
 
 def check(key: str, value: Any, annotation: Any) -> None:
@@ -76,6 +84,8 @@ def check(key: str, value: Any, annotation: Any) -> None:
     """
     if fits(value, annotation):
         return
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise RelposError(f"{key}={value}: no number above {LARGEST:,} can be used")
     close = nearest(str(value), _words(annotation))
     raise RelposError(f"{key}={shown(value)}: {describe(annotation)} is expected{'.' + close if 'Did you mean' in close else ''}")
 
@@ -121,9 +131,9 @@ def fits(value: Any, annotation: Any) -> bool:
     if annotation is str:  # `account=1234` is a word, too; YAML takes it for a number
         return isinstance(value, str | int | float) and not isinstance(value, bool)
     if annotation is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
     if annotation is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return (isinstance(value, float) and math.isfinite(value)) or fits(value, int)
     if origin is tuple and Ellipsis not in args:
         return _is_list(value) and len(value) == len(args) and all(map(fits, value, args))
     if origin in (list, tuple, Sequence):

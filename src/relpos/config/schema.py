@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
 
-from relpos.ranges import Count, Length, Natural, NotNegative, Positive, Rate, between
+from relpos.ranges import Count, Length, Natural, NotNegative, Positive, Rate, Seeds, Threads, Width, between
 
 Names = str | Sequence[str]
 """One name or a list of them."""
@@ -57,7 +57,7 @@ class Speed(TypedDict):
     devices: Count
     nodes: Count
     microbatch: Literal["auto"] | Count
-    threads: Count | None
+    threads: Threads | None
     profiler: Literal["simple", "advanced", "pytorch"] | None
     detect_anomaly: bool
     graphs: bool
@@ -68,7 +68,7 @@ class Network(TypedDict):
     size: Size
     position: dict[str, Any]
     conv: dict[str, Any]
-    vocabulary: Count
+    vocabulary: Width
     k: Natural
     outside: Outside
     kernels: Natural
@@ -156,7 +156,7 @@ Finetune = TypedDict(
 class Data(TypedDict):
     stage: str
     data: dict[str, Any]
-    vocabulary: Count
+    vocabulary: Width
 
 
 class Params(Network):
@@ -164,7 +164,7 @@ class Params(Network):
 
 
 Draw = TypedDict("Draw", {"all": bool, "from": str | None, "layer": Count, "heads": Count, "length": Count})
-Lengths = TypedDict("Lengths", {"from": Names, "lengths": Sequence[Length], "tokens": Count, "threads": Count | None})
+Lengths = TypedDict("Lengths", {"from": Names, "lengths": Sequence[Length], "tokens": Count, "threads": Threads | None})
 
 Measure = Literal["shuffle", "pairs", "probes", "attention"]
 Order = TypedDict(
@@ -179,7 +179,7 @@ Order = TypedDict(
         "curves": bool,
         "store": str | None,
         "accelerator": Literal["auto", "cpu", "gpu"],
-        "threads": Count | None,
+        "threads": Threads | None,
     },
 )
 
@@ -189,14 +189,14 @@ class Analyze(TypedDict):
     run: Names | None
     pretrained: Names | None
     text: str | None
-    threads: Count | None
+    threads: Threads | None
 
 
 class Figures(TypedDict):
     paper: Literal["chang2021", "wennberg2021"]
     pretrained: Names | None
     text: str | None
-    threads: Count | None
+    threads: Threads | None
 
 
 class Plan(TypedDict):
@@ -232,8 +232,8 @@ class Export(TypedDict):
 class Reproduce(Plan):
     engine: dict[str, Any]
     stages: Names | None
-    seeds: Count | list[Natural] | None
-    pretrain_seeds: Count | list[Natural] | None
+    seeds: Seeds | None
+    pretrain_seeds: Seeds | None
     tasks: Names | None
     workers: Count | None
     retries: Natural

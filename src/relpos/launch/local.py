@@ -20,7 +20,7 @@ from relpos.launch.guard import Guard
 from relpos.launch.jobs import Standing
 from relpos.launch.side_by_side import side_by_side
 from relpos.process import cores, exit_status, thread_variables
-from relpos.ranges import Count, Natural
+from relpos.ranges import Count, Natural, Threads
 from relpos.runs.run import Run
 
 
@@ -36,7 +36,7 @@ class Local(Engine):
     """
 
     workers: Count | None = None
-    threads: Count | None = None
+    threads: Threads | None = None
     devices: list[Natural] | None = None
     runs_per_device: Count = 1
 

@@ -29,7 +29,7 @@ from relpos.launch.engine import Engine
 from relpos.launch.guard import Guard
 from relpos.launch.jobs import Standing
 from relpos.launch.slurm_task import task
-from relpos.ranges import Count, Natural
+from relpos.ranges import Count, Natural, Threads
 from relpos.runs.lock import is_locked
 from relpos.runs.run import Run
 
@@ -67,7 +67,7 @@ class Slurm(Engine):
     partition: str | None = None
     account: str | None = None
     time: Count = 1440
-    threads: Count | None = None
+    threads: Threads | None = None
     gpus: Natural = 0
     memory: str | None = None
     runs_per_job: Count = 20

@@ -21,7 +21,7 @@ from relpos.model.position.base import Position, Scheme
 from relpos.model.precision import compute_dtype
 from relpos.model.shape import Ids, Mask, Shape
 from relpos.model.tokens import Tokens
-from relpos.ranges import Count, Positive, Rate, between, checked
+from relpos.ranges import Positive, Rate, Width, between, checked
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": functional.gelu,
@@ -105,18 +105,18 @@ class Encoder(nn.Module):
         position: Position,
         conv: Callable[[Shape], Conv] | None = None,
         *,
-        vocabulary: Count,
+        vocabulary: Width,
         layers: Annotated[int, between(1, 10_000)],
-        hidden: Count,
-        embedding: Count,
-        heads: Count,
-        ffn: Count,
-        max_positions: Count = 128,
+        hidden: Width,
+        embedding: Width,
+        heads: Width,
+        ffn: Width,
+        max_positions: Width = 128,
         dropout: Rate = 0.1,
         attention_dropout: Rate = 0.1,
         activation: Literal["gelu", "gelu_new", "relu"] = "gelu",
         norm_eps: Positive = 1e-12,
-        token_types: Count = 2,
+        token_types: Width = 2,
         share_layers: bool = False,
         kernel: kernels.Name = "auto",
     ) -> None:

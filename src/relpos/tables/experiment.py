@@ -11,7 +11,7 @@ from relpos.config.conf import options, shipped
 from relpos.config.task_file import is_file
 from relpos.errors import RelposError, nearest
 from relpos.files import read_yaml
-from relpos.ranges import Count, Length, Natural, check, rules
+from relpos.ranges import Count, Length, Natural, Seeds, Threads, check, rules
 from relpos.tables.checks import Check, parse
 from relpos.tables.row import ORDER
 
@@ -68,7 +68,7 @@ class Experiment:
     seeds: list[Natural] = field(default_factory=lambda: [0])
     pretrain_seeds: list[Natural] | None = None
     workers: Count | None = None
-    threads: Count | None = None
+    threads: Threads | None = None
     checks: list[Check] = field(default_factory=list)
     printed: str | None = None
     printed_runs: Count = 10
@@ -162,8 +162,9 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
         if isinstance(values.get(key), dict):
             values[key] = {str(name): _overrides(f"{key}.{name}", overrides) for name, overrides in values[key].items()}
     for key in ("seeds", "pretrain_seeds"):
-        if type(values.get(key)) is int and values[key] > 0:
-            values[key] = list(range(values[key]))
+        if key in values:
+            check(key, values[key], Seeds)
+            values[key] = list(range(values[key])) if isinstance(values[key], int) else values[key]
     if isinstance(values.get("baseline"), str):
         values["baseline"] = [values["baseline"]]
     for key, value in values.items():
