@@ -93,7 +93,7 @@ def run(cfg: DictConfig) -> Run:
     return execute(planned)
 
 
-def load(path: str | Path) -> tuple[nn.Module, Tokenizer | None]:
+def load(network: str | Path) -> tuple[nn.Module, Tokenizer | None]:
     """Network and tokenizer of a finished run, of a model folder, or of a published checkpoint.
 
     A published checkpoint is a folder as `transformers` writes it, or the id of one on the Hugging Face hub. Its weights keep the
@@ -114,13 +114,13 @@ def load(path: str | Path) -> tuple[nn.Module, Tokenizer | None]:
     from relpos.pretrained.hub import located
     from relpos.train.weights import load_model
 
-    folder = Path(path) / "model" if (Path(path) / "model").is_dir() else located(path)
+    folder = Path(network) / "model" if (Path(network) / "model").is_dir() else located(network)
     model = load_model(folder)
     return model, None if is_published(folder) and not has_tokenizer(folder) else load_tokenizer(folder)
 
 
-def order(*folders: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """What `relpos order from=[FOLDERS] OVERRIDES…` writes into `order.json`: how much order the networks know.
+def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """What `relpos order network=[FOLDERS] OVERRIDES…` writes into `order.json`: how much order the networks know.
 
     Example:
         >>> bag_of_words = run(compose("pretrain", ["position=none", "steps=2", "batch=4", "evaluations=1"]))
@@ -132,17 +132,17 @@ def order(*folders: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]
 
     from relpos.tables.order_report import FILE, write_report
 
-    quoted = ",".join(f"'{Path(folder)}'" for folder in folders)
-    folder = write_report(compose("order", [f"from=[{quoted}]", *overrides]))
+    quoted = ",".join(f"'{Path(folder)}'" for folder in networks)
+    folder = write_report(compose("order", [f"network=[{quoted}]", *overrides]))
     content: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
     return content
 
 
-def FillMask(run: str | Path) -> fill.FillMask:
+def FillMask(network: str | Path) -> fill.FillMask:
     """A function: text with `[MASK]` → the most probable pieces at each masked token, as `relpos fill` shows them.
 
     Args:
-        run: a pre-training's folder, a model folder, a snapshot's file, a published checkpoint, or `TABLE:ROW`.
+        network: a pre-training's folder, a model folder, a snapshot's file, a published checkpoint, or `TABLE:ROW`.
 
     Example:
         >>> fill = FillMask(run(compose("pretrain", ["size=tiny", "steps=2", "batch=4", "evaluations=1"])).path)
@@ -153,14 +153,14 @@ def FillMask(run: str | Path) -> fill.FillMask:
     from relpos.analysis.fill import FillMask as Filler
     from relpos.tables.named_runs import masked_lm
 
-    return Filler(*masked_lm(run))
+    return Filler(*masked_lm(network))
 
 
-def Score(run: str | Path, form: str = "within_word") -> score.Score:
+def Score(network: str | Path, form: str = "within_word") -> score.Score:
     """A function: text → its pseudo-log-likelihood by token, as `relpos score` shows it.
 
     Args:
-        run: a pre-training's folder, a model folder, a snapshot's file, a published checkpoint, or `TABLE:ROW`.
+        network: a pre-training's folder, a model folder, a snapshot's file, a published checkpoint, or `TABLE:ROW`.
         form: `within_word` masks the later pieces of a token's word with it, `plain` the token alone.
 
     Example:
@@ -172,7 +172,7 @@ def Score(run: str | Path, form: str = "within_word") -> score.Score:
     from relpos.analysis.score import Score as Scorer
     from relpos.tables.named_runs import masked_lm
 
-    return Scorer(*masked_lm(run), form)
+    return Scorer(*masked_lm(network), form)
 
 
 def _register_with_transformers() -> None:

@@ -106,5 +106,5 @@ def test_an_unknown_form_is_refused_from_python(model: MaskedLM, tokenizer: Toke
 
 def test_the_functions_of_the_package_name_what_a_run_lacks(tmp_path: Path) -> None:
     for function in (relpos.FillMask, relpos.Score):
-        with pytest.raises(RelposError, match="run=.*: no finished run and no model folder"):
+        with pytest.raises(RelposError, match="network=.*: no finished run and no model folder"):
             function(tmp_path)

@@ -74,8 +74,8 @@ def test_the_page_has_a_verdict_of_each_checkpoint(tmp_path: Path) -> None:
 
 def test_the_command_reads_checkpoints(tmp_path: Path, toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = checkpoint(tmp_path / "some", "BertModel", True)
-    assert main(["claims", "ids=[W01]", f"pretrained={folder}"]) == 0
+    assert main(["claims", "ids=[W01]", f"network={folder}"]) == 0
     path = Path(capsys.readouterr().out.strip().splitlines()[-1])
     assert json.loads(path.read_text())["claims"][0]["findings"][-1]["scale"] == "some (3×16)"
-    assert main(["claims", "ids=[W01]", f"pretrained={tmp_path / 'nowhere'}"]) == 1
+    assert main(["claims", "ids=[W01]", f"network={tmp_path / 'nowhere'}"]) == 1
     assert "config.json is missing" in capsys.readouterr().err

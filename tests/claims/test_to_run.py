@@ -71,7 +71,7 @@ def test_a_given_network_is_named_by_the_user_and_its_fine_tunings_count(claims:
     plan = to_run.plan(claims["W14"])
     assert plan is not None
     assert plan.command == (
-        "relpos reproduce table=tisa_minilm 'rows=[kept,removed_s5]' pretrained=FOLDER data=files data.root=FOLDER"
+        "relpos reproduce table=tisa_minilm 'rows=[kept,removed_s5]' network=FOLDER data=files data.root=FOLDER"
     )
     assert plan.runs == "6×384: 2 rows × 4 tasks × 3 fine-tuning seeds"
 

@@ -11,16 +11,16 @@ from relpos.cli import main
 
 def test_a_kind_without_a_network_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", "toeplitz"]) == 1
-    assert "run=FOLDER or pretrained=FOLDER must be given" in capsys.readouterr().err
+    assert "network=FOLDER must be given" in capsys.readouterr().err
 
 
 def test_an_unknown_kind_is_one_line_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["analyze", "toplitz", "run=x"]) == 1
+    assert main(["analyze", "toplitz", "network=x"]) == 1
     assert "Did you mean 'toeplitz'?" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_network_is_refused_and_nothing_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["analyze", "toeplitz", f"run={tmp_path}"]) == 1
+    assert main(["analyze", "toeplitz", f"network={tmp_path}"]) == 1
     assert "no finished run and no model folder" in capsys.readouterr().err
     assert not (tmp_path / "runs" / "analysis").exists()
 
@@ -30,7 +30,7 @@ def test_a_run_is_analysed_from_its_own_folder(toy_runs: Path, capsys: pytest.Ca
 
     overrides = ["size=tiny", "size.layers=1", "steps=2", "batch=4", "evaluations=1", "data.pairs=64", "snapshots=[50]"]
     run = relpos.run(relpos.compose("pretrain", overrides))
-    assert main(["analyze", "toeplitz", f"run={run.path}", "kind.length=8", "kind.random=1", "threads=1"]) == 0
+    assert main(["analyze", "toeplitz", f"network={run.path}", "kind.length=8", "kind.random=1", "threads=1"]) == 0
     folder = Path(capsys.readouterr().out.splitlines()[-1])
     assert {f"toeplitz-{run.path.name}.csv", "toeplitz-along-training.png"} <= {path.name for path in folder.iterdir()}
-    assert main(["analyze", "attention_by_offset", f"run={run.path}", "kind.texts=4", "kind.length=14", "threads=1"]) == 0
+    assert main(["analyze", "attention_by_offset", f"network={run.path}", "kind.texts=4", "kind.length=14", "threads=1"]) == 0

@@ -27,7 +27,7 @@ RUNS = {"none": [], "composite": [], "narrow": ["k=2"], "seed": ["seed=1"]}
 
 def pretend_to_finetune(start: Path, seed: int, score: float) -> None:
     """Leaves what a finished fine-tuning leaves, but for the model."""
-    run = plan(relpos.compose("finetune", [f"from={start}", "task=cola", f"seed={seed}"]))
+    run = plan(relpos.compose("finetune", [f"network={start}", "task=cola", f"seed={seed}"]))
     write_text(run.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.config)))
     metrics = {"columns": {"cola": score}, "examples": {"cola": 100}, "majority": {"cola": 0.0}}
     facts = {"stage": "finetune", "identity": run.identity, "meaning": run.meaning, "inputs": {"start": str(start / "model")}}
@@ -117,7 +117,7 @@ def test_rows_of_tables_are_runs(root: Path, capsys: pytest.CaptureFixture[str])
         ("both", 2),
     ]
     assert main(["compare", "mine:bag", "mine:nothing"]) == 1
-    assert capsys.readouterr().err == "relpos: runs=mine:nothing: this row has no pre-training\n"
+    assert capsys.readouterr().err == "relpos: network=mine:nothing: this row has no pre-training\n"
 
 
 def test_a_paired_difference_is_that_of_the_losses_and_its_error_that_of_a_ratio(root: Path) -> None:

@@ -27,7 +27,7 @@ def test_the_overview_holds_every_scheme_that_adds_something() -> None:
 def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs: Path) -> None:
     overrides = ["position=fixed", "steps=2", "batch=4", "evaluations=1", "data.pairs=64", "size.layers=1"]
     run = relpos.run(relpos.compose("pretrain", overrides))
-    path = draw(relpos.compose("draw", ["length=12", f"from={run.path}"]))
+    path = draw(relpos.compose("draw", ["length=12", f"network={run.path}"]))
     assert Path(path).name == f"{run.path.name}-layer1.png"
 
 
@@ -46,4 +46,4 @@ def test_what_cannot_be_drawn_is_one_line(overrides: list[str], said: str) -> No
 
 def test_a_folder_without_a_model_is_one_line() -> None:
     with pytest.raises(RelposError, match="no model in"):
-        draw(relpos.compose("draw", ["from=/nowhere"]))
+        draw(relpos.compose("draw", ["network=/nowhere"]))

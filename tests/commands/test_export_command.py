@@ -41,7 +41,7 @@ def runs(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 def exported(capsys: pytest.CaptureFixture[str], run: Path, to: Path) -> dict[str, Any]:
     capsys.readouterr()
-    assert main(["export", f"run={run}", f"to={to}"]) == 0
+    assert main(["export", f"network={run}", f"to={to}"]) == 0
     assert capsys.readouterr().out == f"{to}\n"
     content: dict[str, Any] = json.loads((to / "config.json").read_text())
     return content
@@ -78,7 +78,7 @@ def test_a_run_leaves_with_its_weights_and_its_record(
 def test_a_fine_tuning_leaves_as_a_classifier_with_the_labels_of_its_task(
     runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    overrides = [f"from={runs['absolute']}", "task=rte", "intermediate=none", "length=32"]
+    overrides = [f"network={runs['absolute']}", "task=rte", "intermediate=none", "length=32"]
     planned = plan(relpos.compose("finetune", overrides))
     save_model(planned.path / "model", *classifier(runs["absolute"] / "model"))
     write_text(planned.path / "config.yaml", "{}")
@@ -132,7 +132,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(
         (unfinished, "new", "not finished (its record says running)"),
         (tmp_path / "there", "new", "this is a folder of Hugging Face already"),
     ):
-        assert main(["export", f"run={run}", f"to={tmp_path / to}"]) == 1
+        assert main(["export", f"network={run}", f"to={tmp_path / to}"]) == 1
         error = capsys.readouterr().err
         assert said in error
         assert len(error.splitlines()) == 1

@@ -34,7 +34,7 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_fill_shows_each_masked_token_with_its_guesses(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = answer(capsys, "fill", "the [MASK] sleeps [MASK].", f"run={run}", "top=2").splitlines()
+    lines = answer(capsys, "fill", "the [MASK] sleeps [MASK].", f"network={run}", "top=2").splitlines()
     assert [lines[0], lines[1], lines[4]] == ["the [MASK] sleeps [MASK].", "masked token 1", "masked token 2"]
     assert len(lines) == 7
     [[best, _], _] = relpos.FillMask(run)("the [MASK] sleeps [MASK].", top=2)
@@ -43,17 +43,17 @@ def test_fill_shows_each_masked_token_with_its_guesses(run: Path, capsys: pytest
 
 
 def test_json_holds_what_python_gives(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    [filled] = json.loads(answer(capsys, "fill", "a [MASK]", f"run={run}", "top=1", "json=true"))
+    [filled] = json.loads(answer(capsys, "fill", "a [MASK]", f"network={run}", "top=1", "json=true"))
     [[guess]] = relpos.FillMask(run)("a [MASK]", top=1)
     assert filled == {"text": "a [MASK]", "masks": [[guess.__dict__]]}
-    first, second = json.loads(answer(capsys, "score", "the dog sleeps.", "a cat", f"run={run}", "form=plain", "json=true"))
+    first, second = json.loads(answer(capsys, "score", "the dog sleeps.", "a cat", f"network={run}", "form=plain", "json=true"))
     scored = relpos.Score(run, form="plain")("a cat")
     assert (second["pieces"], second["total"], second["form"]) == (scored.pieces, scored.total, "plain")
     assert first["total"] == pytest.approx(sum(first["log_probabilities"]))
 
 
 def test_score_shows_a_line_a_token_and_the_sum(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text, *tokens, summary = answer(capsys, "score", "the dog sleeps.", f"run={run}").splitlines()
+    text, *tokens, summary = answer(capsys, "score", "the dog sleeps.", f"network={run}").splitlines()
     scored = relpos.Score(run)("the dog sleeps.")
     assert text == "the dog sleeps."
     assert [line.split()[1] for line in tokens] == scored.pieces
@@ -62,17 +62,17 @@ def test_score_shows_a_line_a_token_and_the_sum(run: Path, capsys: pytest.Captur
 
 def test_model_folders_snapshots_and_rows_of_tables_are_runs_too(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["fill", "a [MASK]", "json=true"]
-    expected = answer(capsys, *arguments, f"run={run}")
-    assert answer(capsys, *arguments, f"run={run / 'model'}") == expected
-    assert answer(capsys, *arguments, f"run={run / 'snapshots' / '50.safetensors'}") != expected
+    expected = answer(capsys, *arguments, f"network={run}")
+    assert answer(capsys, *arguments, f"network={run / 'model'}") == expected
+    assert answer(capsys, *arguments, f"network={run / 'snapshots' / '50.safetensors'}") != expected
     row = {"stage": "pretrain", "identity": "1", "state": "finished", "path": str(run)}
     unfinished = {"name": "later", "runs": [row | {"state": "running"}]}
     table = {"name": "mine", "question": "?", "rows": [{"name": "absolute", "runs": [row]}, unfinished]}
     write_json(runs_root() / "tables" / "mine" / "table.json", table)
-    assert answer(capsys, *arguments, "run=mine:absolute") == expected
-    assert main([*arguments, "run=mine:later"]) == 1
-    assert capsys.readouterr().err == "relpos: run=mine:later: no pre-training of this row is finished\n"
-    assert main([*arguments, "run=mine:absolut"]) == 1
+    assert answer(capsys, *arguments, "network=mine:absolute") == expected
+    assert main([*arguments, "network=mine:later"]) == 1
+    assert capsys.readouterr().err == "relpos: network=mine:later: no pre-training of this row is finished\n"
+    assert main([*arguments, "network=mine:absolut"]) == 1
     assert "unknown row 'absolut'. Did you mean 'absolute'?" in capsys.readouterr().err
 
 
@@ -88,7 +88,7 @@ def test_model_folders_snapshots_and_rows_of_tables_are_runs_too(run: Path, caps
     ],
 )
 def test_a_mistake_is_one_line(run: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
-    assert main([*arguments, f"run={run}"]) == 1
+    assert main([*arguments, f"network={run}"]) == 1
     error = capsys.readouterr().err
     assert said in error
     assert len(error.splitlines()) == 1
@@ -96,4 +96,4 @@ def test_a_mistake_is_one_line(run: Path, capsys: pytest.CaptureFixture[str], ar
 
 @pytest.mark.parametrize("text", ["it's 'so'", "a = b, [c] {d}", "${x} \\${y}", "ends with \\", "\\' \\\\'", "a, b", "null", " 5"])
 def test_any_text_arrives_as_it_was_typed(text: str) -> None:
-    assert list(compose("score", [text, "run=x", "b"]).text) == [text, "b"]
+    assert list(compose("score", [text, "network=x", "b"]).text) == [text, "b"]

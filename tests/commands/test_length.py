@@ -71,12 +71,12 @@ def test_labels_are_short_where_they_can_be() -> None:
 
 def test_no_length_is_refused() -> None:
     with pytest.raises(RelposError, match="lengths=\\[\\]: at least one"):
-        length(relpos.compose("length", ["from=nowhere", "lengths=[]"]))
+        length(relpos.compose("length", ["network=nowhere", "lengths=[]"]))
 
 
 def test_the_command_writes_a_table_and_a_figure(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [relpos.run(relpos.compose("pretrain", [*TINY, f"position={name}"])).path for name in ("tisa", "absolute")]
-    overrides = [f"from=[{','.join(map(str, runs))}]", "lengths=[16,64]", "tokens=600", "threads=1"]
+    overrides = [f"network=[{','.join(map(str, runs))}]", "lengths=[16,64]", "tokens=600", "threads=1"]
     folder = Path(length(relpos.compose("length", overrides)))
     content = json.loads((folder / "length.json").read_text())
     assert [row["name"] for row in content["runs"]] == ["tisa", "absolute"]
@@ -85,9 +85,9 @@ def test_the_command_writes_a_table_and_a_figure(toy_runs: Path, capsys: pytest.
     assert (folder / "length.png").read_bytes().startswith(b"\x89PNG")
     assert "absolute, 64 tokens: Absolute has 32 positions" in capsys.readouterr().err
     with pytest.raises(RelposError, match="the longest held-out document has"):
-        length(relpos.compose("length", [f"from={runs[0]}", "lengths=[100000]"]))
+        length(relpos.compose("length", [f"network={runs[0]}", "lengths=[100000]"]))
 
 
 def test_what_is_no_finished_pre_training_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RelposError, match="a finished pre-training is expected"):
-        length(relpos.compose("length", [f"from={tmp_path}"]))
+        length(relpos.compose("length", [f"network={tmp_path}"]))

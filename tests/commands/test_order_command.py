@@ -62,7 +62,7 @@ def failing(capsys: pytest.CaptureFixture[str], *overrides: str) -> str:
 
 
 def test_the_command_prints_the_folder_of_its_results_last(none: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["order", f"from={none}", *FEW]) == 0
+    assert main(["order", f"network={none}", *FEW]) == 0
     folder = Path(capsys.readouterr().out.splitlines()[-1])
     content = json.loads((folder / "order.json").read_text())
     assert set(content["shuffle_gap"]) == {"2", "3", "4", "8", "all"} == set(content["shuffle_gap_intervals"])
@@ -142,17 +142,17 @@ def test_a_file_of_ones_own_is_named_like_an_option(none: Path, tmp_path: Path) 
     ],
 )
 def test_wrong_overrides_are_one_line(none: Path, capsys: pytest.CaptureFixture[str], overrides: list[str], said: str) -> None:
-    assert said in failing(capsys, f"from={none}", *overrides)
+    assert said in failing(capsys, f"network={none}", *overrides)
 
 
 def test_folders_that_hold_no_language_model_are_refused(none: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "no finished run and no model folder" in failing(capsys, f"from={tmp_path}")
-    assert "no such snapshot" in failing(capsys, f"from={none}/snapshots/7.safetensors")
+    assert "no finished run and no model folder" in failing(capsys, f"network={tmp_path}")
+    assert "no such snapshot" in failing(capsys, f"network={none}/snapshots/7.safetensors")
     store = json.loads((none / "record.json").read_text())["inputs"]["store"]
-    assert "a run of stage store holds no network" in failing(capsys, f"from={store}")
+    assert "a run of stage store holds no network" in failing(capsys, f"network={store}")
     record: dict[str, Any] = json.loads((none / "record.json").read_text())
     (none / "record.json").write_text(json.dumps(record | {"state": "interrupted"}))
-    assert "this pre-training is not finished (its record says interrupted)" in failing(capsys, f"from={none}")
+    assert "this pre-training is not finished (its record says interrupted)" in failing(capsys, f"network={none}")
     (none / "record.json").write_text(json.dumps(record | {"stage": "finetune", "inputs": {"start": "there"}}))
     with pytest.raises(RelposError, match="a fine-tuned classifier predicts no words; name its pre-training, there"):
         trained(none)
@@ -163,5 +163,5 @@ def test_a_sentence_that_is_too_long_is_one_line_with_file_and_line(
 ) -> None:
     path = tmp_path / "long.txt"
     path.write_text("dog the\nthe dog\n" + "the dog " * 20 + "\nthe dog\n")
-    said = failing(capsys, f"from={absolute}", f"pairs={path}", "measure=pairs")
+    said = failing(capsys, f"network={absolute}", f"pairs={path}", "measure=pairs")
     assert said == f"relpos: {path}, line 3: a sentence of 42 tokens is too long: Absolute serves 32"

@@ -35,7 +35,7 @@ def test_a_revision_may_be_named(cached: str) -> None:
 
 
 def test_a_run_on_a_checkpoint_of_the_hub_is_identified_by_id_and_commit(cached: str) -> None:
-    run = plan(compose("finetune", ["task=rte", "intermediate=none", f"pretrained={cached}"]))
+    run = plan(compose("finetune", ["task=rte", "intermediate=none", f"network={cached}"]))
     assert run.inputs["start"].meaning == {"hub": cached, "revision": COMMIT}
 
 

@@ -44,12 +44,12 @@ def likelihood(model: Any, tokenizer: Any, text: str) -> float:
 
 
 def tuning(folder: Path, *overrides: str) -> Run:
-    return plan(compose("finetune", ["task=rte", "intermediate=none", "steps=2", "batch=4", f"from={folder}", *overrides]))
+    return plan(compose("finetune", ["task=rte", "intermediate=none", "steps=2", "batch=4", f"network={folder}", *overrides]))
 
 
 def test_fine_tuning_starts_from_a_checkpoint_and_leaves_its_files_alone(checkpoint: Path, toy_runs: Path) -> None:
     before = contents(checkpoint)
-    overrides = ["task=rte", "intermediate=none", "steps=2", "batch=4", "length=64", f"from={checkpoint}"]
+    overrides = ["task=rte", "intermediate=none", "steps=2", "batch=4", "length=64", f"network={checkpoint}"]
     run = relpos.run(compose("finetune", overrides))
     model, tokenizer = relpos.load(run.path)
     assert contents(checkpoint) == before
@@ -101,7 +101,7 @@ def test_a_pair_of_texts_has_two_separators_where_the_checkpoint_has_them(checkp
 @pytest.mark.parametrize("kind", ["RobertaForMaskedLM", "RobertaModel"])
 def test_pre_training_goes_on_from_a_checkpoint_with_its_tokenizer(kind: str, toy_runs: Path, tmp_path: Path) -> None:
     folder = saved(host(kind, **SIZES).to(torch.bfloat16), published("roberta", tmp_path / "checkpoint"))
-    overrides = ["steps=2", "batch=4", "length=32", "evaluations=1", f"pretrained={folder}", "data.pairs=64", "recipe.lr=1e-12"]
+    overrides = ["steps=2", "batch=4", "length=32", "evaluations=1", f"network={folder}", "data.pairs=64", "recipe.lr=1e-12"]
     run = relpos.run(compose("pretrain", overrides))
     before, tokenizer = relpos.load(folder)
     after, after_tokenizer = relpos.load(run.path)
@@ -113,13 +113,3 @@ def test_pre_training_goes_on_from_a_checkpoint_with_its_tokenizer(kind: str, to
     for (name, trained), (_, start) in zip(encoder.named_parameters(), began.named_parameters(), strict=False):
         torch.testing.assert_close(trained, start.float(), rtol=0, atol=1e-9, msg=name)
     assert run.record["inputs"]["start"]
-
-
-def test_two_names_for_the_start_of_a_fine_tuning_are_refused(checkpoint: Path) -> None:
-    with pytest.raises(RelposError, match="name two starts"):
-        tuning(checkpoint, f"pretrained={checkpoint}")
-
-
-def test_pretrained_means_what_from_means(checkpoint: Path) -> None:
-    overrides = ["task=rte", "intermediate=none", "steps=2", "batch=4", f"pretrained={checkpoint}"]
-    assert plan(compose("finetune", overrides)).identity == tuning(checkpoint).identity

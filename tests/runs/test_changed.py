@@ -91,7 +91,7 @@ def test_a_changed_network_is_fine_tuned_and_opened_again(toy_runs: Path) -> Non
     assert isinstance(model.encoder.position, Tisa)
     assert model.dense is not None
     overrides = [override for override in OVERRIDES if not override.startswith("size.")]
-    again = relpos.run(compose("finetune", [*overrides, f"from={run.path}", "seed=1", "change.tisa=1", "change.start=random"]))
+    again = relpos.run(compose("finetune", [*overrides, f"network={run.path}", "seed=1", "change.tisa=1", "change.start=random"]))
     assert len(relpos.load(again.path)[0].encoder.position.parts) == 2
 
 

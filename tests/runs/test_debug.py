@@ -48,13 +48,13 @@ def test_what_comes_before_a_fine_tuning_is_said_and_how_to_leave_it_out(tmp_pat
     said = before(plan(relpos.compose("finetune", ["task=rte", "steps=20"])))
     assert said == (
         "first 1,500 steps of pre-training and 250 steps of fine-tuning on mnli; intermediate=none leaves mnli out, "
-        "intermediate.steps=N shortens it; from=FOLDER starts from a finished pre-training"
+        "intermediate.steps=N shortens it; network=FOLDER starts from a finished pre-training"
     )
     short = before(plan(relpos.compose("finetune", ["task=rte", "intermediate.steps=7"])))
     assert short is not None
     assert "7 steps of fine-tuning on mnli" in short
     alone = before(plan(relpos.compose("finetune", ["task=rte", "intermediate=none"])))
-    assert alone == "first 1,500 steps of pre-training; from=FOLDER starts from a finished pre-training"
+    assert alone == "first 1,500 steps of pre-training; network=FOLDER starts from a finished pre-training"
 
 
 def test_the_intermediate_task_keeps_its_identity_unless_it_is_shortened() -> None:

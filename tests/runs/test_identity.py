@@ -143,4 +143,4 @@ def test_a_scheme_from_outside_is_known_by_its_source(tmp_path: Path, monkeypatc
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RelposError, match="no finished run and no model folder"):
-        finetune(f"from={tmp_path}")
+        finetune(f"network={tmp_path}")

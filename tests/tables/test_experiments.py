@@ -104,7 +104,7 @@ def test_a_table_whose_checkpoint_is_not_at_hand_says_so(name: str) -> None:
     given = load(name)
     rows = plan_table(given)
     told = describe(name, rows, runs_of(rows))
-    assert told.count("no runs yet; needs pretrained=") == len(given.rows)
+    assert told.count("no runs yet; needs network=") == len(given.rows)
     assert "the checkpoint to start from is not at hand" in told
 
 

@@ -267,7 +267,7 @@ def test_the_figures_are_those_of_the_order_command(
     monkeypatch.setenv("RELPOS_RUNS", str(made))
     run = next(path for path in (made / "pretrain").iterdir() if path.name.startswith("none"))
     kept = {path.name for path in (run / "order").iterdir()}
-    assert main(["order", f"from={run}", "measure=[shuffle,pairs]", "examples=20", "pairs.limit=4"]) == 0
+    assert main(["order", f"network={run}", "measure=[shuffle,pairs]", "examples=20", "pairs.limit=4"]) == 0
     assert {path.name for path in (run / "order").iterdir()} == kept
     written = Path(capsys.readouterr().out.splitlines()[-1]) / "order.json"
     assert written.is_relative_to(made / "order")
@@ -322,7 +322,7 @@ def test_the_order_command_measures_all_networks_of_a_table(made: Path, monkeypa
     monkeypatch.setattr(order, "FUNCTIONS", {})  # all is there
     overrides = ["measure=[shuffle,pairs]", "examples=20", "pairs.limit=4"]
     rows: dict[int, list[tuple[str, str]]] = {}
-    for way in ("table=ordered", f"from={made / 'tables' / 'ordered'}", "from=ordered:absolute"):
+    for way in ("table=ordered", f"network={made / 'tables' / 'ordered'}", "network=ordered:absolute"):
         assert main(["order", way, *overrides]) == 0
     for path in (made / "order").glob("*-networks-*/order.json"):
         content = json.loads(path.read_text(encoding="utf-8"))["rows"]
@@ -335,7 +335,7 @@ def test_a_table_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str
     assert main(["order", "table=demmo"]) == 1
     assert "no table 'demmo'" in capsys.readouterr().err.splitlines()[-1]
     assert main(["order", "measure=shuffle"]) == 1
-    assert "from=FOLDER or table=NAME is expected" in capsys.readouterr().err.splitlines()[-1]
+    assert "network=FOLDER or table=NAME is expected" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_dry_run_says_how_long_measuring_takes(

@@ -159,12 +159,12 @@ def test_rows_that_start_from_a_checkpoint_pre_train_nothing(tmp_path: Path) -> 
     model.mkdir()
     (model / "model.safetensors").write_bytes(b"weights")
     rows = {"kept": ["change.tisa=0"], "removed": ["change.positions=remove"]}
-    given = load(str(write_experiment(tmp_path, rows=rows, stages={}, base=["steps=3"], start="???", seeds=2, baseline=None)))
-    assert [(row.needs, row.runs) for row in plan_table(given)] == [("pretrained", [])] * 2
-    kept, removed = plan_table(given, overrides=[f"pretrained={model}"])
+    given = load(str(write_experiment(tmp_path, rows=rows, stages={}, base=["steps=3"], network="???", seeds=2, baseline=None)))
+    assert [(row.needs, row.runs) for row in plan_table(given)] == [("network", [])] * 2
+    kept, removed = plan_table(given, overrides=[f"network={model}"])
     assert (kept.pretrainings, removed.pretrainings) == ([], [])
-    alone = plan(compose("finetune", ["task=cola", "steps=3", "seed=1", f"from={model}", "change.positions=remove"]))
+    alone = plan(compose("finetune", ["task=cola", "steps=3", "seed=1", f"network={model}", "change.positions=remove"]))
     tuning = next(tuning for tuning in removed.tunings if (tuning.task, tuning.seed) == ("cola", 1))
     assert (tuning.run.identity, tuning.run.name) == (alone.identity, alone.name)
     with pytest.raises(RelposError, match="no finished run and no model folder"):
-        plan_table(given, overrides=["pretrained=./nowhere"])
+        plan_table(given, overrides=["network=./nowhere"])

@@ -85,7 +85,7 @@ def test_a_run_that_goes_on_keeps_its_micro_batch(toy_runs: Path, monkeypatch: p
 )
 def test_a_run_that_diverges_fails_in_one_line_and_keeps_its_checkpoint(toy_runs: Path, command: str, overrides: list[str]) -> None:
     if command == "finetune":
-        overrides = [*overrides, f"from={relpos.run(relpos.compose('pretrain', TINY)).path}"]
+        overrides = [*overrides, f"network={relpos.run(relpos.compose('pretrain', TINY)).path}"]
     diverging = ["recipe.lr=1e30", "recipe.warmup=3", "batch=8", "checkpoint_every=1", "log_every=50"]
     cfg = relpos.compose(command, [*overrides, *diverging])
     run = plan(cfg)
@@ -106,7 +106,7 @@ def test_a_task_is_scored_on_the_device_it_was_trained_on(toy_runs: Path, monkey
     monkeypatch.setattr(Classifier, "to", lambda self, *args: (events.append(*args), to(self, *args))[1])
     monkeypatch.setattr(pl.LightningModule, "cpu", lambda self: (events.append("cpu"), cpu(self))[1])
     monkeypatch.setattr(finetune, "outputs", lambda *args: (events.append("scored"), outputs(*args))[1])
-    relpos.run(relpos.compose("finetune", ["task=rte", "intermediate=none", "steps=2", f"from={pretrained.path}"]))
+    relpos.run(relpos.compose("finetune", ["task=rte", "intermediate=none", "steps=2", f"network={pretrained.path}"]))
     assert events[:3] == ["cpu", gpu, "scored"]
 
 
@@ -159,7 +159,7 @@ def test_the_surface_for_notebooks(toy_runs: Path) -> None:
 
 def test_fine_tuning_from_a_model_folder(toy_runs: Path, tmp_path: Path) -> None:
     pretrained = relpos.run(relpos.compose("pretrain", [*TINY, "position=fixed"]))
-    overrides = ["task=rte", "intermediate=none", "steps=2", f"from={pretrained.path / 'model'}"]
+    overrides = ["task=rte", "intermediate=none", "steps=2", f"network={pretrained.path / 'model'}"]
     run = relpos.run(relpos.compose("finetune", overrides))
     assert set(run.metrics["columns"]) == {"rte"}
     assert (run.path / "predictions" / "RTE.tsv").read_text().startswith("index\tprediction\n")

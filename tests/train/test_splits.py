@@ -24,7 +24,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 def test_another_seed_of_a_task_reads_nothing_again_and_another_task_does(toy_runs: Path, encoded: Callable[[], int]) -> None:
     pretrained = relpos.run(relpos.compose("pretrain", ["steps=1", "batch=8", "evaluations=1", "data.pairs=64"]))
-    overrides = ["intermediate=none", "steps=1", f"from={pretrained.path}"]
+    overrides = ["intermediate=none", "steps=1", f"network={pretrained.path}"]
     relpos.run(relpos.compose("finetune", ["task=rte", "seed=1", *overrides]))
     first = encoded()
     relpos.run(relpos.compose("finetune", ["task=rte", "seed=2", *overrides]))

@@ -48,7 +48,7 @@ def scales_of(checkpoints: Iterable[str]) -> list[Scale]:
         read = Checkpoint(folder)
         scheme = str(read.settings["position"]["_target_"]).rpartition(".")[2]
         if scheme != "Absolute":
-            raise RelposError(f"pretrained={checkpoint}: it has no table of position embeddings but {scheme}")
+            raise RelposError(f"network={checkpoint}: it has no table of position embeddings but {scheme}")
         meaning = {"name": name_of(folder), "family": read.family.model_type, "size": read.settings["size"], "length": LENGTH}
         scales.append(OfCheckpoint(meaning, "", {"absolute": {0: folder}}))
     return sorted(scales, key=lambda scale: scale.magnitude)
@@ -87,7 +87,7 @@ class NewerIsMore:
         newer, older = ([label for label, family in families.items() if family in known] for known in (self.newer, self.older))
         pairs = [(new, old) for new, old in product(newer, older) if tables[new].shape == tables[old].shape]
         if not pairs:
-            needs = f"needs published networks of both kinds, {'/'.join(self.newer)} and {'/'.join(self.older)}: pretrained=[…]"
+            needs = f"needs published networks of both kinds, {'/'.join(self.newer)} and {'/'.join(self.older)}: network=[…]"
             return [Finding(NOT_RUN, needs, "—")]
         said = ", ".join(f"{label} {values[label]:.2f}" for label in dict.fromkeys(label for pair in pairs for label in pair))
         verdict = HOLDS if all(values[new] > values[old] for new, old in pairs) else FAILS

@@ -48,7 +48,7 @@ class Plan:
     @property
     def more_seeds(self) -> bool:
         """Whether the file has fewer pre-trainings of a row than are needed."""
-        return not self.experiment.start and len(self.experiment.pretrain_seeds or [0]) < self.requires.seeds
+        return not self.experiment.network and len(self.experiment.pretrain_seeds or [0]) < self.requires.seeds
 
     @property
     def command(self) -> str:
@@ -59,9 +59,9 @@ class Plan:
             overrides.append(f"'rows=[{','.join(self.rows)}]'")
         if experiment.tasks and not self.requires.columns:
             overrides.append("stages=[pretrain]")
-        if experiment.start == "???":
-            overrides.append("pretrained=FOLDER")
-        if experiment.start and not any(override.startswith("data=") for override in experiment.base):
+        if experiment.network == "???":
+            overrides.append("network=FOLDER")
+        if experiment.network and not any(override.startswith("data=") for override in experiment.base):
             overrides.append("data=files")
         if "data=files" in [*experiment.base, *overrides]:
             overrides.append("data.root=FOLDER")
@@ -77,20 +77,20 @@ class Plan:
         networks = [part.run.inputs.get("start", part.run).meaning["size"] for part in self.work]
         sizes = dict.fromkeys(f"{size['layers']}×{size['hidden']}" for size in networks)
         said = f"{' and '.join(sizes)}: {_count(len(self.rows), 'row')}"
-        if not experiment.start:
+        if not experiment.network:
             steps = sorted({int(part.run.config["steps"]) for part in self.work if part.run.stage == "pretrain"})
             seeds = max(self.requires.seeds, len(experiment.pretrain_seeds or [0]))
             said += f" × {_count(seeds, 'pre-training seed')} × {' or '.join(f'{n:,}' for n in steps)} steps"
         if self.requires.columns:
             tunings = f"{_count(tasks, 'task')} × {_count(len(experiment.seeds), 'fine-tuning seed')}"
-            said += f" × {tunings}" if experiment.start else f", {tunings} of each"
+            said += f" × {tunings}" if experiment.network else f", {tunings} of each"
         return said
 
     @property
     def afterwards(self) -> str:
         """What must be done after the runs; empty if nothing."""
         if self.requires.order and "shuffle" not in self.experiment.order:
-            return "then `relpos order from=FOLDER` of each"
+            return "then `relpos order network=FOLDER` of each"
         return f"then {self.requires.afterwards}" if self.requires.afterwards else ""
 
 
@@ -140,9 +140,9 @@ class ToRun:
     def _plan(self, experiment: Experiment, claim: Claim, test: OfRuns, once: bool) -> Plan | None:
         """The plan with this experiment; None if it does not serve, or with `once` if it has a row of the claim several times."""
         requires, wanted = test.requires, claim.tester.rows
-        if experiment.start and (not claim.hosts or len(experiment.seeds) < requires.seeds):
+        if experiment.network and (not claim.hosts or len(experiment.seeds) < requires.seeds):
             return None
-        if not experiment.start and claim.hosts == "only":
+        if not experiment.network and claim.hosts == "only":
             return None
         if len(set(columns(experiment)).intersection(requires.columns)) < requires.least:
             return None
@@ -155,7 +155,7 @@ class ToRun:
 
     def _rows_of(self, experiment: Experiment) -> dict[str, str]:
         """Row of the experiment → the same row of the claims, or an empty text if they have none."""
-        if experiment.start:
+        if experiment.network:
             return {
                 name: _changed(overrides_of("finetune", experiment, overrides)) or "" for name, overrides in experiment.rows.items()
             }

@@ -17,6 +17,8 @@ from relpos.analysis.kinds.subject import Drawing, Subject
 from relpos.config.compose import instantiate, names
 from relpos.config.conf import conf_dir, shipped
 from relpos.errors import RelposError
+from relpos.pretrained.files import is_published
+from relpos.pretrained.hub import located
 from relpos.runs.run import read_record, runs_root
 from relpos.runs.trained import Trained, trained
 
@@ -53,7 +55,7 @@ def analyze(cfg: DictConfig) -> str:
 
 
 def subjects_of(cfg: DictConfig) -> list[Subject]:
-    """The networks that `run=` and `pretrained=` name.
+    """The networks that `network=` names.
 
     Raises:
         RelposError: none is named; or there is no such network.
@@ -61,11 +63,12 @@ def subjects_of(cfg: DictConfig) -> list[Subject]:
     text = Path(str(cfg.text)).expanduser() if cfg.text else None
     if text is not None and not text.is_file():
         raise RelposError(f"text={cfg.text}: no such file")
-    subjects = [_of_run(trained(Path(name).expanduser(), key="run"), text) for name in names(cfg.run) or ()]
-    subjects += [_published(name, text) for name in names(cfg.pretrained) or ()]
-    if not subjects:
-        raise RelposError("which network? run=FOLDER or pretrained=FOLDER must be given")
-    return subjects
+    named = names(cfg.network)
+    if not named:
+        raise RelposError("which network? network=FOLDER must be given")
+    return [
+        _published(name, text) if is_published(located(name)) else _of_run(trained(Path(name).expanduser()), text) for name in named
+    ]
 
 
 def _of_run(subject: Trained, text: Path | None) -> Subject:
@@ -89,9 +92,8 @@ def _of_run(subject: Trained, text: Path | None) -> Subject:
 def _published(name: str, text: Path | None) -> Subject:
     import relpos
     from relpos.pretrained.files import name_of
-    from relpos.pretrained.hub import located
 
-    folder = located(Path(name).expanduser() if Path(name).expanduser().exists() else name)
+    folder = located(name)
     held_out, training = _of_file(text, lambda: _tokenizer(folder)) if text is not None else (None, None)
     return Subject(name_of(folder).replace("/", "-"), lambda: relpos.load(folder)[0].float(), held_out, training)
 

@@ -27,7 +27,7 @@ def claims(cfg: DictConfig) -> str:
     """`relpos claims`: prints each claim with its verdicts; writes them to a file and returns its path.
 
     Args:
-        cfg: `paper`, `ids`, `pretrained`.
+        cfg: `paper`, `ids`, `network`.
 
     Raises:
         RelposError: there is no such paper, claim or checkpoint.
@@ -41,7 +41,7 @@ def claims(cfg: DictConfig) -> str:
 
     wanted = chosen(claim_files.load(str(cfg.paper)), names(cfg.ids))
     rows, experiments = claim_files.rows(), claim_files.experiments()
-    runs = reading.read(rows, checkpoints=names(cfg.pretrained) or ())
+    runs = reading.read(rows, checkpoints=names(cfg.network) or ())
     content = page(wanted, runs, rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
     _show_page(content)
     name = "-".join(names(cfg.ids) or [str(cfg.paper)]).replace("/", "_")

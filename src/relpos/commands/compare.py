@@ -35,7 +35,7 @@ def compare(cfg: DictConfig) -> str:
     Raises:
         RelposError: fewer than two runs are named, or one is not a finished pre-training.
     """
-    subjects = titled(subjects_of(names(cfg.runs) or []))
+    subjects = titled(subjects_of(names(cfg.network) or []))
     differing = differences(subjects)
     rows = [_with_overrides(row, place, differing) for place, row in enumerate(compared_rows(subjects))]
     name, question = " and ".join(subject.name for subject in subjects), f"They differ in: {in_words(differing)}."

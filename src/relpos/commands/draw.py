@@ -30,8 +30,8 @@ def draw(cfg: DictConfig) -> str:
         with replacing(path) as temporary:
             draw_overview(patterns, temporary)
         return str(path)
-    name, state, model = _trained(Path(str(cfg["from"]))) if cfg["from"] else _fresh(cfg)
-    shown = pattern(encoder_of(model), cfg.layer - 1, cfg.length, trained=bool(cfg["from"]))
+    name, state, model = _trained(Path(str(cfg.network))) if cfg.network else _fresh(cfg)
+    shown = pattern(encoder_of(model), cfg.layer - 1, cfg.length, trained=bool(cfg.network))
     if shown is None:
         raise RelposError(f"{type(model.encoder.position).__name__} adds nothing to the scores: there is no pattern to draw")
     path = runs_root() / "figures" / f"{name}-layer{cfg.layer}.png"

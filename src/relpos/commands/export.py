@@ -24,12 +24,12 @@ def export(cfg: DictConfig) -> str:
     """Writes the folder `to` and returns it; prints on stderr which kind of model it holds.
 
     Raises:
-        RelposError: `run` names no finished network, or `to` has files.
+        RelposError: `network` names no finished network, or `to` has files.
     """
-    named, to = named_folder("run", str(cfg.run)), Path(str(cfg.to)).expanduser()
+    named, to = named_folder(str(cfg.network)), Path(str(cfg.to)).expanduser()
     folder, weights, record = _source(named)
     if is_published(folder):
-        raise RelposError(f"run={named}: this is a folder of Hugging Face already")
+        raise RelposError(f"network={named}: this is a folder of Hugging Face already")
     settings: dict[str, Any] = read_model_config(folder)
     model = load_model(folder)
     if weights is not None:
@@ -59,9 +59,9 @@ def _source(named: Path) -> tuple[Path, Path | None, dict[str, Any]]:
         return named, None, read_record(named.resolve().parent)
     if record.get("stage") == "finetune":
         if record.get("state") != "finished":
-            raise RelposError(f"run={named}: this fine-tuning is not finished (its record says {record.get('state')})")
+            raise RelposError(f"network={named}: this fine-tuning is not finished (its record says {record.get('state')})")
         return named / "model", None, record
-    subject = trained(named, key="run")
+    subject = trained(named)
     is_snapshot = subject.weights.parent != subject.folder
     return subject.folder, subject.weights if is_snapshot else None, read_record(subject.run) if subject.run else {}
 

@@ -73,12 +73,12 @@ def figures(cfg: DictConfig) -> str:
     sections = [f"# Figures of {cfg.paper}"]
     for figure in FIGURES[cfg.paper]:
         folders = [str(run) for run in runs if figure.is_about(run)]
-        published = list(names(cfg.pretrained) or ()) if figure.architecture == "absolute" else []
+        published = list(names(cfg.network) or ()) if figure.architecture == "absolute" else []
         sections.append(f"## Figure {figure.number}: {figure.kind.replace('_', ' ')}")
         if not folders and not published:
             sections.append(f"Missing: `relpos pretrain {figure.overrides}` makes a network for it.")
             continue
-        networks = OmegaConf.create({"run": folders or None, "pretrained": published or None, "text": cfg.text})
+        networks = OmegaConf.create({"network": [*folders, *published], "text": cfg.text})
         kind = instantiate(OmegaConf.to_container(OmegaConf.load(conf_dir() / "kind" / f"{figure.kind}.yaml")))  # type: ignore[arg-type]
         try:
             for drawing in kind(subjects_of(networks)):

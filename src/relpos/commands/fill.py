@@ -17,9 +17,9 @@ def fill(cfg: DictConfig) -> str:
     """The most probable pieces for each masked token of each text, as a table or as JSON.
 
     Raises:
-        RelposError: `run` names no masked language model; or a text has no `[MASK]`, or is too long.
+        RelposError: `network` names no masked language model; or a text has no `[MASK]`, or is too long.
     """
-    filler = FillMask(*masked_lm(str(cfg.run)))
+    filler = FillMask(*masked_lm(str(cfg.network)))
     texts = names(cfg.text) or []
     results = [filler(text, cfg.top) for text in texts]
     if cfg.json:

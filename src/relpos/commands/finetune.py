@@ -32,7 +32,7 @@ def before(tuning: Run) -> str | None:
         start = start.inputs["start"]
     if start.stage == "pretrain" and start.state != "finished":
         parts.insert(0, f"{_steps(start)}pre-training")
-        ways.append("from=FOLDER starts from a finished pre-training")
+        ways.append("network=FOLDER starts from a finished pre-training")
     return f"first {' and '.join(parts)}; {'; '.join(ways)}" if parts else None
 
 

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
+from relpos.config.compose import names
 from relpos.data.heldout_windows import heldout_texts
 from relpos.data.store import Store
 from relpos.errors import RelposError
@@ -30,7 +31,7 @@ def length(cfg: DictConfig) -> str:
     Raises:
         RelposError: a folder holds no finished pre-training, or its held-out text is too short.
     """
-    folders = [Path(str(folder)) for folder in (cfg["from"] if isinstance(cfg["from"], ListConfig) else [cfg["from"]])]
+    folders = [Path(name) for name in names(cfg.network) or ()]
     lengths = sorted(set(cfg.lengths))
     if not lengths:
         raise RelposError("lengths=[]: at least one is needed")
@@ -59,7 +60,7 @@ def curves(rows: list[dict[str, Any]]) -> tuple[dict[str, list[tuple[int, float]
 def _record(folder: Path) -> dict[str, Any]:
     record = read_record(folder)
     if record.get("stage") != "pretrain" or record.get("state") != "finished":
-        raise RelposError(f"from={folder}: a finished pre-training is expected (its folder, with record.json)")
+        raise RelposError(f"network={folder}: a finished pre-training is expected (its folder, with record.json)")
     return record
 
 

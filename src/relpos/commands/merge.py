@@ -14,7 +14,7 @@ def merge(cfg: DictConfig) -> str:
     """Copies the finished runs and the server's scores, prints on stderr how many; returns `$RELPOS_RUNS`.
 
     Args:
-        cfg: `from` (runs folders), `weights`.
+        cfg: `folders`, `weights`.
 
     Raises:
         RelposError: see `relpos.runs.merge.merge` and `relpos.tables.scores.merged_scores`; nothing is written then.
@@ -24,7 +24,7 @@ def merge(cfg: DictConfig) -> str:
     from relpos.runs.run import runs_root
     from relpos.tables.scores import merged_scores, write_scores
 
-    folders = [Path(folder).expanduser() for folder in names(cfg["from"]) or []]
+    folders = [Path(folder).expanduser() for folder in names(cfg.folders) or []]
     scores = merged_scores(folders, runs_root())  # refuses before anything is written
     done = merge_runs(folders, cfg.weights)
     for table, recorded in scores.items():

@@ -22,9 +22,9 @@ def score(cfg: DictConfig) -> str:
     """The log-probability of each token of each text given the others, and their sum, as a table or as JSON.
 
     Raises:
-        RelposError: `run` names no masked language model, or a text has no tokens, or is too long.
+        RelposError: `network` names no masked language model, or a text has no tokens, or is too long.
     """
-    scorer = Score(*masked_lm(str(cfg.run)), form=cfg.form)
+    scorer = Score(*masked_lm(str(cfg.network)), form=cfg.form)
     texts = names(cfg.text) or []
     results = [scorer(text) for text in texts]
     if cfg.json:

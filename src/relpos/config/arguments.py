@@ -18,12 +18,12 @@ FLAGS_WITH_VALUE = ("-cd", "--config-dir", "-cp", "--config-path", "-cn", "--con
 """Hydra's flags that take a value."""
 KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=|~")
 """How an argument with a key begins. `a = b` does not begin so, and is a text."""
-LISTED = {"fill": "text", "score": "text", "compare": "runs", "merge": "from"}
+LISTED = {"fill": "text", "score": "text", "compare": "network", "merge": "folders"}
 """Command → the key whose list arguments without a key form."""
 SINGLE = {"analyze": "kind", "figures": "paper"}
 """Command → the key or group of its one argument without a key."""
-STARTS = ("from", "pretrained")
-"""The keys that name a network to start from."""
+RENAMED = {"from": ("network", "folders"), "run": ("network",), "runs": ("network",), "pretrained": ("network",)}
+"""Key of an earlier version → its names today, of which a command has one."""
 RECIPES = {"pretrain": "{}", "finetune": "finetune_{}"}
 """Command → the name of its recipe for networks of some size."""
 BASE = 768
@@ -56,14 +56,14 @@ def rewritten(command: str, overrides: Sequence[str]) -> list[str]:
 
     >>> rewritten("fill", ["it's [MASK]", "top=3"])
     ['top=3', "text=['it\\\\'s [MASK]']"]
-    >>> rewritten("analyze", ["toeplitz", "run=FOLDER"])
-    ['kind=toeplitz', 'run=FOLDER']
+    >>> rewritten("analyze", ["toeplitz", "network=FOLDER"])
+    ['kind=toeplitz', 'network=FOLDER']
     >>> rewritten("order", ["pairs=mine.txt"])
     ['pairs=files', "pairs.path='mine.txt'"]
     >>> rewritten("status", ["table=demo", "steps=3"])
     ['table=demo', "overrides=['steps=3']"]
-    >>> rewritten("finetune", ["task=rte", "pretrained=albert-base-v2"])
-    ['task=rte', 'pretrained=albert-base-v2', 'recipe=finetune_base']
+    >>> rewritten("finetune", ["task=rte", "network=albert-base-v2"])
+    ['task=rte', 'network=albert-base-v2', 'recipe=finetune_base']
     """
     result = list(overrides)
     for rewrite in REWRITES:
@@ -79,6 +79,20 @@ def _with_keys(command: str, overrides: list[str]) -> list[str]:
     if command not in LISTED or not bare:
         return overrides
     return [*(override for override in overrides if override not in bare), f"{LISTED[command]}={_spelled(bare)}"]
+
+
+def _with_names_of_today(command: str, overrides: list[str]) -> list[str]:
+    """The overrides as they are.
+
+    Raises:
+        RelposError: one has the key of an earlier version; says what it is called now.
+    """
+    known = keys_of(command) | (keys_of("finetune") if "overrides" in keys_of(command) else set())
+    for override in overrides:
+        key = override.lstrip("+").partition("=")[0].removeprefix("finetune.")
+        if key not in known and (new := next((name for name in RENAMED.get(key, ()) if name in known), None)):
+            raise RelposError(f"{key}=…: the key is called {new}= now")
+    return overrides
 
 
 def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
@@ -139,8 +153,8 @@ def _with_recipe(command: str, overrides: list[str]) -> list[str]:
     That of `size=tiny`, the default, would ruin a published checkpoint: its learning rate is 10 to 25 times that of BERT-base.
     """
     values = {override.lstrip("+").partition("=")[0]: override.partition("=")[2] for override in overrides}
-    start = next((values[key] for key in STARTS if values.get(key, "null") != "null"), None)
-    if command not in RECIPES or start is None or "recipe" in values:
+    start = values.get("network", "null")
+    if command not in RECIPES or start == "null" or "recipe" in values:
         return overrides
     first, _, _ = start.strip("'\"").partition(",")  # of a sweep
     return [*overrides, f"recipe={RECIPES[command].format(_size_of(first))}"]
@@ -163,6 +177,7 @@ def _size_of(name: str) -> str:
 
 REWRITES: tuple[Callable[[str, list[str]], list[str]], ...] = (
     _with_keys,
+    _with_names_of_today,
     _with_overrides_of_rows,
     _with_file_of_pairs,
     _with_task_file,

@@ -27,8 +27,6 @@ from relpos.config.given_network import OF_SCHEME, refuse_overrides
 from relpos.config.schema import COMMANDS, SHORT
 from relpos.errors import RelposError, nearest
 
-FOLDERS = ("from", "run", "runs", "pretrained")
-"""The keys under which commands take the folder of a trained network."""
 NO_NAME = re.compile(r"null|true|false|[-+.\d]*|\[.*|\{.*")
 """Values that cannot be the name of an option; Hydra answers them with a traceback."""
 PLAIN = re.compile(r"(?!hydra\b)[a-z_][\w.]*=")
@@ -139,14 +137,10 @@ class one_line:
 def _unknown_key(key: str, known: set[str]) -> RelposError:
     """The error for a key that the command does not have, with the nearest right one; where none is close, it lists the top level.
 
-    The same key in another group is suggested first. Commands that open a trained network have no keys that describe another one,
-    and do not all call its folder the same: for these keys the error names the folder's key.
+    The same key in another group is suggested first. Commands that open a trained network have no keys that describe another one.
     """
-    folders = [name for name in FOLDERS if name in known]
-    if folders and key.split(".")[0] in OF_SCHEME - known:
-        return RelposError(f"{key}: the network comes from {folders[0]}=, where this override changes nothing")
-    if folders and key in FOLDERS:
-        return RelposError(f"unknown key {key!r}. Did you mean {' or '.join(map(repr, folders))}?")
+    if "network" in known and key.split(".")[0] in OF_SCHEME - known:
+        return RelposError(f"{key}: the network comes from network=, where this override changes nothing")
     elsewhere = sorted(path for path in known if "." in path and path.rpartition(".")[2] == key.rpartition(".")[2])
     if elsewhere:
         return RelposError(f"unknown key {key!r}. Did you mean {' or '.join(map(repr, elsewhere[:3]))}?")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from relpos.config.arguments import STARTS
 from relpos.errors import RelposError
 
 OF_SCHEME = {"size", "position", "conv", "k", "outside", "kernels"}
@@ -26,10 +25,9 @@ def refuse_overrides(command: str, overrides: Iterable[str], plain: Mapping[str,
         plain: the configuration that they give.
 
     Raises:
-        RelposError: there is such an override beside `from=` or `pretrained=`.
+        RelposError: there is such an override beside `network=`.
     """
-    start = next((key for key in STARTS if plain.get(key)), None)
-    if start is None:
+    if not plain.get("network"):
         return
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0].replace("/", ".")
@@ -37,5 +35,5 @@ def refuse_overrides(command: str, overrides: Iterable[str], plain: Mapping[str,
         if key.split(".")[0] in OF_NETWORK.get(command, ()):
             recipe = "; recipe=… names the recipe by itself" if key == "size" and command != "draw" else ""
             raise RelposError(
-                f"{override}: the network comes from {start}={plain[start]}, where this override changes nothing{recipe}"
+                f"{override}: the network comes from network={plain['network']}, where this override changes nothing{recipe}"
             )

@@ -108,7 +108,7 @@ class Training(Network):
 
 
 class Pretrain(Training):
-    pretrained: str | None
+    network: str | None
     steps: Count
     packing: Packing
     first: First
@@ -138,19 +138,14 @@ class Intermediate(TypedDict):
     steps: Count | None
 
 
-Finetune = TypedDict(
-    "Finetune",
-    {
-        "task": dict[str, Any],
-        "from": str | None,
-        "pretrained": str | None,
-        "pretrain": StartingPoint,
-        "intermediate": Intermediate,
-        "change": Change,
-        "head": Annotated[str, As("relpos.model.heads.ClassifierKind")],
-        "steps": Count | None,
-    },
-)
+class Finetune(TypedDict):
+    task: dict[str, Any]
+    network: str | None
+    pretrain: StartingPoint
+    intermediate: Intermediate
+    change: Change
+    head: Annotated[str, As("relpos.model.heads.ClassifierKind")]
+    steps: Count | None
 
 
 class Data(TypedDict):
@@ -163,38 +158,47 @@ class Params(Network):
     table: str | None
 
 
-Draw = TypedDict("Draw", {"all": bool, "from": str | None, "layer": Count, "heads": Count, "length": Count})
-Lengths = TypedDict("Lengths", {"from": Names, "lengths": Sequence[Length], "tokens": Count, "threads": Threads | None})
+class Draw(TypedDict):
+    all: bool
+    network: str | None
+    layer: Count
+    heads: Count
+    length: Count
+
+
+class Lengths(TypedDict):
+    network: Names
+    lengths: Sequence[Length]
+    tokens: Count
+    threads: Threads | None
+
 
 Measure = Literal["shuffle", "pairs", "probes", "attention"]
-Order = TypedDict(
-    "Order",
-    {
-        "from": Names | None,
-        "table": str | None,
-        "pairs": dict[str, Any],
-        "measure": Measure | Sequence[Measure] | None,
-        "examples": Count,
-        "form": Literal["within_word", "plain"],
-        "curves": bool,
-        "store": str | None,
-        "accelerator": Literal["auto", "cpu", "gpu"],
-        "threads": Threads | None,
-    },
-)
+
+
+class Order(TypedDict):
+    network: Names | None
+    table: str | None
+    pairs: dict[str, Any]
+    measure: Measure | Sequence[Measure] | None
+    examples: Count
+    form: Literal["within_word", "plain"]
+    curves: bool
+    store: str | None
+    accelerator: Literal["auto", "cpu", "gpu"]
+    threads: Threads | None
 
 
 class Analyze(TypedDict):
     kind: dict[str, Any]
-    run: Names | None
-    pretrained: Names | None
+    network: Names | None
     text: str | None
     threads: Threads | None
 
 
 class Figures(TypedDict):
     paper: Literal["chang2021", "wennberg2021"]
-    pretrained: Names | None
+    network: Names | None
     text: str | None
     threads: Threads | None
 
@@ -207,25 +211,25 @@ class Plan(TypedDict):
 
 class Fill(TypedDict):
     text: Names
-    run: str
+    network: str
     top: Count
     json: bool
 
 
 class Score(TypedDict):
     text: Names
-    run: str
+    network: str
     form: Literal["within_word", "plain"]
     json: bool
 
 
 class Compare(TypedDict):
-    runs: Names
+    network: Names
     examples: Count
 
 
 class Export(TypedDict):
-    run: str
+    network: str
     to: str
 
 
@@ -255,10 +259,12 @@ class Noop(TypedDict):
 class Claims(TypedDict):
     paper: str
     ids: Names | None
-    pretrained: Names | None
+    network: Names | None
 
 
-Merge = TypedDict("Merge", {"from": Names, "weights": bool})
+class Merge(TypedDict):
+    folders: Names
+    weights: bool
 
 
 class Submit(TypedDict):

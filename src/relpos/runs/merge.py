@@ -81,12 +81,12 @@ def _runs_in(folder: Path, root: Path) -> list[Path]:
         RelposError: it is no runs folder, or the one that is merged into.
     """
     if not folder.is_dir():
-        raise RelposError(f"from={folder}: there is no such folder")
+        raise RelposError(f"folders={folder}: there is no such folder")
     if folder.resolve() == root:
-        raise RelposError(f"from={folder}: this is RELPOS_RUNS itself, into which the runs go")
+        raise RelposError(f"folders={folder}: this is RELPOS_RUNS itself, into which the runs go")
     runs = [run for stage in (*OF_DATA, *TRAINED) for run in run_folders(stage, folder)]
     if not runs:
-        raise RelposError(f"from={folder}: no runs; a runs folder is expected, with {'/, '.join(TRAINED)}/ in it")
+        raise RelposError(f"folders={folder}: no runs; a runs folder is expected, with {'/, '.join(TRAINED)}/ in it")
     return runs
 
 

@@ -103,7 +103,7 @@ def _texts(subject: Trained, tokenizer: Tokenizer, model: MaskedLM) -> torch.Ten
 
 def _store(subject: Trained, tokenizer: Tokenizer) -> Store:
     if subject.store is None:
-        raise NothingToMeasure(f"from={subject.folder}: held-out text is not known for a model folder; name it: store=FOLDER")
+        raise NothingToMeasure(f"network={subject.folder}: held-out text is not known for a model folder; name it: store=FOLDER")
     from relpos.data.store import Store
 
     store = Store(subject.store)

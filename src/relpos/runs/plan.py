@@ -66,7 +66,7 @@ def store_run(cfg: DictConfig, tokenizer: Run | None = None) -> Run:
 def pretrain_run(cfg: DictConfig) -> Run:
     """Store → pre-training."""
     plain = _plain(debug.shortened(cfg))
-    start = given_run(str(plain["pretrained"]), "pretrained") if plain.get("pretrained") else None
+    start = given_run(str(plain["network"])) if plain.get("network") else None
     if start:
         plain |= network_settings(start)
     store = store_run(cfg, _tokenizer_of(start, plain["vocabulary"]) if start else None)
@@ -96,8 +96,7 @@ def finetune_run(cfg: DictConfig, pretrained: Run | None = None) -> Run:
     elif pretrained:
         start = pretrained
     else:
-        key, folder = _start(cfg)
-        start = given_run(folder, key) if folder else pretrain_run(pretraining_of(cfg))
+        start = given_run(str(cfg.network)) if cfg.get("network") else pretrain_run(pretraining_of(cfg))
     plain = _plain(cfg)
     source = instantiate(plain["data"])
     inputs = {"start": start}
@@ -110,7 +109,7 @@ def finetune_run(cfg: DictConfig, pretrained: Run | None = None) -> Run:
         inputs |= _toy_input(source)
         if "toy" not in inputs:
             meaning["glue"] = source.glue_identity(task["name"], task.get("hub"))
-    network = start.name if _start(cfg)[1] else _shape_name(plain)
+    network = start.name if cfg.get("network") else _shape_name(plain)
     name = f"{task['name']}-{network}{change_name(meaning)}-seed{cfg.seed}"
     return Run("finetune", name, meaning, meaning | _machine(plain) | {"data": plain["data"], "task": task}, inputs)
 
@@ -217,14 +216,6 @@ def _toy_input(source: Any) -> dict[str, Run]:
     return {"toy": Run("toy", f"seed{source.seed}", source.identity() or {}, {"seed": source.seed})}
 
 
-def _start(cfg: DictConfig) -> tuple[str, str | None]:
-    """The key under which a fine-tuning's start is named, and the name; None where neither key is set."""
-    starts = {key: str(cfg[key]) for key in ("from", "pretrained") if cfg.get(key)}
-    if len(starts) > 1:
-        raise RelposError(f"from={starts['from']} and pretrained={starts['pretrained']} name two starts; one is needed")
-    return next(iter(starts.items())) if starts else ("from", None)
-
-
 def network_settings(start: Run) -> dict[str, Any]:
     """Size, position, conv and vocabulary of a given network."""
     from relpos.train.weights import read_model_config
@@ -241,12 +232,12 @@ def _tokenizer_of(start: Run, vocabulary: int) -> Run:
     """
     files = tokenizer_files(start.path)
     if not files:
-        raise RelposError(f"pretrained={start.path}: there is no tokenizer in it")
+        raise RelposError(f"network={start.path}: there is no tokenizer in it")
     meaning = {"tokenizer": described(files, start.path)}
     return Run("given", f"{start.name}-tokenizer", meaning, {"vocabulary": vocabulary}, folder=str(start.path))
 
 
-def given_run(name: str, key: str = "from") -> Run:
+def given_run(name: str) -> Run:
     """A run's folder, a model folder or a published checkpoint that the user named.
 
     A published checkpoint is identified by the SHA-256 of its files, one from the hub by its id and commit.
@@ -265,7 +256,7 @@ def given_run(name: str, key: str = "from") -> Run:
     model = folder / "model" if (folder / "model").is_dir() else folder
     weights = model / "model.safetensors"
     if not weights.is_file():
-        raise RelposError(f"{key}={folder}: no finished run and no model folder (model.safetensors is missing)")
+        raise RelposError(f"network={folder}: no finished run and no model folder (model.safetensors is missing)")
     identity = read_record(folder).get("identity") or described([weights], model)
     return Run("given", folder.resolve().name, {"model": identity}, {}, folder=str(model.resolve()))
 

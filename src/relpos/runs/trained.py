@@ -33,7 +33,6 @@ class Trained:
         store: the tokens that it was trained on and the held-out ones; None where they are not known.
         packing, length: how the examples of the training were formed.
         seed: of the pre-training.
-        key: under which the user named it, for messages.
     """
 
     name: str
@@ -44,7 +43,6 @@ class Trained:
     packing: str = "pair"
     length: int = 128
     seed: int | None = None
-    key: str = "from"
 
     @property
     def share(self) -> int:
@@ -61,10 +59,10 @@ class Trained:
         from relpos.train.weights import load_model, load_weights, read_model_config
 
         if "outputs" in read_model_config(self.folder):
-            raise RelposError(f"{self.key}={self.folder}: a fine-tuned classifier predicts no words; name its pre-training")
+            raise RelposError(f"network={self.folder}: a fine-tuned classifier predicts no words; name its pre-training")
         model = load_model(self.folder)
         if not isinstance(model, MaskedLM):
-            raise RelposError(f"{self.key}={self.folder}: this checkpoint has no head that predicts words")
+            raise RelposError(f"network={self.folder}: this checkpoint has no head that predicts words")
         if self.weights.parent.name == SNAPSHOTS:
             load_weights(model, self.weights)
         return model.float().eval()
@@ -80,48 +78,47 @@ class Trained:
         return replace(self, name=f"{self.name} at {share} %", weights=self.run / SNAPSHOTS / f"{share}.safetensors")
 
 
-def trained(path: Path, store: Path | None = None, key: str = "from") -> Trained:
-    """What `KEY=PATH` names: the folder of a finished pre-training, a model folder, a snapshot's file, or a published checkpoint.
+def trained(path: Path, store: Path | None = None) -> Trained:
+    """What `network=PATH` names: a finished pre-training's folder, a model folder, a snapshot's file, or a published checkpoint.
 
     Args:
         path: the folder or file.
         store: held-out text for a model folder that stands alone.
-        key: under which the user named it, for messages.
 
     Raises:
         RelposError: there is no such network; says what is there instead.
     """
     if path.suffix == ".safetensors" and path.parent.name == SNAPSHOTS:
         if not path.is_file():
-            raise RelposError(f"{key}={path}: no such snapshot")
-        run = _of_run(path.parent.parent, read_record(path.parent.parent), key)
+            raise RelposError(f"network={path}: no such snapshot")
+        run = _of_run(path.parent.parent, read_record(path.parent.parent))
         return replace(run, name=f"{run.name} at {path.stem} %", weights=path)
     record = read_record(path)
     if record:
-        return _of_run(path, record, key)
+        return _of_run(path, record)
     if path.name == "model" and (above := read_record(path.resolve().parent)).get("stage") == "pretrain":
-        return _of_run(path.resolve().parent, above, key)
+        return _of_run(path.resolve().parent, above)
     if (published := located(path)) and is_published(published):
         config = read_config(published)
         length = min(LENGTH, int(config.get("max_position_embeddings") or LENGTH))
         name = name_of(path) if published == path else str(path)
-        return Trained(name.replace("/", "-"), published, weight_files(published)[0], store=store, length=length, key=key)
+        return Trained(name.replace("/", "-"), published, weight_files(published)[0], store=store, length=length)
     if not (path / WEIGHTS).is_file():
-        raise RelposError(f"{key}={path}: no finished run and no model folder ({WEIGHTS} is missing)")
-    return Trained(path.resolve().name, path, path / WEIGHTS, store=store, key=key)
+        raise RelposError(f"network={path}: no finished run and no model folder ({WEIGHTS} is missing)")
+    return Trained(path.resolve().name, path, path / WEIGHTS, store=store)
 
 
-def _of_run(folder: Path, record: dict[str, Any], key: str) -> Trained:
+def _of_run(folder: Path, record: dict[str, Any]) -> Trained:
     stage, state = record.get("stage"), record.get("state")
     if stage == "finetune":
         start = (record.get("inputs") or {}).get("start")
         raise RelposError(
-            f"{key}={folder}: a fine-tuned classifier predicts no words; name its pre-training{f', {start}' * bool(start)}"
+            f"network={folder}: a fine-tuned classifier predicts no words; name its pre-training{f', {start}' * bool(start)}"
         )
     if stage != "pretrain":
-        raise RelposError(f"{key}={folder}: a run of stage {stage} holds no network; a pre-training is expected")
+        raise RelposError(f"network={folder}: a run of stage {stage} holds no network; a pre-training is expected")
     if state != "finished":
-        raise RelposError(f"{key}={folder}: this pre-training is not finished (its record says {state})")
+        raise RelposError(f"network={folder}: this pre-training is not finished (its record says {state})")
     config: Any = OmegaConf.load(folder / "config.yaml")
     model = folder / "model"
     return Trained(
@@ -133,5 +130,4 @@ def _of_run(folder: Path, record: dict[str, Any], key: str) -> Trained:
         packing=config.packing,
         length=config.length,
         seed=config.seed,
-        key=key,
     )

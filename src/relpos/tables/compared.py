@@ -67,7 +67,7 @@ def subjects_of(names: Sequence[str]) -> list[Subject]:
         RelposError: fewer than two are named, one is named twice, or one is not a finished pre-training.
     """
     if len(names) < 2:
-        raise RelposError(f"runs={','.join(names)}: two or more are compared, as in: relpos compare FOLDER TABLE:ROW")
+        raise RelposError(f"network={','.join(names)}: two or more are compared, as in: relpos compare FOLDER TABLE:ROW")
     rows = [named_row(name) for name in names]
     titles = [labels([Path(name).expanduser()])[0] if row is None else row.name for name, row in zip(names, rows, strict=True)]
     subjects = [Subject(title, _pretrainings(name, row)) for title, name, row in zip(titles, names, rows, strict=True)]
@@ -75,7 +75,7 @@ def subjects_of(names: Sequence[str]) -> list[Subject]:
     for name, subject in zip(names, subjects, strict=True):
         identities = tuple(run.identity for run in subject.pretrainings)
         if identities in known:
-            raise RelposError(f"runs={name}: the same as {known[identities]}; runs that differ are compared")
+            raise RelposError(f"network={name}: the same as {known[identities]}; runs that differ are compared")
         known[identities] = name
     return subjects
 
@@ -83,17 +83,17 @@ def subjects_of(names: Sequence[str]) -> list[Subject]:
 def _pretrainings(name: str, row: Row | None) -> list[RecordedRun]:
     folders = [Path(name).expanduser()] if row is None else [runs_root() / run.path for run in row.runs if run.stage == "pretrain"]
     if not folders:
-        raise RelposError(f"runs={name}: this row has no pre-training")
+        raise RelposError(f"network={name}: this row has no pre-training")
     for folder in folders:
         record = read_record(folder)
         if not record:
-            raise RelposError(f"runs={name}: there is no run in {folder} (its record.json is missing)")
+            raise RelposError(f"network={name}: there is no run in {folder} (its record.json is missing)")
         if record.get("stage") != "pretrain":
             start = (record.get("inputs") or {}).get("start")
             hint = f": {start}" if start else ""
-            raise RelposError(f"runs={name}: a pre-training is expected, not a run of stage {record.get('stage')}{hint}")
+            raise RelposError(f"network={name}: a pre-training is expected, not a run of stage {record.get('stage')}{hint}")
         if record.get("state") != "finished":
-            raise RelposError(f"runs={name}: {folder.resolve().name} is not finished (its record says {record.get('state')})")
+            raise RelposError(f"network={name}: {folder.resolve().name} is not finished (its record says {record.get('state')})")
     return [RecordedRun.of(folder) for folder in folders]
 
 
@@ -144,7 +144,7 @@ def _start(record: dict[str, Any]) -> tuple[str, list[str]]:
     """The pre-training that a fine-tuning goes back to, and the tasks between the two."""
     between: list[str] = []
     while (start := (record.get("inputs") or {}).get("start")) and record.get("stage") == "finetune":
-        folder = Path(start).parent if Path(start).name == "model" else Path(start)  # `from=` may have named either
+        folder = Path(start).parent if Path(start).name == "model" else Path(start)  # the user may have named either
         record = read_record(folder)
         if record.get("stage") != "finetune":
             return str(folder.resolve()), between

@@ -51,7 +51,7 @@ def _with_planned(row: Row, experiment: Experiment, printed: PrintedRow) -> Row:
 
     Without the checkpoint at hand there is no plan, and so no column; the printed numbers are shown all the same.
     """
-    missing = [name for name in mean_of(printed) if name not in row.columns] if experiment.start else []
+    missing = [name for name in mean_of(printed) if name not in row.columns] if experiment.network else []
     return replace(row, columns=row.columns | {name: Column() for name in missing})
 
 

@@ -61,12 +61,12 @@ def work(experiment: Experiment, rows: Iterable[str], tunings: bool = True, pret
     >>> [(each.run.stage, each.count) for each in work(load("demo"), ["none", "fixed"])]
     [('pretrain', 2), ('finetune', 2), ('finetune', 2)]
     """
-    seeds = 1 if experiment.start else pretrain_seeds or len(experiment.pretrain_seeds or [0])
+    seeds = 1 if experiment.network else pretrain_seeds or len(experiment.pretrain_seeds or [0])
     counts: dict[tuple[Overrides, Overrides, str], int] = {}
     for name in rows:
         of_row = experiment.rows[name]
-        network = _costly(experiment.network if experiment.start else overrides_of("pretrain", experiment, of_row))
-        if not experiment.start:
+        network = _costly(experiment.size if experiment.network else overrides_of("pretrain", experiment, of_row))
+        if not experiment.network:
             counts[network, (), ""] = counts.get((network, (), ""), 0) + seeds
         overrides = _costly(overrides_of("finetune", experiment, of_row))
         for task in _with_intermediate(overrides, tuple(experiment.tasks)) if tunings else ():

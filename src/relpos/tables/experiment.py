@@ -47,9 +47,9 @@ class Experiment:
         lengths: of sequences at which the held-out loss of every row is measured; needs `packing=document`.
         order: measures of `relpos order` that become columns, `shuffle` and `pairs`; its overrides stand under the stage `order`.
             With a stage `order_snapshots`, the snapshots of pre-trainings are measured too; its overrides come after `order`'s.
-        start: the published checkpoint (folder or hub id) from which the rows are fine-tuned: nothing is pre-trained. `pretrained=`
+        network: the published checkpoint (folder or hub id) from which the rows are fine-tuned: nothing is pre-trained. `network=`
             on the command line names another one; with `???` it must. If there is no such checkpoint here, rows have no runs.
-        network: overrides for the size of `start`, such as `[size=albert_base]`, from which `relpos claims` estimates the cost.
+        size: overrides for the size of `network`, such as `[size=albert_base]`, from which `relpos claims` estimates the cost.
         choices: the rows of which the paper prints the best one of each column; a side table shows what that choice gains.
         parameters: the table is nothing but parameter counts: those of this paper, see `relpos.commands.params`.
         claims: ids of the claims that the table is about.
@@ -77,8 +77,8 @@ class Experiment:
     baseline: list[str] = field(default_factory=list)
     lengths: list[Length] = field(default_factory=list)
     order: list[Literal["shuffle", "pairs"]] = field(default_factory=list)
-    start: str | None = None
-    network: list[str] = field(default_factory=list)
+    network: str | None = None
+    size: list[str] = field(default_factory=list)
     choices: list[str] = field(default_factory=list)
     parameters: str | None = None
     claims: list[str] = field(default_factory=list)
@@ -149,6 +149,8 @@ def _checked(path: Path, content: object) -> Experiment:
 def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
     """Key → value, checked and converted to the types of the fields of `Experiment`."""
     known = {key.name: key for key in fields(Experiment) if key.name not in ("name", "folder")}
+    if "start" in content:
+        raise RelposError("start: this key is called network now, and the overrides for the size of that network are called size")
     for key in content:
         _known("unknown key", key, known)
     values = {key: value for key, value in content.items() if value is not None}
@@ -170,7 +172,7 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
     for key, value in values.items():
         check(key, value, rules(Experiment)[key])
     values["checks"] = parse(values.get("checks", ()), path, list(values["rows"]))
-    for key in ("base", "network"):
+    for key in ("base", "size"):
         values[key] = _overrides(key, values.get(key))
     _check_seeds(values)
     for name in values.get("stages", ()):

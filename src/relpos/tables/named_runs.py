@@ -35,8 +35,8 @@ def pretrainings_of(row: Row) -> list[Path]:
     return [runs_root() / run.path for run in row.runs if run.stage in ("pretrain", "given") and run.state == "finished"]
 
 
-def named_folder(key: str, name: str) -> Path:
-    """The folder or file that `KEY=NAME` names; for a row of several pre-trainings, the first one's.
+def named_folder(name: str) -> Path:
+    """The folder or file that `network=NAME` names; for a row of several pre-trainings, the first one's.
 
     Raises:
         RelposError: there is no such row, or none of its pre-trainings is finished.
@@ -46,7 +46,7 @@ def named_folder(key: str, name: str) -> Path:
         return Path(name).expanduser()
     folders = pretrainings_of(row)
     if not folders:
-        raise RelposError(f"{key}={name}: no pre-training of this row is finished")
+        raise RelposError(f"network={name}: no pre-training of this row is finished")
     return folders[0]
 
 
@@ -63,9 +63,10 @@ class Named:
     row: str | None = None
 
 
-def named_networks(key: str, names: Sequence[str], table: str | None = None) -> list[Named]:
-    """The networks that `KEY=[NAMES]` and `table=TABLE` name: folders, files, `TABLE:ROW`, or folders of tables. A table and a row
-    stand for their finished pre-trainings.
+def named_networks(names: Sequence[str], table: str | None = None) -> list[Named]:
+    """The networks that `network=[NAMES]` and `table=TABLE` name: folders, files, `TABLE:ROW`, or folders of tables.
+
+    A table and a row stand for their finished pre-trainings.
 
     Raises:
         RelposError: there is no such table or row, or none of its pre-trainings is finished.
@@ -77,9 +78,9 @@ def named_networks(key: str, names: Sequence[str], table: str | None = None) -> 
     for name in names:
         path = Path(name).expanduser()
         if (path / FILE).is_file():
-            networks += _of_rows(f"{key}={name}", read(path / FILE).rows)
+            networks += _of_rows(f"network={name}", read(path / FILE).rows)
         elif (row := named_row(name)) is not None:
-            networks += _of_rows(f"{key}={name}", [row])
+            networks += _of_rows(f"network={name}", [row])
         else:
             single.append(path)
     return networks + [Named(label, path) for label, path in zip(labels(single), single, strict=True)]
@@ -112,5 +113,5 @@ def masked_lm(name: str | Path) -> tuple[MaskedLM, Tokenizer]:
     from relpos.data.published_tokenizer import load_tokenizer
     from relpos.runs.trained import trained
 
-    subject = trained(named_folder("run", str(name)), key="run")
+    subject = trained(named_folder(str(name)))
     return subject.load(), load_tokenizer(subject.folder)

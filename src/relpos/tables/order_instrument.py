@@ -110,7 +110,7 @@ def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Ins
         key = override.lstrip("+~").partition("=")[0].split(".")[0]
         if key not in KEYS:
             raise RelposError(f"table {experiment.name}: {stage}.{override}: not a dial of a table.{nearest(key, KEYS)}")
-    cfg = compose("order", ["from=''", *overrides])
+    cfg = compose("order", ["network=''", *overrides])
     pairs: PairSource | AutoPairs = instantiate(cfg.pairs)
     if "pairs" in experiment.order and not isinstance(pairs, AutoPairs):
         pairs.pairs()  # so that pairs that cannot be read are refused before anything is trained

@@ -28,8 +28,9 @@ FILE = "order.json"
 
 
 def write_report(cfg: DictConfig) -> Path:
-    """Measures the networks that `from` and `table` name. Writes `order.json` and figures into a folder below `$RELPOS_RUNS/order`
-    and returns that folder.
+    """Measures the networks that `network` and `table` name; writes `order.json` and figures.
+
+    They go into a folder below `$RELPOS_RUNS/order`, which is returned.
 
     Args:
         cfg: a checked configuration of `relpos order`.
@@ -37,15 +38,15 @@ def write_report(cfg: DictConfig) -> Path:
     Raises:
         RelposError: nothing is named, a folder holds no masked language model, or a pair of sentences cannot be read.
     """
-    folders, table = names(cfg["from"]) or [], str(cfg.table) if cfg.table else None
+    folders, table = names(cfg.network) or [], str(cfg.table) if cfg.table else None
     if not folders and table is None:
-        raise RelposError("from=FOLDER or table=NAME is expected: which networks?")
+        raise RelposError("network=FOLDER or table=NAME is expected: which networks?")
     measures = None if cfg.measure is None else tuple(names(cfg.measure) or ())
     if measures == ():
         raise RelposError(f"measure=[]: at least one is needed of {', '.join(MEASURES)}")
     dials = Dials(measures, cfg.examples, cfg.form)
     store = Path(str(cfg.store)) if cfg.store else None
-    networks = named_networks("from", folders, table)
+    networks = named_networks(folders, table)
     subjects = [trained(network.path, store) for network in networks]
     pairs = instantiate(cfg.pairs)
     sources = [suited(pairs, subject) if "pairs" in (measures or MEASURES) else None for subject in subjects]

@@ -19,8 +19,8 @@ from relpos.tables.experiment import STAGES, Experiment
 
 OF_TASK = ("steps", "batch", "intermediate")
 """Dials that the task sets, unless an override does."""
-STARTS = ("pretrained", "finetune.pretrained", "from")
-"""Keys that name the network that a table with `start` fine-tunes."""
+STARTS = ("network", "finetune.network")
+"""Keys that name another network than the experiment file for its rows to be fine-tuned from."""
 OF_POSITION = ("position", "conv", "k", "outside", "kernels")
 """Keys whose values a fine-tuning takes over from the network that it starts from."""
 
@@ -83,10 +83,10 @@ def plan_table(experiment: Experiment, rows: list[str] | None = None, overrides:
     with _without_garbage_collection():
         for name, row_overrides in experiment.select(rows).items():
             try:
-                if experiment.start is None:
+                if experiment.network is None:
                     result.append(_row(experiment, templates, name, row_overrides, [*row_overrides, *overrides]))
                 elif start is None:
-                    result.append(PlannedRow(name, row_overrides, [], [], needs="pretrained"))
+                    result.append(PlannedRow(name, row_overrides, [], [], needs="network"))
                 else:
                     result.append(_row_on(start, experiment, templates, name, row_overrides, [*row_overrides, *overrides]))
             except RelposError as error:
@@ -131,15 +131,15 @@ def _start_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
     Raises:
         RelposError: the one that `overrides` name is not here.
     """
-    if experiment.start is None:
+    if experiment.network is None:
         return None
     named = [override.partition("=")[2] for override in overrides if _key(override) in STARTS]
     if named:
-        return given_run(named[-1], "pretrained")
-    if experiment.start == "???":
+        return given_run(named[-1])
+    if experiment.network == "???":
         return None
     try:
-        return given_run(experiment.start, "pretrained")
+        return given_run(experiment.network)
     except RelposError:
         return None
 
@@ -149,8 +149,8 @@ def _row_on(
 ) -> PlannedRow:
     """The row of this name in a table that fine-tunes the network `start`; `row_overrides` and `overrides` as for `_row`."""
     overrides = [override for override in overrides if _key(override) not in STARTS]
-    refuse_overrides("finetune", overrides_of("finetune", experiment, overrides), {"pretrained": start.name})
-    planned = templates.of(overrides_of("finetune", experiment, [*overrides, "pretrained=given"]), start)
+    refuse_overrides("finetune", overrides_of("finetune", experiment, overrides), {"network": start.name})
+    planned = templates.of(overrides_of("finetune", experiment, [*overrides, "network=given"]), start)
     tunings = [
         Tuning(task, 0, seed, reseeded(_labelled(template, experiment.name, name), seed))
         for task, template in planned.items()
