@@ -68,6 +68,8 @@ Length = Annotated[int, at_least(8)]
 """Tokens of a sequence; fewer have no room for two sentences and their marks."""
 Width = Annotated[int, between(1, 1_000_000)]
 """Of vectors and tables. A network of wider ones can be described, but the number of its weights no longer fits into 64 bits."""
+Batch = Annotated[int, between(1, 1_000_000)]
+"""Examples of one step."""
 Threads = Annotated[int, between(1, 1024)]
 """OpenMP answers with a segmentation fault where it cannot start as many as it is told to."""
 Seeds = Annotated[int, between(1, 1000)] | list[Natural]

@@ -131,7 +131,7 @@ def _with_file_of_pairs(command: str, overrides: list[str]) -> list[str]:
     for override in overrides:
         key, _, value = override.partition("=")
         is_path = command == "order" and key == "pairs" and ("/" in value or value.endswith((".txt", ".jsonl")))
-        result += ["pairs=files", f"pairs.path='{value}'"] if is_path else [override]
+        result += ["pairs=files", f"pairs.path={_spelled(value)}"] if is_path else [override]
     return result
 
 

@@ -16,7 +16,7 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
@@ -29,6 +29,11 @@ from relpos.errors import RelposError, nearest
 
 NO_NAME = re.compile(r"null|true|false|[-+.\d]*|\[.*|\{.*")
 """Values that cannot be the name of an option; Hydra answers them with a traceback."""
+KEY = re.compile(r"[+]{0,2}[a-zA-Z_][\w./@:-]*")
+OF_HYDRA = re.compile(r"hydra(/\w+)?")
+DIGITS = re.compile(r"\d{1000}")
+LONGEST = 250
+"""Characters of an option's name at most: file systems allow no longer ones."""
 PLAIN = re.compile(r"(?!hydra\b)[a-z_][\w.]*=")
 """The beginning of an override that gives a key another value; whether the key is a group's name is checked apart."""
 
@@ -118,11 +123,14 @@ class one_line:
 
     def __enter__(self) -> None:
         for override in self.overrides:
-            group, _, value = override.partition("=")
-            if NO_NAME.fullmatch(value) and group in options():
-                raise RelposError(f"{override}: the name of an option is expected. Known: {', '.join(options()[group])}.")
+            _check_form(override)
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, OverrideParseException):
+            raise RelposError(
+                f"{error.override}: the value cannot be read. If it is a text with spaces or other signs than letters, digits and "
+                f"._-/:, it needs quotes of its own: \"{error.override.partition('=')[0]}='…'\""
+            ) from error
         if isinstance(error, MissingConfigException):
             raise RelposError(_unknown_option(str(error), self.command)) from error
         if isinstance(error, ConfigCompositionException) and (key := re.search(r"Could not override '([^']+)'", str(error))):
@@ -132,6 +140,24 @@ class one_line:
             raise RelposError(f"{error.full_key} must be given") from error
         if isinstance(error, HydraException | OmegaConfBaseException):
             raise RelposError(" ".join(str(error).split("\n")[:1])) from error
+
+
+def _check_form(override: str) -> None:
+    """Refuses what is no KEY=VALUE, and values that Hydra answers with a traceback.
+
+    Raises:
+        RelposError: names the override.
+    """
+    key, equals, value = override.partition("=")
+    if override.startswith("~"):
+        raise RelposError(f"{override}: every key is needed; give it another value, {key.lstrip('~') or 'KEY'}=VALUE")
+    if not equals or not KEY.fullmatch(key):
+        raise RelposError(f"{override!r}: overrides have the form KEY=VALUE, without spaces around the =")
+    if DIGITS.search(value):  # Python refuses to read as many
+        raise RelposError(f"{key}={value[:20]}…: a number of more than 1,000 digits")
+    is_group = key in options() or (OF_HYDRA.fullmatch(key) and value != "null")
+    if is_group and (NO_NAME.fullmatch(value) or max(map(len, value.split(","))) > LONGEST):
+        raise RelposError(f"{override}: the name of an option is expected.{nearest('', options().get(key, ()))}")
 
 
 def _unknown_key(key: str, known: set[str]) -> RelposError:
@@ -158,9 +184,11 @@ def _defaults(command: str) -> Any:
 
 def _unknown_option(message: str, command: str) -> str:
     match = re.search(r"Could not find '([^']+)'", message)
-    group, _, option = (match[1] if match else "").rpartition("/")
-    if match and group in options():
-        known = set(re.findall(r"^\t(\S+)$", message, flags=re.M)) or set(options()[group])
+    if not match:  # --config-name and --config-path
+        return message.partition("\n")[0]
+    group, _, option = match[1].rpartition("/")
+    known = set(re.findall(r"^\t(\S+)$", message, flags=re.M)) or set(options().get(group, ()))
+    if known:
         return f"unknown {group} {option!r}.{nearest(option, known)}"
     name = group or option
     return f"unknown group {name!r}.{nearest(name, options())}"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
 
-from relpos.ranges import Count, Length, Natural, NotNegative, Positive, Rate, Seeds, Threads, Width, between
+from relpos.ranges import Batch, Count, Length, Natural, NotNegative, Positive, Rate, Seeds, Threads, Width, between
 
 Names = str | Sequence[str]
 """One name or a list of them."""
@@ -43,7 +43,7 @@ class RecipeDials(TypedDict):
 
     steps: Count | None
     epochs: Positive | None
-    batch: Count
+    batch: Batch
     head: Annotated[str, As("relpos.model.heads.ClassifierKind")]
 
 
@@ -78,7 +78,7 @@ class Cost(Network):
     recipe: RecipeKeys
     speed: Speed
     steps: Count
-    batch: Count
+    batch: Batch
     precision: Precision
     length: Length
     seconds: NotNegative
@@ -87,7 +87,7 @@ class Cost(Network):
 class First(TypedDict):
     share: Rate
     length: Length
-    batch: Count
+    batch: Batch
 
 
 class Training(Network):
@@ -96,7 +96,7 @@ class Training(Network):
     recipe: RecipeKeys
     speed: Speed
     logger: dict[str, Any]
-    batch: Count
+    batch: Batch
     seed: Natural
     precision: Precision
     length: Length
@@ -119,7 +119,7 @@ class StartingPoint(TypedDict):
 
     recipe: RecipeKeys
     steps: Count
-    batch: Count
+    batch: Batch
     seed: Natural
     precision: Precision
     packing: Packing

@@ -15,7 +15,7 @@ from relpos.data.glue import read
 from relpos.data.own_files import OwnFiles
 from relpos.data.tasks import Task, epoch_steps
 from relpos.errors import RelposError
-from relpos.ranges import Count, NotNegative, Positive, check, rules
+from relpos.ranges import Batch, NotNegative, Positive, check, rules
 
 METRICS = "relpos.train.metrics"
 DEFAULTS = {"classes": "accuracy", "number": "pearson_and_spearman"}
@@ -41,7 +41,7 @@ class OwnTask:
     metric: str | None = None
     name: str | None = None
     intermediate: str | None = None
-    batch: Count = 32
+    batch: Batch = 32
     epochs: Positive = 3
     lr: NotNegative = 3e-4
 

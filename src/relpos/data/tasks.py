@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from relpos.ranges import Count, NotNegative, Positive
+from relpos.ranges import Batch, Count, NotNegative, Positive
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Task:
     dev: Mapping[str, str]  # column of the results table -> split it is measured on
     test: Mapping[str, str]  # file name in a submission, without .tsv -> split it predicts
     metric: str  # dotted name of a function (predictions, targets) -> 0..1
-    batch: Count
+    batch: Batch
     steps: Count  # belong to `rows` and `batch`, see `authors_steps`
     lr: NotNegative
     rows: Count  # training rows of the official release
