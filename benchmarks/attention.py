@@ -23,6 +23,7 @@ from _contestants import network
 from _presets import NONE, Work, peaks, presets, race_presets, report_peaks, with_memory, write
 from step import machine, race
 
+from relpos.model.attention import LayerCall
 from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
 from relpos.model.tokens import Tokens
@@ -66,7 +67,7 @@ def work(name: str, precision: str) -> Work:
         position.begin_step(step)
         seed_dropout(encoder, step)
         with autocast(precision, "cpu"):
-            y = attention(x, None, position, 0, position.prepare(SHAPE["length"]), tokens, tokens)
+            y = attention(x, LayerCall(0, position, position.prepare(SHAPE["length"]), None, tokens, tokens))
         y.backward(upstream.to(y.dtype))
         x.grad = None
         encoder.zero_grad()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor, cat, nn
@@ -10,9 +10,37 @@ from torch import Tensor, cat, nn
 from relpos.model import kernels
 from relpos.model.conv import Conv
 from relpos.model.dropout import Draw, Dropout
-from relpos.model.position.base import Scheme
+from relpos.model.position.base import Scheme, Terms
 from relpos.model.shape import Heads, Mask, Shape
 from relpos.model.tokens import Tokens
+
+
+class LayerCall(NamedTuple):
+    """What one pass through a layer is given besides x.
+
+    Args:
+        layer: number of the pass, from 0; where layers share their weights, each pass has its own.
+        position: the scheme of the network.
+        state: what `position.prepare` has computed for this forward pass.
+        mask: (B, n) true at real tokens; None: all are real.
+        held: the tokens that x holds.
+        kept: the tokens at which the layer's output is needed.
+    """
+
+    layer: int
+    position: Scheme
+    state: Any
+    mask: Mask | None
+    held: Tokens
+    kept: Tokens
+
+    def terms(self, q: Any, k: Any) -> Terms:
+        """What the scheme adds to the scores and to the values of this pass."""
+        return self.position.terms(self.layer, q, k, self.state)
+
+    def turn(self, q: Heads, k: Heads, v: Heads) -> tuple[Heads, Heads, Heads]:
+        """Queries, keys and values of this pass as the scheme turns them, before scaling."""
+        return self.position.turn(self.layer, q, k, v, self.state)
 
 
 class Attention(nn.Module):
@@ -34,44 +62,36 @@ class Attention(nn.Module):
         self.dropout = Dropout(dropout)
         self.ran: str | None = None  # the attention kernel of the last forward pass
 
-    def forward(
-        self,
-        x: Float[Tensor, "*tokens hidden"],
-        mask: Mask | None,
-        position: Scheme,
-        layer: int,
-        state: Any,
-        held: Tokens,
-        kept: Tokens,
-    ) -> Float[Tensor, "*kept hidden"]:
-        q, k, v = self.heads(x, mask, held)
-        draw = self.dropout.draw(layer)
+    def forward(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall) -> Float[Tensor, "*kept hidden"]:
+        q, k, v = self.heads(x, call)
+        draw = self.dropout.draw(call.layer)
         if self.scored == self.shape.heads:
-            y = self.attend(q, k, v, mask, position, layer, state, draw)
+            y = self.attend(q, k, v, call, draw)
         elif self.scored == 0:
-            y = self.conv.heads(held.spread(x), q, v, mask, draw.beside())
+            y = self.conv.heads(call.held.spread(x), q, v, call.mask, draw.beside())
         else:
             first, last = v.split([self.scored, self.shape.heads - self.scored], 1)
-            y = self.attend(q, k, first, mask, position, layer, state, draw)
-            y = cat((y, self.conv.heads(held.spread(x), q, last, mask, draw.beside())), 1)
+            y = self.attend(q, k, first, call, draw)
+            y = cat((y, self.conv.heads(call.held.spread(x), q, last, call.mask, draw.beside())), 1)
         y = y.transpose(1, 2).flatten(2)
-        after = self.conv.after(v.transpose(1, 2).flatten(2), mask)
-        return self.output(kept.take(y if after is None else y + after))
+        after = self.conv.after(v.transpose(1, 2).flatten(2), call.mask)
+        return self.output(call.kept.take(y if after is None else y + after))
 
-    def attend(self, q: Any, k: Any, v: Heads, mask: Mask | None, position: Scheme, layer: int, state: Any, dropout: Draw) -> Heads:
+    def attend(self, q: Any, k: Any, v: Heads, call: LayerCall, dropout: Draw) -> Heads:
         """The heads that have scores: q, k, v (B, scored, n, head_dim) → the same shape."""
-        terms = position.terms(layer, q, k, state)
+        terms, scale = call.terms(q, k), call.position.scale
         content: tuple[Heads | None, Heads | None, Heads] = (None, None, v)
-        if position.scale is not None:
-            turned = position.turn(layer, q, k, v, state)
-            content = (turned[0] * position.scale, *turned[1:])
-        kernel = kernels.select(self.kernel, terms, v, self.training, position.scale is not None)
+        if scale is not None:
+            turned = call.turn(q, k, v)
+            content = (turned[0] * scale, *turned[1:])
+        kernel = kernels.select(self.kernel, terms, v, self.training, scale is not None)
         self.ran = kernels.name_of(kernel)
-        return kernel.attention(*content, terms, mask, dropout)
+        return kernel.attention(*content, terms, call.mask, dropout)
 
-    def heads(self, x: Float[Tensor, "*tokens hidden"], mask: Mask | None, held: Tokens) -> tuple[Any, Any, Any]:
+    def heads(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall) -> tuple[Any, Any, Any]:
         """q, k (B, scored, n, head_dim), v (B, H, n, head_dim); None for those that neither scheme nor convolution needs."""
-        made = self.conv.project(held.spread(x), mask) if self.conv.projections else {}
+        held = call.held
+        made = self.conv.project(held.spread(x), call.mask) if self.conv.projections else {}
         if self.widths:
             made.update(zip(self.widths, held.spread(self.project(x)).split(list(self.widths.values()), -1), strict=True))
         split = (held.batch, held.n, -1, self.shape.head_dim)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -13,11 +13,11 @@ from torch.nn import functional
 
 from relpos.errors import RelposError
 from relpos.model import kernels, residual
-from relpos.model.attention import Attention
+from relpos.model.attention import Attention, LayerCall
 from relpos.model.conv import Conv, NoConv
 from relpos.model.dropout import Dropout
 from relpos.model.kernels import sweeps
-from relpos.model.position.base import Position, Scheme
+from relpos.model.position.base import Position
 from relpos.model.precision import compute_dtype
 from relpos.model.shape import Ids, Mask, Shape
 from relpos.model.tokens import Tokens
@@ -66,20 +66,12 @@ class Layer(nn.Module):
         self.ffn_dropout, self.ffn_norm = Dropout(dropout), nn.LayerNorm(shape.hidden, eps=norm_eps)
         self.activation = ACTIVATIONS[activation]
 
-    def forward(
-        self,
-        x: Float[Tensor, "*tokens hidden"],
-        mask: Mask | None,
-        position: Scheme,
-        layer: int,
-        state: Any,
-        held: Tokens,
-        kept: Tokens,
-    ) -> Float[Tensor, "*kept hidden"]:
+    def forward(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall) -> Float[Tensor, "*kept hidden"]:
         """x of the tokens `held` → the layer's output at the tokens `kept`, for which alone all after the attention is computed."""
-        y = self.attention(x, mask, position, layer, state, held, kept)
-        if kept is not held:
-            x = kept.take(held.spread(x))
+        layer, kept = call.layer, call.kept
+        y = self.attention(x, call)
+        if kept is not call.held:
+            x = kept.take(call.held.spread(x))
         swept = kernels.sweeps_serve(self.attention.kernel, x, self.training)
         add_norm = sweeps.add_norm if swept else residual.add_norm
         x = add_norm(x, y, self.attention_norm, self.attention_dropout.draw(layer)._replace(tokens=kept))
@@ -166,11 +158,11 @@ class Encoder(nn.Module):
         if at is not None:
             held, kept = Tokens(batch, n, self._needed(mask, at)), Tokens(batch, n, at)
         x = self.embedding(input_ids, token_types, self.position.embed(n), held)
-        state = self.position.prepare(n)
+        call = LayerCall(0, self.position, self.position.prepare(n), mask, held, held)
         states = [x]
         for number in range(self.shape.layers):
             last = number == self.shape.layers - 1
-            x = self.layers[number % len(self.layers)](x, mask, self.position, number, state, held, kept if last else held)
+            x = self.layers[number % len(self.layers)](x, call._replace(layer=number, kept=kept if last else held))
             if hidden_states:
                 states.append(x)
         return states if hidden_states else x

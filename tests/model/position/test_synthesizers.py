@@ -8,7 +8,7 @@ from torch import Tensor
 
 import reference
 from relpos.errors import RelposError
-from relpos.model.attention import Attention
+from relpos.model.attention import Attention, LayerCall
 from relpos.model.conv import NoConv
 from relpos.model.kernels import eager
 from relpos.model.position import Scheme, SynthesizerDense, SynthesizerRandom, Terms
@@ -37,7 +37,7 @@ def attention(scheme: Scheme, x: Tensor) -> Tensor:
     torch.manual_seed(0)
     module = Attention(SHAPE, scheme.projections, NoConv(SHAPE), 0.0, "auto").double()
     tokens = Tokens(len(x), x.shape[1])
-    return module(x, None, scheme, 1, scheme.prepare(x.shape[1]), tokens, tokens)
+    return module(x, LayerCall(1, scheme, scheme.prepare(x.shape[1]), None, tokens, tokens))
 
 
 def test_the_random_synthesizer_is_a_dense_term_and_nothing_else() -> None:
