@@ -14,15 +14,23 @@ preemption or the time limit."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Environment variables from which numerical libraries take their number of threads; they read them once, when they are loaded."""
 
+ASKED = "RELPOS_THREADS_ASKED"
+"""Environment variable of workers whose threads the user has set: a run that goes on then takes them, not those of its record."""
+
 
 def cores() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def thread_variables(threads: int) -> dict[str, str]:
-    """The variables of `THREADS` for a process with so many threads. The user's values are kept; OMP_NUM_THREADS stands for all."""
-    return {name: os.environ.get(name, os.environ.get("OMP_NUM_THREADS", str(threads))) for name in THREADS}
+def thread_variables(threads: int, asked: bool) -> dict[str, str]:
+    """The environment variables of a process with so many threads. The user's values are kept; OMP_NUM_THREADS stands for all.
+
+    Args:
+        asked: whether the user has said the number; then `ASKED` is set too.
+    """
+    variables = {name: os.environ.get(name, os.environ.get("OMP_NUM_THREADS", str(threads))) for name in THREADS}
+    return variables | ({ASKED: "1"} if asked else {})
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:

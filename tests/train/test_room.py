@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ import torch
 
 from relpos.cli import main
 from relpos.errors import RelposError
-from relpos.runs import compose, plan
+from relpos.runs import compose, execute, plan
+from relpos.train import room
 from relpos.train.pretrain import Pretraining
 from relpos.train.room import explained_memory
 
@@ -18,6 +20,10 @@ TINY = ["size=tiny", "size.layers=1", "steps=2", "batch=8", "data.pairs=64"]
 
 def out_of_memory(*_: Any) -> None:
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee documentation for more.")
+
+
+def interrupted(*_: Any) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.usefixtures("toy_runs")
@@ -33,11 +39,44 @@ def test_a_pretraining_says_in_one_line_which_micro_batch_to_try(
     assert (record["state"], record["error"]) == ("failed", line)
 
 
+@pytest.mark.usefixtures("toy_runs")
+def test_the_next_try_takes_half_the_micro_batch_that_was_too_much_and_keeps_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(room, "CPU_TOKENS", 8 * 128)
+    run = plan(compose("pretrain", [*TINY, "evaluations=1"]))
+    for stopped_by in (out_of_memory, out_of_memory, interrupted):
+        with monkeypatch.context() as patch:
+            patch.setattr(Pretraining, "training_step", stopped_by)
+            with pytest.raises((RelposError, KeyboardInterrupt)):
+                execute(run)
+    execute(run)
+    assert [(start["microbatch"], start.get("out_of_memory")) for start in run.record["starts"]] == [
+        (8, 8), (4, 4), (2, None), (2, None),
+    ]  # fmt: skip
+    said = [line for line in capsys.readouterr().err.splitlines() if "ran out of memory" in line]
+    name = f"relpos: {run.name} ran out of memory with speed.microbatch="
+    assert said == [f"{name}8; now 4", f"{name}4; now 2", f"{name}4; now 2"]
+
+
+def test_what_the_user_says_is_taken_whatever_was_too_much(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for overrides, number in ((["speed.microbatch=8"], 8), (["speed.microbatch=8"], 8), ([], 4)):
+        run = plan(compose("pretrain", [*TINY, "evaluations=1", *overrides]))
+        with monkeypatch.context() as patch:
+            patch.setattr(Pretraining, "training_step", out_of_memory)
+            with pytest.raises(RelposError):
+                execute(run)
+        assert run.record["starts"][-1]["microbatch"] == number
+
+
 def test_a_micro_batch_of_more_than_the_batch_is_not_what_ran_out() -> None:
-    with pytest.raises(RelposError, match="speed.microbatch=8; try speed.microbatch=4"), explained_memory(64, 8):
+    told: list[int] = []
+    with pytest.raises(RelposError, match="speed.microbatch=8; try speed.microbatch=4"), explained_memory(64, 8, told.append):
         out_of_memory()
+    assert told == [8]
 
 
 def test_where_one_example_is_too_much_a_smaller_network_is_named() -> None:
-    with pytest.raises(RelposError, match="a single example in a forward pass"), explained_memory(1, 32):
+    told: list[int] = []
+    with pytest.raises(RelposError, match="a single example in a forward pass"), explained_memory(1, 32, told.append):
         out_of_memory()

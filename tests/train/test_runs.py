@@ -16,6 +16,7 @@ import relpos
 from relpos.data.steps import Step, Steps
 from relpos.data.store import Store
 from relpos.errors import RelposError
+from relpos.launch.local import Local
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs import Run, execute, plan
 from relpos.runs.cost import flops, forward
@@ -64,19 +65,37 @@ def test_an_update_does_not_depend_on_how_it_is_cut_or_padded(prepared: Path, pa
         assert float((gradient(model, cuts[microbatch], least) - whole).norm() / whole.norm()) < 1e-9
 
 
-def test_a_run_that_goes_on_keeps_its_micro_batch(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = plan(relpos.compose("pretrain", [*TINY, "checkpoint_every=1"]))
+def interrupted(overrides: list[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run that was stopped before its last step."""
+    run = plan(relpos.compose("pretrain", [*TINY, "checkpoint_every=1", *overrides]))
 
-    def interrupted(self: Pretraining, *_: object) -> None:
+    def stop(self: Pretraining, *_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Pretraining, "on_validation_epoch_start", interrupted)
+        patch.setattr(Pretraining, "on_validation_epoch_start", stop)
         with pytest.raises(KeyboardInterrupt):
             execute(run)
+    return run
+
+
+def test_a_run_that_goes_on_keeps_its_micro_batch(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = interrupted([], monkeypatch)
     monkeypatch.setattr(room, "CPU_TOKENS", 256)
     execute(run)
     assert [start["microbatch"] for start in run.record["starts"]] == [16, 16]
+
+
+@pytest.mark.parametrize(("engine", "threads"), [(Local(workers=1), 2), (Local(workers=1, threads=1), 1)])
+def test_a_run_that_goes_on_keeps_its_threads_unless_its_engine_says_how_many(
+    toy_runs: Path, monkeypatch: pytest.MonkeyPatch, engine: Local, threads: int
+) -> None:
+    run = interrupted(["speed.threads=2"], monkeypatch)
+    torch.set_num_threads(1)  # as OMP_NUM_THREADS says here
+    for name, value in engine._environments([None])[0].items():
+        monkeypatch.setenv(name, value)
+    execute(plan(relpos.compose("pretrain", [*TINY, "checkpoint_every=1"])))
+    assert [start["threads"] for start in run.record["starts"]] == [2, threads]
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ class Local(Engine):
 
     def _environments(self, places: Sequence[str | None]) -> list[dict[str, str]]:
         """The environment variables of the worker at each place."""
-        threads = self.threads or max(1, cores() // max(1, len(places)))
+        threads = thread_variables(self.threads or max(1, cores() // max(1, len(places))), asked=self.threads is not None)
         return [_environment("" if self.devices == [] else place, threads) for place in places]
 
     def places(self, pending: list[Run]) -> list[str | None]:
@@ -107,9 +107,9 @@ def _gpus() -> list[str]:
     return [str(number) for number, _ in enumerate(driver.iterdir())] if driver.is_dir() else []
 
 
-def _environment(gpus: str | None, threads: int) -> dict[str, str]:
+def _environment(gpus: str | None, threads: dict[str, str]) -> dict[str, str]:
     """The environment variables of a worker process."""
-    return os.environ | thread_variables(threads) | ({} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus})
+    return os.environ | threads | ({} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus})
 
 
 class LocalWorkers:

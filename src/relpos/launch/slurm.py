@@ -185,7 +185,7 @@ class SlurmJobs:
             self.standing.job.part(bundle.runs).write(files[-1])
         try:
             with executor.batch():
-                submitted = [executor.submit(task, str(file), self.engine.threads or 1) for file in files]
+                submitted = [executor.submit(task, str(file), self.engine.threads) for file in files]
         except submitit.core.utils.FailedJobError as error:
             raise Unanswered(f"engine=slurm: {str(error).strip().splitlines()[-1]}") from error
         numbers = [job.job_id for job in submitted]

@@ -15,7 +15,7 @@ PATIENCE = 600.0
 """Seconds after SIGTERM within which Slurm will have killed the job."""
 
 
-def task(file: str, threads: int) -> None:
+def task(file: str, threads: int | None) -> None:
     """Works on a job; several tasks of one job are the processes of its run.
 
     After SIGUSR2 (a preemption or the time limit is near) the job goes back into the queue. After SIGTERM it waits to be killed: a
@@ -23,9 +23,9 @@ def task(file: str, threads: int) -> None:
 
     Args:
         file: the job's JSON file.
-        threads: CPU threads, unless OMP_NUM_THREADS says otherwise. They are set before torch is loaded, which reads them once.
+        threads: CPU threads, None: 1; unless OMP_NUM_THREADS says otherwise. Set before torch is loaded, which reads them once.
     """
-    os.environ |= thread_variables(threads)
+    os.environ |= thread_variables(threads or 1, asked=threads is not None)
     if os.getcwd() not in sys.path:  # classes from outside the package
         sys.path.insert(0, os.getcwd())
     from relpos.launch.jobs import Job

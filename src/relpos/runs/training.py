@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import sys
 import time
@@ -28,6 +29,7 @@ from relpos.model.attention import kernels_used
 from relpos.model.build import count
 from relpos.model.encoder import Encoder
 from relpos.model.precision import slowdown_of_bf16
+from relpos.process import ASKED
 from relpos.runs.changed import changed_position
 from relpos.runs.networks import of_finetuning, of_pretraining
 from relpos.runs.plan import task_files
@@ -147,7 +149,9 @@ def tuning_steps(steps: int | None, epochs: float | None, task: Task, rows: int,
 def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: int, microbatch: int) -> pl.Trainer:
     """Trains from the newest checkpoint, or from the beginning, to the last step. Of several processes the first one writes."""
     config, folder, group = run.config, run.path / "checkpoint", module.group
-    threads = set_threads(config["speed"]["threads"] or _recorded(run, "threads", group.world))
+    # The threads of its record give the same bits as without the interruption; but what the user asks for comes first.
+    kept = None if ASKED in os.environ else _recorded(run, "threads", group.world)
+    threads = set_threads(config["speed"]["threads"] or kept)
     checkpoint = newest(folder)
     step = _checked_step(checkpoint, module) if checkpoint else 0
     if group.sums([step])[0] != step * group.world:
@@ -183,7 +187,7 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
         warn_of_bf16()
     started = time.perf_counter()
     try:
-        with stopping(), explained_memory(microbatch, -(-config["batch"] // group.world)):
+        with stopping(), explained_memory(microbatch, -(-config["batch"] // group.world), note=_noting_memory(run, group)):
             trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
     finally:
         if group.first and (used := kernels_used(module.model)):
@@ -212,16 +216,41 @@ def _profiler(name: str | None, folder: Path) -> Profiler | None:
 def _recorded(run: Run, what: str, processes: int) -> int | None:
     """The `threads` or `microbatch` of the first start with as many processes; a run that goes on keeps them, because its results
     depend on them in the last bits."""
-    starts = [start for start in run.record.get("starts", []) if what in start]  # the others ended before training began
-    return next((start[what] for start in starts if start.get("processes", 1) == processes), None)
+    return next((start[what] for start in _starts_with(run, what, processes)), None)
+
+
+def _starts_with(run: Run, what: str, processes: int) -> list[dict[str, Any]]:
+    """The starts of a run with as many processes whose training began."""
+    starts = run.record.get("starts", [])
+    return [start for start in starts if what in start and start.get("processes", 1) == processes]
+
+
+def _noting_memory(run: Run, group: Group) -> Callable[[int], None]:
+    """What writes into the record with which micro-batch the memory was too small; of several processes the first one writes."""
+
+    def note(microbatch: int) -> None:
+        if group.first:
+            run.note_start(out_of_memory=microbatch)
+
+    return note
 
 
 def _microbatch(run: Run, encoder: Encoder, group: Group) -> int:
-    """Examples of full length in a forward pass: what the user says; else what the record says; else what suits the machine."""
+    """Examples of full length in a forward pass: what the user says; else what the record says; else what suits the machine.
+
+    The record's is that of the first start that took less than has ever been too much; where there is none, half of that.
+    """
     asked, accelerator = run.config["speed"]["microbatch"], run.config["speed"]["accelerator"]
     if asked != "auto":
         return int(asked)
-    return _recorded(run, "microbatch", group.world) or fitting_microbatch(encoder, run.config["length"], accelerator)
+    recorded = [start["microbatch"] for start in _starts_with(run, "microbatch", group.world)]
+    failed = [start["out_of_memory"] for start in _starts_with(run, "out_of_memory", group.world)]
+    if not failed:
+        return recorded[0] if recorded else fitting_microbatch(encoder, run.config["length"], accelerator)
+    fitting = next((microbatch for microbatch in recorded if microbatch < min(failed)), max(1, min(failed) // 2))
+    if group.first:
+        print(f"relpos: {run.name} ran out of memory with speed.microbatch={min(failed)}; now {fitting}", file=sys.stderr)
+    return fitting
 
 
 def _recorder(run: Run, encoder: Encoder, group: Group) -> Callable[[], Recorder] | None:

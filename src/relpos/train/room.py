@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -40,12 +40,13 @@ def kept(encoder: Encoder, length: int) -> int:
 
 
 @contextmanager
-def explained_memory(microbatch: int, examples: int) -> Iterator[None]:
+def explained_memory(microbatch: int, examples: int, note: Callable[[int], None]) -> Iterator[None]:
     """Turns an out-of-memory error of the GPU, raised inside, into one line that says what to try.
 
     Args:
         microbatch: examples of full length that were allowed in a forward pass.
         examples: of a step in this process, the most that a forward pass can hold.
+        note: called with the examples of full length that were too many.
 
     Raises:
         RelposError: in place of torch's OutOfMemoryError; it proposes half the micro-batch.
@@ -54,6 +55,7 @@ def explained_memory(microbatch: int, examples: int) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError as error:
         used = min(microbatch, examples)
+        note(used)
         if used > 1:
             advice = f"with speed.microbatch={used}; try speed.microbatch={used // 2}"
         else:
