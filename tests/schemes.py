@@ -16,7 +16,7 @@ from relpos.model.conv import Conv
 from relpos.model.heads import MaskedLM
 from relpos.model.position import Scheme
 from relpos.model.shape import Shape
-from relpos.train.network import constructor
+from relpos.trust import constructor
 
 FULL = bool(os.environ.get("RELPOS_FULL"))  # set by .ci/run: full crosses of presets, which take minutes
 SIZE: dict[str, Any] = {
@@ -69,7 +69,7 @@ def variants(group: str, name: str) -> list[dict[str, Any]]:
 
 def preset(group: str, name: str, **changes: Any) -> Any:
     """A callable of the shape."""
-    return constructor(group, node(group, name, **changes), BASES[group])
+    return constructor(node(group, name, **changes), group)
 
 
 def model_of(

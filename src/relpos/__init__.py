@@ -39,8 +39,9 @@ def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
         (10, 'relpos.model.position.Alibi')
     """
     from relpos.runs import compose as composed
+    from relpos.trust import asked
 
-    return composed(command, overrides)
+    return composed(command, asked(overrides))
 
 
 def build(cfg: DictConfig) -> MaskedLM | Classifier:

@@ -83,6 +83,7 @@ def _main(argv: Sequence[str] | None) -> int:
         from relpos.when_imported import keep_transformers_out
 
         keep_transformers_out()
+        os.environ["PYTHONSAFEPATH"] = "1"  # a file of the working directory is no module of the workers that are started with -m
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):
         lines = (f"  {name:<13} {what:<43} relpos {name} {example}" for name, (what, example) in COMMANDS.items())
@@ -108,14 +109,17 @@ def _main(argv: Sequence[str] | None) -> int:
 def _run(command: str, arguments: list[str]) -> int:
     import hydra
     from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf
 
     from relpos.config.arguments import flags_and_overrides, rewritten
-    from relpos.config.compose import check, one_line
+    from relpos.config.compose import check, one_line, targets
     from relpos.config.conf import conf_dir
     from relpos.errors import RelposError
     from relpos.runs.run import make_runs_root
+    from relpos.trust import asked, outside, trust
 
     flags, overrides = flags_and_overrides(arguments)
+    overrides = asked(overrides)
     if {"-h", "--help"} & set(flags):
         from relpos.config.help import help_of
 
@@ -126,8 +130,6 @@ def _run(command: str, arguments: list[str]) -> int:
         raise RelposError(f"table must be given, as in: relpos {command} table=demo")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
     sys.argv = [f"relpos {command}", *flags, *overrides]
-    if os.getcwd() not in sys.path:  # classes from outside the package: position=custom position._target_=my.Scheme
-        sys.path.insert(0, os.getcwd())
     paths: list[str] = []
     errors: list[RelposError] = []
 
@@ -136,6 +138,9 @@ def _run(command: str, arguments: list[str]) -> int:
     def task(cfg: Any) -> None:
         try:
             typed = _typed(HydraConfig.get())
+            if any("hydra.searchpath=" in override for override in typed):  # the user's own option files
+                plain = OmegaConf.to_container(cfg, resolve=False)
+                trust(*outside(node["_target_"] for _, node in targets(plain)))
             paths.append(str(_command(command)(check(cfg, command, typed))))
             if os.getpid() != main_process:  # a sweep's launcher runs it elsewhere; the main process will not see this list
                 print(paths[-1])
@@ -186,4 +191,6 @@ def _completion() -> str:
 
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        sys.path.pop(0)  # `python -m` has put the working directory there, whose files may have come from anywhere
     sys.exit(main())

@@ -86,7 +86,7 @@ from relpos.runs import compose
         ("pretrain", ["recipe.lr=" + "9" * 400], "9: no number above"),
         ("pretrain", ["hydra/launcher=3"], "hydra/launcher=3: the name of an option is expected."),
         ("pretrain", ["hydra/launcher=nope"], "unknown hydra/launcher 'nope'. Known: basic"),
-        ("pretrain", ["position._target_=no.such.Scheme"], "position._target_: cannot import 'no.such.Scheme'"),
+        ("pretrain", ["position._target_=no.such.Scheme"], "only names of relpos.model.position are allowed; trust=no.such"),
     ],
 )  # fmt: skip
 def test_wrong_overrides(command: str, overrides: list[str], said: str) -> None:

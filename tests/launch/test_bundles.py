@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from relpos.config.compose import instantiate
 from relpos.errors import RelposError
 from relpos.launch.bundles import bundles
 from relpos.launch.local import Local
@@ -16,6 +15,7 @@ from relpos.ranges import shown
 from relpos.runs import compose
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
+from relpos.trust import instantiate
 from tables.small_data import write_experiment
 
 
@@ -72,11 +72,11 @@ def test_the_local_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_other_options_of_sbatch(tmp_path: Path) -> None:
     overrides = ["engine=slurm", "engine.more={qos: long}", "engine.setup=['module load cuda']"]
-    engine = instantiate(compose("reproduce", overrides).engine)
+    engine = instantiate(compose("reproduce", overrides).engine, "engine")
     bundle = bundles(runs_of(plan_table(load(str(write_experiment(tmp_path))))), 9)[0]
     assert engine.options(bundle)["slurm_additional_parameters"] == {"qos": "long"}
     assert engine.options(bundle)["slurm_setup"] == ["module load cuda"]
-    plain = instantiate(compose("reproduce", ["engine=slurm"]).engine).options(bundle)
+    plain = instantiate(compose("reproduce", ["engine=slurm"]).engine, "engine").options(bundle)
     assert not {"slurm_additional_parameters", "slurm_setup"} & plain.keys()
 
 
@@ -87,5 +87,5 @@ def test_other_options_of_sbatch(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_a_wrong_argument_is_named(key: str, value: Any) -> None:
     with pytest.raises(RelposError, match=f"^engine.{key}={shown(value)}: .* expected") as error:
-        instantiate(compose("reproduce", ["engine=slurm", f"engine.{key}={shown(value)}"]).engine)
+        instantiate(compose("reproduce", ["engine=slurm", f"engine.{key}={shown(value)}"]).engine, "engine")
     assert len(str(error.value).splitlines()) == 1

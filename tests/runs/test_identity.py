@@ -9,6 +9,7 @@ import pytest
 from relpos.errors import RelposError
 from relpos.runs import Run, compose, plan
 from relpos.runs.plan import with_task
+from relpos.trust import trust
 
 OUTSIDE = """
 from relpos.model.position import Scheme
@@ -135,6 +136,7 @@ def test_a_scheme_from_outside_is_known_by_its_source(tmp_path: Path, monkeypatc
     module = tmp_path / "outside_scheme.py"
     module.write_text(OUTSIDE)
     monkeypatch.syspath_prepend(tmp_path)
+    trust("outside_scheme")
     overrides = ("position=none", "position._target_=outside_scheme.Mine", "+position.x=3")
     before = pretrain(*overrides).identity
     module.write_text(module.read_text() + "# changed\n")

@@ -15,6 +15,7 @@ from relpos.runs.stages import refuse_absent
 from relpos.tables.columns import rows_of
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table
+from relpos.trust import trust
 
 GUIDE = Path(__file__).parents[2] / "docs" / "commands.md"
 SMALL = ["size=tiny", "size.hidden=16", "size.embedding=16", "size.ffn=16", "steps=2", "batch=4"]
@@ -107,7 +108,10 @@ def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers: Path) -> None:
         (["task=answers/task.yaml", "task.metric=acuracy"], "no such metric in relpos.train.metrics. Did you mean 'accuracy'"),
         (["task=answers/task.yaml", "task.metric=spearman"], "task.metric=spearman: it does not compare classes"),
         (["task=answers/task.yaml", "task.labels=[yes,no,maybe]", "task.metric=f1"], "it is for two classes, this task has 3"),
-        (["task=answers/task.yaml", "task.metric=nowhere.f"], "cannot import nowhere (No module named 'nowhere')"),
+        (
+            ["task=answers/task.yaml", "task.metric=nowhere.f"],
+            "task.metric=nowhere.f: only names of relpos.train.metrics are allowed; trust=nowhere",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line(answers: Path, overrides: list[str], message: str) -> None:
@@ -140,6 +144,7 @@ def test_a_metric_of_the_users_own_is_known_by_its_source(answers: Path, monkeyp
     module = answers.parent / "my_metric.py"
     module.write_text("def half(predictions, targets):\n    return 0.5\n")
     monkeypatch.syspath_prepend(answers.parent)
+    trust("my_metric")
     overrides = ("task=answers/task.yaml", "task.metric=my_metric.half")
     before = finetune(*overrides)
     assert before.config["task"]["metric"] == "my_metric.half"

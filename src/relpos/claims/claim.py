@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from relpos.claims.finding import Test
-from relpos.config.compose import instantiate
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest
 from relpos.files import read_yaml
+from relpos.trust import instantiate
 
 if TYPE_CHECKING:
     from relpos.tables.experiment import Experiment
@@ -58,7 +58,7 @@ class Claim:
             RelposError: there is no such class, it does not take these arguments, or it has no twins and this is one.
         """
         try:
-            test: Test = instantiate(dict(self.test))
+            test: Test = instantiate(self.test, "test")
         except Exception as error:
             raise RelposError(f"claim {self.id}: test: {str(error).splitlines()[0]}") from error
         if self.measure is None:

@@ -39,14 +39,14 @@ def position_parameters(*overrides: str) -> int:
     """How many parameters the position scheme of these overrides has. Only the scheme is built, not the network around it."""
     from relpos.model.position import Scheme
     from relpos.model.shape import Shape
-    from relpos.train.network import constructor
+    from relpos.trust import constructor
 
     cfg = configured(overrides)
     size = cfg.size
     shape = Shape(size.heads, size.hidden // size.heads, size.hidden, size.embedding, size.layers, size.max_positions)
     node = OmegaConf.to_container(cfg.position, resolve=True)
     assert isinstance(node, dict)
-    scheme: Scheme = constructor("position", {str(key): value for key, value in node.items()}, Scheme)(shape)
+    scheme: Scheme = constructor({str(key): value for key, value in node.items()}, "position")(shape)
     return sum(parameter.numel() for parameter in scheme.parameters())
 
 

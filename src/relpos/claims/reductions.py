@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +17,7 @@ from relpos.claims.requirements import Requirements, of_column
 from relpos.claims.scales import Scale, Scales, Scores, Seed
 from relpos.tables.intervals import answers
 from relpos.tables.statistics import Difference, paired
+from relpos.trust import find
 
 
 @dataclass(frozen=True)
@@ -119,8 +118,7 @@ class ErrorReduction:
 
     def halves(self, column: str, scores: Scores, seed: Seed) -> tuple[float, float]:
         """The score × 100 of a fine-tuning on even and on odd examples."""
-        module, _, name = scores.metric.rpartition(".")
-        metric: Any = getattr(import_module(module), name)
+        metric = find(scores.metric, "metric", "task.metric")
         pairs: NDArray[np.float64] = answers(scores.answers[seed])
         even, odd = (100 * metric(pairs[half::2, 0], pairs[half::2, 1]) for half in (0, 1))
         return float(even), float(odd)

@@ -14,13 +14,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from relpos.analysis.kinds.properties import Properties
 from relpos.analysis.kinds.subject import Drawing, Subject
-from relpos.config.compose import instantiate, names
+from relpos.config.compose import names
 from relpos.config.conf import conf_dir, shipped
 from relpos.errors import RelposError
 from relpos.pretrained.files import is_published
 from relpos.pretrained.hub import located
 from relpos.runs.run import read_record, runs_root
 from relpos.runs.trained import Trained, trained
+from relpos.trust import instantiate
 
 if TYPE_CHECKING:
     from relpos.analysis.texts import Texts
@@ -42,7 +43,7 @@ def analyze(cfg: DictConfig) -> str:
     from relpos.train.module import set_threads
 
     set_threads(cfg.threads)
-    kind = instantiate(OmegaConf.to_container(cfg.kind, resolve=True))  # type: ignore[arg-type]
+    kind = instantiate(cfg.kind, "kind")
     if isinstance(kind, Properties):
         drawings, subjects = [_properties(kind)], []
     else:

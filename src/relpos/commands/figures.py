@@ -9,12 +9,13 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from relpos.commands.analyze import subjects_of
-from relpos.config.compose import instantiate, names
+from relpos.config.compose import names
 from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
-from relpos.files import write_text
+from relpos.files import read_yaml, write_text
 from relpos.runs.run import runs_root
 from relpos.runs.shelf import finished
+from relpos.trust import instantiate
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def figures(cfg: DictConfig) -> str:
             sections.append(f"Missing: `relpos pretrain {figure.overrides}` makes a network for it.")
             continue
         networks = OmegaConf.create({"network": [*folders, *published], "text": cfg.text})
-        kind = instantiate(OmegaConf.to_container(OmegaConf.load(conf_dir() / "kind" / f"{figure.kind}.yaml")))  # type: ignore[arg-type]
+        kind = instantiate(read_yaml(conf_dir() / "kind" / f"{figure.kind}.yaml"), "kind")
         try:
             for drawing in kind(subjects_of(networks)):
                 files = [path.name for path in drawing.save(folder)]

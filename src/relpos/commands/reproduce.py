@@ -84,11 +84,11 @@ def engine_of(cfg: DictConfig, experiment: Experiment) -> Engine:
     """The engine that `engine=…` names; workers and threads that it does not set are those of the experiment file."""
     from omegaconf import OmegaConf
 
-    from relpos.config.compose import instantiate
+    from relpos.trust import instantiate
 
     node: Any = OmegaConf.to_container(cfg.engine, resolve=True)
     from_file = {key: getattr(experiment, key) for key in ("workers", "threads") if key in node and node[key] is None}
-    engine: Engine = instantiate(node | from_file)
+    engine: Engine = instantiate(node | from_file, "engine")
     return engine
 
 

@@ -12,6 +12,7 @@ from hydra.utils import get_object
 from relpos.config.schema import COMMANDS, Arguments, As
 from relpos.errors import RelposError, nearest
 from relpos.ranges import check, rules, shown
+from relpos.trust import find
 
 
 @cache
@@ -66,12 +67,11 @@ def _resolved(annotation: Any) -> Any:
 def _of_target(node: Mapping[str, Any], path: str) -> Iterator[tuple[str, RelposError]]:
     """The keys beside a `_target_` are arguments of that constructor."""
     try:
-        target = get_object(node["_target_"])
-        parameters = inspect.signature(target).parameters
-    except Exception as error:
-        why = f"cannot import {node['_target_']!r} ({error.__cause__ or error})".split("\n")[0]
-        yield f"{path}._target_", RelposError(f"{path}._target_: {why}")
+        target = find(node["_target_"], path.split(".")[0], f"{path}._target_")
+    except RelposError as error:
+        yield f"{path}._target_", error
         return
+    parameters = inspect.signature(target).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         for key in node:
             if not key.startswith("_") and key not in parameters:

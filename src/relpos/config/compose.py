@@ -217,20 +217,3 @@ def _belongs_to_target(plain: Mapping[str, Any], key: str) -> bool:
 def names(value: Any) -> list[str] | None:
     """`rows=none`, `rows=[none,absolute]` or, for all of them, None."""
     return None if value is None else [str(name) for name in (value if OmegaConf.is_list(value) else [value])]
-
-
-def instantiate(node: Mapping[str, Any], **more: Any) -> Any:
-    """What a node with a `_target_` describes.
-
-    Raises:
-        RelposError: its constructor refuses an argument; Hydra wraps that into an error of its own.
-    """
-    from hydra.errors import InstantiationException
-    from hydra.utils import instantiate as hydra_instantiate
-
-    try:
-        return hydra_instantiate(node, **more, _convert_="all")
-    except InstantiationException as error:
-        if isinstance(error.__cause__, RelposError):
-            raise error.__cause__ from None
-        raise

@@ -9,6 +9,7 @@ from typing import Any
 from relpos.data.own_task import OwnTask
 from relpos.errors import RelposError, nearest
 from relpos.files import read_yaml
+from relpos.trust import refuse
 
 
 def is_file(name: str) -> bool:
@@ -30,6 +31,8 @@ def read_task_file(name: str) -> dict[str, Any]:
     for key in content:
         if key not in known:
             raise RelposError(f"{name}: unknown key {key!r}.{nearest(str(key), known)}")
+    if "." in str(content.get("metric")):
+        refuse(content["metric"], "metric", f"{name}: metric")
     labels = content.get("labels")
     if isinstance(labels, list) and any(isinstance(label, bool) for label in labels):
         raise RelposError(f'{name}: labels: YAML reads yes, no, true and false as truth values; put them in quotes, ["no", "yes"]')

@@ -26,8 +26,6 @@ def task(file: str, threads: int | None) -> None:
         threads: CPU threads, None: 1; unless OMP_NUM_THREADS says otherwise. Set before torch is loaded, which reads them once.
     """
     os.environ |= thread_variables(threads or 1, asked=threads is not None)
-    if os.getcwd() not in sys.path:  # classes from outside the package
-        sys.path.insert(0, os.getcwd())
     from relpos.launch.jobs import Job
     from relpos.launch.worker import interrupted
     from relpos.when_imported import keep_transformers_out

@@ -153,5 +153,4 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     keep_transformers_out()
-    sys.path.insert(0, os.getcwd())  # classes from outside the package
     sys.exit(main(sys.argv[1:]))

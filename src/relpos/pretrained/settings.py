@@ -9,6 +9,7 @@ from typing import Any
 from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
 from relpos.pretrained.family import Family, Key
+from relpos.trust import find
 
 
 def from_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,7 +75,5 @@ def _value(settings: Mapping[str, Any], path: str) -> Any:
         return node[name]
     target: Any = Encoder
     if group != "size":
-        from hydra.utils import get_class
-
-        target = get_class(node["_target_"])
+        target = find(node["_target_"], group, f"{group}._target_")
     return inspect.signature(target).parameters[name].default

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from relpos.config.compose import instantiate
 from relpos.data.tasks import Task
 from relpos.errors import RelposError
 from relpos.model.build import count
@@ -19,6 +18,7 @@ from relpos.runs.plan import network_settings
 from relpos.runs.run import Run
 from relpos.train.network import classifier_on, encoder_of, masked_lm_on, network
 from relpos.train.weights import load_model
+from relpos.trust import instantiate
 
 MOST = 10**13
 """Parameters; a network of more is a typing mistake."""
@@ -56,7 +56,7 @@ def of_pretraining(config: dict[str, Any], vocabulary: int, start: Path | None =
 def of_finetuning(run: Run, vocabulary: int | None = None) -> Classifier:
     """A classifier on the encoder that the run starts from; its output layer is drawn from `seed`, and so is the pooler unless an
     intermediate task has trained one. With `change`, the encoder gets other positions first."""
-    start, task = run.inputs["start"], instantiate(run.config["task"])
+    start, task = run.inputs["start"], instantiate(run.config["task"], "task")
     assert isinstance(task, Task)
     if start.state == "finished":
         folder = start.path if start.stage == "given" else start.path / "model"

@@ -7,10 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
-from relpos.config.compose import instantiate, targets
+from relpos.config.compose import targets
 from relpos.data.filehash import described
 from relpos.data.source import Toy
 from relpos.errors import RelposError, nearest
@@ -20,6 +19,7 @@ from relpos.pretrained.hub import located
 from relpos.runs import debug
 from relpos.runs.run import Run, read_record
 from relpos.runs.tasks import node_of, own_files, resolved
+from relpos.trust import find, instantiate
 
 DIALS = ("steps", "batch", "seed", "precision", "length")
 """Keys that are part of the identity of every training run."""
@@ -53,7 +53,7 @@ def noop_run(cfg: DictConfig) -> Run:
 def store_run(cfg: DictConfig, tokenizer: Run | None = None) -> Run:
     """Corpus → tokenizer → store. A `tokenizer` that is passed is used instead of one trained on the corpus."""
     node = _plain(cfg.data)
-    source = instantiate(node)
+    source = instantiate(node, "data")
     inputs = _toy_input(source)
     corpus = {} if inputs else {"corpus": source.identity()}
     name = type(source).__name__.lower()
@@ -98,7 +98,7 @@ def finetune_run(cfg: DictConfig, pretrained: Run | None = None) -> Run:
     else:
         start = given_run(str(cfg.network)) if cfg.get("network") else pretrain_run(pretraining_of(cfg))
     plain = _plain(cfg)
-    source = instantiate(plain["data"])
+    source = instantiate(plain["data"], "data")
     inputs = {"start": start}
     meaning: dict[str, Any] = {key: plain[key] for key in DIALS} | of_task | {"recipe": _recipe(plain["recipe"])}
     if start.stage != "finetune" and (change := _change(plain["change"])):  # an intermediate task has already changed the network
@@ -150,9 +150,8 @@ def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
     for path, node in targets(nodes):
         target = node["_target_"]
         if not target.startswith("relpos."):
-            if not inspect.isclass(get_object(target)):
-                raise RelposError(f"{path}._target_: {target} is not a class")
-            sources[target] = sha256(Path(inspect.getfile(get_object(target))))
+            found = find(target, path.split(".")[0], f"{path}._target_")
+            sources[target] = sha256(Path(inspect.getfile(found)))
     return nodes | ({"sources": sources} if sources else {})
 
 
@@ -201,7 +200,7 @@ def _snake(name: str) -> str:
 
 def source_of(run: Run) -> Any:
     """The source that the run's `data` describes; for the toy language, the files that its run has written."""
-    source = instantiate(run.config["data"])
+    source = instantiate(run.config["data"], "data")
     return source.at(run.inputs["toy"].path) if "toy" in run.inputs else source
 
 

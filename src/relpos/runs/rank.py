@@ -36,7 +36,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     keep_transformers_out()
-    sys.path.insert(0, os.getcwd())  # classes from outside the package
     status = main()
     if status:  # threads of a broken group may keep the interpreter from ending
         sys.stderr.flush()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+import sys
 from pathlib import Path
 from typing import Any
 
-from relpos.config.compose import instantiate
 from relpos.config.conf import conf_dir, options
 from relpos.config.task_file import is_file, read_task_file
 from relpos.data.own_files import OwnFiles
@@ -14,6 +13,7 @@ from relpos.data.own_task import METRICS, OwnTask
 from relpos.errors import RelposError, nearest
 from relpos.files import read_yaml, sha256
 from relpos.runs.run import Run
+from relpos.trust import find, instantiate
 
 OWN = f"{OwnTask.__module__}.{OwnTask.__qualname__}"
 OF_CLASSES = {"accuracy": None, "f1": 2, "accuracy_and_f1": 2, "matthews": 2}
@@ -50,7 +50,7 @@ def resolved(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     if node["_target_"] != OWN:  # compared by name, because instantiating the tasks of a large table takes seconds
         return node, {"task": {key: value for key, value in node.items() if not key.startswith(UNREAD)}}
-    task: OwnTask = instantiate(node)
+    task: OwnTask = instantiate(node, "task")
     arguments = task.arguments()
     names = {"mnli_m", "mnli_mm", *options()["task"]}
     if arguments["name"] in names:
@@ -71,16 +71,13 @@ def _metric_source(arguments: dict[str, Any]) -> dict[str, Any]:
         RelposError: there is no such metric, or it does not suit the labels.
     """
     module, _, name = arguments["metric"].rpartition(".")
-    try:
-        members = vars(import_module(module))
-    except Exception as error:  # an error in the user's own module, of any kind
-        raise RelposError(f"task.metric={arguments['metric']}: cannot import {module} ({str(error).splitlines()[0]})") from error
-    known = [*OF_CLASSES, *OF_NUMBERS] if module == METRICS else list(members)
-    if name not in known or not callable(members.get(name)):
-        raise RelposError(f"task.metric={name}: no such metric in {module}.{nearest(name, known) if module == METRICS else ''}")
     if module != METRICS:
-        file = members.get("__file__")
+        find(arguments["metric"], "metric", "task.metric")
+        file = getattr(sys.modules[module], "__file__", None)
         return {"sources": {module: sha256(Path(file))}} if file else {}
+    known = [*OF_CLASSES, *OF_NUMBERS]
+    if name not in known:
+        raise RelposError(f"task.metric={name}: no such metric in {module}.{nearest(name, known)}")
     labels = arguments["labels"]
     if (name in OF_NUMBERS) != (labels is None):
         raise RelposError(f"task.metric={name}: it does not compare {'numbers' if labels is None else 'classes'}")

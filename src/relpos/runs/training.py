@@ -19,7 +19,6 @@ from lightning_fabric.plugins.environments import LightningEnvironment
 from pytorch_lightning.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 
 from relpos.analysis.kernels import draw_kernels
-from relpos.config.compose import instantiate
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
 from relpos.data.tasks import Task, authors_steps, epoch_steps
@@ -46,6 +45,7 @@ from relpos.train.replay import Recorder, recorder_for
 from relpos.train.room import explained_memory, fitting_microbatch
 from relpos.train.splits import Splits, kept
 from relpos.train.weights import read_model_config, save_model
+from relpos.trust import instantiate
 
 for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
     logging.getLogger(noisy).setLevel(logging.ERROR)
@@ -97,7 +97,7 @@ def finetune(run: Run) -> dict[str, Any]:
     """Fine-tunes on one task; writes `model/` and `predictions/`."""
     config, start = run.config, run.inputs["start"]
     folder = start.path if start.stage == "given" else start.path / "model"
-    task: Task = instantiate(config["task"])
+    task: Task = instantiate(config["task"], "task")
     tokenizer, location = load_tokenizer(folder), task_files(run)
     splits = kept(_content(run, folder), Splits(location, task, tokenizer, config["length"]))
     encoded, *_ = [splits[split] for split in ("train", *task.dev.values())]  # a mistake in a dev file shows before training
@@ -291,7 +291,7 @@ def _more_loggers(run: Run) -> list[Any]:
     if not run.config["logger"]:
         return []
     fields = identified(run.identity, run.path.name, run.stage, run.meaning, run.config.get("table"), run.config.get("row"))
-    return [instantiate(run.config["logger"], run=fields, folder=run.path)]
+    return [instantiate(run.config["logger"], "logger", run=fields, folder=run.path)]
 
 
 def _finish(run: Run, trainer: pl.Trainer, metrics: dict[str, Any]) -> None:

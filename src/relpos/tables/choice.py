@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +21,7 @@ from relpos.tables.render.cell import signed
 from relpos.tables.render.side_tables import NAMES, SideTable
 from relpos.tables.render.view import columns_of
 from relpos.tables.row import Row
+from relpos.trust import find
 
 Halves = tuple[float, float]
 """A score × 100, or a gain, on even and on odd examples."""
@@ -114,7 +113,7 @@ def side_table(choices: Mapping[str, Choice], base: str, statistic: str) -> Side
 
 def _halves(row: Row, column: str, of: Callable[[Sequence[float]], float]) -> Halves | None:
     """The statistic of a row's fine-tunings on even and on odd examples; None where some kept no answers."""
-    metric = _metric(row.columns[column].metric)
+    metric = find(f"relpos.train.metrics.{row.columns[column].metric}", "metric", "metric")
     runs = [run for run in row.runs if run.stage == "finetune" and run.state == "finished" and column in run.columns]
     paths = [runs_root() / run.path / "dev" / f"{column}.tsv" for run in runs]
     if not paths or not all(path.is_file() for path in paths):
@@ -134,10 +133,6 @@ def _on_halves(halves: Mapping[str, Halves | None], base: str, choices: Sequence
         seen.append(known[chosen][half] - known[base][half])
         unseen.append(known[chosen][1 - half] - known[base][1 - half])
     return sum(seen) / 2, sum(unseen) / 2
-
-
-def _metric(name: str | None) -> Any:
-    return getattr(import_module("relpos.train.metrics"), str(name))
 
 
 def _gain(choice: Choice, gain: float) -> str:

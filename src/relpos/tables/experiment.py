@@ -14,6 +14,7 @@ from relpos.files import read_yaml
 from relpos.ranges import Count, Length, Natural, Seeds, Threads, check, rules
 from relpos.tables.checks import Check, parse
 from relpos.tables.row import ORDER
+from relpos.trust import refuse_names
 
 STAGES = ("pretrain", "finetune", "noop", "order", "order_snapshots")
 
@@ -222,6 +223,10 @@ def _overrides(key: str, overrides: list[str] | None) -> list[str]:
     for override in overrides or ():
         if not isinstance(override, str) or not override.partition("=")[1]:
             raise RelposError(f"{key}: {override!r} is not an override (key=value)")
+    try:
+        refuse_names(overrides or ())
+    except RelposError as error:
+        raise RelposError(f"{key}: {error}") from None
     return overrides or []
 
 

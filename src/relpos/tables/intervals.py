@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +9,7 @@ from numpy.typing import NDArray
 
 from relpos.tables.plan import Tuning
 from relpos.tables.statistics import Interval, multi_bootstrap
+from relpos.trust import find
 
 RESAMPLES = 500
 
@@ -32,20 +31,13 @@ def interval(tunings: list[Tuning], column: str) -> Interval | None:
     if len(by_pretraining) < 2 or len(sizes) > 1:
         return None
     scores = np.stack([np.stack(dev_sets[:fewest], 1) for dev_sets in by_pretraining.values()])
-    metric = _metric(tunings[0].run.config["task"]["metric"])
+    metric = find(tunings[0].run.config["task"]["metric"], "metric", "task.metric")
 
     def mean(drawn: NDArray[np.float64]) -> float:
         """Mean score of `fewest` fine-tunings; `drawn` is (examples, fine-tunings, 2)."""
         return 100 * sum(metric(drawn[:, tuning, 0], drawn[:, tuning, 1]) for tuning in range(fewest)) / fewest
 
     return multi_bootstrap(scores, RESAMPLES, mean)  # (pre-trainings, examples, fine-tunings, 2)
-
-
-def _metric(dotted: str) -> Callable[[NDArray[np.float64], NDArray[np.float64]], float]:
-    """The function of predictions and targets that a task's configuration names."""
-    module, _, name = dotted.rpartition(".")
-    metric: Callable[[NDArray[np.float64], NDArray[np.float64]], float] = getattr(import_module(module), name)
-    return metric
 
 
 def answers(path: Path) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from relpos.config.compose import compose, instantiate
+from relpos.config.compose import compose
 from relpos.data.pairs import AutoPairs, PairSource
 from relpos.errors import RelposError, nearest
 from relpos.runs.order import is_measured, measured, snapshots, suited
@@ -20,6 +20,7 @@ from relpos.runs.trained import Trained, trained
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow
 from relpos.tables.row import ORDER
+from relpos.trust import instantiate
 
 KEYS = ("pairs", "examples", "form", "accelerator", "threads")
 """Keys of `relpos order` that a table may set."""
@@ -111,7 +112,7 @@ def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Ins
         if key not in KEYS:
             raise RelposError(f"table {experiment.name}: {stage}.{override}: not a dial of a table.{nearest(key, KEYS)}")
     cfg = compose("order", ["network=''", *overrides])
-    pairs: PairSource | AutoPairs = instantiate(cfg.pairs)
+    pairs: PairSource | AutoPairs = instantiate(cfg.pairs, "pairs")
     if "pairs" in experiment.order and not isinstance(pairs, AutoPairs):
         pairs.pairs()  # so that pairs that cannot be read are refused before anything is trained
     return Instrument(list(experiment.order), Dials(None, cfg.examples, cfg.form), pairs, cfg.accelerator, cfg.threads)

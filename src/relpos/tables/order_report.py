@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relpos.config.compose import instantiate, names
+from relpos.config.compose import names
 from relpos.errors import RelposError
 from relpos.files import replacing, write_json
 from relpos.runs.order import DETAILS, measured, suited
@@ -17,6 +17,7 @@ from relpos.runs.order_measures import MEASURES, Dials, Results
 from relpos.runs.run import runs_root
 from relpos.runs.trained import Trained, trained
 from relpos.tables.named_runs import named_networks
+from relpos.trust import instantiate
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -48,7 +49,7 @@ def write_report(cfg: DictConfig) -> Path:
     store = Path(str(cfg.store)) if cfg.store else None
     networks = named_networks(folders, table)
     subjects = [trained(network.path, store) for network in networks]
-    pairs = instantiate(cfg.pairs)
+    pairs = instantiate(cfg.pairs, "pairs")
     sources = [suited(pairs, subject) if "pairs" in (measures or MEASURES) else None for subject in subjects]
     have_own_names = len({network.name for network in networks}) == len(networks)
     rows = []

@@ -6,8 +6,7 @@ finite. Averages over batches, and metrics that return noise for constant predic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from relpos.data.tasks import Task
-from relpos.errors import RelposError
+from relpos.trust import find
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -76,7 +75,7 @@ def decide(task: Task, outputs: Tensor) -> Floats:
 
 def score(task: Task, predictions: ArrayLike, targets: ArrayLike) -> float:
     """The task's column, x 100."""
-    return 100 * _function(task)(predictions, targets)
+    return 100 * float(find(task.metric, "metric", f"task {task.name}: metric")(predictions, targets))
 
 
 def majority(task: Task, targets: Sequence[int] | Sequence[float]) -> float:
@@ -90,15 +89,6 @@ def progress_metric(task: Task) -> Metric:
     from torchmetrics.classification import MulticlassAccuracy
 
     return MeanSquaredError() if task.regression else MulticlassAccuracy(task.outputs, average="micro", validate_args=False)
-
-
-def _function(task: Task) -> Callable[[ArrayLike, ArrayLike], float]:
-    module, _, name = task.metric.rpartition(".")
-    try:
-        function: Callable[[ArrayLike, ArrayLike], float] = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise RelposError(f"task {task.name}: no metric {task.metric!r}; name a function by its module") from error
-    return function
 
 
 def _pair(predictions: ArrayLike, targets: ArrayLike) -> tuple[Floats, Floats]:

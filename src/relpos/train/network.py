@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
-from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from relpos.errors import RelposError
 from relpos.model.build import WEIGHTS, build
-from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder
 from relpos.model.heads import Classifier, ClassifierKind, MaskedLM
 from relpos.model.initial import describe, redraw
 from relpos.model.position import Scheme
 from relpos.model.shape import Shape
+from relpos.trust import constructor
 
 
 def build_model(cfg: DictConfig) -> MaskedLM:
@@ -43,7 +40,7 @@ def network(config: dict[str, Any], filled: bool = True) -> Any:
     Raises:
         RelposError: a class named by `_target_` is not a Scheme, or refuses its arguments.
     """
-    position, conv = constructor("position", config["position"], Scheme), constructor("conv", config["conv"], Conv)
+    position, conv = (constructor(config[key], key) for key in ("position", "conv"))
     head: Any = config.get("head")
     if "outputs" in config:
         head = (head or {}) | {"kind": "classifier", "outputs": config["outputs"]}
@@ -94,24 +91,3 @@ def masked_lm_on(model: nn.Module) -> MaskedLM:
     nn.init.zeros_(new.head.narrow.bias)
     redraw(((name, parameter) for name, parameter in new.named_parameters() if name.startswith("head.")), seed)
     return new
-
-
-def constructor(key: str, node: dict[str, Any], base: type[nn.Module]) -> Any:
-    """The class that a node's `_target_` names, with the node's other keys as arguments: only the shape is left to give.
-
-    Nodes and lists of nodes inside the node, as a merge has them, become such constructors too. Only subclasses of `base` are ever
-    called.
-
-    Raises:
-        RelposError: a class is not a subclass of `base`.
-    """
-    kind = get_class(node["_target_"])
-    if not issubclass(kind, base):
-        raise RelposError(f"{key}._target_: {node['_target_']} is not a {base.__module__.removesuffix('.base')}.{base.__name__}")
-
-    def made(name: str, value: Any) -> Any:
-        if isinstance(value, list):
-            return [made(f"{name}.{number}", item) for number, item in enumerate(value)]
-        return constructor(name, value, base) if isinstance(value, dict) and "_target_" in value else value
-
-    return partial(kind, **{name: made(f"{key}.{name}", value) for name, value in node.items() if not name.startswith("_")})

@@ -13,10 +13,11 @@ from torch import nn
 
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
-from relpos.files import replacing, write_text
+from relpos.files import read_yaml, replacing, write_text
 from relpos.pretrained.checkpoint import Checkpoint
-from relpos.pretrained.files import is_exported, is_published, read_config
+from relpos.pretrained.files import CONFIG, is_exported, is_published, read_config
 from relpos.train.network import network
+from relpos.trust import constructor
 
 SETTINGS = ("size", "position", "conv", "vocabulary", "head", "outputs")
 """Keys of a model folder's configuration."""
@@ -76,15 +77,27 @@ def read_model_config(folder: Path) -> dict[str, Any]:
         return Checkpoint(folder).settings
     if is_exported(folder):
         config = read_config(folder)
-        return {name: config[name] for name in SETTINGS if config.get(name) is not None}
+        return _known(folder / CONFIG, {name: config[name] for name in SETTINGS if config.get(name) is not None})
     path = folder / "config.yaml"
     if not path.is_file() or not (folder / "model.safetensors").is_file():
         raise RelposError(
             f"no model in {folder}: config.yaml and model.safetensors are expected, or the config.json of a published checkpoint"
         )
-    content = OmegaConf.to_container(OmegaConf.load(path))
-    assert isinstance(content, dict)
-    return {str(key): value for key, value in content.items()}
+    return _known(path, read_yaml(path))
+
+
+def _known(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a file that names only schemes and convolutions of relpos, or of modules that the user trusts.
+
+    Raises:
+        RelposError: begins with the file.
+    """
+    try:
+        for kind in ("position", "conv"):
+            constructor(settings[kind], kind)
+    except RelposError as error:
+        raise RelposError(f"{path}: {error}") from None
+    return settings
 
 
 def load_model(folder: Path, kernel: str = "auto") -> Any:

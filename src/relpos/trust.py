@@ -1,0 +1,205 @@
+"""What a file may name. Model folders, records, tables and tasks travel between people, so a name in them is data.
+
+Every `_target_`, and every other dotted name of a file, is looked up here: in the modules of relpos that define such things, and in
+the modules that the user has named on the command line. Nothing else is imported, and nothing else is called.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from relpos.errors import RelposError
+
+VARIABLE = "RELPOS_TRUST"
+"""Environment variable with the trusted modules. Workers, ranks and jobs of a cluster inherit it from the command."""
+NAMING = ("_target_", "metric")
+"""Last parts of the keys that name a class or a function."""
+DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a key's name stands for.
+
+    Args:
+        modules: those of relpos (with what lies below them) that define it.
+        base: dotted name of the class from which it inherits; empty for any class.
+        function: it is a function and no class.
+    """
+
+    modules: tuple[str, ...]
+    base: str = ""
+    function: bool = False
+
+
+KINDS = {
+    "position": Kind(("relpos.model.position",), "relpos.model.position.base.Scheme"),
+    "conv": Kind(("relpos.model.conv",), "relpos.model.conv.base.Conv"),
+    "data": Kind(("relpos.data.source",)),
+    "task": Kind(("relpos.data.tasks", "relpos.data.own_task")),
+    "metric": Kind(("relpos.train.metrics",), function=True),
+    "logger": Kind(("relpos.train.loggers",), function=True),
+    "pairs": Kind(("relpos.data.pairs",)),
+    "kind": Kind(("relpos.analysis.kinds",)),
+    "engine": Kind(("relpos.launch",)),
+    "test": Kind(("relpos.claims",)),
+}
+"""First part of a key → what it names."""
+
+
+def trust(*modules: str) -> None:
+    """Lets files name what these modules define, in this process and in those that it starts.
+
+    Raises:
+        RelposError: one of them is not the name of a module.
+    """
+    for module in modules:
+        if not DOTTED.fullmatch(module):
+            raise RelposError(f"trust={module}: the name of a module is expected, as in trust=my_module")
+    os.environ[VARIABLE] = ",".join(dict.fromkeys([*_trusted(), *modules]))
+
+
+def asked(arguments: Iterable[str]) -> list[str]:
+    """Trusts what the user has typed: the modules of `trust=…`, and those in overrides such as `position._target_=my_module.Mine`.
+
+    Returns:
+        The arguments without `trust=…`.
+    """
+    rest = []
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        names = [name.strip(" '\"") for name in value.strip("[]").split(",")]
+        if key.lstrip("+") == "trust":
+            trust(*names)
+            continue
+        rest.append(argument)
+        if key.rpartition(".")[2] in NAMING:
+            trust(*outside(names))
+    return rest
+
+
+def outside(names: Iterable[object]) -> list[str]:
+    """The modules of these dotted names, without those of relpos."""
+    modules = dict.fromkeys(str(name).rpartition(".")[0] for name in names)
+    return [module for module in modules if DOTTED.fullmatch(module) and not _below(module, ("relpos",))]
+
+
+def refuse_names(overrides: Iterable[str]) -> None:
+    """Refuses overrides of a file that name something outside relpos.
+
+    Raises:
+        RelposError: names key and name, and says how the user can allow it.
+    """
+    for override in overrides:
+        key, _, value = override.lstrip("+").partition("=")
+        group, _, last = key.rpartition(".")
+        if last in NAMING:
+            refuse(value.strip("'\""), "metric" if last == "metric" else group.split(".")[0], key)
+        if key.startswith("hydra"):  # hydra.searchpath=[pkg://…] imports a package
+            raise RelposError(f"{override}: settings of Hydra belong on the command line")
+
+
+def refuse(name: object, kind: str, key: str) -> None:
+    """Refuses a name that lies neither in the modules of its kind nor in a trusted one. Imports nothing.
+
+    Raises:
+        RelposError: begins with `key`, and says how the user can allow it.
+    """
+    if kind not in KINDS:
+        raise RelposError(f"{key}={name}: {kind or 'this key'} names no class")
+    if not isinstance(name, str) or "." not in name or not DOTTED.fullmatch(name):
+        raise RelposError(f"{key}={str(name)[:200]!r}: a name such as {KINDS[kind].modules[0]}.Name is expected")
+    module = name.rpartition(".")[0]
+    if _below(module, KINDS[kind].modules) or _below(module, _trusted()):
+        return
+    hint = f"; trust={module} allows it, and runs the code of that module" if outside([name]) else ""
+    raise RelposError(f"{key}={name}: only names of {' and '.join(KINDS[kind].modules)} are allowed{hint}")
+
+
+def find(name: object, kind: str, key: str) -> Any:
+    """The class or function of this dotted name.
+
+    Args:
+        name: as the file has it.
+        kind: a key of `KINDS`.
+        key: where it stands, for messages.
+
+    Raises:
+        RelposError: the name is refused, there is no such thing, or it is of another kind.
+
+    >>> find("relpos.model.position.Tisa", "position", "position._target_").__name__
+    'Tisa'
+    """
+    refuse(name, kind, key)
+    module, _, last = str(name).rpartition(".")
+    ours = _below(module, KINDS[kind].modules)
+    if not ours and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # behind all others: a file here may not take the place of an installed package
+    try:
+        found = getattr(import_module(module), last)
+    except Exception as error:  # the user's own module may raise anything
+        raise RelposError(f"{key}: cannot import {name!r} ({(str(error).splitlines() or [type(error).__name__])[0]})") from error
+    if not _is_of_kind(found, KINDS[kind], ours):
+        what = KINDS[kind].base or f"{'function' if KINDS[kind].function else 'class'} of {KINDS[kind].modules[0]}"
+        raise RelposError(f"{key}: {name} is not a {what.replace('.base.', '.')}")
+    return found
+
+
+def _is_of_kind(found: Any, kind: Kind, ours: bool) -> bool:
+    """Whether it is what its key names; of ours, only what these modules define themselves and do not keep private."""
+    if ours and (not _below(str(getattr(found, "__module__", "")), kind.modules) or found.__name__.startswith("_")):
+        return False
+    if kind.function:
+        return inspect.isfunction(found) if ours else callable(found)
+    bases = {f"{base.__module__}.{base.__qualname__}" for base in inspect.getmro(found)} if inspect.isclass(found) else set()
+    return (kind.base or f"{object.__module__}.{object.__qualname__}") in bases
+
+
+def constructor(node: Mapping[str, Any], kind: str, key: str | None = None) -> Any:
+    """What a node's `_target_` names, with the node's other keys as arguments. Nodes inside it become such constructors, too.
+
+    Raises:
+        RelposError: a name is refused.
+    """
+    key = key or kind
+    found = find(node["_target_"], kind, f"{key}._target_")
+
+    def argument(name: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [argument(f"{name}.{number}", item) for number, item in enumerate(value)]
+        return constructor(value, kind, name) if isinstance(value, dict) and "_target_" in value else value
+
+    return partial(found, **{name: argument(f"{key}.{name}", value) for name, value in node.items() if not name.startswith("_")})
+
+
+def instantiate(node: Mapping[str, Any], kind: str, **more: Any) -> Any:
+    """What a node with a `_target_` describes; `more` are further arguments of its constructor.
+
+    Raises:
+        RelposError: a name is refused, or the constructor refuses an argument.
+    """
+    from omegaconf import OmegaConf
+
+    plain: Any = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+    made = constructor(plain, kind)
+    try:
+        inspect.signature(made).bind(**more)
+    except TypeError as error:
+        raise RelposError(f"{kind}: {plain['_target_']}: {error}") from None
+    return made(**more)
+
+
+def _trusted() -> list[str]:
+    return [module for module in os.environ.get(VARIABLE, "").split(",") if module]
+
+
+def _below(module: str, tops: Iterable[str]) -> bool:
+    return any(module == top or module.startswith(f"{top}.") for top in tops)

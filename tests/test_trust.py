@@ -1,0 +1,259 @@
+"""What a file may name: nothing outside relpos is imported or called unless the user has named its module."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import relpos
+from relpos.claims.claim import Claim
+from relpos.cli import main
+from relpos.errors import RelposError
+from relpos.trust import asked, find, instantiate, trust
+
+EVIL = """
+from pathlib import Path
+
+from relpos.model.position import Scheme
+
+Path(r"{marker}").touch()
+
+
+class X(Scheme):
+    def count(self, shape):
+        return 0
+
+
+def f(*arguments, **more):
+    return 1.0
+"""
+STRANGERS = ["evil.f", "os.mkdir", "antigravity.geohash", "relpos.files.os.mkdir", "relpos.files.write_text"]
+
+
+@pytest.fixture
+def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that the import of `evil`, beside which the test stands, makes."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.py").write_text(EVIL.format(marker=tmp_path / "marker"))
+    monkeypatch.syspath_prepend(tmp_path)  # so that nothing but the refusal keeps it from being imported
+    return tmp_path / "marker"
+
+
+def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(arguments) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1, said
+    return said
+
+
+def model_folder(folder: Path) -> Path:
+    cfg = relpos.compose("pretrain", ["size=tiny", "position=none", "steps=1", "batch=2", "evaluations=1"])
+    model = relpos.run(cfg).path / "model"
+    folder.mkdir()
+    for file in model.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize("command", [["fill", "a [MASK] b"], ["export", "to=there"], ["analyze", "kernels"]])
+@pytest.mark.parametrize("part", ["position", "conv"])
+def test_a_model_folder_runs_nothing(
+    command: list[str], part: str, marker: Path, toy_runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = model_folder(marker.parent / "model_of_a_stranger")
+    text = (folder / "config.yaml").read_text(encoding="utf-8")
+    ours = {"position": "relpos.model.position.NoPosition", "conv": "relpos.model.conv.NoConv"}[part]
+    assert ours in text
+    (folder / "config.yaml").write_text(text.replace(ours, "evil.X"))
+    said = refusal([*command, f"run={folder}"], capsys)
+    assert str(folder / "config.yaml") in said
+    assert f"{part}._target_=evil.X" in said
+    assert "trust=evil" in said
+    assert not marker.exists()
+
+
+def test_a_folder_of_relpos_export_runs_nothing(marker: Path, toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = marker.parent / "exported"
+    overrides = ["size=tiny", "position=fixed", "steps=1", "batch=2", "evaluations=1"]
+    run = relpos.run(relpos.compose("pretrain", overrides)).path
+    assert main(["export", f"run={run}", f"to={folder}"]) == 0
+    capsys.readouterr()
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    assert config["model_type"] == "relpos"
+    config["position"] = {"_target_": "relpos.model.position.Merge", "parts": [config["position"], {"_target_": "evil.X"}]}
+    (folder / "config.json").write_text(json.dumps(config))
+    said = refusal(["fill", "a [MASK] b", f"run={folder}"], capsys)
+    assert f"{folder / 'config.json'}: position.parts.1._target_=evil.X" in said
+    assert not marker.exists()
+
+
+def test_a_pretraining_record_runs_nothing(marker: Path, toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cfg = relpos.compose("pretrain", ["size=tiny", "position=none", "steps=1", "batch=2", "evaluations=1", "snapshots=[50,100]"])
+    run = relpos.run(cfg).path
+    for file in (run / "config.yaml", run / "model" / "config.yaml"):
+        file.write_text(file.read_text(encoding="utf-8").replace("relpos.model.position.NoPosition", "evil.X"))
+    for name in (run, run / "snapshots" / "50.safetensors"):
+        assert "trust=evil" in refusal(["score", "a b", f"run={name}"], capsys)
+    for command in (["order", f"from={run}"], ["length", f"from={run}"], ["compare", str(run), str(run)]):
+        main(command)
+    main(["finetune", "size=tiny", "task=cola", f"from={run}", "steps=1"])
+    assert not marker.exists()
+
+
+EXPERIMENT = """
+question: is it run?
+base: [size=tiny, steps=1, batch=2, evaluations=1, {base}]
+rows: {{none: [position=none], other: [{row}]}}
+tasks: [{task}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "override"),
+    [
+        ("row", "position._target_=evil.X"),
+        ("row", "'position={_target_: evil.X, _partial_: true}'"),
+        ("row", "position=merge, 'position.parts=[{_target_: evil.X}]'"),
+        ("row", "conv._target_=evil.X"),
+        ("row", "data._target_=evil.f"),
+        ("row", "data._target_=os.mkdir, +data.path=marker"),
+        ("row", "data._target_=relpos.data.toy.write, +data.folder=marker"),
+        ("row", "data._target_=relpos.files.write_text, +data.path=marker, +data.content=x"),
+        ("row", "+logger._target_=evil.f"),
+        ("row", "+logger._target_=relpos.train.loggers.os.mkdir"),
+        ("row", "+logger._target_=relpos.files.write_text, +logger.path=marker, +logger.content=x"),
+        ("base", "+speed._target_=evil.f"),
+        ("base", "+anything._target_=evil.f"),
+        ("base", "'hydra.searchpath=[pkg://evil]'"),
+        ("task", "evil.yaml"),
+    ],
+)
+@pytest.mark.parametrize("command", [["reproduce", "dry_run=true"], ["status"]])
+def test_an_experiment_file_runs_nothing(
+    command: list[str], where: str, override: str, marker: Path, toy_runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = {"base": "seed=0", "row": "seed=0", "task": ""} | {where: override}
+    (marker.parent / "travelled.yaml").write_text(EXPERIMENT.format(**parts))
+    (marker.parent / "evil.yaml").write_text("columns: text\nmetric: evil.f\n")
+    said = refusal([*command, f"table={marker.parent / 'travelled.yaml'}"], capsys)
+    assert any(words in said for words in ("evil", "only names of relpos", "cannot import"))
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    "metric", ["evil.f", "os.mkdir", "antigravity.geohash", "relpos.files.os.mkdir", "relpos.files.write_text"]
+)
+def test_a_task_file_calls_nothing(
+    metric: str, marker: Path, toy_runs: Path, capsys: pytest.CaptureFixture[str], task_folder: Callable[[str], Path]
+) -> None:
+    file = task_folder(metric)
+    for command in (["finetune", "size=tiny"], ["finetune", "--help"]):
+        main([*command, f"task={file}"])
+    said = capsys.readouterr().err
+    assert f"{file}: metric={metric}: only names of relpos.train.metrics are allowed" in said
+    with pytest.raises(RelposError, match="only names of"):
+        instantiate({"_target_": metric}, "metric")
+    assert not marker.exists()
+
+
+@pytest.fixture
+def task_folder(tmp_path: Path) -> Callable[[str], Path]:
+    """The file of a task with a metric."""
+
+    def made(metric: str) -> Path:
+        for split in ("train", "dev"):
+            (tmp_path / f"{split}.tsv").write_text("text\tlabel\none\tyes\ntwo\tno\n")
+        (tmp_path / "task.yaml").write_text(f"name: mine\ncolumns: text\nmetric: {metric}\n")
+        return tmp_path / "task.yaml"
+
+    return made
+
+
+def test_a_claim_calls_nothing(marker: Path) -> None:
+    claim = Claim("C00", "", "", "", test={"_target_": "evil.f"})
+    with pytest.raises(RelposError, match=r"test\._target_=evil\.f: only names of relpos\.claims"):
+        claim.tester  # noqa: B018
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("relpos.model.position.base.torch.nn.Module", "position"),
+        ("relpos.model.position.Terms", "position"),
+        ("relpos.model.position.base.Scheme.count", "position"),
+        ("relpos.model.conv.NoConv", "position"),
+        ("relpos.model.position.base.nn", "position"),
+        ("relpos.data.source.Path", "data"),
+        ("relpos.data.source._place", "data"),
+        ("relpos.train.loggers.JsonLines", "logger"),
+        ("relpos.train.loggers.write_text", "logger"),
+        ("relpos.train.metrics._pair", "metric"),
+        ("relpos.model.positionevil.X", "position"),
+        ("os", "metric"),
+        ("", "metric"),
+        ("relpos.train.metrics.f1\n", "metric"),
+        (3, "metric"),
+        (None, "position"),
+        ("relpos.model.position.Tisa", "size"),
+    ],
+)
+def test_only_what_a_key_means_is_found(name: object, kind: str) -> None:
+    with pytest.raises(RelposError) as error:
+        find(name, kind, "key")
+    assert "\n" not in str(error.value)
+
+
+def test_a_stranger_module_is_imported_when_the_user_names_it(marker: Path) -> None:
+    trust("evil")
+    assert find("evil.X", "position", "position._target_").__name__ == "X"
+    assert marker.exists()
+
+
+def test_a_trusted_class_must_still_be_of_its_kind(marker: Path) -> None:
+    trust("evil")
+    with pytest.raises(RelposError, match=r"evil\.f is not a relpos\.model\.position\.Scheme"):
+        find("evil.f", "position", "position._target_")
+
+
+def test_words_of_the_command_line_are_trusted() -> None:
+    assert asked(["position._target_=mine.X", "trust=[other,more]", "task.metric=scores.f", "seed=1"]) == [
+        "position._target_=mine.X",
+        "task.metric=scores.f",
+        "seed=1",
+    ]
+    assert os.environ["RELPOS_TRUST"] == "mine,other,more,scores"
+
+
+def test_a_text_is_no_permission() -> None:
+    asked(["the cat trust=evil [MASK]", "text=[position._target_=evil.X]"])
+    assert "RELPOS_TRUST" not in os.environ
+
+
+def test_trust_wants_the_name_of_a_module(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "trust=../evil: the name of a module is expected" in refusal(["params", "trust=../evil"], capsys)
+
+
+@pytest.mark.parametrize("more", [["position._target_=evil.X"], ["--config-dir", "mine", "position=mine"]])
+def test_a_class_of_the_current_folder_is_found(more: list[str], tmp_path: Path, python: str) -> None:
+    (tmp_path / "evil.py").write_text(EVIL.format(marker=tmp_path / "marker"))
+    (tmp_path / "mine" / "position").mkdir(parents=True)
+    (tmp_path / "mine" / "position" / "mine.yaml").write_text("_target_: evil.X\n_partial_: true\n")
+    arguments = [python, "-m", "relpos.cli", "params", "size=tiny", *more]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, (tmp_path / "marker").exists()) == (0, True), done.stderr
+
+
+def test_a_file_of_the_current_folder_takes_no_package_place(tmp_path: Path) -> None:
+    """The order in which Python looks: the working directory comes last, and only if a module of it is asked for."""
+    (tmp_path / "yaml.py").write_text("raise SystemExit('shadowed')\n")
+    (tmp_path / "evil.py").write_text(EVIL.format(marker=tmp_path / "marker"))
+    arguments = [sys.executable, "-m", "relpos.cli", "params", "size=tiny", "position._target_=evil.X"]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "shadowed" in done.stderr, (tmp_path / "marker").exists()) == (0, False, True), done.stderr
