@@ -71,7 +71,7 @@ def test_a_model_folder_runs_nothing(
     ours = {"position": "relpos.model.position.NoPosition", "conv": "relpos.model.conv.NoConv"}[part]
     assert ours in text
     (folder / "config.yaml").write_text(text.replace(ours, "evil.X"))
-    said = refusal([*command, f"run={folder}"], capsys)
+    said = refusal([*command, f"network={folder}"], capsys)
     assert str(folder / "config.yaml") in said
     assert f"{part}._target_=evil.X" in said
     assert "trust=evil" in said
@@ -82,13 +82,13 @@ def test_a_folder_of_relpos_export_runs_nothing(marker: Path, toy_runs: Path, ca
     folder = marker.parent / "exported"
     overrides = ["size=tiny", "position=fixed", "steps=1", "batch=2", "evaluations=1"]
     run = relpos.run(relpos.compose("pretrain", overrides)).path
-    assert main(["export", f"run={run}", f"to={folder}"]) == 0
+    assert main(["export", f"network={run}", f"to={folder}"]) == 0
     capsys.readouterr()
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert config["model_type"] == "relpos"
     config["position"] = {"_target_": "relpos.model.position.Merge", "parts": [config["position"], {"_target_": "evil.X"}]}
     (folder / "config.json").write_text(json.dumps(config))
-    said = refusal(["fill", "a [MASK] b", f"run={folder}"], capsys)
+    said = refusal(["fill", "a [MASK] b", f"network={folder}"], capsys)
     assert f"{folder / 'config.json'}: position.parts.1._target_=evil.X" in said
     assert not marker.exists()
 
@@ -99,10 +99,10 @@ def test_a_pretraining_record_runs_nothing(marker: Path, toy_runs: Path, capsys:
     for file in (run / "config.yaml", run / "model" / "config.yaml"):
         file.write_text(file.read_text(encoding="utf-8").replace("relpos.model.position.NoPosition", "evil.X"))
     for name in (run, run / "snapshots" / "50.safetensors"):
-        assert "trust=evil" in refusal(["score", "a b", f"run={name}"], capsys)
-    for command in (["order", f"from={run}"], ["length", f"from={run}"], ["compare", str(run), str(run)]):
+        assert "trust=evil" in refusal(["score", "a b", f"network={name}"], capsys)
+    for command in (["order", f"network={run}"], ["length", f"network={run}"], ["compare", str(run), str(run)]):
         main(command)
-    main(["finetune", "size=tiny", "task=cola", f"from={run}", "steps=1"])
+    main(["finetune", "size=tiny", "task=cola", f"network={run}", "steps=1"])
     assert not marker.exists()
 
 
