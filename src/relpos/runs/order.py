@@ -51,7 +51,7 @@ def measured(
 
     Returns:
         For the measures asked for: `shuffle_gap` {"2": nats, …, "all": nats}, `shuffle_gap_intervals`, `heldout_loss`; `pairs`
-        {"same_words", "others", "paradigms"}; `probes`; `attention`; and the `DETAILS`. See `docs/commands.md`.
+        {"same_words", "others", "paradigms"}; `probes`; `attention`; and the `DETAILS`. See `docs/measuring.md`.
 
     Raises:
         RelposError: there is no held-out text for a measure that needs some, or no pairs, or no GPU.
