@@ -2,7 +2,7 @@
 
     python benchmarks/claim_power.py [--draws 100]
 
-See `relpos.claims.simulation` for what is drawn and from what. Writes benchmarks/results/claim_power.json and claim_power.md.
+See `_claim_simulation` for what is drawn and from what. Writes benchmarks/results/claim_power.json and claim_power.md.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import argparse
 import json
 from typing import Any
 
+from _claim_simulation import SEEDS, Power, power, worlds
 from _report import RESULTS
+from _verdict_simulation import cells
 
 from relpos.claims import claim as claim_files
-from relpos.claims.simulation import SEEDS, Power, power, worlds
-from relpos.claims.verdict_simulation import cells
 
 PAPERS = ("chang2021", "wennberg2021")
 BETWEEN = (0.0, 1.0, 2.0)
@@ -33,9 +33,9 @@ COLUMNS = {
 """Head → key of a row."""
 ABOUT_CLAIMS = """`python benchmarks/claim_power.py --draws {draws}`: pre-trainings drawn from the papers' means and errors, and
 tested as real runs are; nothing is trained. What is drawn, and what is assumed where nothing is printed, stands in
-[simulation.py](../../src/relpos/claims/simulation.py). `dev`, `test`: the figures of these sets are true. `alike`: all rows
+[_claim_simulation.py](../_claim_simulation.py). `dev`, `test`: the figures of these sets are true. `alike`: all rows
 are the same; there a claim that rows do not differ (C05, C09, C15, W11) is right, and every other is wrong. Claims without
-printed figures (C10, C20, W15), and those that are not about scores, cannot be simulated. Nothing is printed for twins.
+printed figures (C10, C20, W15), and those that are not about scores, cannot be simulated. Nothing is printed for variants.
 
 C09 and W11 fail more often than 7 % on `dev` because the papers' dev figures contradict their sentences: fixed is ahead of
 composite at base size, and the gain grows by 0.59 from S = 1 to S = 5. The error is pooled over rows: where the spread of one

@@ -10,9 +10,9 @@ import torch
 
 from hosts import host, saved
 from relpos.claims import claim as files
-from relpos.claims.checkpoints import NewerIsMore, scales_of
+from relpos.claims.checkpoints import scales_of
 from relpos.claims.scales import Scales
-from relpos.claims.toeplitz import CloseToToeplitz, GoesWithScore, RisesWithTraining, SeldomTrainedIsLess
+from relpos.claims.toeplitz import close_to_toeplitz, goes_with_score, newer_is_more, rises_with_training, seldom_trained_is_less
 from relpos.cli import main
 from relpos.commands.claims import page
 from relpos.errors import RelposError
@@ -32,7 +32,7 @@ def checkpoint(folder: Path, kind: str, toeplitz: bool) -> str:
 
 def test_toeplitz_tables_hold_and_random_ones_fail_and_no_training_is_asked_for(tmp_path: Path) -> None:
     good, bad = checkpoint(tmp_path / "good", "BertModel", True), checkpoint(tmp_path / "bad", "BertModel", False)
-    holds, fails = CloseToToeplitz("absolute").findings(Scales([], published=scales_of([good, bad])))
+    holds, fails = close_to_toeplitz(row="absolute").verdicts(Scales([], published=scales_of([good, bad])))
     assert (holds.verdict, fails.verdict) == ("holds", "fails")
     assert holds.scale == "good (3×16)"
     assert f"positions 1 to {POSITIONS};" in holds.figures
@@ -42,8 +42,8 @@ def test_toeplitz_tables_hold_and_random_ones_fail_and_no_training_is_asked_for(
 
 def test_what_needs_a_training_says_nothing_of_a_checkpoint(tmp_path: Path) -> None:
     scales = Scales([], published=scales_of([checkpoint(tmp_path / "some", "BertModel", False)]))
-    for test in (RisesWithTraining, GoesWithScore, SeldomTrainedIsLess):
-        assert test("absolute").findings(scales) == []
+    for test in (rises_with_training, goes_with_score, seldom_trained_is_less):
+        assert test(row="absolute").verdicts(scales) == []
 
 
 @pytest.mark.parametrize(("newer_is_toeplitz", "expected"), [(True, "holds"), (False, "fails")])
@@ -52,11 +52,11 @@ def test_newer_families_are_held_against_older_ones_with_tables_of_one_shape(
 ) -> None:
     old = checkpoint(tmp_path / "old", "BertModel", not newer_is_toeplitz)
     new = checkpoint(tmp_path / "new", "ElectraModel", newer_is_toeplitz)
-    test = NewerIsMore(["electra"], ["bert"])
-    (said,) = test.findings(Scales([], published=scales_of([old, new])))
+    test = newer_is_more(newer=["electra"], older=["bert"])
+    (said,) = test.verdicts(Scales([], published=scales_of([old, new])))
     assert said.verdict == expected
     assert "old (3×16)" in said.figures
-    assert test.findings(Scales([], published=scales_of([old])))[0].verdict == "not run"
+    assert test.verdicts(Scales([], published=scales_of([old])))[0].verdict == "not run"
 
 
 def test_another_scheme_is_refused_by_name(tmp_path: Path) -> None:

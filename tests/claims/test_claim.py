@@ -42,13 +42,12 @@ def of_id(name: str) -> files.Claim:
 @pytest.mark.parametrize(("name", "without"), [*[(f"W{n:02}", {"mnli_mm"}) for n in (8, 9, 10, 11)], ("W13", None), ("W16", None)])
 def test_claims_about_wennbergs_tasks_ask_these_alone(name: str, without: set[str] | None) -> None:
     test = of_id(name).tester
-    assert set(GLUE) - set(test.columns) == (without or {"mnli_mm", "cola"})  # type: ignore[attr-defined]
-    assert getattr(test, "of", len(test.columns)) == len(test.columns)  # type: ignore[attr-defined]
+    assert set(GLUE) - set(test.columns or ()) == (without or {"mnli_mm", "cola"})
 
 
 @pytest.mark.parametrize(("name", "row", "expected"), [("C05", "composite_key", "holds"), ("C15", "composite_depthwise", "fails")])
 def test_a_small_clear_gain(name: str, row: str, expected: str) -> None:
-    (found,) = of_id(name).tester.findings(scales(scale({row: glue(60.25), "composite": glue(60.0)})))
+    (found,) = of_id(name).tester.verdicts(scales(scale({row: glue(60.25), "composite": glue(60.0)})))
     assert found.verdict == expected
 
 
@@ -83,12 +82,12 @@ def test_a_bound_in_nine_columns_is_not_applied_to_fewer() -> None:
     assert verdicts("C05", at_chance(scale(rows), "rte")) == (["not run"], "not run")
 
 
-def test_claims_that_compare_rows_have_twins_and_claims_over_columns_have_none() -> None:
-    twins = {claim.id.partition("/")[0] for claim in files.load("all") if claim.measure}
-    compared = {claim.id for claim in files.load("all") if not claim.measure and hasattr(claim.tester, "twin")}
-    assert twins == compared - {"C06", "C14", "W13", "W14", "W16"}
-    assert {claim.twins[claim.measure] for claim in files.load("all") if claim.measure == "loss"} == {0.02}
-    assert {claim.twins[claim.measure] for claim in files.load("all") if claim.measure == "order"} == {0.05}
+def test_claims_that_compare_rows_have_variants_and_claims_over_columns_have_none() -> None:
+    with_variants = {claim.id.partition("/")[0] for claim in files.load("all") if claim.measure}
+    compared = {claim.id for claim in files.load("all") if not claim.measure and claim.tester.rule.variant}
+    assert with_variants == compared - {"C14", "W13", "W14"}
+    assert {claim.variants[claim.measure] for claim in files.load("all") if claim.measure == "loss"} == {0.02}
+    assert {claim.variants[claim.measure] for claim in files.load("all") if claim.measure == "order"} == {0.05}
 
 
 COMPARE_ROWS = ["C01", "C02", "C03", "C04", "C05", "C13", "C15", "C17", "C18", "C19", "C21", "W15"]
@@ -97,17 +96,17 @@ COMPARE_ROWS = ["C01", "C02", "C03", "C04", "C05", "C13", "C15", "C17", "C18", "
 @pytest.mark.parametrize("name", COMPARE_ROWS)
 def test_every_claim_that_compares_rows_can_be_decided_in_nats(name: str) -> None:
     rows = {row: {"loss": [by / 1000 for by in JITTER], "order": [by / 1000 for by in JITTER]} for row in of_id(name).tester.rows}
-    first = of_id(name).tester.pairs[0][0]  # type: ignore[attr-defined]
+    first = of_id(name).tester.contrasts[0].first
     for measure in ("loss", "order"):
         rows[first][measure] = [5.0 + by / 1000 for by in JITTER]
-        assert of_id(f"{name}/{measure}").tester.findings(scales(scale(rows)))[0].verdict in ("holds", "fails")
+        assert of_id(f"{name}/{measure}").tester.verdicts(scales(scale(rows)))[0].verdict in ("holds", "fails")
 
 
 @pytest.mark.parametrize(
     ("name", "gain", "expected"),
     [("C03/loss", 0.1, "holds"), ("C03/loss", 0.005, "fails"), ("C03/order", 0.1, "holds"), ("C03/order", 0.04, "fails")],
 )
-def test_a_twin_compares_the_rows_in_nats(name: str, gain: float, expected: str) -> None:
+def test_a_variant_compares_the_rows_in_nats(name: str, gain: float, expected: str) -> None:
     measure = name.partition("/")[2]
     values = {"dynamic": [gain + jitter / 1000 for jitter in JITTER], "fixed": [jitter / 1000 for jitter in JITTER[::-1]]}
     made = scale({row: {measure: of_row} for row, of_row in values.items()})
@@ -115,7 +114,7 @@ def test_a_twin_compares_the_rows_in_nats(name: str, gain: float, expected: str)
     assert verdicts("C03", made) == ([], "not run")
 
 
-def test_a_twin_without_results_is_not_run() -> None:
+def test_a_variant_without_results_is_not_run() -> None:
     assert verdicts("C04/order", scale({"composite": glue(64.0), "fixed": glue(60.0), "dynamic": glue(60.0)})) == ([], "not run")
 
 
@@ -171,4 +170,26 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_a_mistake_is_one_line(overrides: list[str], message: str) -> None:
     with pytest.raises(RelposError) as caught:
         claims(compose("claims", overrides))
+    assert message in str(caught.value)
+
+
+def test_every_restated_rule_says_how_it_differs() -> None:
+    restated = {claim.id for claim in files.load("all") if claim.restated}
+    assert restated == {"C06", "C09", "C19", "W08", "W09", "W10", "W11", "W12", "W13"}
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        ({"rule": "comparisons.highr"}, "unknown rule 'comparisons.highr'. Did you mean 'comparisons.higher'"),
+        ({"rule": "os.system"}, "unknown rule 'os.system'"),
+        ({"rule": "comparisons.replace"}, "unknown rule 'comparisons.replace'"),
+        ({"rule": "comparisons.higher", "bond": 1}, "unknown argument 'bond'"),
+        ({"rule": "published.above_published", "row": "tisa"}, "'checkpoint' is missing"),
+    ],
+)
+def test_a_wrong_rule_or_argument_is_named_with_the_claim(test: dict[str, object], message: str) -> None:
+    with pytest.raises(RelposError) as caught:
+        _ = files.Claim("C99", "", "", "", test).tester
+    assert str(caught.value).startswith("claim C99: test: ")
     assert message in str(caught.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from claims.made_up import around
 from claims.test_hosts import verdict
 from relpos.claims.hosts import Host
-from relpos.claims.published import AbovePublished
+from relpos.claims.published import above_published
 from relpos.claims.scales import Scale, Scales, Scores
 
 COLUMNS = {"mnli_m": 84.6, "sst2": 92.9}
@@ -38,7 +38,7 @@ def test_one_column_clearly_below_fails() -> None:
 
 
 def test_scores_within_the_spread_of_the_fine_tunings_are_undecided_and_what_it_takes_is_said() -> None:
-    [finding] = AbovePublished("absolute_tisa", "albert-base-v2", COLUMNS).findings(
+    [finding] = above_published(row="absolute_tisa", checkpoint="albert-base-v2", scores=COLUMNS).verdicts(
         Scales([fine_tuned(mnli_m=around(84.7), sst2=around(93.1))])
     )
     assert finding.verdict == "undecided"

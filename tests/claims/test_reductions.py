@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from claims.made_up import scale, scales
-from relpos.claims.finding import Finding
-from relpos.claims.reductions import ErrorReduction
+from relpos.claims.reductions import error_reduction
 from relpos.claims.scales import Scale, Scores, Seed
+from relpos.claims.verdict import Verdict
 from relpos.train.predictions import write_answers
 
 RIGHT = np.tile([0.0, 1.0], 100)
@@ -31,8 +31,8 @@ def answered(folder: Path, shares: dict[str, dict[Seed, float]], columns: tuple[
     return made
 
 
-def found(test: ErrorReduction, made: Scale) -> Finding:
-    (one,) = test.findings(scales(made))
+def found(test: error_reduction, made: Scale) -> Verdict:
+    (one,) = test.verdicts(scales(made))
     return one
 
 
@@ -40,7 +40,7 @@ def found(test: ErrorReduction, made: Scale) -> Finding:
 def test_error_reduction(tmp_path: Path, share: float, expected: str) -> None:
     shares = {(p, 0): share + by for p, by in enumerate((-0.04, 0.04, -0.02, 0.02))}
     made = answered(tmp_path, {"base": dict.fromkeys(shares, 0.3), "s5": shares})
-    said = found(ErrorReduction(["s5"], "base"), made)
+    said = found(error_reduction(contrasts=[["s5", "base"]]), made)
     assert said.verdict == expected, said.figures
     assert "over 4 pre-training seeds" in said.figures
 
@@ -49,7 +49,7 @@ def test_fine_tunings_of_one_pre_training_are_averaged(tmp_path: Path) -> None:
     """One pre-training of three is worse, which eight fine-tunings of each do not make up for."""
     better = {(p, s): 0.27 if p else 0.32 for p in range(3) for s in range(8)}
     made = answered(tmp_path, {"base": dict.fromkeys(better, 0.3), "s5": better})
-    said = found(ErrorReduction(["s5"], "base"), made)
+    said = found(error_reduction(contrasts=[["s5", "base"]]), made)
     assert said.verdict == "undecided"
     assert "over 3 pre-training seeds" in said.figures
 
@@ -57,7 +57,7 @@ def test_fine_tunings_of_one_pre_training_are_averaged(tmp_path: Path) -> None:
 def test_fine_tunings_of_one_pre_training_alone_decide_nothing(tmp_path: Path) -> None:
     seeds: list[Seed] = [(0, s) for s in range(4)]
     made = answered(tmp_path, {"base": dict.fromkeys(seeds, 0.3), "s5": dict.fromkeys(seeds, 0.1)})
-    said = found(ErrorReduction(["s5"], "base"), made)
+    said = found(error_reduction(contrasts=[["s5", "base"]]), made)
     assert said.verdict == "undecided"
     assert said.takes == "two pre-training seeds or more of each row"
 
@@ -66,4 +66,4 @@ def test_only_the_columns_of_the_claim(tmp_path: Path) -> None:
     seeds: list[Seed] = [(p, 0) for p in range(2)]
     shares = {"base": dict.fromkeys(seeds, 0.3), "s5": dict.fromkeys(seeds, 0.1)}
     made = answered(tmp_path, shares, ("mnli_m", "mnli_mm"))
-    assert "mnli_mm" not in found(ErrorReduction(["s5"], "base", columns=["mnli_m"]), made).figures
+    assert "mnli_mm" not in found(error_reduction(contrasts=[["s5", "base"]], columns=["mnli_m"]), made).figures

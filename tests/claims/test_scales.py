@@ -1,4 +1,4 @@
-"""Runs are sorted by what their records say; covers reading, scales and travel."""
+"""Runs are sorted by what their records say; covers reading and scales."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from claims.made_up import ONE_PRETRAINING
-from relpos.claims.comparisons import Higher
+from relpos.claims.comparisons import higher
 from relpos.claims.reading import read
-from relpos.claims.travel import with_travel
 from relpos.files import write_json
 from relpos.runs.order import VERSION
 from relpos.runs.run import Run, read_record
@@ -54,7 +53,7 @@ def test_runs_are_found_by_what_they_are(rows: list[PlannedRow]) -> None:
     assert found.scores["fixed"]["cola"].values == {(0, 0): 30.0, (0, 1): 31.0, (0, 2): 32.0}
     assert found.columns("none", "fixed") == ["cola", "rte"]
     assert found.label.startswith("2×16, 3 steps of 8, files (")
-    (finding,) = Higher([["fixed", "none"]]).findings(read(ROWS))
+    (finding,) = higher(contrasts=[["fixed", "none"]]).verdicts(read(ROWS))
     assert finding.verdict == "undecided"
     assert finding.figures.startswith("fixed − none +10.0 (these two models: [+10.0, +10.0] over 3 fine-tunings")
     assert ONE_PRETRAINING in finding.figures
@@ -165,9 +164,8 @@ def test_of_equally_many_seeds_those_with_a_rate_of_the_convolution_s_own_count(
 def test_a_verdict_says_where_positions_could_not_move_far(rows: list[PlannedRow]) -> None:
     for row in rows:
         finish_row(row)
-    findings = Higher([["fixed", "none"]]).findings(read(ROWS))
-    (noted,) = with_travel(findings, ["fixed", "none"], read(ROWS))
-    assert "position parameters could move by at most about 0.00" in noted.figures
-    (far,) = scales = read(ROWS)
-    far.slowest["fixed"] = 1e6
-    assert with_travel(findings, ["fixed", "none"], scales) == findings
+    runs = read(ROWS)
+    said = "position parameters could move by at most about 0.00"
+    assert said in higher(contrasts=[["fixed", "none"]]).verdicts(runs)[0].figures
+    runs.known[0].slowest["fixed"] = 1e6
+    assert said not in higher(contrasts=[["fixed", "none"]]).verdicts(runs)[0].figures

@@ -42,7 +42,7 @@ def test_the_claims_of_wennberg_say_the_experiment_the_command_the_seeds_and_the
     assert re.search(r"device-(hours|minutes|seconds) here", said)
 
 
-def test_every_claim_that_runs_can_decide_says_what_it_takes_and_so_do_the_twins(claims: dict[str, Claim], to_run: ToRun) -> None:
+def test_every_claim_that_runs_can_decide_says_what_it_takes_as_do_its_variants(claims: dict[str, Claim], to_run: ToRun) -> None:
     silent = {name for name, claim in claims.items() if not to_run.says(claim)}
     assert silent == {"C11", "C22", "C23", "C24", "W04", "W17", "W22", "X01"}  # they need no runs
 

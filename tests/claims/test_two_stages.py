@@ -8,7 +8,7 @@ import pytest
 
 from claims.made_up import scale, scales
 from relpos.claims.scales import Scale
-from relpos.claims.two_stages import TwoStages
+from relpos.claims.trends import two_stages
 from relpos.files import write_json
 
 FIRST = {"share": 0.9, "length": 128, "batch": 128}
@@ -33,7 +33,7 @@ def test_what_two_stages_lose(tmp_path: Path, lost: float, verdict: str) -> None
         {"tisa": [loss + lost + more for loss, more in zip(one, jitter, strict=True)], "absolute": [3.5]},
         first=FIRST,
     )
-    (found,) = TwoStages("tisa", ["absolute", "composite"]).findings(scales(whole, two))
+    (found,) = two_stages(row="tisa", others=["absolute", "composite"]).verdicts(scales(whole, two))
     assert found.verdict == verdict
     assert f"tisa {lost + 0.001:+.3f} [" in found.figures
     assert "absolute +0.500 (too few seeds)" in found.figures
@@ -43,7 +43,7 @@ def test_what_two_stages_lose(tmp_path: Path, lost: float, verdict: str) -> None
 
 def test_one_stage_alone_and_one_seed_decide_nothing(tmp_path: Path) -> None:
     whole = trained(tmp_path / "one", {"tisa": [3.0]})
-    assert TwoStages("tisa").findings(scales(whole)) == []
+    assert two_stages(row="tisa").verdicts(scales(whole)) == []
     two = trained(tmp_path / "two", {"tisa": [3.0]}, first=FIRST)
-    (found,) = TwoStages("tisa").findings(scales(whole, two))
+    (found,) = two_stages(row="tisa").verdicts(scales(whole, two))
     assert found.verdict == "undecided"

@@ -10,24 +10,24 @@ import pytest
 import torch
 
 from claims.made_up import saved, scale, scales
-from relpos.claims.dev_and_test import DevAboveTest
-from relpos.claims.finding import Finding
-from relpos.claims.fit import FitsFast
-from relpos.claims.lengths import ServesLonger
-from relpos.claims.scales import Scale
-from relpos.claims.step_time import StepTime
+from relpos.claims.dev_and_test import dev_above_test
+from relpos.claims.lengths import serves_longer
+from relpos.claims.scales import Scale, Scales
+from relpos.claims.step_time import step_time
 from relpos.claims.toeplitz import (
-    CloseToToeplitz,
-    GoesWithScore,
-    ProfilesCloseToToeplitz,
-    RisesWithTraining,
-    SeldomTrainedIsLess,
+    close_to_toeplitz,
+    goes_with_score,
+    profiles_close_to_toeplitz,
     reached,
+    rises_with_training,
+    seldom_trained_is_less,
 )
-from relpos.claims.weights import EarlyKinds, KernelKinds, Neighbours
+from relpos.claims.verdict import Verdict
+from relpos.claims.weights import early_kinds, fits_fast, kernel_kinds, neighbours
 from relpos.data.store import Store
 from relpos.files import write_json, write_text
 
+NO_RUNS = Scales([])
 GROUPS = [["previous"], ["next"], ["uniform", "avoiding"]]
 
 
@@ -37,9 +37,9 @@ def with_models(row: str, *folders: Path, **meaning: Any) -> Scale:
     return made
 
 
-def found(test: Any, made: Scale) -> Finding:
-    (finding,) = test.findings(scales(made))
-    assert isinstance(finding, Finding)
+def found(test: Any, made: Scale) -> Verdict:
+    (finding,) = test.verdicts(scales(made))
+    assert isinstance(finding, Verdict)
     return finding
 
 
@@ -56,26 +56,26 @@ def noisy(model: Any) -> None:
 def test_kinds_of_kernels(tmp_path: Path) -> None:
     good = saved(tmp_path / "good", peaked, "position=fixed")
     bad = [saved(tmp_path / f"bad{seed}", noisy, "position=fixed") for seed in range(3)]
-    said = found(KernelKinds("fixed", GROUPS), with_models("fixed", good))
+    said = found(kernel_kinds(row="fixed", groups=GROUPS), with_models("fixed", good))
     assert said.verdict == "holds"
-    assert "8 kernels of 1 models: " in said.figures
+    assert "8 kernels of 1 model: " in said.figures
     assert "100% of 6 not uniform have a kind" in said.figures
-    assert found(KernelKinds("fixed", GROUPS), with_models("fixed", *bad)).verdict == "fails"
-    assert found(KernelKinds("fixed", GROUPS), with_models("fixed", bad[0])).verdict == "undecided"
+    assert found(kernel_kinds(row="fixed", groups=GROUPS), with_models("fixed", *bad)).verdict == "fails"
+    assert found(kernel_kinds(row="fixed", groups=GROUPS), with_models("fixed", bad[0])).verdict == "undecided"
 
 
 def test_kinds_at_early_snapshots(tmp_path: Path) -> None:
     for name, early in (("early", peaked), ("late", noisy)):
         saved(tmp_path / name, peaked, "position=fixed")
         saved(tmp_path / name, early, "position=fixed", share=5)
-    test = EarlyKinds("fixed")
+    test = early_kinds(row="fixed")
     assert found(test, with_models("fixed", tmp_path / "early")).verdict == "holds"
     assert found(test, with_models("fixed", tmp_path / "late")).verdict == "fails"
     without = found(test, with_models("fixed", saved(tmp_path / "none", peaked, "position=fixed")))
     assert (without.verdict, without.figures) == ("not run", "needs snapshots=[…] at 10 % or before")
 
 
-def neighbours(model: Any) -> None:
+def near(model: Any) -> None:
     for layer in model.encoder.layers:
         weight = layer.attention.conv.values.weight
         weight[:8, 7] += 1
@@ -84,9 +84,9 @@ def neighbours(model: Any) -> None:
 
 def test_depthwise_channels(tmp_path: Path) -> None:
     overrides = ("position=none", "conv=depthwise")
-    good, bad = saved(tmp_path / "good", neighbours, *overrides), saved(tmp_path / "bad", lambda model: None, *overrides)
-    assert found(Neighbours("depthwise"), with_models("depthwise", good)).verdict == "holds"
-    assert found(Neighbours("depthwise"), with_models("depthwise", bad)).verdict == "fails"
+    good, bad = saved(tmp_path / "good", near, *overrides), saved(tmp_path / "bad", lambda model: None, *overrides)
+    assert found(neighbours(row="depthwise"), with_models("depthwise", good)).verdict == "holds"
+    assert found(neighbours(row="depthwise"), with_models("depthwise", bad)).verdict == "fails"
 
 
 def toeplitz(model: Any, strength: float = 1.0) -> None:
@@ -102,12 +102,12 @@ ABSOLUTE = ("position=absolute", "size.max_positions=16")
 def test_toeplitz_tables(tmp_path: Path) -> None:
     good = saved(tmp_path / "good", toeplitz, *ABSOLUTE)
     bad = saved(tmp_path / "bad", lambda model: None, *ABSOLUTE)
-    said = found(CloseToToeplitz("absolute"), with_models("absolute", good))
+    said = found(close_to_toeplitz(row="absolute"), with_models("absolute", good))
     assert (said.verdict, said.figures[:7]) == ("holds", "R² 1.00")
-    assert found(CloseToToeplitz("absolute"), with_models("absolute", bad)).verdict == "fails"
-    assert found(ProfilesCloseToToeplitz("absolute"), with_models("absolute", bad)).verdict == "fails"
+    assert found(close_to_toeplitz(row="absolute"), with_models("absolute", bad)).verdict == "fails"
+    assert found(profiles_close_to_toeplitz(row="absolute"), with_models("absolute", bad)).verdict == "fails"
     kernels = saved(tmp_path / "kernels", peaked, "position=fixed")
-    said = found(ProfilesCloseToToeplitz("fixed"), with_models("fixed", kernels))
+    said = found(profiles_close_to_toeplitz(row="fixed"), with_models("fixed", kernels))
     assert (said.verdict, said.figures) == ("holds", "R² 1.00 to 1.00, median 1.00, over 4 heads of the first layer")
 
 
@@ -115,7 +115,7 @@ def test_toeplitz_tables(tmp_path: Path) -> None:
 def test_positions_of_a_network_that_has_learned_no_order_decide_nothing(gaps: list[float], expected: str, tmp_path: Path) -> None:
     made = scale({"absolute": {"order": gaps}})
     made.folders["absolute"] = {0: saved(tmp_path, lambda model: None, *ABSOLUTE)}
-    for test in (CloseToToeplitz("absolute"), ProfilesCloseToToeplitz("absolute")):
+    for test in (close_to_toeplitz(row="absolute"), profiles_close_to_toeplitz(row="absolute")):
         said = found(test, made)
         assert said.verdict == expected
         assert ("absolute has learned no order (shuffle gap 0.035 nats, below 0.05)" in said.figures) == (expected == "undecided")
@@ -129,7 +129,7 @@ def test_an_untrained_wide_table_is_not_close_to_toeplitz(tmp_path: Path) -> Non
         return lambda model: model.encoder.position.table.normal_(generator=torch.Generator().manual_seed(seed))
 
     folders = [saved(tmp_path / str(seed), shuffled(seed), *WIDE) for seed in range(3)]
-    said = found(CloseToToeplitz("absolute"), with_models("absolute", *folders))
+    said = found(close_to_toeplitz(row="absolute"), with_models("absolute", *folders))
     assert min(float(one) for one in said.figures[3:].partition(" of ")[0].split(", ")) > 0.8
     assert said.verdict == "fails"
     assert "of 3 models, positions 1 to 16, which half" in said.figures
@@ -145,8 +145,8 @@ def test_toeplitz_along_training(tmp_path: Path, first: float, last: float, expe
             strength = first + (last - first) * place / 2 + 0.02 * run
             saved(folder, lambda model, s=strength: toeplitz(model, s), *ABSOLUTE, share=share)
         folders.append(folder)
-    assert found(RisesWithTraining("absolute"), with_models("absolute", *folders)).verdict == expected
-    assert found(RisesWithTraining("absolute"), with_models("absolute", folders[0])).verdict == "undecided"
+    assert found(rises_with_training(row="absolute"), with_models("absolute", *folders)).verdict == expected
+    assert found(rises_with_training(row="absolute"), with_models("absolute", folders[0])).verdict == "undecided"
 
 
 @pytest.mark.parametrize(("sign", "expected"), [(-1.0, "holds"), (1.0, "fails")])
@@ -155,8 +155,8 @@ def test_toeplitz_with_loss(tmp_path: Path, sign: float, expected: str) -> None:
     for run in range(6):
         folders.append(saved(tmp_path / str(run), lambda model, s=0.4 + run / 10: toeplitz(model, s), *ABSOLUTE))
         write_json(folders[-1] / "record.json", {"metrics": {"heldout_loss": 3 + sign * run / 10}})
-    assert found(GoesWithScore("absolute"), with_models("absolute", *folders)).verdict == expected
-    assert found(GoesWithScore("absolute"), with_models("absolute", *folders[:4])).verdict == "not run"
+    assert found(goes_with_score(row="absolute"), with_models("absolute", *folders)).verdict == expected
+    assert found(goes_with_score(row="absolute"), with_models("absolute", *folders[:4])).verdict == "not run"
 
 
 def test_only_positions_that_half_of_the_examples_reach_count(tmp_path: Path, prepared: Path) -> None:
@@ -169,14 +169,14 @@ def test_only_positions_that_half_of_the_examples_reach_count(tmp_path: Path, pr
     lengths = Store(store).examples("train", "pair", 128).lengths(torch.arange(2_000))
     assert float((lengths >= rows).float().mean()) == pytest.approx(0.5, abs=0.1)
     assert 8 < rows < 64
-    assert f"positions 1 to {rows}, " in found(CloseToToeplitz("absolute"), made).figures
-    assert f" of positions {rows + 1} to {2 * rows}, " in found(SeldomTrainedIsLess("absolute"), made).figures
+    assert f"positions 1 to {rows}, " in found(close_to_toeplitz(row="absolute"), made).figures
+    assert f" of positions {rows + 1} to {2 * rows}, " in found(seldom_trained_is_less(row="absolute"), made).figures
     made.meaning["first"] = {"share": 0.9, "length": 8, "batch": 8}
     assert reached(made, folder) == 8
 
 
 def test_runs_without_weights_are_told(tmp_path: Path) -> None:
-    said = found(CloseToToeplitz("absolute"), with_models("absolute", tmp_path))
+    said = found(close_to_toeplitz(row="absolute"), with_models("absolute", tmp_path))
     assert (said.verdict, said.figures[:33]) == ("not run", "needs the weights of absolute, wh")
 
 
@@ -186,10 +186,10 @@ def test_an_undecided_claim_about_weights_says_which_runs_it_takes(tmp_path: Pat
         saved(folder, lambda model, s=0.1 + place / 3: toeplitz(model, s), *ABSOLUTE, share=share)
     made = with_models("absolute", folder)
     made.seconds = 7_200.0
-    takes = found(RisesWithTraining("absolute"), made).takes
+    takes = found(rises_with_training(row="absolute"), made).takes
     assert takes == "1 more pre-training seeds of absolute at this scale with three snapshots=[…] or more, 2 device-hours"
     kernels = with_models("fixed", saved(tmp_path / "bad", noisy, "position=fixed"))
-    assert "more pre-training seeds of fixed" in found(KernelKinds("fixed", GROUPS), kernels).takes
+    assert "more pre-training seeds of fixed" in found(kernel_kinds(row="fixed", groups=GROUPS), kernels).takes
 
 
 @pytest.mark.parametrize(
@@ -203,14 +203,14 @@ def test_losses_at_longer_inputs(tmp_path: Path, longer: float | None, verdict: 
         more = None if longer is None else 3.0 + longer + jitter
         write_json(folder / "lengths-0.json", {"32": 3.0, "64": more, "128": more})
         made.folders.setdefault("tisa", {})[seed] = folder
-    said = found(ServesLonger("tisa", ["absolute"]), made)
+    said = found(serves_longer(row="tisa", others=["absolute"]), made)
     assert said.verdict == verdict
     assert said.figures.startswith("tisa refuses 64" if longer is None else f"tisa {longer + 0.000667:+.3f} at 64, ")
     assert bool(said.takes) == (verdict == "undecided")
     made.folders["tisa"] = {0: tmp_path / "0"}
-    assert found(ServesLonger("tisa"), made).verdict == ("fails" if longer is None else "undecided")
+    assert found(serves_longer(row="tisa"), made).verdict == ("fails" if longer is None else "undecided")
     made.folders["tisa"] = {0: tmp_path}
-    assert found(ServesLonger("tisa"), made).verdict == "not run"
+    assert found(serves_longer(row="tisa"), made).verdict == "not run"
 
 
 def test_seldom_trained_positions(tmp_path: Path) -> None:
@@ -220,8 +220,8 @@ def test_seldom_trained_positions(tmp_path: Path) -> None:
         model.encoder.position.table[8:] = rest
 
     folders = [saved(tmp_path / str(run), half, *ABSOLUTE) for run in range(2)]
-    assert found(SeldomTrainedIsLess("absolute"), with_models("absolute", *folders, length=8)).verdict == "holds"
-    assert found(SeldomTrainedIsLess("absolute"), with_models("absolute", *folders, length=16)).verdict == "not run"
+    assert found(seldom_trained_is_less(row="absolute"), with_models("absolute", *folders, length=8)).verdict == "holds"
+    assert found(seldom_trained_is_less(row="absolute"), with_models("absolute", *folders, length=16)).verdict == "not run"
 
 
 @pytest.mark.parametrize("length", [8, 40])
@@ -233,7 +233,7 @@ def test_untrained_positions_are_alike_on_both_sides(tmp_path: Path, length: int
     folders = [saved(tmp_path / str(seed), untrained(seed), *overrides) for seed in range(6)]
     made = with_models("absolute", *folders, length=length)
     made.meaning["size"]["max_positions"] = 48
-    said = found(SeldomTrainedIsLess("absolute"), made)
+    said = found(seldom_trained_is_less(row="absolute"), made)
     assert said.verdict == "undecided", said.figures
     assert f" of positions {length - 7} to {length}, " in said.figures
     assert f" of positions {length + 1} to {length + 8}, " in said.figures
@@ -241,12 +241,12 @@ def test_untrained_positions_are_alike_on_both_sides(tmp_path: Path, length: int
 
 def test_a_fit_that_is_quick(tmp_path: Path) -> None:
     made = with_models("absolute", saved(tmp_path / "one", toeplitz, *ABSOLUTE), length=16)
-    said = found(FitsFast("absolute", seconds=1e6), made)
+    said = found(fits_fast(row="absolute", seconds=1e6), made)
     assert said.verdict == "holds"
     assert said.figures.count(", ") + 1 == 4  # heads of the first layer
-    assert found(FitsFast("absolute", seconds=0.0), made).verdict == "fails"
+    assert found(fits_fast(row="absolute", seconds=0.0), made).verdict == "fails"
     without = with_models("none", saved(tmp_path / "none", lambda model: None, "position=none"), length=16)
-    assert found(FitsFast("none"), without).verdict == "not run"
+    assert found(fits_fast(row="none"), without).verdict == "not run"
 
 
 @pytest.mark.parametrize(("rate", "expected"), [(8.0, "holds"), (2.0, "fails")])
@@ -258,20 +258,20 @@ def test_step_time(tmp_path: Path, rate: float, expected: str) -> None:
         lines = [{"step": step, "steps_per_second": own if step else 0.1} for step in range(4)]
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         made.folders[row] = {0: folder}
-    said = found(StepTime("dynamic", ["absolute", "fixed", "tisa"]), made)
+    said = found(step_time(row="dynamic", others=["absolute", "fixed", "tisa"]), made)
     assert said.verdict == expected
     assert "tisa" not in said.figures
     assert said.figures.endswith("on 2 cores, 1 threads")
     write_json(tmp_path / "dynamic" / "record.json", {"hardware": {"cores": 4}, "starts": [{"threads": 1}]})
-    assert StepTime("dynamic", ["absolute"]).findings(scales(made)) == []  # another machine
+    assert step_time(row="dynamic", others=["absolute"]).verdicts(scales(made)) == []  # another machine
 
 
 def test_dev_above_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
-    assert DevAboveTest().findings(None) == []
+    assert dev_above_test().verdicts(NO_RUNS) == []
     rows = [{"name": f"row{place}", "mean": {"mean": 70.0 + place, "test": 68.5}, "columns": {}} for place in range(3)]
     write_json(tmp_path / "tables" / "t" / "table.json", {"rows": rows})
-    assert DevAboveTest().findings(None)[0].verdict == "holds"
+    assert dev_above_test().verdicts(NO_RUNS)[0].verdict == "holds"
 
 
 @pytest.mark.parametrize("content", ["{", '{"rows": [{"name": "row"}]}', "[]"])
@@ -280,7 +280,7 @@ def test_a_damaged_table_is_named_and_left_out(
 ) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     write_text(tmp_path / "tables" / "damaged" / "table.json", content)
-    assert DevAboveTest().findings(None) == []
+    assert dev_above_test().verdicts(NO_RUNS) == []
     assert "damaged/table.json" in capsys.readouterr().err
 
 
@@ -293,4 +293,4 @@ def test_rows_share_their_test_sets(
     columns = {"rte": {"mean": 66.0, "examples": examples, "metric": "accuracy"}}
     made = [{"name": f"row{place}", "mean": {"mean": 66.0, "test": 65.0}, "columns": columns} for place in range(rows)]
     write_json(tmp_path / "tables" / "t" / "table.json", {"rows": made})
-    assert DevAboveTest().findings(None)[0].verdict == expected
+    assert dev_above_test().verdicts(NO_RUNS)[0].verdict == expected

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from claims.made_up import scale, scales
-from relpos.claims.reductions import ErrorReduction
+from relpos.claims.reductions import error_reduction
 from relpos.claims.scales import Scores
 from relpos.runs.run import Run
 from relpos.tables.columns import rows_of
@@ -79,7 +79,7 @@ def test_error_reduction(tmp_path: Path, share: float, expected: str) -> None:
             write_answers(scores.answers[seed, 0], said, RIGHT)
         made.scores[row] = {"rte": scores}
     choices = ["s5"] if share > 0.5 else ["s1", "s5"]
-    (found,) = ErrorReduction(choices, "base").findings(scales(made))
+    (found,) = error_reduction(contrasts=[[row, "base"] for row in choices]).verdicts(scales(made))
     assert found.verdict == expected, found.figures
     made.scores["s5"]["rte"].answers.clear()
-    assert ErrorReduction(choices, "base").findings(scales(made))[0].verdict == "not run"
+    assert error_reduction(contrasts=[[row, "base"] for row in choices]).verdicts(scales(made))[0].verdict == "not run"

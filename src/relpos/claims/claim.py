@@ -5,39 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from relpos.claims.finding import Test
+from relpos.claims.rule import Rule, Test
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest
 from relpos.files import read_yaml
 from relpos.trust import instantiate
 
 if TYPE_CHECKING:
+    from relpos.claims.scales import Scales
+    from relpos.claims.verdict import Verdict
     from relpos.tables.experiment import Experiment
 
 ROWS = "rows"
 """The file that says which overrides make a row; every other file is a paper."""
-KEYS = ("says", "source", "printed", "restated", "test", "twins", "hosts")
+KEYS = ("says", "source", "printed", "restated", "test", "variants", "checkpoints")
+OF_CHECKPOINTS = ("", "too", "only")
 MEASURES = {"loss": "held-out loss", "order": "shuffle gap over all words"}
-"""The measures in which twins compare rows."""
+"""The measures in which variants compare rows."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of a paper, or a twin of one: the same comparison of rows in another measure than the paper's.
+    """A claim of a paper, or a variant of one: the same comparison of rows in another measure than the paper's.
 
     Args:
-        id: C01 … of Chang et al. 2021, W01 … of Wennberg & Henter 2021, X01 … across them; C01/loss and C01/order are twins.
+        id: C01 … of Chang et al. 2021, W01 … of Wennberg & Henter 2021, X01 … across them; C01/loss and C01/order are variants.
         says: the claim, in our words.
         source: table, figure or section.
         printed: the paper's figures; on test sets unless they say dev.
         restated: how the test differs from the paper's words, and why, if these could not be decided even if they are true.
-        test: the class that tests it (`_target_`) and its arguments.
-        twins: measure → bound in nats; for each of these measures a claim that compares rows has a twin.
-        hosts: whether fine-tunings of networks named by their folders test it: `too`, `only`, or not (empty).
-        measure: a twin's, `loss` (held-out loss) or `order` (shuffle gap over all words); None: the claim itself.
+        test: the `rule` that tests it (`comparisons.higher` is `higher` in `relpos.claims.comparisons`) and its arguments.
+        variants: measure → bound in nats; for each of these measures a claim that compares rows has a variant.
+        checkpoints: whether fine-tunings of published checkpoints test it: `too`, `only`, or not (empty).
+        measure: a variant's, `loss` (held-out loss) or `order` (shuffle gap over all words); None: the claim itself.
     """
 
     id: str
@@ -45,36 +49,64 @@ class Claim:
     source: str
     printed: str
     test: Mapping[str, Any]
-    twins: Mapping[str, float] = field(default_factory=dict)
+    variants: Mapping[str, float] = field(default_factory=dict)
     measure: str | None = None
     restated: str = ""
-    hosts: str = ""
+    checkpoints: str = ""
 
     @cached_property
     def tester(self) -> Test:
         """The test.
 
         Raises:
-            RelposError: there is no such class, it does not take these arguments, or it has no twins and this is one.
+            RelposError: there is no such rule, it does not take these arguments, or it has no variants and this is one.
         """
+        arguments = dict(self.test)
         try:
-            test: Test = instantiate(self.test, "test")
-        except Exception as error:
-            raise RelposError(f"claim {self.id}: test: {str(error).splitlines()[0]}") from error
+            test = _rule(str(arguments.pop("rule", "")))(**arguments)
+        except TypeError as error:
+            raise RelposError(f"claim {self.id}: test: {error}") from None
+        except RelposError as error:
+            raise RelposError(f"claim {self.id}: {error}") from None
         if self.measure is None:
             return test
-        twin = getattr(test, "twin", None)
-        if twin is None:
-            raise RelposError(f"claim {self.id}: twins: {type(test).__name__} does not compare rows")
-        return cast(Test, twin(self.measure, self.twins[self.measure]))
+        variant = test.variant(self.measure, self.variants[self.measure])
+        if variant is None:
+            raise RelposError(f"claim {self.id}: variants: {self.test['rule']} does not compare rows")
+        return variant
 
-    def with_twins(self) -> list[Claim]:
-        """The claim, then its twins."""
-        return [self, *(self._twin(measure) for measure in self.twins)]
+    def verdicts(self, runs: Scales) -> list[Verdict]:
+        """The verdict at each scale that says something of the claim.
 
-    def _twin(self, measure: str) -> Claim:
+        Fine-tunings of published checkpoints come last, where a verdict decides: the claim is about such networks.
+        """
+        from relpos.claims.scales import Scales
+
+        found = [] if self.checkpoints == "only" else self.tester.verdicts(runs)
+        return found + (replace(self.tester, note="").verdicts(Scales(runs.hosts)) if self.checkpoints else [])
+
+    def with_variants(self) -> list[Claim]:
+        """The claim, then its variants."""
+        return [self, *(self._variant(measure) for measure in self.variants)]
+
+    def _variant(self, measure: str) -> Claim:
         says = f"{MEASURES[measure]} of these rows: {self.says}"
-        return replace(self, id=f"{self.id}/{measure}", says=says, printed="", restated="", hosts="", measure=measure)
+        return replace(self, id=f"{self.id}/{measure}", says=says, printed="", restated="", checkpoints="", measure=measure)
+
+
+def _rule(name: str) -> Rule:
+    """The rule of this name; nothing outside of `relpos.claims` is imported.
+
+    Raises:
+        RelposError: there is none.
+    """
+    known = {path.stem for path in Path(__file__).parent.glob("*.py")}
+    module, _, rule = name.partition(".")
+    rules = vars(import_module(f"relpos.claims.{module}")) if module in known else {}
+    if isinstance(found := rules.get(rule), Rule):
+        return found
+    likely = [f"{module}.{key}" for key, value in rules.items() if isinstance(value, Rule)] or sorted(known)
+    raise RelposError(f"test: unknown rule {name!r}.{nearest(name, likely)}")
 
 
 def papers() -> list[str]:
@@ -83,7 +115,7 @@ def papers() -> list[str]:
 
 
 def load(paper: str) -> list[Claim]:
-    """The claims of a paper, or of `all`, each followed by its twins.
+    """The claims of a paper, or of `all`, each followed by its variants.
 
     Raises:
         RelposError: there is no such paper, or a key is wrong.
@@ -97,11 +129,13 @@ def load(paper: str) -> list[Claim]:
         for key in content:
             if key not in KEYS:
                 raise RelposError(f"claim {name}: unknown key {key!r}.{nearest(str(key), KEYS)}")
-        for measure in content.get("twins", {}):
+        for measure in content.get("variants", {}):
             if measure not in MEASURES:
-                raise RelposError(f"claim {name}: twins: unknown measure {measure!r}.{nearest(str(measure), MEASURES)}")
-        texts = {key: str(content.get(key, "")) for key in ("says", "source", "printed", "restated", "hosts")}
-        claims += Claim(str(name), **texts, test=content["test"], twins=content.get("twins", {})).with_twins()
+                raise RelposError(f"claim {name}: variants: unknown measure {measure!r}.{nearest(str(measure), MEASURES)}")
+        texts = {key: str(content.get(key, "")) for key in ("says", "source", "printed", "restated", "checkpoints")}
+        if texts["checkpoints"] not in OF_CHECKPOINTS:
+            raise RelposError(f"claim {name}: checkpoints: {texts['checkpoints']!r} is neither 'too' nor 'only'")
+        claims += Claim(str(name), **texts, test=content["test"], variants=content.get("variants", {})).with_variants()
     return claims
 
 

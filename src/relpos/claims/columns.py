@@ -1,104 +1,143 @@
-"""Tests of claims that compare one column with the others."""
+"""Rules that look at one pair of rows column by column."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from relpos.claims.effort import to_decide
-from relpos.claims.finding import NOT_RUN, UNDECIDED, Evidence, Finding, joined
-from relpos.claims.gains import among, gain, units
-from relpos.claims.requirements import SEVERAL, Requirements
-from relpos.claims.scales import Scale, Scales
+from relpos.claims.comparisons import SEVERAL_SEEDS, decided, in_nats, mean_without_loss, single
+from relpos.claims.contrasts import MEAN, among, by_seed, gain
+from relpos.claims.requirements import SEVERAL, Requirements, of_column
+from relpos.claims.rule import Place, Rule, Test, each_scale
+from relpos.claims.scales import Scale
+from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, joined, sided
 from relpos.tables.columns import GLUE
 from relpos.tables.pooled import difference
-from relpos.tables.statistics import SEED, Difference, combined
+from relpos.tables.statistics import ALPHA, SEED, Difference, combined
 
 DRAWS = 20_000
 
 
-@dataclass(frozen=True)
-class FromTo:
-    """What `column` loses from the row `before` to the row `after`, compared with the others of `columns` (None: of GLUE's)."""
+def _over_columns(test: Test, place: Place, count: bool) -> Verdict | None:
+    """Asks for the differences in each column that tells the rows apart, and for their mean.
 
-    before: str
-    after: str
-    column: str
-    note: str = ""
-    columns: Sequence[str] | None = None
-
-    @property
-    def rows(self) -> tuple[str, ...]:
-        """`before` and `after`."""
-        return self.before, self.after
-
-    @property
-    def requires(self) -> Requirements:
-        """At least two columns: this one and another."""
-        return Requirements(SEVERAL, self.columns or GLUE, least=2)
-
-    def findings(self, scales: Scales) -> list[Finding]:
-        """One for each scale that has both rows."""
-        return [self.at(scale) for scale in scales if scale.has(*self.rows)]
-
-    def at(self, scale: Scale) -> Finding:
-        """The verdict at one scale."""
-        raise NotImplementedError
-
-    def _columns(self, scale: Scale) -> list[str]:
-        """The columns in which at least one of the two rows is better than the constant answer."""
-        return scale.telling(among(scale.columns(*self.rows), self.columns), *self.rows)
+    Args:
+        count: whether columns are counted, or the mean decides.
+    """
+    scale, pair = place.scale, single(test.contrasts)
+    if not scale.has(*pair):
+        return None
+    names = _telling(test, scale)
+    mean = gain(scale, pair, only=test.columns)
+    if not names or mean is None:
+        return Verdict(NOT_RUN, f"{pair.first} and {pair.second}: at the constant answer in every column")
+    gains = [each for column in names if (each := gain(scale, pair, column))]
+    tested = [each.tested for each in gains if each.tested]
+    up, down = (sum(each.p < ALPHA and sign * each.value > 0 for each in tested) for sign in (1, -1))
+    figures = [f"{pair} above zero in {sum(each.value > 0 for each in gains)} of {len(gains)} columns"]
+    if mean.tested is None or len(tested) < len(gains):
+        return Verdict(UNDECIDED, joined([*figures, mean.said]), takes=SEVERAL_SEEDS)
+    said, evidence = "", mean_without_loss(mean.tested, tested)
+    if count:
+        needed = -(-test.options["at_least"] * len(tested) // test.options["of"])
+        evidence = signs_above(tested, needed)
+        said = f"; {needed} or more in {evidence.fails:.0%} of the draws"
+    figures[0] += f" ({up} clearly above, {down} clearly below{said})"
+    return decided(scale, [*figures, mean.said], evidence, [mean.tested])
 
 
-@dataclass(frozen=True)
-class SuffersMost(FromTo):
-    """From the row `before` to the row `after`, `column` loses most, in points.
+def signs_above(columns: Sequence[Difference], needed: int) -> Evidence:
+    """The evidence that so many of these differences are truly above zero; `fails` is the share of the draws with so many."""
+    chance = np.random.default_rng(SEED)
+    counts = np.sum([_drawn(chance, tested) > 0 for tested in columns], axis=0)
+    share = float(np.mean(counts >= needed))
+    return Evidence(1 - share, share)
+
+
+def _drawn(chance: np.random.Generator, tested: Difference) -> np.ndarray:
+    """(draws,): true differences, drawn from an estimate."""
+    return np.asarray(tested.value + tested.error * chance.standard_t(tested.freedom, DRAWS))
+
+
+def _telling(test: Test, scale: Scale) -> list[str]:
+    """The columns in which at least one of the two rows is better than the constant answer."""
+    return scale.telling(among(scale.columns(*test.rows), test.columns), *test.rows)
+
+
+def _one_column(test: Test) -> Requirements:
+    return of_column(MEAN, test.columns)
+
+
+signs = Rule(
+    partial(_over_columns, count=True),
+    {"at_least": 1, "of": 9},
+    lambda test: (
+        f"{test.said} truly above zero in {test.options['at_least']} of {test.options['of']} columns, in 95 % of what"
+        " the errors allow"
+    ),
+    _one_column,
+    each_scale,
+    in_nats,
+)
+"""The first row is above the second in `at_least` of `of` columns.
+
+If only some columns were run, the same share of them is asked for. The count is simulated: each column's true difference is
+drawn from the t-distribution that its pooled error gives. Holds: 95 % of the draws have so many columns above zero. Fails: 5 %
+or fewer. To ask for an interval above zero in each column would ask much more than a count does. Columns in which neither row is
+better than the constant answer tell nothing and are left out.
+"""
+gain_without_loss = Rule(
+    partial(_over_columns, count=False),
+    {},
+    lambda test: f"{test.said} above zero in the mean of the columns, and clearly below in none",
+    _one_column,
+    each_scale,
+    in_nats,
+)
+"""The first row is above the second in the mean of the columns, and clearly below in none.
+
+Holds: the 95 % interval of the mean gain lies above zero, and no column's lies below, by Holm's correction. Fails: that of the
+mean or of a column lies below, by Holm's correction.
+"""
+
+
+def _suffers_most(test: Test, place: Place) -> Verdict | None:
+    """From the first row to the second, `column` loses most, in points.
 
     Losses are estimated from few pre-trainings: true losses are drawn from t-distributions with the columns' pooled errors. Holds:
     `column` loses most in 95 % of the draws. Fails: in 5 % or fewer. With `least` it is to lose least. The figures show the same
     for losses in standard deviations between pre-trainings, which are drawn too (χ²); this does not decide.
     """
+    scale, pair, least = place.scale, single(test.contrasts), test.options["least"]
+    if not scale.has(*pair):
+        return None
+    columns = _telling(test, scale)
+    if test.column not in columns or len(columns) < 2:
+        there = ", ".join(columns) or "none"
+        return Verdict(NOT_RUN, f"needs {test.column} and other columns better than the constant answer; there are {there}")
+    gains = {column: gain(scale, pair, column) for column in columns}
+    tested = {column: each.tested for column, each in gains.items() if each and each.tested}
+    if len(tested) < len(columns):
+        said = [each.said for each in gains.values() if each]
+        return Verdict(UNDECIDED, joined(said), takes="two pre-training seeds or more of each column")
+    chance = np.random.default_rng(SEED)
+    in_points, in_deviations = zip(*(_drawn_losses(chance, each) for each in tested.values()), strict=True)
+    place_of = columns.index(test.column)
+    share, share_in_deviations = (_share_first(np.stack(drawn), place_of, least) for drawn in (in_points, in_deviations))
+    losses = ", ".join(f"{column} {each.value:.1f}" for column, each in sorted(tested.items(), key=lambda item: -item[1].value))
+    figures = (
+        f"loss in points: {losses}; {test.column} first in {share:.0%} of the draws "
+        f"({share_in_deviations:.0%} in standard deviations)"
+    )
+    return decided(scale, [figures], Evidence(1 - share, share), [_lead(tested, test.column, least)])
 
-    least: bool = False
 
-    @property
-    def says(self) -> str:
-        return f"{self.column} loses {'least' if self.least else 'most'} of all columns from {self.before} to {self.after}"
-
-    def at(self, scale: Scale) -> Finding:
-        columns = self._columns(scale)
-        if self.column not in columns or len(columns) < 2:
-            figures = (
-                f"needs {self.column} and other columns better than the constant answer; there are {', '.join(columns) or 'none'}"
-            )
-            return Finding(NOT_RUN, figures, scale.label)
-        gains = {column: gain(scale, self.before, self.after, column) for column in columns}
-        tested = {column: each.tested for column, each in gains.items() if each and each.tested}
-        if len(tested) < len(columns):
-            return Finding(
-                UNDECIDED,
-                joined([*(each.said for each in gains.values() if each), self.note]),
-                scale.label,
-                takes="two pre-training seeds or more of each column",
-            )
-        chance = np.random.default_rng(SEED)
-        in_points, in_deviations = zip(*(_drawn_losses(chance, each) for each in tested.values()), strict=True)
-        share, share_in_deviations = (self._share_first(np.stack(drawn), columns) for drawn in (in_points, in_deviations))
-        evidence = Evidence(1 - share, share)
-        said = ", ".join(f"{column} {each.value:.1f}" for column, each in sorted(tested.items(), key=lambda item: -item[1].value))
-        figures = (
-            f"loss in points: {said}; {self.column} first in {share:.0%} of the draws "
-            f"({share_in_deviations:.0%} in standard deviations)"
-        )
-        takes = to_decide(scale, [_lead(tested, self.column, self.least)]) if evidence.verdict == UNDECIDED else ""
-        return Finding(evidence.verdict, joined([figures, self.note]), scale.label, evidence.p, takes)
-
-    def _share_first(self, drawn: np.ndarray, columns: Sequence[str]) -> float:
-        """The share of the draws, (columns, draws), in which the column loses most, or least."""
-        first = drawn.argmin(axis=0) if self.least else drawn.argmax(axis=0)
-        return float(np.mean(first == columns.index(self.column)))
+def _share_first(drawn: np.ndarray, place: int, least: bool) -> float:
+    """The share of the draws, (columns, draws), in which the column at this place loses most, or least."""
+    first = drawn.argmin(axis=0) if least else drawn.argmax(axis=0)
+    return float(np.mean(first == place))
 
 
 def _lead(tested: Mapping[str, Difference], column: str, least: bool) -> Difference:
@@ -117,38 +156,50 @@ def _drawn_losses(chance: np.random.Generator, tested: Difference) -> tuple[np.n
     return losses, losses / deviations
 
 
-@dataclass(frozen=True)
-class LosesLessThanOthers(FromTo):
-    """From `before` to `after`, `column` loses less than the mean of the other columns, in points.
+def _loses_less(test: Test, place: Place) -> Verdict | None:
+    """From the first row to the second, `column` loses less than the mean of the other columns, in points.
 
     Holds: the 95 % interval of (others' loss − its loss) over pre-trainings lies above zero. Fails: below.
     """
-
-    @property
-    def says(self) -> str:
-        return f"{self.column} loses less than the mean of the other columns from {self.before} to {self.after}"
-
-    def at(self, scale: Scale) -> Finding:
-        columns = self._columns(scale)
-        others = [column for column in columns if column != self.column]
-        if self.column not in columns or not others:
-            return Finding(NOT_RUN, f"needs {self.column} and other columns better than the constant answer", scale.label)
-        alone, mean = gain(scale, self.before, self.after, self.column), gain(scale, self.before, self.after, only=others)
-        figures = joined([*(each.said for each in (alone, mean) if each), self.note])
-        advantages = _advantages(scale, self.column, others)
-        tested = difference(advantages, self.after, self.before)
-        if tested is None:
-            return Finding(UNDECIDED, figures, scale.label, takes="two pre-training seeds or more")
-        evidence = Evidence(tested.p if tested.value > 0 else 1.0, tested.p if tested.value < 0 else 1.0)
-        takes = to_decide(scale, [tested]) if evidence.verdict == UNDECIDED else ""
-        return Finding(evidence.verdict, figures, scale.label, evidence.p, takes)
+    scale, pair = place.scale, single(test.contrasts)
+    if not scale.has(*pair):
+        return None
+    columns = _telling(test, scale)
+    others = [column for column in columns if column != test.column]
+    if test.column not in columns or not others:
+        return Verdict(NOT_RUN, f"needs {test.column} and other columns better than the constant answer")
+    gains = [gain(scale, pair, test.column), gain(scale, pair, only=others)]
+    tested = difference(_advantages(scale, test.column, others), pair.second, pair.first)
+    figures = [each.said for each in gains if each]
+    if tested is None:
+        return Verdict(UNDECIDED, joined(figures), takes="two pre-training seeds or more")
+    return decided(scale, figures, sided(tested), [tested])
 
 
 def _advantages(scale: Scale, column: str, others: Sequence[str]) -> dict[str, dict[int, float]]:
     """Row → pre-training seed → its score in `column` minus the mean of the others."""
-    of_column, of_others = units(scale, [column]), units(scale, others)
+    of_column, of_others = by_seed(scale, [column]), by_seed(scale, others)
     return {
-        row: {seed: by_seed[seed] - mean for seed, mean in of_others[row].items() if seed in by_seed}
-        for row, by_seed in of_column.items()
+        row: {seed: scores[seed] - mean for seed, mean in of_others[row].items() if seed in scores}
+        for row, scores in of_column.items()
         if row in of_others
     }
+
+
+def _two_columns(test: Test) -> Requirements:
+    return Requirements(SEVERAL, test.columns or GLUE, least=2)
+
+
+def _loss_says(test: Test) -> str:
+    before, after = single(test.contrasts)
+    return f"{test.column} loses {'least' if test.options['least'] else 'most'} of all columns from {before} to {after}"
+
+
+suffers_most = Rule(_suffers_most, {"least": False}, _loss_says, _two_columns, each_scale)
+loses_less_than_others = Rule(
+    _loses_less,
+    {},
+    lambda test: f"{test.column} loses less than the mean of the other columns from {' to '.join(single(test.contrasts))}",
+    _two_columns,
+    each_scale,
+)

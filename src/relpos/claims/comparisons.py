@@ -1,250 +1,219 @@
-"""Tests of claims that compare rows of one scale."""
+"""Rules that compare pairs of rows at one scale: each judge turns differences into evidence, and `_ladder` does the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
+from relpos.claims.contrasts import MEAN, Contrast, Gain, gain, mean_gain
 from relpos.claims.effort import to_decide
-from relpos.claims.finding import FAILS, NOT_RUN, UNDECIDED, Evidence, Finding, all_of, joined
-from relpos.claims.gains import MEAN, Gain, gain, mean_gain
 from relpos.claims.requirements import Requirements, of_column
+from relpos.claims.rule import Place, Rule, Test, each_scale, options_of
 from relpos.claims.scales import Scale, Scales
+from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, joined, sided
 from relpos.tables.columns import GLUE
 from relpos.tables.statistics import ALPHA, Difference, holm
 
-Pair = Sequence[str]
 SEVERAL_SEEDS = "two pre-training seeds or more of some row of this scale"
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Compares pairs of rows, each `[first, second]`, in one column.
+def comparison(
+    says: Callable[[Test], str], bounded: bool = False, variant: Callable[[Test], Test] | None = None
+) -> Callable[[Callable[..., Evidence]], Rule]:
+    """Makes a rule of a judge that looks at one difference; every contrast of the claim must pass it.
 
     Args:
-        pairs: the pairs that decide.
-        column: a column of GLUE, or `glue`: the mean of the nine, or of those that both rows have; in twins `loss` or `order`.
-        columns: the columns of that mean, if the claim is about fewer; None: all of GLUE's.
-        apart: further columns whose figures are shown; they do not decide.
-        beside: further pairs whose figures are shown; they do not decide.
-        note: how these runs differ from the paper's.
+        says: what must be true for the claim to hold.
+        bounded: whether the rule has a bound in points; such a bound applies to the mean of all columns only.
+        variant: the claim in nats; None: the first rows are above the second ones.
     """
 
-    pairs: Sequence[Pair]
-    column: str = MEAN
-    columns: Sequence[str] | None = None
-    apart: Sequence[str] = ()
-    beside: Sequence[Pair] = ()
-    note: str = ""
+    def made(judge: Callable[..., Evidence]) -> Rule:
+        def look(test: Test, place: Place) -> Verdict | None:
+            gains = [gain(place.scale, each, test.column, test.columns) for each in test.contrasts]
+            if not any(gains):
+                return None
+            too_few = few_columns(test, gains) if bounded else ""
+            parts = [] if too_few else [judge(each.tested, **test.options) for each in gains if each and each.tested]
+            figures = figures_of(test, place.scale, gains)
+            if parts and all_of(parts).verdict == FAILS:  # one contrast is enough for that, whatever others are missing
+                return Verdict(FAILS, joined(figures), p=all_of(parts).p)
+            return ladder(place.scale, [*figures, too_few], gains, lambda _: all_of(parts), is_missing=bool(too_few))
 
-    @property
-    def says(self) -> str:
-        """The rule, in one line."""
-        raise NotImplementedError
+        requires = partial(_requires, every=bounded)
+        return Rule(look, options_of(judge), says, requires, _places, variant or in_nats)
 
-    @property
-    def rows(self) -> tuple[str, ...]:
-        """The rows of all pairs, each once."""
-        return tuple(dict.fromkeys(row for pair in self.pairs for row in pair))
-
-    @property
-    def has_bound(self) -> bool:
-        """Whether the rule has a bound in points; such a bound applies to the mean of all columns only."""
-        return False
-
-    @property
-    def requires(self) -> Requirements:
-        """Several pre-trainings, with dev scores or the measure of a twin."""
-        return of_column(self.column, self.columns, every=self.has_bound)
-
-    def findings(self, scales: Scales) -> list[Finding]:
-        """One for each scale in which both rows of some pair have a score."""
-        return [self.at(scale) for scale in scales if any(self._gain(scale, pair) for pair in self.pairs)]
-
-    def at(self, scale: Scale) -> Finding:
-        """The verdict at one scale."""
-        gains = [self._gain(scale, pair) for pair in self.pairs]
-        known = [each for each in gains if each is not None]
-        missing = [row for row in self.rows if not scale.scores.get(row)]
-        figures = [each.said for each in known]
-        figures += [each.said for name in self.apart for pair in self.pairs if (each := gain(scale, pair[0], pair[1], name))]
-        figures += [each.said for pair in self.beside if (each := self._gain(scale, pair))]
-        figures += [f"no scores of {', '.join(missing)}"] if missing else []
-        too_few = self._too_few(known)
-        parts = [self.judge(each.tested) for each in known if each.tested and not too_few]
-        evidence = all_of(parts) if parts else None
-        if evidence and evidence.verdict == FAILS:
-            return Finding(FAILS, joined([*figures, self.note]), scale.label, evidence.p)
-        if too_few or any(each is None or not each.columns for each in gains):
-            return Finding(NOT_RUN, joined([*figures, too_few, self.note]), scale.label)
-        if evidence is None or len(parts) < len(gains):
-            return Finding(UNDECIDED, joined([*figures, self.note]), scale.label, takes=SEVERAL_SEEDS)
-        takes = to_decide(scale, [each.tested for each in known if each.tested]) if evidence.verdict == UNDECIDED else ""
-        return Finding(evidence.verdict, joined([*figures, self.note]), scale.label, evidence.p, takes)
-
-    def judge(self, tested: Difference) -> Evidence:
-        """The evidence that one pair's difference gives."""
-        raise NotImplementedError
-
-    def twin(self, measure: str, bound: float) -> Comparison:
-        """The same rows in held-out loss or shuffle gap; differences below `bound` nats count as none."""
-        return Higher(self.pairs, measure, beside=self.beside, note=self.note, bound=bound)
-
-    def _gain(self, scale: Scale, pair: Pair) -> Gain | None:
-        return gain(scale, pair[0], pair[1], self.column, self.columns)
-
-    def _too_few(self, gains: Sequence[Gain]) -> str:
-        """Why the bound cannot be applied; empty where it can."""
-        wanted = list(self.columns or GLUE)
-        if not self.has_bound or self.column != MEAN or all(len(each.columns) == len(wanted) for each in gains):
-            return ""
-        return f"the bound is one of the mean of {len(wanted)} columns, and not all of them tell these rows apart here"
+    return made
 
 
-@dataclass(frozen=True)
-class Higher(Comparison):
+def _requires(test: Test, every: bool) -> Requirements:
+    return of_column(test.column, test.columns, every)
+
+
+def _places(test: Test, runs: Scales) -> list[Place]:
+    if test.at == "each":
+        return each_scale(test, runs)
+    from relpos.claims.trends import sizes
+
+    groups = sizes(runs.alike("size", "steps", "batch", "recipe"), test.rows[:2], test.column)
+    return [Place((group[-1],), group[-1].label) for group in groups]
+
+
+def in_nats(test: Test) -> Test:
+    """The claim that the first rows are above the second ones."""
+    return replace(test, rule=higher, options=higher.options)
+
+
+def figures_of(test: Test, scale: Scale, gains: Iterable[Gain | None]) -> list[str]:
+    """The gains, what is shown beside them, and which rows have no scores."""
+    apart = [gain(scale, each, name) for name in test.apart for each in test.contrasts]
+    beside = [gain(scale, each, test.column, test.columns) for each in test.beside]
+    missing = [row for row in test.rows if not scale.scores.get(row)]
+    said = [each.said for each in (*gains, *apart, *beside) if each]
+    return said + [f"no scores of {', '.join(missing)}"] * bool(missing)
+
+
+def few_columns(test: Test, gains: Iterable[Gain | None]) -> str:
+    """Why a bound in points cannot be applied; empty where it can."""
+    wanted = len(test.columns or GLUE)
+    if test.column != MEAN or all(len(each.columns) == wanted for each in gains if each):
+        return ""
+    return f"the bound is for the mean of {wanted} columns, and not all of them tell these rows apart here"
+
+
+def ladder(
+    scale: Scale,
+    figures: Iterable[str],
+    gains: Sequence[Gain | None],
+    judge: Callable[[list[Difference]], Evidence],
+    needs: str = SEVERAL_SEEDS,
+    decisive: Sequence[Difference] = (),
+    is_missing: bool = False,
+) -> Verdict:
+    """What every rule about scores says in turn: not run, undecided for want of seeds, or what its judge decides.
+
+    Args:
+        scale: its pre-trainings show what more seeds cost.
+        figures: what is said of the gains.
+        gains: all that the rule needs.
+        judge: their differences → evidence.
+        needs: what would show how much pre-trainings differ.
+        decisive: the differences of which more seeds would have to be sure; empty: all of `gains`.
+        is_missing: whether something else is missing.
+    """
+    if is_missing or any(each is None or not each.columns for each in gains):
+        return Verdict(NOT_RUN, joined(figures))
+    tested = [each.tested for each in gains if each and each.tested]
+    if len(tested) < len(gains):
+        return Verdict(UNDECIDED, joined(figures), takes=needs)
+    return decided(scale, figures, judge(tested), decisive or tested)
+
+
+def decided(scale: Scale, figures: Iterable[str], evidence: Evidence, effects: Sequence[Difference], **how: Any) -> Verdict:
+    """The verdict of some evidence; if it is undecided, with the seeds that would find effects as large as these."""
+    takes = to_decide(scale, effects, **how) if evidence.verdict == UNDECIDED else ""
+    return Verdict(evidence.verdict, joined(figures), p=evidence.p, takes=takes)
+
+
+def _higher_says(test: Test) -> str:
+    large = f" and {test.options['bound']} or more" if test.options["bound"] else ""
+    return f"each difference above zero{large}: {test.said}"
+
+
+@comparison(_higher_says)
+def higher(tested: Difference, *, bound: float = 0.0) -> Evidence:
     """Every first row is above its second one.
 
     Holds: the 95 % interval of each difference lies above zero (all must, so that no correction is due). Fails: one lies below,
     by a two-sided test at 0.05 with Holm's correction. With a `bound`, smaller differences count as none: to hold, each difference
     must be that large, too; and the claim fails if one is clearly smaller.
     """
-
-    bound: float = 0.0
-
-    @property
-    def says(self) -> str:
-        large = f" and {self.bound} or more" if self.bound else ""
-        return f"each difference above zero{large}: {_said(self.pairs)}"
-
-    def judge(self, tested: Difference) -> Evidence:
-        holds = tested.p if tested.value > 0 and tested.value >= self.bound else 1.0
-        return Evidence(holds, tested.p_against(self.bound) if tested.value < self.bound else 1.0)
+    return sided(tested, bound)
 
 
-@dataclass(frozen=True)
-class HigherOnAverage(Comparison):
-    """The first rows are above their second ones on average, and none is clearly below.
-
-    Holds: the 95 % interval of the mean difference lies above zero, and no pair's lies below, by Holm's correction. Fails: that of
-    the mean or of a pair lies below, by Holm's correction.
-    """
-
-    @property
-    def says(self) -> str:
-        return f"the mean of these differences above zero, none clearly below: {_said(self.pairs)}"
-
-    def at(self, scale: Scale) -> Finding:
-        """The verdict at one scale."""
-        gains = [self._gain(scale, pair) for pair in self.pairs]
-        mean = mean_gain(scale, [(first, second) for first, second in self.pairs], self.column, self.columns)
-        tested = [each.tested for each in gains if each and each.tested]
-        missing = [row for row in self.rows if not scale.scores.get(row)]
-        figures = [each.said for each in (*gains, mean) if each]
-        figures += [f"no scores of {', '.join(missing)}"] if missing else []
-        if mean is None or any(each is None or not each.columns for each in gains):
-            return Finding(NOT_RUN, joined([*figures, self.note]), scale.label)
-        if mean.tested is None or len(tested) < len(gains):
-            return Finding(UNDECIDED, joined([*figures, self.note]), scale.label, takes=SEVERAL_SEEDS)
-        evidence = mean_without_loss(mean.tested, tested)
-        takes = to_decide(scale, [mean.tested]) if evidence.verdict == UNDECIDED else ""
-        return Finding(evidence.verdict, joined([*figures, self.note]), scale.label, evidence.p, takes)
+def _not_higher_says(test: Test) -> str:
+    clear = ", nor a clear one above zero" if test.options["any_gain"] else ""
+    return f"no gain of {test.options['bound']} or more{clear}: {test.said}"
 
 
-def mean_without_loss(mean: Difference, parts: Sequence[Difference]) -> Evidence:
-    """The evidence for a claim that a mean lies above zero and none of its parts clearly below."""
-    losses = [each.p if each.value < 0 else 1.0 for each in parts]
-    is_clear_loss = min(holm(losses)) < ALPHA
-    holds = mean.p if mean.value > 0 and not is_clear_loss else 1.0
-    of_mean = Evidence(holds, mean.p if mean.value < 0 else 1.0)
-    return Evidence(holds, all_of([of_mean, *(Evidence(1.0, loss) for loss in losses)]).fails)
-
-
-@dataclass(frozen=True)
-class NotHigher(Comparison):
+@comparison(_not_higher_says, bounded=True, variant=lambda test: replace(test, options={"any_gain": False}))
+def not_higher(tested: Difference, *, bound: float = 0.5, any_gain: bool = False) -> Evidence:
     """No first row is above its second one by as much as `bound`.
 
     Holds: the upper end of the 95 % interval lies below the bound. Fails: the interval lies above zero and reaches the bound; with
     `any_gain` the claim fails whenever the interval lies above zero, however small the gain. A bound in points of GLUE is not
     applied to the mean of fewer columns.
     """
-
-    bound: float = 0.5
-    any_gain: bool = False
-
-    @property
-    def says(self) -> str:
-        clear = ", nor a clear one above zero" if self.any_gain else ""
-        return f"no gain of {self.bound} or more{clear}: {_said(self.pairs)}"
-
-    @property
-    def has_bound(self) -> bool:
-        return True
-
-    def judge(self, tested: Difference) -> Evidence:
-        return _not_higher(tested, self.bound, self.any_gain)
-
-    def twin(self, measure: str, bound: float) -> Comparison:
-        """The same rows in held-out loss or shuffle gap."""
-        return NotHigher(self.pairs, measure, beside=self.beside, note=self.note, bound=bound)
+    return no_gain(tested, bound, any_gain)
 
 
-@dataclass(frozen=True)
-class NotLower(Comparison):
-    """No first row is below its second one by as much as `bound`: `NotHigher` the other way round."""
-
-    bound: float = 0.5
-
-    @property
-    def says(self) -> str:
-        return f"no loss of {self.bound} or more: {_said(self.pairs)}"
-
-    @property
-    def has_bound(self) -> bool:
-        return True
-
-    def judge(self, tested: Difference) -> Evidence:
-        return _not_higher(replace(tested, value=-tested.value), self.bound)
-
-    def twin(self, measure: str, bound: float) -> Comparison:
-        """The same rows in held-out loss or shuffle gap."""
-        return NotLower(self.pairs, measure, beside=self.beside, note=self.note, bound=bound)
+# At the largest size the papers' sentence is that a row is the best, which in nats needs no restatement.
+@comparison(
+    lambda test: f"no loss of {test.options['bound']} or more: {test.said}",
+    bounded=True,
+    variant=lambda test: in_nats(test) if test.at == "largest" else test,
+)
+def not_lower(tested: Difference, *, bound: float = 0.5) -> Evidence:
+    """No first row is below its second one by as much as `bound`: `not_higher` the other way round."""
+    return no_gain(replace(tested, value=-tested.value), bound)
 
 
-def _not_higher(tested: Difference, bound: float, any_gain: bool = False) -> Evidence:
+def no_gain(tested: Difference, bound: float, any_gain: bool = False) -> Evidence:
+    """The evidence that a gain is smaller than `bound`; with `any_gain`, a smaller one that is clear speaks against it, too."""
     gains = tested.value > 0 and tested.p < ALPHA
     below = tested.p_against(bound) if tested.value < bound else 1.0
-    if gains and (any_gain or below >= ALPHA):
-        return Evidence(1.0, tested.p)
-    return Evidence(below, 1.0)
+    return Evidence(1.0, tested.p) if gains and (any_gain or below >= ALPHA) else Evidence(below, 1.0)
 
 
-@dataclass(frozen=True)
-class About(Comparison):
+@comparison(lambda test: f"a gain of {test.options['value']} ± {test.options['bound']}: {test.said}", bounded=True)
+def about(tested: Difference, *, value: float = 0.0, bound: float = 0.5) -> Evidence:
     """Every difference is positive and within `bound` of `value`, as printed.
 
     Holds: the 90 % interval lies inside value ± bound and above zero (one-sided tests). Fails: the 95 % interval lies outside
     value ± bound, or below zero.
     """
-
-    value: float = 0.0
-    bound: float = 0.5
-
-    @property
-    def says(self) -> str:
-        return f"a gain of {self.value} ± {self.bound}: {_said(self.pairs)}"
-
-    @property
-    def has_bound(self) -> bool:
-        return True
-
-    def judge(self, tested: Difference) -> Evidence:
-        low, high = self.value - self.bound, self.value + self.bound
-        if not max(low, 0.0) < tested.value < high:
-            nearest = max(low, 0.0) if tested.value <= max(low, 0.0) else high
-            return Evidence(1.0, tested.p_against(nearest))
-        return Evidence(max(tested.p_against(max(low, 0.0)) / 2, tested.p_against(high) / 2), 1.0)
+    low, high = max(value - bound, 0.0), value + bound
+    if not low < tested.value < high:
+        return Evidence(1.0, tested.p_against(low if tested.value <= low else high))
+    return Evidence(max(tested.p_against(low) / 2, tested.p_against(high) / 2), 1.0)
 
 
-def _said(pairs: Iterable[Pair]) -> str:
-    return ", ".join(f"{first} − {second}" for first, second in pairs)
+def _on_average(test: Test, place: Place) -> Verdict | None:
+    """The first rows are above their second ones on average, and none is clearly below.
+
+    Holds: the 95 % interval of the mean difference lies above zero, and no contrast's lies below, by Holm's correction. Fails: that
+    of the mean or of a contrast lies below, by Holm's correction.
+    """
+    gains = [gain(place.scale, each, test.column, test.columns) for each in test.contrasts]
+    if not any(gains):
+        return None
+    mean = mean_gain(place.scale, test.contrasts, test.column, test.columns)
+    figures = figures_of(replace(test, beside=(), apart=()), place.scale, [*gains, mean])
+    decisive = [mean.tested] if mean and mean.tested else []
+    return ladder(place.scale, figures, [mean, *gains], lambda all_: mean_without_loss(all_[0], all_[1:]), decisive=decisive)
+
+
+higher_on_average = Rule(
+    _on_average,
+    {},
+    lambda test: f"the mean of these differences above zero, none clearly below: {test.said}",
+    partial(_requires, every=False),
+    _places,
+    in_nats,
+)
+
+
+def mean_without_loss(mean: Difference, parts: Sequence[Difference]) -> Evidence:
+    """The evidence for a claim that a mean lies above zero and none of its parts clearly below."""
+    losses = [each.p if each.value < 0 else 1.0 for each in parts]
+    of_mean = sided(mean)
+    holds = of_mean.holds if min(holm(losses)) >= ALPHA else 1.0
+    return Evidence(holds, all_of([of_mean, *(Evidence(1.0, loss) for loss in losses)]).fails)
+
+
+def single(contrasts: Sequence[Contrast]) -> Contrast:
+    """The only contrast of a claim about one pair of rows."""
+    (contrast,) = contrasts
+    return contrast

@@ -1,71 +1,43 @@
-"""Claims about numbers of parameters, counted on the position scheme itself."""
+"""Rules about numbers of parameters, counted on the position scheme itself."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from relpos.claims.finding import FAILS, HOLDS, Finding
 from relpos.claims.network import position_parameters
-from relpos.claims.scales import Scales
+from relpos.claims.rule import Place, Rule, Test, once
+from relpos.claims.verdict import FAILS, HOLDS, Verdict
 
 
-@dataclass(frozen=True)
-class NoMoreThan:
-    """Every scheme has at most as many parameters as `base`, in a network of the same size.
-
-    Args:
-        schemes: options of `position`.
-        base: the option that they are compared with.
-        size: an option of `size`.
-    """
-
-    schemes: Sequence[str]
-    base: str
-    size: str
-
-    @property
-    def says(self) -> str:
-        return f"{', '.join(self.schemes)} have no more parameters than {self.base} at size={self.size}"
-
-    @property
-    def rows(self) -> tuple[str, ...]:
-        return ()
-
-    def findings(self, scales: Scales) -> list[Finding]:
-        counts = {name: position_parameters(f"position={name}", f"size={self.size}") for name in (*self.schemes, self.base)}
-        holds = all(counts[name] <= counts[self.base] for name in self.schemes)
-        figures = ", ".join(f"{name} {number:,}" for name, number in counts.items())
-        return [Finding(HOLDS if holds else FAILS, figures, f"size={self.size}")]
+def _no_more_than(test: Test, place: Place) -> Verdict:
+    """Every one of `schemes` has at most as many parameters as `base`, in a network of the same size."""
+    schemes, base, size = (test.options[key] for key in ("schemes", "base", "size"))
+    counts = {name: position_parameters(f"position={name}", f"size={size}") for name in (*schemes, base)}
+    holds = all(counts[name] <= counts[base] for name in schemes)
+    figures = ", ".join(f"{name} {number:,}" for name, number in counts.items())
+    return Verdict(HOLDS if holds else FAILS, figures, f"size={size}")
 
 
-@dataclass(frozen=True)
-class Ratios:
+def _no_more_says(test: Test) -> str:
+    schemes, base, size = (test.options[key] for key in ("schemes", "base", "size"))
+    return f"{', '.join(schemes)} have no more parameters than {base} at size={size}"
+
+
+def _ratios(test: Test, place: Place) -> Verdict:
     """One scheme has exactly `number` parameters, and each of the others at least `least` times as many.
 
-    Args:
-        overrides: they give the scheme and the size of the network.
-        number: of its parameters.
-        against: for each of the others, such overrides.
-        least: the least ratio.
+    `overrides` give the scheme and the size of the network; `against` has such overrides for each of the others.
     """
+    count = position_parameters(*test.options["overrides"])
+    others = {" ".join(overrides): position_parameters(*overrides) for overrides in test.options["against"]}
+    least = test.options["least"]
+    holds = count == test.options["number"] and all(other >= least * count for other in others.values())
+    said = [f"{name}: {other:,}, {other / count:,.0f} times" for name, other in others.items()]
+    return Verdict(HOLDS if holds else FAILS, "; ".join([f"{count:,}", *said]))
 
-    overrides: Sequence[str]
-    number: int
-    against: Sequence[Sequence[str]]
-    least: float = 10.0
 
-    @property
-    def says(self) -> str:
-        return f"{' '.join(self.overrides)}: {self.number:,} parameters; the others at least {self.least:g} times as many"
+def _ratios_says(test: Test) -> str:
+    overrides, number, least = (test.options[key] for key in ("overrides", "number", "least"))
+    return f"{' '.join(overrides)}: {number:,} parameters; the others at least {least:g} times as many"
 
-    @property
-    def rows(self) -> tuple[str, ...]:
-        return ()
 
-    def findings(self, scales: Scales) -> list[Finding]:
-        count = position_parameters(*self.overrides)
-        others = {" ".join(overrides): position_parameters(*overrides) for overrides in self.against}
-        holds = count == self.number and all(other >= self.least * count for other in others.values())
-        said = [f"{name}: {other:,}, {other / count:,.0f} times" for name, other in others.items()]
-        return [Finding(HOLDS if holds else FAILS, "; ".join([f"{count:,}", *said]))]
+no_more_than = Rule(_no_more_than, {"schemes": (), "base": "", "size": ""}, _no_more_says, lambda test: None, once)
+ratios = Rule(_ratios, {"overrides": (), "number": 0, "against": (), "least": 10.0}, _ratios_says, lambda test: None, once)

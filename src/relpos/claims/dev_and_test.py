@@ -1,19 +1,18 @@
-"""Claims about dev sets and test sets."""
+"""The rule about dev sets and test sets."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import hypot
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from relpos.claims.finding import UNDECIDED, Evidence, Finding
 from relpos.claims.requirements import Requirements
-from relpos.claims.scales import Scales
+from relpos.claims.rule import Place, Rule, Test, once
+from relpos.claims.verdict import UNDECIDED, Verdict, sided
 from relpos.runs.run import runs_root
 from relpos.tables.columns import GLUE
 from relpos.tables.statistics import Difference, standard_error
@@ -22,53 +21,39 @@ MANY = 1e9
 """Degrees of freedom of an error that is known, and not estimated from the scores."""
 
 
-@dataclass(frozen=True)
-class DevAboveTest:
+def _dev_above_test(test: Test, place: Place) -> Verdict | None:
     """GLUE on the dev sets (mean over runs) lies above the server's score, over the rows whose server scores were recorded.
 
     All rows are scored on the same test sets and so are not independent: the error is that of the examples of the dev and test
     sets, which is the same for one row as for many. Holds: the 95 % interval of the mean difference over rows lies above zero.
     Fails: it lies below.
     """
+    differences: dict[str, float] = {}
+    errors: list[float] = []
+    for path in sorted((runs_root() / "tables").glob("*/table.json")):
+        for name, mean, columns in _rows(path):
+            if mean.get("test") is not None and mean.get("mean") is not None:
+                differences[f"{path.parent.name} {name}"] = mean["mean"] - mean["test"]
+                errors.append(_examples_error(columns.values()))
+    if not differences:
+        return None
+    values = list(differences.values())
+    of_rows = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+    tested = Difference(fmean(values), hypot(max(errors), of_rows), MANY, len(values))
+    evidence = sided(tested)
+    said = ", ".join(f"{name} {value:+.1f}" for name, value in differences.items())
+    figures = f"dev − test: {said}; mean {tested.value:+.1f} [{tested.low:+.1f}, {tested.high:+.1f}] by the examples of both sets"
+    takes = "nothing that is trained: the examples of the dev and test sets are too few" * (evidence.verdict == UNDECIDED)
+    return Verdict(evidence.verdict, figures, "rows with recorded scores", evidence.p, takes)
 
-    @property
-    def says(self) -> str:
-        return "dev means lie above the scores that `relpos record-scores` knows"
 
-    @property
-    def rows(self) -> tuple[str, ...]:
-        return ()
+def _requires(test: Test) -> Requirements:
+    return Requirements(1, GLUE, len(GLUE), afterwards="the answers to the GLUE server, and its scores to `relpos record-scores`")
 
-    @property
-    def requires(self) -> Requirements:
-        """All columns, and the server's scores of the same runs."""
-        return Requirements(
-            1, GLUE, len(GLUE), afterwards="the answers to the GLUE server, and its scores to `relpos record-scores`"
-        )
 
-    def findings(self, scales: Scales) -> list[Finding]:
-        """One finding over the rows of all tables; none without recorded scores."""
-        differences: dict[str, float] = {}
-        errors: list[float] = []
-        for path in sorted((runs_root() / "tables").glob("*/table.json")):
-            for name, mean, columns in _rows(path):
-                if mean.get("test") is not None and mean.get("mean") is not None:
-                    differences[f"{path.parent.name} {name}"] = mean["mean"] - mean["test"]
-                    errors.append(_examples_error(columns.values()))
-        if not differences:
-            return []
-        values = list(differences.values())
-        of_rows = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
-        tested = Difference(fmean(values), hypot(max(errors), of_rows), MANY, len(values))
-        evidence = Evidence(tested.p if tested.value > 0 else 1.0, tested.p if tested.value < 0 else 1.0)
-        said = ", ".join(f"{name} {value:+.1f}" for name, value in differences.items())
-        figures = (
-            f"dev − test: {said}; mean {tested.value:+.1f} [{tested.low:+.1f}, {tested.high:+.1f}] by the examples of both sets"
-        )
-        takes = (
-            "nothing that is trained: the examples of the dev and test sets are too few" if evidence.verdict == UNDECIDED else ""
-        )
-        return [Finding(evidence.verdict, figures, "rows with recorded scores", evidence.p, takes)]
+dev_above_test = Rule(
+    _dev_above_test, {}, lambda test: "dev means lie above the scores that `relpos record-scores` knows", _requires, once
+)
 
 
 def _rows(path: Path) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:

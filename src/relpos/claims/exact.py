@@ -1,17 +1,17 @@
-"""Claims that need no training: equalities and properties of schemes, computed in float64 on networks of random weights."""
+"""Rules that need no training: equalities and properties of schemes, computed in float64 on networks of random weights."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from math import exp
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from relpos.claims.finding import FAILS, HOLDS, Finding
 from relpos.claims.network import configured, position_parameters
-from relpos.claims.scales import Scales
+from relpos.claims.rule import Place, Rule, Test, once
+from relpos.claims.verdict import FAILS, HOLDS, Verdict
 
 EQUAL = 1e-10
 TINY = (
@@ -27,21 +27,21 @@ TINY = (
 N = 12
 
 
-@dataclass(frozen=True)
-class Live:
-    """A claim that is decided by a computation, without runs."""
+def computed(says: str) -> Callable[[Callable[[], tuple[bool, str]]], Rule]:
+    """Makes a rule of a computation that returns whether the claim holds, and the figures that show it.
 
-    says: ClassVar[str] = ""
-    rows: ClassVar[tuple[str, ...]] = ()
+    Args:
+        says: what must be true for the claim to hold.
+    """
 
-    def findings(self, scales: Scales) -> list[Finding]:
-        """The verdict of the computation; `scales` is not used."""
-        holds, figures = self.look()
-        return [Finding(HOLDS if holds else FAILS, figures)]
+    def made(compute: Callable[[], tuple[bool, str]]) -> Rule:
+        def look(test: Test, place: Place) -> Verdict:
+            holds, figures = compute()
+            return Verdict(HOLDS if holds else FAILS, figures)
 
-    def look(self) -> tuple[bool, str]:
-        """Whether the claim holds, and the figures that show it."""
-        raise NotImplementedError
+        return Rule(look, {}, lambda test: says, lambda test: None, once)
+
+    return made
 
 
 def network(*overrides: str) -> Any:
@@ -66,106 +66,91 @@ def _distance(first: Tensor, second: Tensor) -> float:
     return float((first - second).abs().max())
 
 
-class ShawIsDynamic(Live):
+@computed("both forms give the same scores")
+@torch.no_grad()
+def shaw_is_dynamic() -> tuple[bool, str]:
     """Shaw et al.'s q·(k + R_{j−i})/√d_h equals the content score plus the term of `dynamic`."""
+    from relpos.analysis.recording import added
 
-    says = "both forms give the same scores"
-
-    @torch.no_grad()
-    def look(self) -> tuple[bool, str]:
-        from relpos.analysis.recording import added
-
-        position = network("position=dynamic").encoder.position
-        q, k = _random(2, 4, N, 4), _random(2, 4, N, 4).flip(2)
-        terms = position.terms(0, q, k, position.prepare(N))
-        term = added(terms, N)
-        assert term is not None
-        table = dict(position.named_parameters())["query"][0]  # (head_dim, 2k+1)
-        rows = torch.stack([torch.stack([table[:, max(-2, min(2, j - i)) + 2] for j in range(N)]) for i in range(N)])  # (i, j, d)
-        shaw = (q[:, :, :, None] * (k[:, :, None] + rows)).sum(-1) / 2.0
-        distance = _distance(shaw, position.scale * q @ k.transpose(-1, -2) + term)
-        return distance < EQUAL, f"largest difference of scores {distance:.0e}"
+    position = network("position=dynamic").encoder.position
+    q, k = _random(2, 4, N, 4), _random(2, 4, N, 4).flip(2)
+    terms = position.terms(0, q, k, position.prepare(N))
+    term = added(terms, N)
+    assert term is not None
+    table = dict(position.named_parameters())["query"][0]  # (head_dim, 2k+1)
+    rows = torch.stack([torch.stack([table[:, max(-2, min(2, j - i)) + 2] for j in range(N)]) for i in range(N)])  # (i, j, d)
+    shaw = (q[:, :, :, None] * (k[:, :, None] + rows)).sum(-1) / 2.0
+    distance = _distance(shaw, position.scale * q @ k.transpose(-1, -2) + term)
+    return distance < EQUAL, f"largest difference of scores {distance:.0e}"
 
 
-class DepthwiseIsConvolution(Live):
+@computed("attention with the kernel inside equals attention plus a depthwise convolution of the values")
+@torch.no_grad()
+def depthwise_is_convolution() -> tuple[bool, str]:
     """Σ_j (softmax_ij + w_{j−i,c}) v_{j,c} equals attention plus a depthwise convolution of the values."""
-
-    says = "attention with the kernel inside equals attention plus a depthwise convolution of the values"
-
-    @torch.no_grad()
-    def look(self) -> tuple[bool, str]:
-        conv = network("position=none", "conv=depthwise").encoder.layers[0].attention.conv
-        weight, bias = conv.values.weight, conv.values.bias
-        v, shares = _random(2, N, 16), torch.softmax(_random(2, N, N), -1)
-        inside = torch.zeros(N, N, 16, dtype=torch.float64)
-        for i in range(N):
-            for j in range(max(0, i - 2), min(N, i + 3)):
-                inside[i, j] = weight[:, j - i + 2]
-        whole = ((shares[..., None] + inside) * v[:, None]).sum(2) + bias
-        distance = _distance(whole, shares @ v + conv.after(v, None))
-        return distance < EQUAL, f"largest difference of outputs {distance:.0e}"
+    conv = network("position=none", "conv=depthwise").encoder.layers[0].attention.conv
+    weight, bias = conv.values.weight, conv.values.bias
+    v, shares = _random(2, N, 16), torch.softmax(_random(2, N, N), -1)
+    inside = torch.zeros(N, N, 16, dtype=torch.float64)
+    for i in range(N):
+        for j in range(max(0, i - 2), min(N, i + 3)):
+            inside[i, j] = weight[:, j - i + 2]
+    whole = ((shares[..., None] + inside) * v[:, None]).sum(2) + bias
+    distance = _distance(whole, shares @ v + conv.after(v, None))
+    return distance < EQUAL, f"largest difference of outputs {distance:.0e}"
 
 
-class OrderIsIgnored(Live):
+@computed("permuting the tokens permutes the outputs without positions, and not with lightweight convolutions")
+@torch.no_grad()
+def order_is_ignored() -> tuple[bool, str]:
     """Without positions, permuting the tokens just permutes the outputs; with lightweight convolutions it changes them, too."""
-
-    says = "permuting the tokens permutes the outputs without positions, and not with lightweight convolutions"
-
-    @torch.no_grad()
-    def look(self) -> tuple[bool, str]:
-        ids = torch.randint(5, 39, (2, N), generator=torch.Generator().manual_seed(3))
-        order = torch.randperm(N, generator=torch.Generator().manual_seed(4))
-        distances = {}
-        for name in ("none", "fixed", "dynamic", "composite"):
-            encoder = network(f"position={name}").encoder
-            distances[name] = _distance(encoder(ids[:, order]), encoder(ids)[:, order])
-        holds = distances.pop("none") < EQUAL < min(distances.values())
-        return holds, "none: equal; " * holds + ", ".join(f"{name} differs by {value:.1e}" for name, value in distances.items())
+    ids = torch.randint(5, 39, (2, N), generator=torch.Generator().manual_seed(3))
+    order = torch.randperm(N, generator=torch.Generator().manual_seed(4))
+    distances = {}
+    for name in ("none", "fixed", "dynamic", "composite"):
+        encoder = network(f"position={name}").encoder
+        distances[name] = _distance(encoder(ids[:, order]), encoder(ids)[:, order])
+    holds = distances.pop("none") < EQUAL < min(distances.values())
+    return holds, "none: equal; " * holds + ", ".join(f"{name} differs by {value:.1e}" for name, value in distances.items())
 
 
-class TisaIsFixed(Live):
+@computed("a fixed kernel that holds f(j − i) gives the scores of TISA")
+@torch.no_grad()
+def tisa_is_fixed() -> tuple[bool, str]:
     """A fixed kernel with β_o = f(o), f being TISA's formula, gives the terms of TISA."""
+    from relpos.analysis.recording import added
 
-    says = "a fixed kernel that holds f(j − i) gives the scores of TISA"
-
-    @torch.no_grad()
-    def look(self) -> tuple[bool, str]:
-        from relpos.analysis.recording import added
-
-        tisa = network("position=tisa", "kernels=3").encoder.position
-        fixed = network("position=fixed", f"k={N - 1}").encoder.position
-        for head in range(4):
-            for offset in range(1 - N, N):
-                a, b, c = (getattr(tisa, name)[0, head].tolist() for name in ("amplitude", "sharpness", "centre"))
-                bumps = (a[s] * exp(-abs(b[s]) * (c[s] - offset) ** 2) for s in range(3))
-                fixed.beta[0, head, offset + N - 1] = sum(bumps)
-        q = _random(1, 4, N, 4)
-        terms = [added(scheme.terms(0, q, q, scheme.prepare(N)), N) for scheme in (tisa, fixed)]
-        of_tisa, of_fixed = (term for term in terms if term is not None)
-        distance = _distance(of_tisa, of_fixed)
-        return distance < EQUAL, f"largest difference of scores {distance:.0e}"
+    tisa = network("position=tisa", "kernels=3").encoder.position
+    fixed = network("position=fixed", f"k={N - 1}").encoder.position
+    for head in range(4):
+        for offset in range(1 - N, N):
+            a, b, c = (getattr(tisa, name)[0, head].tolist() for name in ("amplitude", "sharpness", "centre"))
+            bumps = (a[s] * exp(-abs(b[s]) * (c[s] - offset) ** 2) for s in range(3))
+            fixed.beta[0, head, offset + N - 1] = sum(bumps)
+    q = _random(1, 4, N, 4)
+    terms = [added(scheme.terms(0, q, q, scheme.prepare(N)), N) for scheme in (tisa, fixed)]
+    of_tisa, of_fixed = (term for term in terms if term is not None)
+    distance = _distance(of_tisa, of_fixed)
+    return distance < EQUAL, f"largest difference of scores {distance:.0e}"
 
 
-class TisaHasAllProperties(Live):
+@computed("of the methods of Table 1 tisa alone shows all six properties when they are tried out (parameters: at size=base)")
+def tisa_has_all_properties() -> tuple[bool, str]:
     """Each of the six properties of Table 1 is tested on a network, see `relpos.analysis.properties`; counts are at size=base."""
+    import csv
 
-    says = "of the methods of Table 1 tisa alone shows all six properties when they are tried out (parameters: at size=base)"
+    from relpos.config.conf import shipped
 
-    def look(self) -> tuple[bool, str]:
-        import csv
-
-        from relpos.config.conf import shipped
-
-        with (shipped("experiments") / "printed" / "wennberg2021_properties.csv").open(newline="", encoding="utf-8") as file:
-            names = [row["position"] for row in csv.DictReader(file)]
-        has = {name: _properties(name) for name in names}
-        complete = [name for name, of_method in has.items() if all(of_method.values())]
-        lacking = [
-            f"{name} lacks {', '.join(key for key, yes in of_method.items() if not yes)}"
-            for name, of_method in has.items()
-            if name not in complete
-        ]
-        return complete == ["tisa"], f"all six: {', '.join(complete) or 'none'}; {'; '.join(lacking)}"
+    with (shipped("experiments") / "printed" / "wennberg2021_properties.csv").open(newline="", encoding="utf-8") as file:
+        names = [row["position"] for row in csv.DictReader(file)]
+    has = {name: _properties(name) for name in names}
+    complete = [name for name, of_method in has.items() if all(of_method.values())]
+    lacking = [
+        f"{name} lacks {', '.join(key for key, yes in of_method.items() if not yes)}"
+        for name, of_method in has.items()
+        if name not in complete
+    ]
+    return complete == ["tisa"], f"all six: {', '.join(complete) or 'none'}; {'; '.join(lacking)}"
 
 
 def _properties(name: str) -> dict[str, bool]:

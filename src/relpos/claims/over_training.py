@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from relpos.claims.claim import MEASURES, Claim
-from relpos.claims.comparisons import Comparison
+from relpos.claims.comparisons import higher, not_higher, not_lower
+from relpos.claims.contrasts import Contrast
 from relpos.claims.scales import LOSS
 from relpos.files import replacing, write_json
 from relpos.tables import row as table_rows
@@ -25,6 +26,8 @@ from relpos.tables.pooled import difference
 from relpos.tables.row import ORDER, Column, Row
 from relpos.tables.statistics import ALPHA, SEED, Difference
 
+OF_ONE_SCALE = (higher, not_higher, not_lower)
+"""The rules that compare rows of one scale, as those of a table are."""
 FEWEST = 4
 """The fewest rows whose order is compared."""
 RESAMPLES = 2_000
@@ -37,12 +40,12 @@ class Course:
     """A claim in the course of the training.
 
     Args:
-        claim: the twin of the claim in the measure that is compared.
+        claim: the variant of the claim in the measure that is compared.
         differences: (first, second) → share → difference in nats, higher being better.
     """
 
     claim: Claim
-    differences: dict[tuple[str, str], dict[int, Difference]]
+    differences: dict[Contrast, dict[int, Difference]]
 
 
 @dataclass(frozen=True)
@@ -61,20 +64,19 @@ class Agreement:
 
 
 def courses(rows: Sequence[Row], claims: Sequence[Claim], measure: str) -> list[Course]:
-    """The twins in this measure, each with the pairs that the table has snapshots of; a claim with none is left out.
+    """The variants in this measure, each with the contrasts that the table has snapshots of; a claim with none is left out.
 
     Args:
         rows: of a table, named as in `experiments/claims/rows.yaml`.
-        claims: with their twins.
+        claims: with their variants.
         measure: `loss` or `order`.
     """
     units = _units(rows, measure)
     result = []
     for claim in claims:
-        if claim.measure != measure or not isinstance(claim.tester, Comparison):
+        if claim.measure != measure or claim.tester.rule not in OF_ONE_SCALE:
             continue
-        pairs = [(first, second) for first, second in claim.tester.pairs]
-        differences = {pair: _course(units, *pair) for pair in pairs}
+        differences = {pair: _course(units, *pair) for pair in claim.tester.contrasts}
         if any(differences.values()):
             result.append(Course(claim, {pair: course for pair, course in differences.items() if course}))
     return result
@@ -183,7 +185,7 @@ def _figure(path: Path, claims_courses: Sequence[Course], ranks: Mapping[int, Ag
                 linewidth=0,
             )
         axes.axhline(0, color="0.4", linewidth=0.8)
-        axes.axhline(course.claim.twins[measure], color="0.4", linewidth=0.8, linestyle="--")
+        axes.axhline(course.claim.variants[measure], color="0.4", linewidth=0.8, linestyle="--")
         axes.set_title(course.claim.id, fontsize=9)
         axes.legend(fontsize=7, frameon=False)
         axes.set_ylabel("nats", fontsize=8)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from relpos.claims.scales import LOSS, ORDER
 from relpos.tables.columns import GLUE
@@ -32,15 +31,6 @@ class Requirements:
     order: bool = False
     overrides: Sequence[str] = ()
     afterwards: str = ""
-
-
-@runtime_checkable
-class OfRuns(Protocol):
-    """A test that needs runs; tests without this property need none."""
-
-    @property
-    def requires(self) -> Requirements:
-        """What the runs must have."""
 
 
 def of_column(column: str, columns: Sequence[str] | None = None, every: bool = False) -> Requirements:

@@ -50,6 +50,16 @@ class Scores:
         error = standard_error(self.majority, self.examples, self.metric)
         return sum(self.values.values()) / len(self.values) > self.majority + 2 * error
 
+    def halves(self, seed: Seed) -> tuple[float, float]:
+        """The score × 100 of a fine-tuning on the even and on the odd examples of the dev set."""
+        from relpos.tables.intervals import answers
+        from relpos.trust import find
+
+        metric = find(self.metric, "metric", "task.metric")
+        pairs = answers(self.answers[seed])
+        even, odd = (float(100 * metric(pairs[half::2, 0], pairs[half::2, 1])) for half in (0, 1))
+        return even, odd
+
 
 @dataclass
 class Scale:

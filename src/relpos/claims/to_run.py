@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from relpos.claims.claim import Claim
 from relpos.claims.hosts import row_of
-from relpos.claims.requirements import OfRuns, Requirements
+from relpos.claims.requirements import Requirements
 from relpos.claims.scales import Plain
 from relpos.tables.estimate import Work, columns, scheme, work
 from relpos.tables.experiment import Experiment
@@ -128,21 +128,21 @@ class ToRun:
 
     def plan(self, claim: Claim) -> Plan | None:
         """The cheapest plan, preferably one after which nothing else must be done; None if there is none."""
-        test = claim.tester
-        if not isinstance(test, OfRuns):
+        requires = claim.tester.requires
+        if requires is None:
             return None
         about = [experiment for experiment in self.experiments if claim.id.partition("/")[0] in experiment.claims]
         files = about or self.experiments
-        plans = [plan for experiment in files if (plan := self._plan(experiment, claim, test, once=not about))]
+        plans = [plan for experiment in files if (plan := self._plan(experiment, claim, requires, once=not about))]
         measured = [plan for plan in plans if not plan.afterwards]
         return min(measured or plans, key=lambda plan: (plan.operations, plan.experiment.name), default=None)
 
-    def _plan(self, experiment: Experiment, claim: Claim, test: OfRuns, once: bool) -> Plan | None:
+    def _plan(self, experiment: Experiment, claim: Claim, requires: Requirements, once: bool) -> Plan | None:
         """The plan with this experiment; None if it does not serve, or with `once` if it has a row of the claim several times."""
-        requires, wanted = test.requires, claim.tester.rows
-        if experiment.network and (not claim.hosts or len(experiment.seeds) < requires.seeds):
+        wanted = claim.tester.rows
+        if experiment.network and (not claim.checkpoints or len(experiment.seeds) < requires.seeds):
             return None
-        if not experiment.network and claim.hosts == "only":
+        if not experiment.network and claim.checkpoints == "only":
             return None
         if len(set(columns(experiment)).intersection(requires.columns)) < requires.least:
             return None

@@ -1,10 +1,11 @@
-"""Claims about what trained models have learned, looked up in their weights."""
+"""Rules about what trained models have learned, looked up in their weights."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from relpos.claims.effort import MOST, longer, models, trials
-from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, UNDECIDED, Finding
 from relpos.claims.requirements import Requirements
-from relpos.claims.scales import Scale, Scales
+from relpos.claims.rule import Place, Rule, Test, options_of
+from relpos.claims.scales import ORDER, Scale, Scales
+from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Verdict, joined
 from relpos.pretrained.files import is_published
 from relpos.tables.statistics import ALPHA
 
@@ -26,47 +28,67 @@ SHORT = 2
 """The largest offset that counts as a short distance."""
 LEAST_TYPED = 0.1
 """If a smaller share of the kernels has a kind at the end, nothing can be said about when they took it."""
+LEAST_GAP = 0.05
+"""Nats of mean shuffle gap below which a row counts as having learned no order; the bound of the variants about order."""
 
 
-@dataclass(frozen=True)
-class OfModels:
-    """Looks at the finished pre-trainings of one row."""
+def of_weights(
+    says: Callable[[Test], str], seeds: int = 1, is_about_order: bool = False
+) -> Callable[[Callable[..., Verdict]], Rule]:
+    """Makes a rule of a judge that looks at the models of one row at one scale.
 
-    row: str
+    Where the weights did not come along (`relpos merge`), it says so. Published checkpoints come last.
 
-    @property
-    def rows(self) -> tuple[str, ...]:
-        """The row."""
-        return (self.row,)
+    Args:
+        says: what must be true for the claim to hold.
+        seeds: the pre-trainings that it takes.
+        is_about_order: whether a row that has learned no order leaves it undecided: its position table is still random.
+    """
 
-    @property
-    def requires(self) -> Requirements:
-        """One pre-training."""
-        return Requirements()
+    def made(judge: Callable[..., Verdict]) -> Rule:
+        def look(test: Test, place: Place) -> Verdict:
+            scale, of_row = place.scale, place.scale.folders[test.row].values()
+            folders = [folder for folder in of_row if (folder / "model").is_dir() or is_published(folder)]
+            if not folders:
+                return Verdict(NOT_RUN, f"needs the weights of {test.row}, which are not here (relpos merge FOLDER weights=true)")
+            found = judge(scale, test.row, folders, **test.options)
+            return _unless_random(found, scale, test.row) if is_about_order else found
 
-    def findings(self, scales: Scales) -> list[Finding]:
-        """One for each scale with such models; it says so if the runs came here without their weights (`relpos merge`).
+        return Rule(look, options_of(judge), says, lambda test: Requirements(seeds), _having)
 
-        Published checkpoints come last. Where they do not tell, because snapshots or several trainings are needed, nothing is said.
-        """
-        found = [self._of(scale) for scale in scales if self.row in scale.folders]
-        published = [self._of(scale) for scale in scales.published if self.row in scale.folders]
-        return found + [finding for finding in published if finding.verdict != NOT_RUN]
-
-    def _of(self, scale: Scale) -> Finding:
-        folders = [folder for folder in scale.folders[self.row].values() if (folder / "model").is_dir() or is_published(folder)]
-        if not folders:
-            needs = f"needs the weights of {self.row}, which are not here (relpos merge FOLDER weights=true)"
-            return Finding(NOT_RUN, needs, scale.label)
-        return self.at(scale, folders)
-
-    def at(self, scale: Scale, folders: Sequence[Path]) -> Finding:
-        """The verdict at one scale."""
-        raise NotImplementedError
+    return made
 
 
-@dataclass(frozen=True)
-class KernelKinds(OfModels):
+def _having(test: Test, runs: Scales) -> Iterator[Place]:
+    """The scales, then the published checkpoints, that have the row."""
+    for scale in (*runs, *runs.published):
+        if test.row in scale.folders:
+            yield Place((scale,), scale.label, published=not scale.can_go_on)
+
+
+def _unless_random(found: Verdict, scale: Scale, row: str) -> Verdict:
+    gaps = scale.scores.get(row, {}).get(ORDER)
+    if found.verdict == NOT_RUN or gaps is None or (gap := float(np.mean(list(gaps.values.values())))) >= LEAST_GAP:
+        return found
+    why = f"{row} has learned no order (shuffle gap {gap:.3f} nats, below {LEAST_GAP}), so its positions are still random"
+    return replace(found, verdict=UNDECIDED, figures=joined([why, found.figures]), p=None, takes=longer(scale))
+
+
+@of_weights(
+    lambda test: (
+        f"kernels of {test.row} are of the kinds {', '.join('/'.join(group) for group in test.options['groups'])},"
+        " more than by chance"
+    )
+)
+def kernel_kinds(
+    scale: Scale,
+    row: str,
+    folders: Sequence[Path],
+    *,
+    groups: Sequence[Sequence[str]] = (),
+    profiles: bool = False,
+    short: bool = False,
+) -> Verdict:
     """The kernels of a row are of the kinds of `relpos.analysis.kernel_types`, each group of kinds at least once.
 
     Holds: every group occurs, and more kernels have a kind than if their weights were shuffled (one-sided binomial test at 0.05;
@@ -78,47 +100,44 @@ class KernelKinds(OfModels):
         profiles: look at what positions add to the scores of each head of the first layer, instead of at learned kernels.
         short: at least half of the heads that are not uniform must peak at a distance of two tokens or less.
     """
+    from scipy.stats import binomtest
 
-    groups: Sequence[Sequence[str]] = ()
-    profiles: bool = False
-    short: bool = False
+    from relpos.analysis.kernel_types import by_chance, counted
 
-    @property
-    def says(self) -> str:
-        return f"kernels of {self.row} are of the kinds {', '.join('/'.join(group) for group in self.groups)}, more than by chance"
+    kernels = np.concatenate([curves(folder, profiles) for folder in folders])
+    counts = counted(kernels)
+    shaped = kernels[[name != "uniform" for name in _kinds(kernels)]]
+    n_typed = len(shaped) - counts["other"]
+    chance = by_chance(shaped) if len(shaped) else 0.0
+    missing = ["/".join(group) for group in groups if not any(counts[name] for name in group)]
+    more, fewer = (
+        float(binomtest(n_typed, len(shaped), chance, alternative=side).pvalue) if len(shaped) else 1.0
+        for side in ("greater", "less")
+    )
+    share = n_typed / max(1, len(shaped))
+    verdict, takes = UNDECIDED, ""
+    if not missing and more < ALPHA and (not short or _peak_near(shaped)):
+        verdict = HOLDS
+    elif (missing and len(kernels) >= ENOUGH) or fewer < ALPHA:
+        verdict = FAILS
+    else:
+        times = ENOUGH / len(kernels) if missing else trials(share, chance, max(1, len(shaped)))
+        takes = models(scale, row, ceil(times * len(folders))) if times < MOST else longer(scale)
+    said = ", ".join(f"{name} {count}" for name, count in counts.most_common())
+    absent = f"; none is {', '.join(missing)}" if missing else ""
+    shares = f"{share:.0%} of {len(shaped)} not uniform have a kind, {chance:.0%} in random order"
+    figures = f"{len(kernels)} kernels of {count_of(folders, 'model')}: {said}; {shares}{absent}"
+    return Verdict(verdict, figures, p=min(more, fewer, 1.0), takes=takes)
 
-    def at(self, scale: Scale, folders: Sequence[Path]) -> Finding:
-        from scipy.stats import binomtest
 
-        from relpos.analysis.kernel_types import by_chance, counted
+def _peak_near(shaped: np.ndarray) -> bool:
+    peaks = np.abs(shaped.argmax(axis=1) - shaped.shape[1] // 2)
+    return bool(len(peaks) and np.mean(peaks <= SHORT) >= 0.5)
 
-        kernels = np.concatenate([curves(folder, self.profiles) for folder in folders])
-        counts = counted(kernels)
-        shaped = kernels[[name != "uniform" for name in _kinds(kernels)]]
-        n_typed = len(shaped) - counts["other"]
-        chance = by_chance(shaped) if len(shaped) else 0.0
-        missing = ["/".join(group) for group in self.groups if not any(counts[name] for name in group)]
-        more, fewer = (
-            float(binomtest(n_typed, len(shaped), chance, alternative=side).pvalue) if len(shaped) else 1.0
-            for side in ("greater", "less")
-        )
-        verdict, p, takes = UNDECIDED, min(more, fewer, 1.0), ""
-        if not missing and more < ALPHA and self._is_short(shaped):
-            verdict = HOLDS
-        elif (missing and len(kernels) >= ENOUGH) or fewer < ALPHA:
-            verdict = FAILS
-        else:
-            times = ENOUGH / len(kernels) if missing else trials(n_typed / max(1, len(shaped)), chance, max(1, len(shaped)))
-            takes = models(scale, self.row, ceil(times * len(folders))) if times < MOST else longer(scale)
-        said = ", ".join(f"{name} {count}" for name, count in counts.most_common())
-        absent = f"; none is {', '.join(missing)}" if missing else ""
-        shares = f"{n_typed / max(1, len(shaped)):.0%} of {len(shaped)} not uniform have a kind, {chance:.0%} in random order"
-        figures = f"{len(kernels)} kernels of {len(folders)} models: {said}; {shares}{absent}"
-        return Finding(verdict, figures, scale.label, p, takes)
 
-    def _is_short(self, shaped: np.ndarray) -> bool:
-        peaks = np.abs(shaped.argmax(axis=1) - shaped.shape[1] // 2)
-        return not self.short or bool(len(peaks) and np.mean(peaks <= SHORT) >= 0.5)
+def count_of(some: Sequence[object], what: str) -> str:
+    """`1 model`, `2 models`"""
+    return f"{len(some)} {what}{'s' * (len(some) != 1)}"
 
 
 def _kinds(kernels: np.ndarray) -> list[str]:
@@ -133,7 +152,7 @@ def curves(folder: Path, profiles: bool = False, share: int | None = None) -> np
     Args:
         folder: of a pre-training.
         profiles: for any scheme, the profiles of the first layer's heads that `relpos.analysis.patterns` computes.
-        share: the snapshot at so many per cent of the steps; None: the end.
+        share: the snapshot at so many percent of the steps; None: the end.
     """
     from relpos.analysis.kernels import learned_kernels
     from relpos.analysis.patterns import pattern
@@ -166,73 +185,98 @@ def encoder(folder: Path, share: int | None = None) -> Any:
 
 
 def snapshots(folder: Path) -> list[int]:
-    """Per cents of the steps at which weights were kept."""
+    """The percents of the steps at which weights were kept."""
     return sorted(int(path.stem) for path in (folder / "snapshots").glob("*.safetensors"))
-
-
-@dataclass(frozen=True)
-class Neighbours(OfModels):
-    """Depthwise kernels have their largest weight at −1 or +1 more often than by chance (2 of 2k+1 places), and so their smallest.
-
-    Holds: one-sided binomial tests at 0.05 show both, over all channels of all layers. Fails: they show neither.
-    """
-
-    @property
-    def says(self) -> str:
-        return f"channels of {self.row} have their largest weight at −1 or +1, others their smallest, more often than by chance"
-
-    def at(self, scale: Scale, folders: Sequence[Path]) -> Finding:
-        from scipy.stats import binomtest
-
-        counts: Counter[str] = Counter()
-        by_layer: list[str] = []
-        for folder in folders:
-            layers = [layer.attention.conv.values.weight.detach().numpy() for layer in encoder(folder).layers]
-            for kernels in layers:
-                middle = kernels.shape[1] // 2
-                neighbours = {name: int((np.abs(place(kernels, axis=1) - middle) == 1).sum()) for name, place in _PLACES.items()}
-                counts.update(neighbours | {"all": len(kernels)})
-                by_layer.append(f"{neighbours['largest'] / len(kernels):.0%}/{neighbours['smallest'] / len(kernels):.0%}")
-        chance, n = 2 / kernels.shape[1], counts["all"]
-        p = {name: float(binomtest(counts[name], n, chance, alternative="greater").pvalue) for name in _PLACES}
-        clear = [name for name in _PLACES if p[name] < ALPHA]
-        verdict = HOLDS if len(clear) == 2 else UNDECIDED if clear else FAILS
-        takes = ""
-        if verdict == UNDECIDED:
-            times = max(trials(counts[name] / n, chance, n) for name in _PLACES if name not in clear)
-            takes = models(scale, self.row, ceil(times * len(folders)))
-        said = ", ".join(f"{name} {counts[name] / n:.0%} (p {p[name]:.1g})" for name in _PLACES)
-        figures = f"weight at −1 or +1 of {n:,} channels: {said}, by chance {chance:.0%}; by layer {' '.join(by_layer)}"
-        return Finding(verdict, figures, scale.label, max(p.values()) if verdict == HOLDS else None, takes)
 
 
 _PLACES = {"largest": np.argmax, "smallest": np.argmin}
 
 
-@dataclass(frozen=True)
-class EarlyKinds(OfModels):
+@of_weights(
+    lambda test: f"channels of {test.row} have their largest weight at −1 or +1, others their smallest, more often than by chance"
+)
+def neighbours(scale: Scale, row: str, folders: Sequence[Path]) -> Verdict:
+    """Depthwise kernels have their largest weight at −1 or +1 more often than by chance (2 of 2k+1 places), and so their smallest.
+
+    Holds: one-sided binomial tests at 0.05 show both, over all channels of all layers. Fails: they show neither.
+    """
+    from scipy.stats import binomtest
+
+    counts: Counter[str] = Counter()
+    by_layer: list[str] = []
+    for folder in folders:
+        for kernels in [layer.attention.conv.values.weight.detach().numpy() for layer in encoder(folder).layers]:
+            middle = kernels.shape[1] // 2
+            near = {name: int((np.abs(place(kernels, axis=1) - middle) == 1).sum()) for name, place in _PLACES.items()}
+            counts.update(near | {"all": len(kernels)})
+            by_layer.append(f"{near['largest'] / len(kernels):.0%}/{near['smallest'] / len(kernels):.0%}")
+    chance, n = 2 / kernels.shape[1], counts["all"]
+    p = {name: float(binomtest(counts[name], n, chance, alternative="greater").pvalue) for name in _PLACES}
+    unclear = [name for name in _PLACES if p[name] >= ALPHA]
+    verdict, takes = (HOLDS, UNDECIDED, FAILS)[len(unclear)], ""
+    if verdict == UNDECIDED:
+        times = max(trials(counts[name] / n, chance, n) for name in unclear)
+        takes = models(scale, row, ceil(times * len(folders)))
+    said = ", ".join(f"{name} {counts[name] / n:.0%} (p {p[name]:.1g})" for name in _PLACES)
+    figures = f"weight at −1 or +1 of {n:,} channels: {said}, by chance {chance:.0%}; by layer {' '.join(by_layer)}"
+    return Verdict(verdict, figures, p=max(p.values()) if verdict == HOLDS else None, takes=takes)
+
+
+@of_weights(lambda test: f"kernels of {test.row} have their kinds after {test.options['early']} % of the steps")
+def early_kinds(scale: Scale, row: str, folders: Sequence[Path], *, early: int = 10) -> Verdict:
     """Kernels take their kinds early: after a tenth of the steps at least four fifths as many have one as at the end.
 
     The counts of all models together decide. Not run without a snapshot in the first tenth of the steps. Uniform kernels count as
     having no kind; if fewer than a tenth of the kernels have a kind at the end, the claim is undecided.
     """
+    last_early = {folder: max((share for share in snapshots(folder) if share <= early), default=None) for folder in folders}
+    kept = {folder: share for folder, share in last_early.items() if share is not None}
+    if not kept:
+        return Verdict(NOT_RUN, f"needs snapshots=[…] at {early} % or before")
+    typed = [[_typed(curves(folder, share=then)) for then in (share, None)] for folder, share in kept.items()]
+    then, late = np.mean(typed, axis=0)
+    verdict = UNDECIDED if late < LEAST_TYPED else HOLDS if then >= 0.8 * late else FAILS
+    figures = f"{then:.0%} of the kernels early, {late:.0%} at the end, {count_of(list(kept), 'model')}"
+    return Verdict(verdict, figures, takes=longer(scale) if verdict == UNDECIDED else "")
 
-    early: int = 10
 
-    @property
-    def says(self) -> str:
-        return f"kernels of {self.row} have their kinds after {self.early} % of the steps"
+def _typed(kernels: np.ndarray) -> float:
+    """The share of kernels that have a kind."""
+    return sum(name not in ("uniform", "other") for name in _kinds(kernels)) / len(kernels)
 
-    def at(self, scale: Scale, folders: Sequence[Path]) -> Finding:
-        early_shares = {folder: [share for share in snapshots(folder) if share <= self.early] for folder in folders}
-        kept = {folder: shares[-1] for folder, shares in early_shares.items() if shares}
-        if not kept:
-            return Finding(NOT_RUN, f"needs snapshots=[…] at {self.early} % or before", scale.label)
-        typed = []
-        for folder, share in kept.items():
-            kinds = [_kinds(curves(folder, share=then)) for then in (share, None)]
-            typed.append([sum(name not in ("uniform", "other") for name in names) / len(names) for names in kinds])
-        early, late = np.mean(typed, axis=0)
-        verdict = UNDECIDED if late < LEAST_TYPED else HOLDS if early >= 0.8 * late else FAILS
-        figures = f"{early:.0%} of the kernels early, {late:.0%} at the end, {len(kept)} models"
-        return Finding(verdict, figures, scale.label, takes=longer(scale) if verdict == UNDECIDED else "")
+
+@of_weights(
+    lambda test: (
+        f"S = {test.options['kernels']} is fitted to {test.options['heads']} profiles like those of {test.row}"
+        f" in less than {test.options['seconds']:g} s"
+    )
+)
+def fits_fast(
+    scale: Scale, row: str, folders: Sequence[Path], *, kernels: int = 5, heads: int = 144, seconds: float = 20.0
+) -> Verdict:
+    """Fitting TISA to the profiles of trained heads is fast; a profile is what positions add to a head's scores, by offset.
+
+    The profiles of the first layer, repeated until they are `heads`, are fitted at once: the paper's 2,160 parameters are 144 heads
+    with S = 5 (Wennberg & Henter 2021, Appendix C). Holds below `seconds` of CPU time, fails above. The R² of each fit is shown.
+
+    Args:
+        kernels: S.
+        heads: how many are fitted.
+        seconds: the limit.
+    """
+    from relpos.analysis.fit import fit_heads
+    from relpos.analysis.patterns import pattern
+
+    profiles = [pattern(encoder(folder), length=scale.meaning["length"]) for folder in folders]
+    shown = [curve for profile in profiles if profile for curve in profile.mean.numpy()]
+    if not shown:
+        return Verdict(NOT_RUN, f"{row} has no position products")
+    fit_heads(shown[:1], kernels)  # so that importing torch is not part of the time
+    # Fitted are as many heads as are timed, since time is not proportional to them: they share out the random starts.
+    repeated = np.resize(shown, (heads, len(shown[0])))
+    began = time.process_time()
+    fits = fit_heads(repeated, kernels)
+    took = time.process_time() - began
+    r2 = ", ".join(f"{fit.r2:.3f}" for fit in fits[: len(shown)])
+    figures = f"{took:.1f} s for {heads} heads; R² of the fits {r2} ({count_of(folders, 'model')})"
+    return Verdict(HOLDS if took < seconds else FAILS, figures)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from relpos.errors import RelposError, nearest
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from relpos.claims.claim import Claim
-    from relpos.claims.finding import Finding
     from relpos.claims.scales import Scales
     from relpos.claims.to_run import ToRun
+    from relpos.claims.verdict import Verdict
 
 COLOURS = {HOLDS: "green", FAILS: "red", UNDECIDED: "yellow", NOT_RUN: "dim"}
 
@@ -51,7 +51,7 @@ def claims(cfg: DictConfig) -> str:
 
 
 def of_table(ids: list[str], primary: str) -> str:
-    """The page of a table's claims as text: the twins in the primary measure, the other twins, then the claims themselves.
+    """The page of a table's claims as text: the variants in the primary measure, the other variants, then the claims themselves.
 
     Args:
         ids: ids of the claims.
@@ -75,7 +75,7 @@ def of_table(ids: list[str], primary: str) -> str:
 
 
 def chosen(known: list[Claim], ids: list[str] | None) -> list[Claim]:
-    """The claims with these ids, each with its twins; None: all.
+    """The claims with these ids, each with its variants; None: all.
 
     Raises:
         RelposError: there is no such claim.
@@ -110,14 +110,14 @@ def page(
     from rich.console import Console
     from rich.progress import track
 
-    from relpos.claims.finding import adjusted, headline
+    from relpos.claims.verdict import adjusted, headline
 
     console = Console(stderr=True)
     hidden = not (console.is_terminal and runs.known)
     bar = track(claims, "testing claims", console=console, transient=True, disable=hidden)  # models of many runs are loaded
     by_claim = [_tested(claim, runs, rows) for claim in bar]
-    flat = iter(adjusted([finding for findings in by_claim for finding in findings]))
-    corrected = [[next(flat) for _ in findings] for findings in by_claim]
+    flat = iter(adjusted([verdict for verdicts in by_claim for verdict in verdicts]))
+    corrected = [[next(flat) for _ in verdicts] for verdicts in by_claim]
     return {
         "claims": [
             {
@@ -129,30 +129,23 @@ def page(
                 "test": claim.tester.says,
                 "rows": {row: rows[row] for row in claim.tester.rows},
                 "tables": tables.get(claim.id, []),
-                "findings": [asdict(finding) for finding in findings],
-                "verdict": (verdict := headline(findings)),
-                "takes": to_run.says(claim) if to_run and verdict == NOT_RUN else "",
+                "findings": [asdict(verdict) for verdict in verdicts],
+                "verdict": (word := headline(verdicts)),
+                "takes": to_run.says(claim) if to_run and word == NOT_RUN else "",
             }
-            for claim, findings in zip(claims, corrected, strict=True)
+            for claim, verdicts in zip(claims, corrected, strict=True)
         ],
-        "tests": sum(finding.p is not None for findings in by_claim for finding in findings),
+        "tests": sum(verdict.p is not None for verdicts in by_claim for verdict in verdicts),
         "older": runs.older,
         "guessed": to_run is not None and bool(to_run.speeds.guess),
     }
 
 
-def _tested(claim: Claim, runs: Scales, rows: dict[str, list[str]]) -> list[Finding]:
-    from relpos.claims.scales import Scales
-    from relpos.claims.travel import with_travel
-
+def _tested(claim: Claim, runs: Scales, rows: dict[str, list[str]]) -> list[Verdict]:
     for row in claim.tester.rows:
         if row not in rows:
             raise RelposError(f"claim {claim.id}: unknown row {row!r}.{nearest(row, rows)}")
-    findings = [] if claim.hosts == "only" else with_travel(claim.tester.findings(runs), claim.tester.rows, runs)
-    if claim.hosts:  # they come last, where a finding decides: the paper's claim is about such networks
-        of_hosts = {key: value for key, value in claim.test.items() if key != "note"}
-        findings += replace(claim, test=of_hosts).tester.findings(Scales(runs.hosts))
-    return findings
+    return claim.verdicts(runs)
 
 
 def _show_page(content: dict[str, Any], console: Console | None = None) -> None:
@@ -204,11 +197,11 @@ def _show_takes(takes: str, console: Console) -> None:
 
 
 def _sums(content: dict[str, Any]) -> Iterator[str]:
-    """Lines that say how many claims, and how many twins, hold, fail, …, and how many tests were made."""
+    """Lines that say how many claims, and how many variants, hold, fail, …, and how many tests were made."""
     from collections import Counter
 
-    for kind, is_twin in (("claims", False), ("twins (loss, order)", True)):
-        counts = Counter(claim["verdict"] for claim in content["claims"] if ("/" in claim["id"]) == is_twin)
+    for kind, is_variant in (("claims", False), ("variants (loss, order)", True)):
+        counts = Counter(claim["verdict"] for claim in content["claims"] if ("/" in claim["id"]) == is_variant)
         if counts:
             yield f"{counts.total()} {kind}: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}"
     tests = content["tests"]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from _claim_simulation import TUNINGS, worlds
 
-from relpos.claims.simulation import TUNINGS, worlds
 from relpos.tables import pooled
 from relpos.tables.columns import GLUE
 from relpos.tables.verdict import ABOVE, BELOW, REPRODUCED, Printed, difference, verdict

@@ -1,19 +1,29 @@
-"""The difference between two rows of one scale, over their pre-trainings."""
+"""The difference between two rows of one scale, over their pre-trainings: the statistics of every claim about scores."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from relpos.claims.scales import LOSS, ORDER, Scale, Seed
 from relpos.tables.columns import GLUE, means_by
-from relpos.tables.pooled import contrast, difference
+from relpos.tables.pooled import contrast
 from relpos.tables.statistics import Difference, paired
 
 MEAN = "glue"
 T = TypeVar("T")
 WHERE = {LOSS: " nats of held-out loss less", ORDER: " nats of shuffle gap more"}
+
+
+class Contrast(NamedTuple):
+    """Two rows; the first is expected to be better."""
+
+    first: str
+    second: str
+
+    def __str__(self) -> str:
+        return f"{self.first} − {self.second}"
 
 
 @dataclass(frozen=True)
@@ -23,56 +33,52 @@ class Gain:
     Args:
         value: difference of the means, × 100; for `loss` and `order`, nats.
         tested: the difference with its error over pre-trainings; None if the rows do not show how much pre-trainings differ.
-        pairs: pre-training seed → difference, for the seeds that both rows have.
         columns: the columns of the mean; empty if both rows are at the constant answer, so that nothing can be said.
         said: `composite − absolute +3.2 [+1.0, +5.4] over 10 pre-training seeds, 18 degrees of freedom`.
     """
 
     value: float
     tested: Difference | None
-    pairs: dict[int, float]
     columns: tuple[str, ...]
     said: str
 
 
 def gain(
-    scale: Scale, first: str, second: str, column: str = MEAN, only: Sequence[str] | None = None, as_given: bool = False
+    scale: Scale, rows: Sequence[str], column: str = MEAN, only: Sequence[str] | None = None, as_given: bool = False
 ) -> Gain | None:
-    """The gain of the row `first` over the row `second`; None if one of them has no score in this column.
+    """The gain of one row over another; None if one of them has no score in this column.
 
     Args:
         scale: all its rows together show how much pre-trainings differ, see `relpos.tables.pooled`.
-        first: the row that is expected to be better.
-        second: the row that it is compared with.
+        rows: the row that is expected to be better, and the one that it is compared with.
         column: of GLUE, `loss` or `order`, or `glue`: the mean of the nine, or of those that both rows have. Columns in which
             neither row is better than the constant answer are left out; if none is left, nothing can be said.
         only: the columns of the mean; None: all.
         as_given: leave no column out.
     """
+    first, second = rows
     shared = among(scale.columns(first, second), only) if column == MEAN else scale.shared([column], first, second)
     if not shared:
         return None
     columns = shared if as_given else scale.telling(shared, first, second)
     if not columns:
-        return Gain(0.0, None, {}, (), f"{first} and {second}: at the constant answer in {', '.join(shared)}")
+        return Gain(0.0, None, (), f"{first} and {second}: at the constant answer in {', '.join(shared)}")
     singles = [values(scale, row, columns) for row in (first, second)]
     if not all(singles):
         return None
-    rows = units(scale, columns)
-    constant = [row for row in rows if not scale.telling(columns, row)]
-    tested = difference(rows, first, second, constant)
-    ours, theirs = rows[first], rows[second]
+    by_row = by_seed(scale, columns)
+    tested = contrast(by_row, {first: 1.0, second: -1.0}, _at_constant(scale, columns))
+    ours, theirs = by_row[first], by_row[second]
     value = tested.value if tested else _mean(ours) - _mean(theirs)
     digits = 3 if columns[0] in WHERE else 1
     if tested:
         spread = f"{_interval(tested, digits)} over {tested.n} {scale.units}, {tested.freedom:.3g} degrees of freedom"
     else:
         spread = _of_models(singles[0], singles[1], digits)
-    pairs = {seed: ours[seed] - theirs[seed] for seed in among(ours, theirs)}
-    return Gain(value, tested, pairs, tuple(columns), f"{first} − {second} {value:+.{digits}f} {spread}{_where(columns)}")
+    return Gain(value, tested, tuple(columns), f"{first} − {second} {value:+.{digits}f} {spread}{_where(columns)}")
 
 
-def mean_gain(scale: Scale, pairs: Sequence[tuple[str, str]], column: str = MEAN, only: Sequence[str] | None = None) -> Gain | None:
+def mean_gain(scale: Scale, pairs: Sequence[Contrast], column: str = MEAN, only: Sequence[str] | None = None) -> Gain | None:
     """The mean of the gains of several pairs `(first, second)`, in the columns that all of these rows have."""
     names = sorted({row for pair in pairs for row in pair})
     shared = among(scale.columns(*names), only) if column == MEAN else scale.shared([column], *names)
@@ -83,18 +89,18 @@ def mean_gain(scale: Scale, pairs: Sequence[tuple[str, str]], column: str = MEAN
     for first, second in pairs:
         weights[first] += 1 / len(pairs)
         weights[second] -= 1 / len(pairs)
-    rows = units(scale, columns)
+    rows = by_seed(scale, columns)
     if not all(rows.get(row) for row in names):
         return None
-    tested = contrast(rows, weights, [row for row in rows if not scale.telling(columns, row)])
+    tested = contrast(rows, weights, _at_constant(scale, columns))
     value = tested.value if tested else sum(weight * _mean(rows[row]) for row, weight in weights.items())
     digits = 3 if columns[0] in WHERE else 1
     spread = f" {_interval(tested, digits)} over {tested.n} {scale.units}" if tested else ""
-    return Gain(value, tested, {}, tuple(columns), f"mean of these {value:+.{digits}f}{spread}{_where(columns)}")
+    return Gain(value, tested, tuple(columns), f"mean of these {value:+.{digits}f}{spread}{_where(columns)}")
 
 
 def gains_alike(
-    pairs: Sequence[tuple[Scale, str, str]], column: str = MEAN, only: Sequence[str] | None = None
+    pairs: Sequence[tuple[Scale, Contrast]], column: str = MEAN, only: Sequence[str] | None = None
 ) -> list[Gain | None]:
     """The gain of each pair of rows, of one scale or of several, all in the same columns, so that they can be compared.
 
@@ -102,9 +108,9 @@ def gains_alike(
     scale all rows are at the constant answer in such a column, the gain there is about zero, and it counts.
     """
     names = list(GLUE) if column == MEAN else [column]
-    common = [name for name in names if all(scale.shared([name], first, second) for scale, first, second in pairs)]
+    common = [name for name in names if all(scale.shared([name], *rows) for scale, rows in pairs)]
     common = among(common, only if column == MEAN else None)
-    telling = [name for name in common if any(scale.telling([name], first, second) for scale, first, second in pairs)]
+    telling = [name for name in common if any(scale.telling([name], *rows) for scale, rows in pairs)]
     return [gain(*pair, column, telling or common, as_given=bool(telling)) for pair in pairs]
 
 
@@ -114,16 +120,20 @@ def among(names: Iterable[T], only: Container[T] | None) -> list[T]:
 
 
 def values(scale: Scale, row: str, columns: Sequence[str]) -> dict[Seed, float]:
-    """Seeds of a fine-tuning → mean of the columns, for the fine-tunings that have all of them."""
+    """Seeds → mean of the columns, for the fine-tunings that have all of them."""
     by_column = [scale.scores[row][column].values for column in columns]
     seeds = [seed for seed in by_column[0] if all(seed in scores for scores in by_column)]
     return {seed: sum(scores[seed] for scores in by_column) / len(by_column) for seed in seeds}
 
 
-def units(scale: Scale, columns: Sequence[str]) -> dict[str, dict[int, float]]:
+def by_seed(scale: Scale, columns: Sequence[str]) -> dict[str, dict[int, float]]:
     """Row → pre-training seed → mean over its fine-tunings, for all rows that have these columns."""
     rows = [row for row in scale.scores if scale.shared(columns, row) == list(columns)]
     return {row: pretraining_means(values(scale, row, columns)) for row in rows}
+
+
+def _at_constant(scale: Scale, columns: Sequence[str]) -> list[str]:
+    return [row for row in scale.scores if scale.shared(columns, row) and not scale.telling(columns, row)]
 
 
 def pretraining_means(single: Mapping[Seed, float]) -> dict[int, float]:
@@ -152,5 +162,5 @@ def _where(columns: Sequence[str]) -> str:
     return f" in {columns[0]}" if len(columns) == 1 else f" in the mean of {', '.join(columns)}"
 
 
-def _mean(by_seed: Mapping[int, float]) -> float:
-    return sum(by_seed.values()) / len(by_seed)
+def _mean(values: Mapping[int, float]) -> float:
+    return sum(values.values()) / len(values)

@@ -1,4 +1,4 @@
-"""Rules find what the papers print where it is true, and little where rows are alike; covers simulation, verdict_simulation."""
+"""Rules find what the papers print where it is true, and little where rows are alike; covers benchmarks/_claim_simulation.py."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from relpos.claims.claim import load
-from relpos.claims.simulation import drawn, power, pretraining, worlds
-from relpos.claims.verdict_simulation import cells
+from tests.packaging.test_benchmarks import module
 
+simulation = module("_claim_simulation")
+power, worlds, cells = simulation.power, simulation.worlds, module("_verdict_simulation").cells
 DRAWS = 12
 CLAIMS = {paper: load(paper) for paper in ("chang2021", "wennberg2021")}
 
@@ -18,11 +19,10 @@ def some(paper: str, *ids: str) -> list:  # type: ignore[type-arg]
 
 
 def test_rows_are_drawn_around_the_printed_means_with_the_printed_errors() -> None:
-    world = worlds("chang2021")[0]
-    small, base = drawn(world, 2_000, np.random.default_rng(0))
+    small, base = simulation.drawn(worlds("chang2021")[0], 2_000, np.random.default_rng(0))
     values = list(small.scores["composite"]["cola"].values.values())
     assert np.mean(values) == pytest.approx(40.9, abs=0.2)
-    assert np.std(values) == pytest.approx(pretraining(0.7 * 10**0.5), rel=0.05)
+    assert np.std(values) == pytest.approx(simulation.pretraining(0.7 * 10**0.5), rel=0.05)
     assert list(base.scores) == ["absolute", "fixed", "dynamic", "composite"]
 
 
@@ -62,8 +62,3 @@ def test_the_bound_of_verdicts_is_neither_too_narrow_nor_too_wide(between: float
     assert found.missed <= 0.07
     assert found.reproduced >= 0.8
     assert found.found >= 0.95
-
-
-def test_every_restated_rule_says_how_it_differs() -> None:
-    restated = {claim.id for claims in CLAIMS.values() for claim in claims if claim.restated}
-    assert restated == {"C06", "C09", "C19", "W08", "W09", "W10", "W11", "W12", "W13"}

@@ -20,13 +20,10 @@ from statistics import median
 import numpy as np
 
 from relpos.claims.claim import Claim
-from relpos.claims.columns import FromTo
-from relpos.claims.comparisons import Comparison
-from relpos.claims.finding import FAILS, HOLDS, NOT_RUN, Finding, Test, headline
-from relpos.claims.reductions import ErrorReduction
+from relpos.claims.reductions import error_reduction
 from relpos.claims.scales import Scale, Scales, Scores, Seed
-from relpos.claims.signs import OverColumns
-from relpos.claims.trends import HigherAtLargest, NotLowerAtLargest, OfScales, Steady
+from relpos.claims.trends import falls, shrinks
+from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, headline
 from relpos.config.conf import shipped
 from relpos.tables.columns import GLUE
 from relpos.tables.statistics import standard_error
@@ -51,8 +48,6 @@ EXAMPLES = {
 """Dev examples of each column."""
 ALBERT = {"baseline": "absolute", "s1": "absolute_tisa_s1", "s3": "absolute_tisa_s3", "s5": "absolute_tisa"}
 BAG_OF_WORDS = {"baseline": "none", "s1": "tisa_s1", "s3": "tisa_s3", "s5": "tisa"}
-SIMULATED = (Comparison, OverColumns, FromTo, OfScales, Steady, ErrorReduction)
-"""Tests that compare rows by their scores."""
 Means = dict[str, dict[str, float]]
 """Row → column → score."""
 
@@ -103,21 +98,23 @@ def power(claims: Sequence[Claim], world: World, seeds: int, draws: int, first: 
     """Claim → how often it holds and fails, for the claims whose rows this world has.
 
     Args:
-        claims: of one paper's file; twins and claims that are not about scores are left out.
+        claims: of one paper's file; variants and claims that are not about contrasts of rows are left out.
         world: what is true.
         seeds: pre-trainings of each row.
         draws: how often the pre-trainings are drawn.
         first: number of the first draw, from which its random numbers follow.
     """
-    tests = {claim.id: claim.tester for claim in claims if claim.measure is None and isinstance(claim.tester, SIMULATED)}
+    tests = {claim.id: claim.tester for claim in claims if claim.measure is None and claim.tester.contrasts}
     counts: dict[str, list[str]] = {}
     for draw in range(first, first + draws):
         chance = np.random.default_rng(draw)
         scales = drawn(world, seeds, chance)
         for name, test in tests.items():
-            compares_sizes = isinstance(test, OfScales | HigherAtLargest | NotLowerAtLargest)
+            compares_sizes = test.rule in (shrinks, falls) or test.at == "largest"
             runs = scales if compares_sizes else Scales(scales.known[:1])  # other claims are about the papers' smaller models
-            counts.setdefault(name, []).append(headline(_findings(test, runs, chance)))
+            if test.rule == error_reduction:
+                _answer(runs, chance)
+            counts.setdefault(name, []).append(headline(test.verdicts(runs)))
     return {
         name: Power(verdicts.count(HOLDS) / draws, verdicts.count(FAILS) / draws, draws)
         for name, verdicts in counts.items()
@@ -150,24 +147,23 @@ def _scale(world: World, size: str, seeds: int, chance: np.random.Generator) -> 
     return scale
 
 
-def _findings(test: Test, scales: Scales, chance: np.random.Generator) -> list[Finding]:
-    if isinstance(test, ErrorReduction):
-        test = _OnHalves(**{key: getattr(test, key) for key in ErrorReduction.__dataclass_fields__}, chance=chance)
-        for scores in (scores for scale in scales for columns in scale.scores.values() for scores in columns.values()):
-            scores.answers = dict.fromkeys(scores.values, Path())
-    return test.findings(scales)
+def _answer(scales: Scales, chance: np.random.Generator) -> None:
+    """Gives all fine-tunings simulated halves of the dev sets."""
+    for columns in (columns for scale in scales for columns in scale.scores.values()):
+        for column, scores in columns.items():
+            columns[column] = _OnHalves(scores.values, column, dict.fromkeys(scores.values, Path()), chance=chance)
 
 
-@dataclass(frozen=True)
-class _OnHalves(ErrorReduction):
-    """`ErrorReduction` on simulated halves of the dev sets: one half scores as much above the whole set as the other below it."""
+@dataclass
+class _OnHalves(Scores):
+    """Scores of which one half of the dev set scores as much above the whole set as the other below it."""
 
     chance: np.random.Generator = field(default_factory=np.random.default_rng)
 
-    def halves(self, column: str, scores: Scores, seed: Seed) -> tuple[float, float]:
-        metric = {"cola": "matthews", "stsb": "pearson"}.get(column, "accuracy")
-        score = scores.values[seed]
-        more = self.chance.normal(0.0, standard_error(score, EXAMPLES[column], metric))
+    def halves(self, seed: Seed) -> tuple[float, float]:
+        metric = {"cola": "matthews", "stsb": "pearson"}.get(self.metric, "accuracy")
+        score = self.values[seed]
+        more = self.chance.normal(0.0, standard_error(score, EXAMPLES[self.metric], metric))
         return score + more, score - more
 
 

@@ -1,0 +1,186 @@
+"""The runner of all claims. A rule is a judge function and what it needs; a test is a rule with a claim's arguments.
+
+A judge looks at one place, a scale or several that are compared, and returns a verdict, or None where the place says nothing of the
+claim. Everything else is done here: the places to look at, the rows that a test needs, variants in another measure, notes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from relpos.claims.contrasts import MEAN, Contrast
+from relpos.claims.requirements import Requirements
+from relpos.claims.scales import Scale, Scales
+from relpos.claims.verdict import EXACT, NOT_RUN, Verdict, joined
+from relpos.tables.verdict import FAR
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a test is made.
+
+    Args:
+        scales: one, or those that are compared, the largest last; empty for a computation.
+        label: what the verdict says of it.
+        published: whether it is a published checkpoint, of which only what it can tell is said.
+    """
+
+    scales: tuple[Scale, ...]
+    label: str
+    published: bool = False
+
+    @property
+    def scale(self) -> Scale:
+        """The only scale, or the largest."""
+        return self.scales[-1]
+
+
+Judge = Callable[["Test", Place], Verdict | None]
+Places = Callable[["Test", Scales], Iterable[Place]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How claims of one kind are tested. Called with a claim's arguments it gives the test.
+
+    Args:
+        judge: looks at one place.
+        options: keys of a claim that the judge alone reads, with their defaults.
+        says: what must be true for the claim to hold; one line.
+        requires: what the runs must have; None: the test needs no runs.
+        places: where to look.
+        variant: the same claim in a measure in nats, apart from measure and bound; None: it does not compare rows.
+    """
+
+    judge: Judge
+    options: Mapping[str, Any]
+    says: Callable[[Test], str]
+    requires: Callable[[Test], Requirements | None]
+    places: Places
+    variant: Callable[[Test], Test] | None = None
+
+    def __call__(self, **arguments: Any) -> Test:
+        """The test of a claim.
+
+        Args:
+            arguments: those of `Test`, and the rule's options.
+
+        Raises:
+            TypeError: there is no such argument, or one is missing.
+        """
+        options = {key: arguments.pop(key, default) for key, default in self.options.items()}
+        if missing := [key for key, value in options.items() if value is inspect.Parameter.empty]:
+            raise TypeError(f"{missing[0]!r} is missing")
+        if contrasts := arguments.pop("contrasts", ()):
+            arguments["contrasts"] = tuple(Contrast(*pair) for pair in contrasts)
+        if unknown := arguments.keys() - Test.__dataclass_fields__.keys():
+            raise TypeError(f"unknown argument {min(unknown)!r}")
+        return Test(self, options=options, **arguments)
+
+
+@dataclass(frozen=True)
+class Test:
+    """A claim's test: its rule and the keys under `test` in the claim's file.
+
+    Args:
+        rule: how it is tested.
+        contrasts: pairs of rows, `[first, second]`, that decide.
+        beside: further pairs whose figures are shown; they do not decide.
+        row: the row whose networks or runs are looked at.
+        others: rows that it is compared with.
+        column: a column of GLUE, or `glue`: the mean of the nine, or of those that both rows have; in variants `loss` or `order`.
+        columns: the columns of that mean, if the claim is about fewer; None: all of GLUE's.
+        apart: further columns whose figures are shown; they do not decide.
+        at: `each` scale, or the `largest` of several sizes.
+        note: how these runs differ from the paper's.
+        options: of the rule alone.
+    """
+
+    __test__ = False  # not one of pytest's
+
+    rule: Rule
+    contrasts: Sequence[Contrast] = ()
+    beside: Sequence[Sequence[str]] = ()
+    row: str = ""
+    others: Sequence[str] = ()
+    column: str = MEAN
+    columns: Sequence[str] | None = None
+    apart: Sequence[str] = ()
+    at: str = "each"
+    note: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def says(self) -> str:
+        """What must be true for the claim to hold; one line."""
+        return self.rule.says(self)
+
+    @property
+    def requires(self) -> Requirements | None:
+        """What the runs must have; None: the test needs no runs."""
+        return self.rule.requires(self)
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The rows whose runs it needs, each once."""
+        return tuple(dict.fromkeys([*(row for pair in self.contrasts for row in pair), *filter(None, [self.row]), *self.others]))
+
+    @property
+    def said(self) -> str:
+        """`fixed − absolute, dynamic − absolute`"""
+        return ", ".join(map(str, self.contrasts))
+
+    def variant(self, measure: str, bound: float) -> Test | None:
+        """The same claim in another measure.
+
+        Args:
+            measure: `loss` (held-out loss) or `order` (shuffle gap).
+            bound: nats; smaller differences count as none.
+        """
+        if self.rule.variant is None:
+            return None
+        test = self.rule.variant(self)
+        return replace(test, column=measure, columns=None, apart=(), options={**test.options, "bound": bound})
+
+    def verdicts(self, runs: Scales) -> list[Verdict]:
+        """One for each place that says something of the claim, the largest last; published checkpoints come after all."""
+        found: list[Verdict] = []
+        for place in self.rule.places(self, runs):
+            verdict = self.rule.judge(self, place)
+            if verdict is None or (place.published and verdict.verdict == NOT_RUN):
+                continue
+            figures = joined([verdict.figures, self.note, "" if verdict.verdict == NOT_RUN else _slow(self, place)])
+            found.append(replace(verdict, figures=figures, scale=verdict.scale or place.label))
+        return found
+
+
+def each_scale(test: Test, runs: Scales) -> list[Place]:
+    """Every scale of pre-trainings."""
+    return [Place((scale,), scale.label) for scale in runs]
+
+
+def once(test: Test, runs: Scales) -> list[Place]:
+    """A single place without runs: for what is computed or counted."""
+    return [Place((), EXACT)]
+
+
+def _slow(test: Test, place: Place) -> str:
+    """A line where parameters of a row could not move far in the training, which alone may make the rows differ; else empty."""
+    schemes = [row for row in test.rows if row != "none"]
+    travels = [scale.travel(row) for scale in place.scales for row in schemes if row in scale.folders]
+    known = [travel for travel in travels if travel is not None]
+    if not known or min(known) >= FAR:
+        return ""
+    return (
+        f"position parameters could move by at most about {min(known):.2g} (the sum of their learning rates); "
+        f"below {FAR:g} a scheme may lose by that alone: more steps, or recipe.position_lr"
+    )
+
+
+def options_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The keyword-only arguments of a judge, with their defaults."""
+    parameters = inspect.signature(function).parameters.values()
+    return {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}

@@ -1,0 +1,118 @@
+"""The result of a claim's test: the evidence of its numbers, and the verdict at one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from relpos.tables.statistics import ALPHA, Difference, benjamini_hochberg, holm
+from relpos.tables.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED
+
+__all__ = ["FAILS", "HOLDS", "NOT_RUN", "UNDECIDED", "Evidence", "Verdict", "adjusted", "all_of", "headline", "sided"]
+
+EXACT = "at any size"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict of one test at one scale.
+
+    Args:
+        verdict: holds, fails, undecided or not run.
+        figures: the numbers that decide, or what is missing.
+        scale: size, steps and data of the runs; the runner fills it in.
+        p: two-sided p-value of the verdict; None without a statistical test: exact computations, counts, missing runs.
+        takes: what it would take to decide an undecided claim.
+    """
+
+    verdict: str
+    figures: str
+    scale: str = ""
+    p: float | None = None
+    takes: str = ""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Two p-values, one for each direction; a p-value is 1 if the numbers point the other way.
+
+    >>> Evidence(holds=0.01, fails=1.0).verdict
+    'holds'
+
+    Args:
+        holds: p-value of the claim's opposite; if it is small, the claim holds.
+        fails: p-value of the claim itself; if it is small, the claim fails.
+    """
+
+    holds: float
+    fails: float
+
+    @property
+    def verdict(self) -> str:
+        return HOLDS if self.holds < ALPHA else FAILS if self.fails < ALPHA else UNDECIDED
+
+    @property
+    def p(self) -> float:
+        return min(self.holds, self.fails, 1.0)
+
+
+def sided(tested: Difference, bound: float = 0.0) -> Evidence:
+    """The evidence for a difference above zero, and no smaller than a bound.
+
+    It holds by its distance from zero, and fails by its distance from the bound: a difference that is clearly above zero and not
+    clearly below the bound does not fail.
+
+    >>> sided(Difference(1.0, error=0.1, freedom=8.0, n=5)).verdict, sided(Difference(-1.0, error=0.1, freedom=8.0, n=5)).verdict
+    ('holds', 'fails')
+    """
+    holds = tested.p if tested.value > 0 and tested.value >= bound else 1.0
+    return Evidence(holds, tested.p_against(bound) if tested.value < bound else 1.0)
+
+
+def below(tested: Difference, bound: float) -> Evidence:
+    """The evidence for a difference below a bound."""
+    p = tested.p_against(bound)
+    return Evidence(p, 1.0) if tested.value < bound else Evidence(1.0, p)
+
+
+def all_of(parts: Sequence[Evidence]) -> Evidence:
+    """The evidence for a claim that says several things.
+
+    It holds if all of them hold, so that the weakest p-value counts and no correction is due. It fails if one of them fails, after
+    Holm's correction.
+
+    >>> all_of([Evidence(0.01, 1.0), Evidence(0.03, 1.0)]).holds, all_of([Evidence(1.0, 0.04), Evidence(1.0, 0.9)]).fails
+    (0.03, 0.08)
+    """
+    return Evidence(max(part.holds for part in parts), min(holm([part.fails for part in parts])))
+
+
+def headline(verdicts: Sequence[Verdict]) -> str:
+    """The verdict of the largest scale that decides; if none does, undecided if something was tested, else not run.
+
+    Args:
+        verdicts: of one claim, in the order of `relpos.claims.reading`, the largest scale last.
+    """
+    words = [each.verdict for each in verdicts]
+    decisive = [word for word in words if word in (HOLDS, FAILS)]
+    return decisive[-1] if decisive else UNDECIDED if UNDECIDED in words else NOT_RUN
+
+
+def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """The verdicts of a page after Benjamini and Hochberg's correction: what is not significant among all of them is undecided."""
+    p_values = [each.p for each in verdicts if each.p is not None]
+    corrected = iter(benjamini_hochberg(p_values))
+    return [_among(each, next(corrected), len(p_values)) if each.p is not None else each for each in verdicts]
+
+
+def _among(found: Verdict, p: float, tests: int) -> Verdict:
+    if found.verdict not in (HOLDS, FAILS) or p < ALPHA:
+        return found
+    note = f"by itself it {found.verdict} with p {found.p:.2g}; p {p:.2g} among the {tests} tests of this page leaves it undecided"
+    takes = found.takes or "more pre-training seeds, half as many again or more: it is clear alone and not among so many tests"
+    return replace(found, verdict=UNDECIDED, figures=joined([found.figures, note]), takes=takes)
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Figures and notes in one line, without the empty ones."""
+    return "; ".join(filter(None, parts))
