@@ -176,8 +176,8 @@ def task_folder(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def test_a_claim_calls_nothing(marker: Path) -> None:
-    claim = Claim("C00", "", "", "", test={"_target_": "evil.f"})
-    with pytest.raises(RelposError, match=r"test\._target_=evil\.f: only names of relpos\.claims"):
+    claim = Claim("C00", "", "", "", test={"rule": "evil.f"})
+    with pytest.raises(RelposError, match=r"claim C00: test: unknown rule 'evil\.f'"):
         claim.tester  # noqa: B018
     assert not marker.exists()
 

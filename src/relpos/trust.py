@@ -50,7 +50,6 @@ KINDS = {
     "pairs": Kind(("relpos.data.pairs",)),
     "kind": Kind(("relpos.analysis.kinds",)),
     "engine": Kind(("relpos.launch",)),
-    "test": Kind(("relpos.claims",)),
 }
 """First part of a key → what it names."""
 

@@ -13,7 +13,6 @@ from relpos.claims.rule import Rule, Test
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest
 from relpos.files import read_yaml
-from relpos.trust import instantiate
 
 if TYPE_CHECKING:
     from relpos.claims.scales import Scales

@@ -55,7 +55,7 @@ class Experiment:
         parameters: the table is nothing but parameter counts: those of this paper, see `relpos.commands.params`.
         claims: ids of the claims that the table is about.
         primary: the measure that decides these claims first, chosen before the runs: `loss` (held-out loss) or `order` (shuffle
-            gap). `claims.txt` beside the table shows the claims' variants in this measure, then the other variants, then the claims.
+            gap). `claims.txt` beside the table shows the variants in this measure, then the other variants, then the claims.
         tuned: the table in which the rows' `recipe.position_lr` was chosen; the page names it.
     """
 
