@@ -63,8 +63,14 @@ def batch(config: Any, padded: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     ids = torch.randint(5, VOCABULARY, (3, LENGTH), generator=generator)
     lengths = torch.tensor([LENGTH, 7, 4]) if padded else torch.full((3,), LENGTH)
     mask = torch.arange(LENGTH) < lengths[:, None]
-    types = torch.randint(config.type_vocab_size, (3, LENGTH), generator=generator)
+    types = torch.randint(getattr(config, "type_vocab_size", 1), (3, LENGTH), generator=generator)
     return ids.masked_fill(~mask, config.pad_token_id), mask, types
+
+
+def outputs(model: Any, ids: Tensor, mask: Tensor, types: Tensor) -> Any:
+    """Of one of theirs; some have no token types."""
+    kinds = {"token_type_ids": types} if hasattr(model.config, "type_vocab_size") else {}
+    return model(ids, mask, **kinds, output_hidden_states=True)
 
 
 def hidden_states(model: nn.Module, ids: Tensor, mask: Tensor, types: Tensor) -> list[Tensor]:

@@ -69,8 +69,42 @@ def test_a_damaged_config_is_refused(folder: Path) -> None:
     assert "config.json: damaged" in refused(folder)
 
 
-def test_an_unsupported_family_is_named_with_the_nearest_one(folder: Path) -> None:
-    assert "model_type=robert is not supported. Did you mean 'roberta'" in refused(changed(folder, model_type="robert"))
+def test_an_unsupported_family_is_named_and_no_other_one_is_suggested_for_it(folder: Path) -> None:
+    said = refused(changed(folder, model_type="flaubert"))
+    assert "config.json: model_type=flaubert is not supported; these are: albert, bert, camembert, " in said
+
+
+@pytest.mark.parametrize("kind", ["MultipleChoice", "TokenClassification", "QuestionAnswering"])
+@pytest.mark.parametrize("family", ["Bert", "Roberta", "DistilBert"])
+def test_a_head_that_computes_something_else_is_refused_by_the_name_of_its_class(family: str, kind: str, tmp_path: Path) -> None:
+    said = refused(saved(host(f"{family}For{kind}"), tmp_path))
+    assert f"config.json: architectures={family}For{kind}: " in said
+    assert "cannot be expressed here" in said
+
+
+def test_a_classifier_of_tokens_is_not_refused_for_the_pooler_that_it_lacks(tmp_path: Path) -> None:
+    folder = changed(saved(host("BertForTokenClassification"), tmp_path), architectures=None)
+    assert "a classifier without a pooler: a classifier of tokens cannot be expressed here: ours classify texts" in refused(folder)
+
+
+def test_the_classifier_of_distilbert_is_refused(tmp_path: Path) -> None:
+    assert "is unknown to distilbert" in refused(saved(host("DistilBertForSequenceClassification"), tmp_path))
+
+
+def test_an_ernie_that_embeds_its_task_is_refused(tmp_path: Path) -> None:
+    said = refused(saved(host("ErnieForMaskedLM", use_task_id=True), tmp_path))
+    assert "config.json: use_task_id=True: only False is supported for ernie" in said
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_a_roformer_with_another_table_than_that_of_sines_is_refused(dtype: torch.dtype, tmp_path: Path) -> None:
+    folder = saved(host("RoFormerForMaskedLM", embedding_size=8).to(dtype), tmp_path)
+    name = "roformer.encoder.embed_positions.weight"
+    table = load_file(folder / "model.safetensors")[name]
+    assert relpos.load(folder)[1] is None
+    table[7, 1] += 0.02
+    assert f"weight {name!r} is not the table that it is by config.json" in refused(rewritten(folder, **{name: table}))
+    assert f"weight {name!r} is not the table" in refused(rewritten(folder, **{name: table[:-1]}))
 
 
 def test_without_a_family_the_names_of_the_weights_say_it(folder: Path) -> None:
@@ -92,7 +126,7 @@ def test_an_encoder_without_a_family_is_refused(folder: Path) -> None:
     [
         ("position_embedding_type", "relative_key_query", "position_embedding_type=relative_key_query: only absolute is supported"),
         ("is_decoder", True, "is_decoder=True: only False is supported for bert"),
-        ("hidden_act", "silu", "gelu, gelu_new or relu is expected"),
+        ("hidden_act", "silu", "config.json: hidden_act=silu: gelu, gelu_new or relu is expected"),
         ("num_hidden_layers", "three", "layers=three: a whole number"),
         ("num_attention_heads", 5, "hidden=16 is not a multiple of heads=5"),
     ],

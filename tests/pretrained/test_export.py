@@ -77,6 +77,17 @@ def test_transformers_computes_the_same(name: str, tmp_path: Path) -> None:
     torch.testing.assert_close(output, expected, rtol=0, atol=1e-10)
 
 
+def test_the_waves_of_a_roformer_have_the_precision_in_which_it_is_loaded(tmp_path: Path) -> None:
+    described = settings(ROPE)
+    ours = drawn(described).float()
+    exported(ours, described, tmp_path)
+    theirs = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path, dtype=torch.float64).eval()
+    ids, mask, types = batch(theirs.config)
+    torch.testing.assert_close(theirs(ids, mask, types)[0][mask], ours.double()(ids, mask, types)[mask], rtol=0, atol=1e-13)
+    as_stored = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path, dtype=torch.float32)
+    assert {parameter.dtype for parameter in as_stored.parameters()} == {torch.float32}
+
+
 READ: dict[str, dict[str, Any]] = {
     "BertForMaskedLM": {},
     "BertForSequenceClassification": {"num_labels": 3},

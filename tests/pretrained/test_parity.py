@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import relpos
-from hosts import batch, hidden_states, host, saved, saved_gradients
+from hosts import batch, hidden_states, host, outputs, saved, saved_gradients
 
 EMBEDDING = {"embedding_size": 8}
 UNPADDED = "convbert"  # begins the names of those that are compared without padding, see below
@@ -26,6 +26,19 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "roberta with relu, and gelu in its head": ("RobertaForMaskedLM", {"hidden_act": "relu", "type_vocab_size": 1}),
     "roberta classifier": ("RobertaForSequenceClassification", {"num_labels": 3}),
     "xlm-r": ("XLMRobertaForMaskedLM", {"type_vocab_size": 1}),
+    "camembert": ("CamembertForMaskedLM", {"type_vocab_size": 1}),
+    "camembert classifier": ("CamembertForSequenceClassification", {"num_labels": 3}),
+    "data2vec-text": ("Data2VecTextForMaskedLM", {"type_vocab_size": 1, "pad_token_id": 1}),
+    "data2vec-text classifier": ("Data2VecTextForSequenceClassification", {"num_labels": 3, "pad_token_id": 1}),
+    "ernie": ("ErnieForMaskedLM", {}),
+    "ernie with an own decoder": ("ErnieForMaskedLM", {"tie_word_embeddings": False}),
+    "ernie classifier": ("ErnieForSequenceClassification", {"num_labels": 3}),
+    "distilbert": ("DistilBertForMaskedLM", {"hidden_dim": 24}),
+    "distilbert with an own decoder": ("DistilBertForMaskedLM", {"hidden_dim": 20, "tie_word_embeddings": False}),
+    "distilbert encoder with relu": ("DistilBertModel", {"hidden_dim": 24, "activation": "relu"}),
+    "mpnet": ("MPNetForMaskedLM", {}),
+    "mpnet encoder": ("MPNetModel", {}),
+    "mpnet classifier": ("MPNetForSequenceClassification", {"num_labels": 3}),
     "electra generator": ("ElectraForMaskedLM", EMBEDDING),
     "electra generator of one width": ("ElectraForMaskedLM", {"embedding_size": 16, "tie_word_embeddings": False}),
     "electra discriminator": ("ElectraForPreTraining", EMBEDDING),
@@ -42,7 +55,7 @@ def test_hidden_states_of_every_layer_are_equal(name: str, tmp_path: Path) -> No
     theirs = host(MODELS[name][0], **MODELS[name][1])
     ours, tokenizer = relpos.load(saved(theirs, tmp_path))
     ids, mask, types = batch(theirs.config, padded=not name.startswith(UNPADDED))
-    expected = theirs(ids, mask, types, output_hidden_states=True).hidden_states
+    expected = outputs(theirs, ids, mask, types).hidden_states
     states = hidden_states(ours, ids, mask, types)
     assert tokenizer is None
     assert len(states) == len(expected)
@@ -55,7 +68,7 @@ def test_logits_and_gradients_are_equal(name: str, tmp_path: Path) -> None:
     theirs = host(MODELS[name][0], **MODELS[name][1])
     ours, _ = relpos.load(saved(theirs, tmp_path))
     ids, mask, types = batch(theirs.config, padded=not name.startswith(UNPADDED))
-    expected, logits = theirs(ids, mask, types)[0], ours(ids, mask, types)
+    expected, logits = outputs(theirs, ids, mask, types)[0], ours(ids, mask, types)
     if logits.shape[:2] == mask.shape:
         expected, logits = expected[mask], logits[mask]
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-10)
@@ -66,6 +79,19 @@ def test_logits_and_gradients_are_equal(name: str, tmp_path: Path) -> None:
     for (parameter, ours_here), theirs_here in zip(ours.named_parameters(), gradients.parameters(), strict=True):
         gradient = torch.zeros_like(ours_here) if ours_here.grad is None else ours_here.grad  # a pooler that nothing reads
         torch.testing.assert_close(gradient, theirs_here.data, rtol=0, atol=1e-10, msg=parameter)
+
+
+def test_mpnet_has_the_buckets_of_t5_at_every_distance(tmp_path: Path) -> None:
+    theirs = host("MPNetModel", max_position_embeddings=202)
+    ours, _ = relpos.load(saved(theirs, tmp_path))
+    ids = torch.randint(5, 40, (1, 200), generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(ours(ids), theirs(ids)[0], rtol=0, atol=1e-10)
+
+
+def test_a_network_without_token_types_has_no_parameters_for_them(tmp_path: Path) -> None:
+    theirs = host("DistilBertModel")
+    ours, _ = relpos.load(saved(theirs, tmp_path))
+    assert sum(part.numel() for part in ours.parameters()) == sum(part.numel() for part in theirs.parameters())
 
 
 def test_convbert_of_transformers_leaks_padding_into_real_tokens_and_ours_does_not(tmp_path: Path) -> None:

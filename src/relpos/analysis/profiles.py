@@ -78,7 +78,7 @@ def profiles(
             raise RelposError(f"{type(encoder.position).__name__} adds nothing to the embeddings: there is no F̂_P")
         embedding = encoder.embedding
         word = embedding.words.weight.double().mean(0, keepdim=True)
-        if choices.types:
+        if choices.types and embedding.types is not None:
             word = word + embedding.types.weight[0].double()
         states = _entering(encoder, word + rows.double(), choices)
         word = _entering(encoder, word, choices)

@@ -105,5 +105,6 @@ def count(model: MaskedLM) -> dict[str, Any]:
     return {"total": _parameters(model), "position": numbers["position"], "parts": numbers}
 
 
-def _parameters(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+def _parameters(module: nn.Module | None) -> int:
+    parameters = () if module is None else module.parameters()
+    return sum(parameter.numel() for parameter in parameters if parameter.requires_grad)

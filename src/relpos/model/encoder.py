@@ -38,7 +38,7 @@ class Embedding(nn.Module):
     def __init__(self, shape: Shape, vocabulary: int, token_types: int, dropout: float, norm_eps: float) -> None:
         super().__init__()
         self.words = nn.Embedding(vocabulary, shape.embedding)
-        self.types = nn.Embedding(token_types, shape.embedding)
+        self.types = nn.Embedding(token_types, shape.embedding) if token_types else None
         self.norm = nn.LayerNorm(shape.embedding, eps=norm_eps)
         self.dropout = Dropout(dropout)
         self.widen = nn.Identity() if shape.embedding == shape.hidden else nn.Linear(shape.embedding, shape.hidden)
@@ -46,9 +46,10 @@ class Embedding(nn.Module):
     def forward(
         self, input_ids: Ids, token_types: Ids | None, positions: Float[Tensor, "n embedding"] | None, held: Tokens
     ) -> Float[Tensor, "*tokens hidden"]:
-        # A network with one type, such as RoBERTa, does not see which sentence a token belongs to.
-        types = self.types.weight[0] if token_types is None or len(self.types.weight) == 1 else self.types(token_types)
-        x = self.words(input_ids) + types
+        x = self.words(input_ids)
+        if self.types is not None:
+            # A network with one type, such as RoBERTa, does not see which sentence a token belongs to.
+            x = x + (self.types.weight[0] if token_types is None or len(self.types.weight) == 1 else self.types(token_types))
         if positions is not None:
             x = x + positions.to(x.dtype)
         x = self.norm(x)
@@ -108,7 +109,7 @@ class Encoder(nn.Module):
         attention_dropout: Rate = 0.1,
         activation: Literal["gelu", "gelu_new", "relu"] = "gelu",
         norm_eps: Positive = 1e-12,
-        token_types: Width = 2,
+        token_types: Annotated[int, between(0, 1_000_000)] = 2,
         share_layers: bool = False,
         kernel: kernels.Name = "auto",
     ) -> None:

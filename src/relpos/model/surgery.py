@@ -36,12 +36,14 @@ def fold_positions(encoder: Encoder) -> None:
     Sequences may then have any length.
 
     Raises:
-        RelposError: the network has no table of position embeddings, or more than a table.
+        RelposError: the network has no table of position embeddings, or more than a table; or it has no token types.
     """
     if not isinstance(encoder.position, Absolute):
         raise RelposError(
             f"{type(encoder.position).__name__} is more than a table of position embeddings: it cannot be folded away"
         )
+    if encoder.embedding.types is None:
+        raise RelposError("this network has no token types, to which the mean of its positions could be added")
     table, types = position_table(encoder), encoder.embedding.types.weight
     types.add_(table.double().mean(0).to(types.dtype))
     encoder.position = NoPosition(_shape(encoder))

@@ -1,6 +1,11 @@
-"""BERT (Devlin et al. 2019), and every checkpoint of its form: MiniLM, the encoders of sentence-transformers, …"""
+"""BERT (Devlin et al. 2019), and every checkpoint of its form: MiniLM, the encoders of sentence-transformers, …
+
+ERNIE (Sun et al. 2019) computes the same unless it adds an embedding of the task, as ERNIE 2.0 and 3.0 do.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from relpos.pretrained.family import ABSOLUTE, NO_CONV, NO_DECODER, SIZE, Family, Head, Key, Weight, linear
 
@@ -47,4 +52,21 @@ FAMILY = Family(
         Head("BertForSequenceClassification", CLASSIFIER, {"kind": "classifier"}),
     ),
     unread=(r"cls\.seq_relationship\..*", r"cls\.predictions\.decoder\.weight", r".*\.position_ids"),
+)
+
+ERNIE = replace(
+    FAMILY,
+    model_type="ernie",
+    prefix="ernie.",
+    base="ErnieModel",
+    constants=NO_DECODER | {"use_task_id": False},
+    heads=(
+        Head("ErnieForMaskedLM", HEAD),
+        Head("ErnieForMaskedLM", UNTIED, {"tied": False}),
+        Head(
+            "ErnieForSequenceClassification",
+            (*linear("pooler", "ernie.pooler.dense"), *linear("classifier", "classifier")),
+            {"kind": "classifier"},
+        ),
+    ),
 )

@@ -12,13 +12,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError
 from relpos.pretrained.families import FAMILIES
 from relpos.pretrained.family import Family, Head
 from relpos.pretrained.files import CONFIG, read_config
 from relpos.pretrained.settings import from_config
 from relpos.pretrained.stored import read_weights
 from relpos.pretrained.weights import listed, names, read
+
+OTHER_HEADS = {
+    "MultipleChoice": "a choice among several texts cannot be expressed here",
+    "QuestionAnswering": "a head that marks the answer in a text cannot be expressed here",
+    "TokenClassification": "a classifier of tokens cannot be expressed here: ours classify texts",
+}
+"""Ends of the names of classes in `transformers` whose heads ours do not compute → why."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,9 @@ class Checkpoint:
         """The description by which it is read. Files of 2018 and 2019 have no `model_type`; then the weights' names tell."""
         name = str(self.config.get("model_type") or self._named_by_weights())
         if name not in FAMILIES:
-            raise RelposError(f"{self.folder / CONFIG}: model_type={name} is not supported.{nearest(name, FAMILIES)}")
+            # No "did you mean": a family with a similar name may compute something else from weights of the same names.
+            known = ", ".join(sorted(FAMILIES))
+            raise RelposError(f"{self.folder / CONFIG}: model_type={name} is not supported; these are: {known}")
         return FAMILIES[name]
 
     def _named_by_weights(self) -> str:
@@ -89,6 +98,7 @@ class Checkpoint:
         """Our configuration of the network: `size`, `position`, `conv`, `vocabulary`, and `head` or `outputs`."""
         if self.family.refused:
             raise RelposError(f"{self.folder / CONFIG}: model_type={self.family.model_type}: {self.family.refused}")
+        self._check_head()
         try:
             settings = from_config(self.family, self.config)
         except RelposError as error:
@@ -99,6 +109,16 @@ class Checkpoint:
         head = dict(self.head.settings) if self.head else {"kind": "none"}
         pooler = {"pooler": True} if self._has_pooler else {}
         return settings | ({"head": head | pooler} if head | pooler else {})
+
+    def _check_head(self) -> None:
+        """Raises RelposError for a head that has the weights of a classifier, or a part of them, and computes something else."""
+        for architecture in self.config.get("architectures") or []:
+            if kind := next((kind for kind in OTHER_HEADS if str(architecture).endswith(f"For{kind}")), None):
+                raise RelposError(f"{self.folder / CONFIG}: architectures={architecture}: {OTHER_HEADS[kind]}")
+        if self.head is not None and self.head.settings.get("kind") == "classifier":
+            pooler = {name for weight in self.head.weights if weight.ours.startswith("pooler.") for name in names(weight)}
+            if not pooler & self.tensors.keys():
+                raise RelposError(f"{self.folder}: a classifier without a pooler: {OTHER_HEADS['TokenClassification']}")
 
     def fill(self, model: nn.Module) -> None:
         """Assigns the weights to a network made from `settings`; they keep the number format in which they are stored.
@@ -115,6 +135,7 @@ class Checkpoint:
             state = {weight.ours: read(weight, self.tensors, parameters[weight.ours]) for weight in weights}
         except RelposError as error:
             raise RelposError(f"{self.folder}: {error}") from None
+        self._check_computed()
         known = {name for weight in weights for name in (*names(weight), *weight.also)} | self._identity_map()
         unread = re.compile("|".join(self.family.unread) or "$^")
         for name in sorted(self.tensors.keys() - known):
@@ -123,6 +144,16 @@ class Checkpoint:
         missing = parameters.keys() - state.keys()
         assert not missing, f"{self.family.model_type} says nothing about {sorted(missing)}"
         model.load_state_dict(state, strict=False, assign=True)
+
+    def _check_computed(self) -> None:
+        """Raises RelposError where a weight that we compute, such as RoFormer's sines, has other values in the checkpoint."""
+        for name, compute in self.family.computed.items():
+            stored, expected = self.tensors.get(self.prefix + name), compute(self.config)
+            if stored is None:
+                continue
+            allowed = max(1e-3, torch.finfo(stored.dtype).eps)  # of tables that were computed in float32 or stored in less
+            if stored.shape != expected.shape or not bool(((stored.double() - expected).abs() <= allowed).all()):
+                raise RelposError(f"{self.folder}: weight {self.prefix + name!r} is not the table that it is by config.json")
 
     def _identity_map(self) -> set[str]:
         """Names of the weights of a linear map between two equal widths, which ALBERT always has and ours does not.
@@ -154,7 +185,9 @@ def position_table(folder: Path) -> Float[Tensor, "positions embedding"]:
         RelposError: it has none.
     """
     checkpoint = Checkpoint(folder)
-    weight = next((weight for weight in checkpoint.family.encoder if weight.ours == "position.table"), None)
+    weight = next(
+        (weight for weight in checkpoint.family.encoder if weight.ours in ("position.table", "position.parts.0.table")), None
+    )
     table = checkpoint.tensors.get(checkpoint.prefix + names(weight)[0]) if weight else None
     if weight is None or table is None:
         raise RelposError(f"{folder}: {checkpoint.family.model_type} has no table of absolute positions")

@@ -100,4 +100,5 @@ def _weights(
         eye = torch.eye(size["hidden"], dtype=like.dtype)
         values = eye, eye.new_zeros(len(eye))
         weights |= {prefix + names(weight)[0]: value for weight, value in zip(family.widen, values, strict=True)}
-    return weights | {prefix + name: compute(config).to(like.dtype) for name, compute in family.computed.items()}
+    # In float64, so that whoever loads the network in another number format than it is stored in has the sines of that format.
+    return weights | {prefix + name: compute(config) for name, compute in family.computed.items()}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from relpos.pretrained import albert, bert, convbert, electra, longformer, roberta, roformer
+from relpos.pretrained import albert, bert, convbert, distilbert, electra, longformer, mpnet, roberta, roformer
 from relpos.pretrained.family import Family
 
-_MODULES = (albert, bert, convbert, electra, longformer, roberta, roformer)
-FAMILIES: dict[str, Family] = {family.model_type: family for family in (*(module.FAMILY for module in _MODULES), roberta.XLM_R)}
-"""`model_type` in config.json → how it is read and written."""
+_FAMILIES = (
+    *(module.FAMILY for module in (albert, bert, convbert, distilbert, electra, longformer, mpnet, roberta, roformer)),
+    *(bert.ERNIE, roberta.XLM_R, roberta.CAMEMBERT, roberta.DATA2VEC),
+)
+FAMILIES: dict[str, Family] = {family.model_type: family for family in _FAMILIES}
+"""`model_type` in config.json → how it is read and written. Of families whose weights have the same names the first is the one to
+which files without a `model_type` belong."""

@@ -13,6 +13,8 @@ from typing import Any
 
 from torch import Tensor
 
+from relpos.errors import RelposError
+
 
 def same(value: Any) -> Any:
     """The value itself."""
@@ -46,6 +48,7 @@ class Weight:
         also: other names of the same weight; read where `theirs` is missing, and otherwise ignored.
         reserved: rows at the beginning of theirs that ours does not have.
         single: axis of length 1 in theirs that ours does not have.
+        transposed: a matrix whose rows are our columns.
     """
 
     ours: str
@@ -53,6 +56,7 @@ class Weight:
     also: tuple[str, ...] = ()
     reserved: int = 0
     single: int | None = None
+    transposed: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,18 @@ ACTIVATIONS = {
 }
 """Names of activations in `config.json` → ours. Several are ways of computing the same function."""
 
+
+def activation(name: Any) -> str:
+    """Our name of an activation.
+
+    Raises:
+        RelposError: we have none that computes the same.
+    """
+    if name not in ACTIVATIONS:
+        raise RelposError("gelu, gelu_new or relu is expected")
+    return ACTIVATIONS[name]
+
+
 HIDDEN = Key("hidden_size", 768)
 SIZE: dict[str, Any] = {
     "layers": Key("num_hidden_layers", 12),
@@ -138,7 +154,7 @@ SIZE: dict[str, Any] = {
     "max_positions": Key("max_position_embeddings", 512),
     "dropout": Key("hidden_dropout_prob", 0.1),
     "attention_dropout": Key("attention_probs_dropout_prob", 0.1),
-    "activation": Key("hidden_act", "gelu", lambda name: ACTIVATIONS.get(name, name)),
+    "activation": Key("hidden_act", "gelu", activation),
     "norm_eps": Key("layer_norm_eps", 1e-12),
     "token_types": Key("type_vocab_size", 2),
     "share_layers": False,

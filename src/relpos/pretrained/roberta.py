@@ -1,4 +1,5 @@
-"""RoBERTa (Liu et al. 2019) and XLM-R (Conneau et al. 2020): BERT's form, and positions that begin after two reserved rows.
+"""RoBERTa (Liu et al. 2019), XLM-R (Conneau et al. 2020), CamemBERT (Martin et al. 2020) and the text encoder of data2vec (Baevski
+et al. 2022): BERT's form, and positions that begin after two reserved rows.
 
 Theirs counts only tokens that are not padding and adds the padding's id, which is 1: the first token of a text has row
 2 of 514. Ours drops the two reserved rows and counts all tokens of a row of the batch, so that texts padded at the end have the
@@ -47,14 +48,18 @@ FAMILY = Family(
 )
 
 
-def _xlm(head: Head) -> Head:
-    return replace(head, architecture=head.architecture.replace("Roberta", "XLMRoberta"))
+def _named(model_type: str, name: str, vocabulary: int, prefix: str = FAMILY.prefix) -> Family:
+    """The same family under the names of other classes."""
+    return replace(
+        FAMILY,
+        model_type=model_type,
+        prefix=prefix,
+        base=f"{name}Model",
+        settings=FAMILY.settings | {"vocabulary": Key("vocab_size", vocabulary)},
+        heads=tuple(replace(head, architecture=head.architecture.replace("Roberta", name)) for head in FAMILY.heads),
+    )
 
 
-XLM_R = replace(
-    FAMILY,
-    model_type="xlm-roberta",
-    base="XLMRobertaModel",
-    settings=FAMILY.settings | {"vocabulary": Key("vocab_size", 250002)},
-    heads=tuple(map(_xlm, FAMILY.heads)),
-)
+XLM_R = _named("xlm-roberta", "XLMRoberta", 250002)
+CAMEMBERT = _named("camembert", "Camembert", 30522)
+DATA2VEC = _named("data2vec-text", "Data2VecText", 30522, prefix="data2vec_text.")

@@ -52,10 +52,14 @@ def _filled(template: Any, config: Mapping[str, Any]) -> Any:
         value = config.get(template.name, template.default)
         try:
             return template.read(value)
+        except RelposError as error:
+            raise RelposError(f"{template.name}={value}: {error}") from None
         except (TypeError, ValueError):
             raise RelposError(f"{template.name}={value!r} is not understood") from None
     if isinstance(template, Mapping):
         return {name: _filled(part, config) for name, part in template.items()}
+    if isinstance(template, list):
+        return [_filled(part, config) for part in template]
     return template
 
 

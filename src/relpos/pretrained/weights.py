@@ -51,12 +51,13 @@ def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape) -> Tensor:
         if not part.is_floating_point():
             raise RelposError(f"weight {name!r} is {str(part.dtype).removeprefix('torch.')}: quantised weights are not supported")
     whole = parts[0] if len(parts) == 1 else torch.cat(parts)
-    whole = whole[weight.reserved :]
+    whole = (whole.t() if weight.transposed else whole)[weight.reserved :]
     return whole if weight.single is None else whole.squeeze(weight.single)
 
 
 def write(weight: Weight, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Names and weights of the checkpoint from one of our parameters; reserved rows are 0."""
+    parameter = parameter.t() if weight.transposed else parameter
     whole = parameter if weight.single is None else parameter.unsqueeze(weight.single)
     if weight.reserved:
         whole = torch.cat((whole.new_zeros(weight.reserved, *whole.shape[1:]), whole))
@@ -76,7 +77,7 @@ def _present(weight: Weight, name: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _their_shape(weight: Weight, shape: Shape) -> Shape:
-    rows, *rest = shape
+    rows, *rest = shape[::-1] if weight.transposed else shape
     theirs = [rows // len(names(weight)) + weight.reserved, *rest]
     if weight.single is not None:
         theirs.insert(weight.single, 1)

@@ -61,7 +61,8 @@ def export(
         config |= {"problem_type": kind}
     with replacing_folder(folder) as temporary:
         write_json(temporary / "config.json", config)
-        longest = model.encoder.position.max_length
+        # RoFormer in transformers has a table of its positions; ours needs none.
+        longest = config.get("max_position_embeddings", model.encoder.position.max_length)
         tokenizer.save(temporary)
         if not isinstance(tokenizer, PublishedTokenizer):  # that of a published checkpoint is a fast one already
             write_fast_tokenizer(temporary, tokenizer, longest, second_type=int(isinstance(model, Classifier)))

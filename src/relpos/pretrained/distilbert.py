@@ -1,0 +1,58 @@
+"""DistilBERT (Sanh et al. 2019): BERT without token types and pooler.
+
+Its classifier is not read: between its two linear maps it has ReLU where ours have tanh.
+"""
+
+from __future__ import annotations
+
+from relpos.pretrained.bert import POSITIONS
+from relpos.pretrained.family import ABSOLUTE, NO_CONV, NO_DECODER, SIZE, Family, Head, Key, Weight, linear
+
+_LAYER, _HIDDEN = "transformer.layer.{n}", Key("dim", 768)
+_TRANSFORM = (*linear("head.narrow", "vocab_transform"), *linear("head.norm", "vocab_layer_norm"))
+_BIAS = Weight("head.bias", "vocab_projector.bias")
+
+FAMILY = Family(
+    model_type="distilbert",
+    prefix="distilbert.",
+    base="DistilBertModel",
+    settings={
+        "size": SIZE
+        | {
+            "layers": Key("n_layers", 6),
+            "hidden": _HIDDEN,
+            "embedding": _HIDDEN,
+            "heads": Key("n_heads", 12),
+            "ffn": Key("hidden_dim", 3072),
+            "dropout": Key("dropout", 0.1),
+            "attention_dropout": Key("attention_dropout", 0.1),
+            "activation": Key("activation", "gelu", SIZE["activation"].read),
+            "norm_eps": 1e-12,
+            "token_types": 0,
+        },
+        "position": ABSOLUTE,
+        "conv": NO_CONV,
+        "vocabulary": Key("vocab_size", 30522),
+    },
+    constants=NO_DECODER,
+    encoder=(
+        Weight("embedding.words.weight", "embeddings.word_embeddings.weight"),
+        *linear("embedding.norm", "embeddings.LayerNorm"),
+        POSITIONS,
+    ),
+    layer=(
+        *linear("layers.{n}.attention.project", *(f"{_LAYER}.attention.{name}_lin" for name in "qkv")),
+        *linear("layers.{n}.attention.output", f"{_LAYER}.attention.out_lin"),
+        *linear("layers.{n}.attention_norm", f"{_LAYER}.sa_layer_norm"),
+        *linear("layers.{n}.widen", f"{_LAYER}.ffn.lin1"),
+        *linear("layers.{n}.narrow", f"{_LAYER}.ffn.lin2"),
+        *linear("layers.{n}.ffn_norm", f"{_LAYER}.output_layer_norm"),
+    ),
+    widen=(),
+    pooler=(),
+    heads=(
+        Head("DistilBertForMaskedLM", (*_TRANSFORM, _BIAS)),
+        Head("DistilBertForMaskedLM", (*_TRANSFORM, _BIAS, Weight("head.table", "vocab_projector.weight")), {"tied": False}),
+    ),
+    unread=(r"vocab_projector\.weight", r".*\.position_ids"),
+)
