@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from relpos.cli import main
 from relpos.commands.params import Line, lines, papers
 from relpos.errors import RelposError
+from relpos.runs import compose, execute, plan
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +49,15 @@ def test_wennberg_table_2() -> None:
 def test_an_unknown_paper_is_refused_with_the_nearest() -> None:
     with pytest.raises(RelposError, match=r"table=chang2012: no printed parameter counts\. Did you mean 'chang2021'"):
         lines("chang2012")
+
+
+def test_a_run_is_counted(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = execute(plan(compose("pretrain", ["size=tiny", "size.layers=1", "steps=1", "batch=4", "evaluations=1"])))
+    capsys.readouterr()
+    assert main(["params", f"network={run.path}"]) == 0
+    assert json.loads(capsys.readouterr().out)["total"] == run.metrics["parameters"]
+
+
+def test_a_network_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["params", f"network={tmp_path}"]) == 1
+    assert capsys.readouterr().err.startswith(f"relpos: no model in {tmp_path}: ")

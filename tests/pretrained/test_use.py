@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 import relpos
 from hosts import host, saved
 from published import published
+from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.runs import compose, plan
 from relpos.runs.run import Run
@@ -113,3 +115,12 @@ def test_pre_training_goes_on_from_a_checkpoint_with_its_tokenizer(kind: str, to
     for (name, trained), (_, start) in zip(encoder.named_parameters(), began.named_parameters(), strict=False):
         torch.testing.assert_close(trained, start.float(), rtol=0, atol=1e-9, msg=name)
     assert run.record["inputs"]["start"]
+
+
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", "BertModel", "BertForSequenceClassification", "RoFormerModel"])
+def test_a_published_checkpoint_is_counted(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    theirs = host(kind)
+    assert main(["params", f"network={saved(theirs, tmp_path)}"]) == 0
+    numbers = json.loads(capsys.readouterr().out)
+    assert numbers["total"] == sum(part.numel() for part in theirs.parameters() if part.requires_grad)
+    assert numbers["total"] == sum(numbers["parts"].values())

@@ -161,6 +161,15 @@ def test_the_pipeline_fills_masks_as_we_do(position: str, size: dict[str, Any], 
     assert answers[0]["sequence"] == guesses[0].text
 
 
+def test_texts_beyond_the_table_of_a_roformer_are_truncated(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model, settings = made(tokenizer, {}, "rope", node("conv", "none"))
+    export(tmp_path / "out", model, settings, tokenizer, str)
+    fast = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    batch = fast("a b c " * SIZE["max_positions"], truncation=True, return_tensors="pt")
+    assert batch["input_ids"].shape == (1, SIZE["max_positions"])
+    assert theirs(tmp_path / "out")(batch["input_ids"]).logits.shape[1] == SIZE["max_positions"]
+
+
 def test_a_folder_that_has_files_is_refused_and_a_failure_leaves_none(tokenizer: Tokenizer, tmp_path: Path) -> None:
     model, settings = made(tokenizer, {}, "none", node("conv", "none"))
     (tmp_path / "full").mkdir()

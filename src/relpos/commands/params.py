@@ -1,4 +1,4 @@
-"""`relpos params`: the parameters of a network; with `table=chang2021`, those of a paper's rows and the printed numbers."""
+"""`relpos params`: the parameters of a network, described or on disk; with `table=chang2021`, a paper's counts beside ours."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from rich.table import Table
 from relpos.config.compose import compose
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest
+from relpos.pretrained.hub import located
 from relpos.runs.networks import counted, without_memory
-from relpos.train.network import build_model
+from relpos.tables.named_runs import named_folder
+from relpos.train.network import build_model, network
+from relpos.train.weights import read_model_config
 
 _SUFFIX = "_parameters.csv"
 
@@ -25,7 +28,21 @@ def params(cfg: DictConfig) -> str:
     """The counts as JSON."""
     if cfg.table is not None:
         return show(str(cfg.table))
-    return json.dumps(counted_without_memory(cfg), ensure_ascii=False)
+    numbers = counted_without_memory(cfg) if cfg.network is None else counted_on_disk(str(cfg.network))
+    return json.dumps(numbers, ensure_ascii=False)
+
+
+def counted_on_disk(name: str) -> dict[str, Any]:
+    """The counts of the network that `network=NAME` names, by its configuration.
+
+    Raises:
+        RelposError: there is no such network, or it cannot be expressed here.
+    """
+    named = named_folder(name)
+    above = named.parent.parent if named.suffix == ".safetensors" else named  # a snapshot lies in a run's folder
+    folder = above / "model" if (above / "model").is_dir() else located(above)
+    with without_memory():
+        return counted(network(read_model_config(folder)))
 
 
 def counted_without_memory(cfg: DictConfig) -> dict[str, Any]:

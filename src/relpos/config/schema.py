@@ -156,6 +156,7 @@ class Data(TypedDict):
 
 class Params(Network):
     table: str | None
+    network: str | None
 
 
 class Draw(TypedDict):

@@ -89,9 +89,12 @@ def _with_head(encoder: Encoder, head: HeadSettings) -> Network:
     return Classifier(encoder, head["outputs"], kind=head.get("classifier", "plain")) if kind == "classifier" else encoder
 
 
-def count(model: MaskedLM) -> dict[str, Any]:
-    """Trainable parameters: {"total", "position", "parts"}; tied ones are counted once, in the first part that has them."""
-    encoder = model.encoder
+def count(model: Network) -> dict[str, Any]:
+    """Trainable parameters: {"total", "position", "parts"}; tied ones are counted once, in the first part that has them.
+
+    The head is all that belongs to no other part, a pooler included.
+    """
+    encoder = model if isinstance(model, Encoder) else model.encoder
     parts = {
         "words": encoder.embedding.words,
         "token_types": encoder.embedding.types,
@@ -99,10 +102,9 @@ def count(model: MaskedLM) -> dict[str, Any]:
         "embedding_projection": encoder.embedding.widen,
         "position": encoder.position,
         "layers": encoder.layers,
-        "head": model.head,
     }
-    numbers = {name: _parameters(part) for name, part in parts.items()}
-    return {"total": _parameters(model), "position": numbers["position"], "parts": numbers}
+    total, numbers = _parameters(model), {name: _parameters(part) for name, part in parts.items()}
+    return {"total": total, "position": numbers["position"], "parts": numbers | {"head": total - sum(numbers.values())}}
 
 
 def _parameters(module: nn.Module | None) -> int:

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from relpos.data.tasks import Task
 from relpos.errors import RelposError
-from relpos.model.build import count
+from relpos.model.build import Network, count
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs.changed import change_positions, changed_position
 from relpos.runs.plan import network_settings
@@ -114,7 +114,7 @@ class _Undrawn(TorchFunctionMode):
         return args[0] if function is torch.Tensor.normal_ else function(*args, **kwargs)
 
 
-def counted(model: MaskedLM) -> dict[str, Any]:
+def counted(model: Network) -> dict[str, Any]:
     """`relpos.model.build.count`; refuses a network of more than `MOST` parameters.
 
     Raises:
