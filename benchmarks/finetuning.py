@@ -28,7 +28,6 @@ from _contestants import hugging_face_config, network
 from _report import machine, write_results
 
 import relpos
-from relpos.config.compose import instantiate
 from relpos.data.collate import TuningSteps, collate, epoch_batches
 from relpos.data.glue import read
 from relpos.data.glue_encoding import Encoded, encode
@@ -37,6 +36,7 @@ from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.model.dropout import seed_dropout
 from relpos.train.network import classifier_on
+from relpos.trust import instantiate
 
 BATCH, LENGTH, ROWS = 32, 128, 4000
 Step = Callable[[list[dict[str, Tensor]]], None]
@@ -56,7 +56,7 @@ def main() -> None:
     tokenizer = Tokenizer.load(Path(asked.tokenizer) if asked.tokenizer else newest_tokenizer())
     rows = []
     for name in asked.tasks:
-        task: Task = instantiate(relpos.compose("finetune", [f"task={name}"]).task)
+        task: Task = instantiate(relpos.compose("finetune", [f"task={name}"]).task, "task")
         rows.append({"task": name, **race(task, encoded(task, Path(asked.glue), tokenizer), tokenizer.size, asked.steps)})
         print(rows[-1])
     write_results("finetuning", {"machine": machine(), "batch": BATCH, "steps": asked.steps, "rows": rows})

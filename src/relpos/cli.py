@@ -112,7 +112,7 @@ def _run(command: str, arguments: list[str]) -> int:
     from omegaconf import OmegaConf
 
     from relpos.config.arguments import flags_and_overrides, rewritten
-    from relpos.config.compose import check, one_line, targets
+    from relpos.config.check import check, one_line, targets
     from relpos.config.conf import conf_dir
     from relpos.errors import RelposError
     from relpos.runs.run import make_runs_root
@@ -141,7 +141,10 @@ def _run(command: str, arguments: list[str]) -> int:
             if any("hydra.searchpath=" in override for override in typed):  # the user's own option files
                 plain = OmegaConf.to_container(cfg, resolve=False)
                 trust(*outside(node["_target_"] for _, node in targets(plain)))
-            paths.append(str(_command(command)(check(cfg, command, typed))))
+            with one_line(command, typed):
+                values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+            check(values, command, typed)
+            paths.append(str(_command(command)(cfg)))
             if os.getpid() != main_process:  # a sweep's launcher runs it elsewhere; the main process will not see this list
                 print(paths[-1])
         except RelposError as error:  # not passed on to Hydra, which would print a traceback

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-
-from relpos.config.compose import compose
-from relpos.config.variation import varied
+from relpos.config.compose import composed, resolved
 
 Nodes = dict[str, object]
 """`position` and `conv` as plain values."""
 
 
-def configured(overrides: Sequence[str]) -> DictConfig:
-    """The configuration of `compose("params", overrides)`, faster. It is not checked unless Hydra has to compose it.
+def configured(overrides: Sequence[str]) -> dict[str, Any]:
+    """The configuration of `relpos params OVERRIDES…`, resolved.
 
-    >>> configured(["position=tisa", "kernels=3"]).position.kernels
+    >>> configured(["position=tisa", "kernels=3"])["position"]["kernels"]
     3
     """
-    cfg = varied(_defaults(), overrides)
-    return compose("params", overrides) if cfg is None else cfg
+    return resolved(composed("params", overrides))
 
 
 def nodes(overrides: Sequence[str]) -> Nodes:
@@ -30,8 +27,8 @@ def nodes(overrides: Sequence[str]) -> Nodes:
     >>> nodes(["position=none"])["position"]
     {'_target_': 'relpos.model.position.NoPosition', '_partial_': True}
     """
-    cfg = configured(overrides)
-    return {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("position", "conv")}
+    config = configured(overrides)
+    return {key: config[key] for key in ("position", "conv")}
 
 
 @cache
@@ -41,15 +38,10 @@ def position_parameters(*overrides: str) -> int:
     from relpos.model.shape import Shape
     from relpos.trust import constructor
 
-    cfg = configured(overrides)
-    size = cfg.size
-    shape = Shape(size.heads, size.hidden // size.heads, size.hidden, size.embedding, size.layers, size.max_positions)
-    node = OmegaConf.to_container(cfg.position, resolve=True)
-    assert isinstance(node, dict)
-    scheme: Scheme = constructor({str(key): value for key, value in node.items()}, "position")(shape)
+    config = configured(overrides)
+    size = config["size"]
+    shape = Shape(
+        size["heads"], size["hidden"] // size["heads"], size["hidden"], size["embedding"], size["layers"], size["max_positions"]
+    )
+    scheme: Scheme = constructor(config["position"], "position")(shape)
     return sum(parameter.numel() for parameter in scheme.parameters())
-
-
-@cache
-def _defaults() -> DictConfig:
-    return compose("params")

@@ -24,6 +24,8 @@ SINGLE = {"analyze": "kind", "figures": "paper"}
 """Command → the key or group of its one argument without a key."""
 RENAMED = {"from": ("network", "folders"), "run": ("network",), "runs": ("network",), "pretrained": ("network",)}
 """Key of an earlier version → its names today, of which a command has one."""
+SHORT = {"finetune": {"intermediate": "task"}}
+"""Command → group → its key that the group's own name sets."""
 RECIPES = {"pretrain": "{}", "finetune": "finetune_{}"}
 """Command → the name of its recipe for networks of some size."""
 BASE = 768
@@ -135,6 +137,16 @@ def _with_file_of_pairs(command: str, overrides: list[str]) -> list[str]:
     return result
 
 
+def _with_long_keys(command: str, overrides: list[str]) -> list[str]:
+    """`relpos finetune intermediate=none` → `intermediate.task=none`."""
+    result: list[str] = []
+    for override in overrides:
+        key, _, value = override.partition("=")
+        short = SHORT.get(command, {}).get(key)
+        result.append(f"{key}.{short}={value}" if short and not value.startswith("{") else override)
+    return result
+
+
 def _with_task_file(command: str, overrides: list[str]) -> list[str]:
     """`task=FILE.yaml` → overrides for the file's content: Hydra knows options of `conf` only."""
     result: list[str] = []
@@ -180,6 +192,7 @@ REWRITES: tuple[Callable[[str, list[str]], list[str]], ...] = (
     _with_names_of_today,
     _with_overrides_of_rows,
     _with_file_of_pairs,
+    _with_long_keys,
     _with_task_file,
     _with_recipe,
 )

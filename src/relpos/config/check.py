@@ -1,29 +1,79 @@
-"""Finds values of a composed configuration that their keys may not hold, and keys that a constructor does not take."""
+"""What is wrong with a configuration, in one line with the nearest right word.
+
+Hydra itself lets three kinds of mistake through: `+typo=1`, values of the wrong kind, and interpolations that lead nowhere; `check`
+finds the first two, and `one_line` words what Hydra and OmegaConf raise.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin, is_typeddict
 
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from hydra.utils import get_object
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from relpos.config import quick
+from relpos.config.conf import options
 from relpos.config.schema import COMMANDS, Arguments, As
 from relpos.errors import RelposError, nearest
-from relpos.ranges import check, rules, shown
+from relpos.ranges import check as check_value
+from relpos.ranges import rules, shown
 from relpos.trust import find
+
+NO_NAME = re.compile(r"null|true|false|[-+.\d]*|\[.*|\{.*")
+"""Values that cannot be the name of an option; Hydra answers them with a traceback."""
+KEY = re.compile(r"[+]{0,2}[a-zA-Z_][\w./@:-]*")
+OF_HYDRA = re.compile(r"hydra(/\w+)?")
+DIGITS = re.compile(r"\d{1000}")
+LONGEST = 250
+"""Characters of an option's name at most: file systems allow no longer ones."""
+OF_SCHEME = {"size", "position", "conv", "k", "outside", "kernels"}
+OF_NETWORK = {
+    "pretrain": OF_SCHEME | {"vocabulary"},
+    "finetune": OF_SCHEME | {"vocabulary", "pretrain"},  # pretrain.steps=… and the like
+    "draw": OF_SCHEME,
+}
+"""Command → first parts of the keys that say which network is made and how it is pre-trained."""
+
+
+def check(values: Mapping[str, Any], command: str, overrides: Sequence[str]) -> None:
+    """Refuses unknown keys, impossible values, and overrides about a network that comes from a folder.
+
+    Args:
+        values: the resolved configuration.
+        command: its primary configuration.
+        overrides: those that it was composed with.
+
+    Raises:
+        RelposError: names the key or override and, where there is one, the nearest right one.
+    """
+    added = [override.lstrip("+").partition("=")[0] for override in overrides if override.startswith("+")]
+    known = _known(command, [override for override in overrides if override[0] not in "+~"]) if added else set()
+    for key in added:
+        if key.replace("/", ".") not in known and not _belongs_to_target(values, key):
+            raise _unknown_key(key, known)
+    errors: dict[str, RelposError] = {}
+    for key, error in mistakes(values, command):
+        errors.setdefault(key, error)
+    if errors:  # a key that the user typed comes before one that takes its value from it by interpolation
+        typed = [override.lstrip("+").partition("=")[0].replace("/", ".") for override in overrides]
+        raise errors[next((key for key in typed if key in errors), next(iter(errors)))]
+    refuse_overrides(command, overrides, values)
 
 
 @cache
-def keys_of(command: str) -> dict[str, Any]:
+def _annotations(command: str) -> dict[str, Any]:
     """Key → annotation, at the top level of a command's configuration."""
     return {key: annotation for part in COMMANDS.get(command, ()) for key, annotation in rules(part).items()}
 
 
 def mistakes(plain: Mapping[str, Any], command: str) -> Iterator[tuple[str, RelposError]]:
     """(key, error) for every wrong value and unknown key."""
-    yield from _mistakes(plain, keys_of(command), "")
+    yield from _mistakes(plain, _annotations(command), "")
 
 
 def _mistakes(values: Mapping[str, Any], annotations: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, RelposError]]:
@@ -43,7 +93,7 @@ def _mistakes(values: Mapping[str, Any], annotations: Mapping[str, Any], prefix:
                 yield path, RelposError(f"{path}={shown(value)}: it has keys of its own, {names}")
         elif not key.startswith("_"):
             try:
-                check(path, value, _resolved(annotation))
+                check_value(path, value, _resolved(annotation))
             except RelposError as error:
                 yield path, error
 
@@ -77,3 +127,126 @@ def _of_target(node: Mapping[str, Any], path: str) -> Iterator[tuple[str, Relpos
             if not key.startswith("_") and key not in parameters:
                 yield f"{path}.{key}", RelposError(f"unknown key '{path}.{key}'.{nearest(key, parameters)}")
     yield from _mistakes(node, rules(target), f"{path}.")
+
+
+def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every node with a `_target_`, under its path (`position.parts.0`)."""
+    if isinstance(node, Mapping) and "_target_" in node:
+        yield path, node
+    inside = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in inside:
+        yield from targets(value, f"{path}.{key}".lstrip("."))
+
+
+def _belongs_to_target(plain: Mapping[str, Any], key: str) -> bool:
+    return any(key.startswith(f"{path}.") for path, _ in targets(plain))
+
+
+def refuse_overrides(command: str, overrides: Iterable[str], plain: Mapping[str, Any]) -> None:
+    """Refuses overrides that a network from a folder makes meaningless.
+
+    Args:
+        command: a primary configuration.
+        overrides: the overrides, as typed.
+        plain: the configuration that they give.
+
+    Raises:
+        RelposError: there is such an override beside `network=`.
+    """
+    if not plain.get("network"):
+        return
+    for override in overrides:
+        key = override.lstrip("+~").partition("=")[0].replace("/", ".")
+        key = key.partition("@")[2] or key  # recipe@pretrain.recipe=small
+        if key.split(".")[0] in OF_NETWORK.get(command, ()):
+            recipe = "; recipe=… names the recipe by itself" if key == "size" and command != "draw" else ""
+            raise RelposError(
+                f"{override}: the network comes from network={plain['network']}, where this override changes nothing{recipe}"
+            )
+
+
+class one_line:
+    """Turns what Hydra and OmegaConf raise into a RelposError of one line."""
+
+    def __init__(self, command: str, overrides: Sequence[str]) -> None:
+        self.command, self.overrides = command, overrides
+
+    def __enter__(self) -> None:
+        for override in self.overrides:
+            _check_form(override)
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, OverrideParseException):
+            raise RelposError(
+                f"{error.override}: the value cannot be read. If it is a text with spaces or other signs than letters, digits and "
+                f"._-/:, it needs quotes of its own: \"{error.override.partition('=')[0]}='…'\""
+            ) from error
+        if isinstance(error, MissingConfigException):
+            raise RelposError(_unknown_option(str(error), self.command)) from error
+        if isinstance(error, ConfigCompositionException) and (key := re.search(r"Could not override '([^']+)'", str(error))):
+            raise _unknown_key(key[1], _known(self.command, ())) from error
+        if isinstance(error, MissingMandatoryValue):
+            raise RelposError(f"{error.full_key} must be given") from error
+        if isinstance(error, HydraException | OmegaConfBaseException):
+            raise RelposError(" ".join(str(error).split("\n")[:1])) from error
+
+
+def _check_form(override: str) -> None:
+    """Refuses what is no KEY=VALUE, and values that Hydra answers with a traceback.
+
+    Raises:
+        RelposError: names the override.
+    """
+    key, equals, value = override.partition("=")
+    if override.startswith("~"):
+        raise RelposError(f"{override}: every key is needed; give it another value, {key.lstrip('~') or 'KEY'}=VALUE")
+    if not equals or not KEY.fullmatch(key):
+        raise RelposError(f"{override!r}: overrides have the form KEY=VALUE, without spaces around the =")
+    if DIGITS.search(value):  # Python refuses to read as many
+        raise RelposError(f"{key}={value[:20]}…: a number of more than 1,000 digits")
+    is_group = key in options() or (OF_HYDRA.fullmatch(key) and value != "null")
+    if is_group and (NO_NAME.fullmatch(value) or max(map(len, value.split(","))) > LONGEST):
+        raise RelposError(f"{override}: the name of an option is expected.{nearest('', options().get(key, ()))}")
+
+
+def _unknown_key(key: str, known: set[str]) -> RelposError:
+    """The error for a key that the command does not have, with the nearest right one; where none is close, it lists the top level.
+
+    The same key in another group is suggested first. Commands that open a trained network have no keys that describe another one.
+    """
+    if "network" in known and key.split(".")[0] in OF_SCHEME - known:
+        return RelposError(f"{key}: the network comes from network=, where this override changes nothing")
+    elsewhere = sorted(path for path in known if "." in path and path.rpartition(".")[2] == key.rpartition(".")[2])
+    if elsewhere:
+        return RelposError(f"unknown key {key!r}. Did you mean {' or '.join(map(repr, elsewhere[:3]))}?")
+    tail = nearest(key, known)
+    return RelposError(
+        f"unknown key {key!r}.{tail if 'Did you mean' in tail else nearest(key, {k for k in known if '.' not in k})}"
+    )
+
+
+def _known(command: str, overrides: Sequence[str]) -> set[str]:
+    """The dotted keys of a configuration; without the overrides where only Hydra can compose it with them."""
+    try:
+        return set(_keys(quick.merged(command, overrides)))
+    except quick.LeftToHydra:
+        return set(_keys(quick.merged(command, ())))
+
+
+def _unknown_option(message: str, command: str) -> str:
+    match = re.search(r"Could not find '([^']+)'", message)
+    if not match:  # --config-name and --config-path
+        return message.partition("\n")[0]
+    group, _, option = match[1].rpartition("/")
+    known = set(re.findall(r"^\t(\S+)$", message, flags=re.M)) or set(options().get(group, ()))
+    if known:
+        return f"unknown {group} {option!r}.{nearest(option, known)}"
+    name = group or option
+    return f"unknown group {name!r}.{nearest(name, options())}"
+
+
+def _keys(node: Any, prefix: str = "") -> Iterator[str]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            yield f"{prefix}{key}"
+            yield from _keys(value, f"{prefix}{key}.")

@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf, open_dict
 
 from relpos.config.arguments import rewritten
-from relpos.config.compose import one_line
+from relpos.config.check import one_line
 from relpos.config.conf import conf_dir, options
 from relpos.config.schema import COMMANDS
 

@@ -313,7 +313,3 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "dashboard": (Dashboard,),
     "noop": (Noop,),
 }
-
-
-SHORT = {"intermediate": "task"}
-"""Group → its key that the group's own name sets: `intermediate=none` is short for `intermediate.task=none`."""

@@ -7,8 +7,8 @@ It is never taken for the run that it rehearses: it lies below `$RELPOS_RUNS/deb
 from __future__ import annotations
 
 import shutil
-
-from omegaconf import DictConfig, OmegaConf
+from collections.abc import Mapping
+from typing import Any
 
 from relpos.runs.lock import locked
 from relpos.runs.run import Run
@@ -16,14 +16,12 @@ from relpos.runs.run import Run
 STEPS = 10
 
 
-def shortened(cfg: DictConfig) -> DictConfig:
+def shortened(content: Mapping[str, Any]) -> Mapping[str, Any]:
     """The configuration with the dials of a rehearsal; as it is where `debug` is not set."""
-    if not cfg.get("debug"):
-        return cfg
-    dials = {"steps": STEPS, "evaluations": 1, "log_every": 1, "speed": {"devices": 1, "nodes": 1, "detect_anomaly": True}}
-    merged = OmegaConf.merge(cfg, dials)
-    assert isinstance(merged, DictConfig)
-    return merged
+    if not content.get("debug"):
+        return content
+    speed = content["speed"] | {"devices": 1, "nodes": 1, "detect_anomaly": True}
+    return {**content, "steps": STEPS, "evaluations": 1, "log_every": 1, "speed": speed}
 
 
 def clear(run: Run) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from relpos.config.compose import targets
+from relpos.config.check import targets
+from relpos.config.compose import resolved
 from relpos.data.filehash import described
 from relpos.data.source import Toy
 from relpos.errors import RelposError, nearest
@@ -18,9 +20,11 @@ from relpos.pretrained.files import checkpoint_files, is_published, tokenizer_fi
 from relpos.pretrained.hub import located
 from relpos.runs import debug
 from relpos.runs.run import Run, read_record
-from relpos.runs.tasks import node_of, own_files, resolved
+from relpos.runs.tasks import node_of, of_own_or_known, own_files
 from relpos.trust import find, instantiate
 
+Content = Mapping[str, Any]
+"""A configuration as plain values."""
 DIALS = ("steps", "batch", "seed", "precision", "length")
 """Keys that are part of the identity of every training run."""
 TOKENIZER_THREADS = 2
@@ -31,116 +35,126 @@ MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "l
 """Keys that a run reads but that do not change its result: they are not part of its identity."""
 
 
-def plan(cfg: DictConfig) -> Run:
+def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
     """The run that a checked configuration names.
 
     Raises:
         RelposError: `cfg.stage` is not one of `store`, `pretrain`, `finetune` and `noop`; or a file that the run needs is missing.
     """
-    stages = {"store": store_run, "pretrain": pretrain_run, "finetune": finetune_run, "noop": noop_run}
-    if cfg.stage not in stages:
-        raise RelposError(f"unknown stage {str(cfg.stage)!r}.{nearest(str(cfg.stage), stages)}")
-    return stages[cfg.stage](cfg)
+    content: Any = OmegaConf.to_container(cfg, resolve=False) if isinstance(cfg, DictConfig) else dict(cfg)
+    stages = {"store": _stored, "pretrain": pretrain_run, "finetune": finetune_run, "noop": noop_run}
+    if content["stage"] not in stages:
+        raise RelposError(f"unknown stage {str(content['stage'])!r}.{nearest(str(content['stage']), stages)}")
+    return stages[content["stage"]](content)
 
 
-def noop_run(cfg: DictConfig) -> Run:
+def noop_run(content: Content) -> Run:
     """A run that sleeps, for tests of launchers."""
-    meaning = {"seed": cfg.seed, "label": cfg.label}
-    name = f"seed{cfg.seed}" if cfg.label is None else f"{cfg.label}-seed{cfg.seed}"
-    return Run("noop", name, meaning, meaning | {"seconds": cfg.seconds, "failures": cfg.failures})
+    config = resolved(content)
+    meaning = {key: config[key] for key in ("seed", "label")}
+    name = f"seed{config['seed']}" if config["label"] is None else f"{config['label']}-seed{config['seed']}"
+    return Run("noop", name, meaning, meaning | {key: config[key] for key in ("seconds", "failures")})
 
 
-def store_run(cfg: DictConfig, tokenizer: Run | None = None) -> Run:
-    """Corpus → tokenizer → store. A `tokenizer` that is passed is used instead of one trained on the corpus."""
-    node = _plain(cfg.data)
-    source = instantiate(node, "data")
+def _stored(content: Content) -> Run:
+    return store_run(resolved(content))
+
+
+def store_run(config: Content, tokenizer: Run | None = None) -> Run:
+    """Corpus → tokenizer → store.
+
+    Args:
+        config: `data` and `vocabulary`, resolved.
+        tokenizer: is used instead of one that is trained on the corpus.
+    """
+    source = instantiate(config["data"], "data")
     inputs = _toy_input(source)
     corpus = {} if inputs else {"corpus": source.identity()}
     name = type(source).__name__.lower()
-    text = {"vocabulary": cfg.vocabulary, "sample": source.sample, "threads": TOKENIZER_THREADS}
-    tokenizer = tokenizer or Run("tokenizer", f"{name}-{cfg.vocabulary}", corpus | text, text | {"data": node}, inputs)
-    config = {"heldout": source.heldout, "data": node}
-    return Run("store", name, corpus | {"heldout": source.heldout}, config, inputs | {"tokenizer": tokenizer})
+    text = {"vocabulary": config["vocabulary"], "sample": source.sample, "threads": TOKENIZER_THREADS}
+    data = {"data": config["data"]}
+    tokenizer = tokenizer or Run("tokenizer", f"{name}-{config['vocabulary']}", corpus | text, text | data, inputs)
+    return Run(
+        "store", name, corpus | {"heldout": source.heldout}, {"heldout": source.heldout} | data, inputs | {"tokenizer": tokenizer}
+    )
 
 
-def pretrain_run(cfg: DictConfig) -> Run:
-    """Store → pre-training."""
-    plain = _plain(debug.shortened(cfg))
-    start = given_run(str(plain["network"])) if plain.get("network") else None
+def pretrain_run(content: Content) -> Run:
+    """Store → pre-training.
+
+    Args:
+        content: the checked configuration, with its interpolations.
+    """
+    config = resolved(debug.shortened(content))
+    start = given_run(str(config["network"])) if config.get("network") else None
     if start:
-        plain |= network_settings(start)
-    store = store_run(cfg, _tokenizer_of(start, plain["vocabulary"]) if start else None)
-    keys = (*DIALS, "packing")
-    meaning = {key: plain[key] for key in keys} | _architecture(plain) | {"recipe": _recipe(plain["recipe"])}
-    meaning["pairs"] = plain["data"].get("pairs")
-    if plain["first"]["share"]:  # otherwise left out: runs of one stage keep the identity from before two-stage training
-        meaning["first"] = plain["first"]
-    name = f"{start.name if start else _shape_name(plain)}-{store.name}-seed{cfg.seed}"
+        config |= network_settings(start)
+    store = store_run(config, _tokenizer_of(start, config["vocabulary"]) if start else None)
+    meaning = {key: config[key] for key in (*DIALS, "packing")} | _architecture(config) | {"recipe": _recipe(config["recipe"])}
+    meaning["pairs"] = config["data"].get("pairs")
+    if config["first"]["share"]:  # otherwise left out: runs of one stage keep the identity from before two-stage training
+        meaning["first"] = config["first"]
+    name = f"{start.name if start else _shape_name(config)}-{store.name}-seed{config['seed']}"
     inputs = {"store": store, "tokenizer": store.inputs["tokenizer"]} | ({"start": start} if start else {})
-    return Run("pretrain", name, meaning, meaning | _machine(plain), inputs)
+    return Run("pretrain", name, meaning, meaning | _machine(config), inputs)
 
 
-def finetune_run(cfg: DictConfig, pretrained: Run | None = None) -> Run:
+def finetune_run(content: Content, start: Run | None = None) -> Run:
     """Pre-training (or a given model) → intermediate task, where there is one → the task.
 
     Args:
-        cfg: a checked configuration.
-        pretrained: the run to start from; None: the one that `cfg` names.
+        content: the checked configuration, with its interpolations.
+        start: the run to start from; None: the one that the configuration names.
     """
-    cfg = debug.shortened(cfg)
-    task, of_task = resolved(_plain(cfg.task))
-    intermediate = cfg.intermediate
-    if intermediate.task not in (None, "none", task["name"]):
-        steps = {} if intermediate.steps is None else {"steps": intermediate.steps}
-        start = finetune_run(with_task(cfg, intermediate.task, **steps), pretrained)
-    elif pretrained:
-        start = pretrained
-    else:
-        start = given_run(str(cfg.network)) if cfg.get("network") else pretrain_run(pretraining_of(cfg))
-    plain = _plain(cfg)
-    source = instantiate(plain["data"], "data")
+    content = debug.shortened(content)
+    config = resolved(content)
+    task, of_task = of_own_or_known(config["task"])
+    intermediate = config["intermediate"]
+    if intermediate["task"] not in (None, "none", task["name"]):
+        steps = {} if intermediate["steps"] is None else {"steps": intermediate["steps"]}
+        start = finetune_run(with_task(content, intermediate["task"], **steps), start)
+    elif start is None:
+        start = given_run(str(config["network"])) if config.get("network") else pretrain_run(_pretraining_of(config))
+    source = instantiate(config["data"], "data")
     inputs = {"start": start}
-    meaning: dict[str, Any] = {key: plain[key] for key in DIALS} | of_task | {"recipe": _recipe(plain["recipe"])}
-    if start.stage != "finetune" and (change := _change(plain["change"])):  # an intermediate task has already changed the network
+    meaning: dict[str, Any] = {key: config[key] for key in DIALS} | of_task | {"recipe": _recipe(config["recipe"])}
+    if start.stage != "finetune" and (change := _change(config["change"])):  # an intermediate task has already changed the network
         meaning["change"] = change
-    if plain["head"] != "plain":
-        meaning["head"] = plain["head"]
+    if config["head"] != "plain":
+        meaning["head"] = config["head"]
     if "files" not in meaning:  # the task is one of the source's
         inputs |= _toy_input(source)
         if "toy" not in inputs:
             meaning["glue"] = source.glue_identity(task["name"], task.get("hub"))
-    network = start.name if cfg.get("network") else _shape_name(plain)
-    name = f"{task['name']}-{network}{change_name(meaning)}-seed{cfg.seed}"
-    return Run("finetune", name, meaning, meaning | _machine(plain) | {"data": plain["data"], "task": task}, inputs)
+    name = f"{task['name']}-{_network_name(start)}{_change_name(meaning)}-seed{config['seed']}"
+    return Run("finetune", name, meaning, meaning | _machine(config) | {"data": config["data"], "task": task}, inputs)
 
 
-def pretraining_of(cfg: DictConfig) -> DictConfig:
-    """The configuration of the pre-training that a fine-tuning's configuration describes."""
-    shared = ("size", "position", "conv", "data", "speed", "logger", "vocabulary", "k", "outside", "kernels", "length")
-    plain = _plain(cfg)
-    config = OmegaConf.create({key: plain[key] for key in (*shared, *MACHINE)} | plain["pretrain"])
-    config.stage = "pretrain"
-    return config
+def _network_name(start: Run) -> str:
+    """How a fine-tuning's folder names the network that it starts from: a given one, or a pre-training without text and seed."""
+    first = start
+    while first.stage == "finetune":
+        first = first.inputs["start"]
+    if first.stage == "given":
+        return start.name
+    return first.name.removesuffix(f"-{first.inputs['store'].name}-seed{first.config['seed']}")
 
 
-def with_task(cfg: DictConfig, name: str, **dials: Any) -> DictConfig:
+def _pretraining_of(config: Content) -> Content:
+    """The configuration of the pre-training that a fine-tuning's configuration describes; both are resolved."""
+    shared = ("size", "position", "conv", "data", "vocabulary", "k", "outside", "kernels", "length", *MACHINE)
+    return {key: config[key] for key in shared} | config["pretrain"] | {"stage": "pretrain"}
+
+
+def with_task(cfg: DictConfig | Content, name: str, **dials: Any) -> Content:
     """The same fine-tuning on another task: steps, batch and intermediate task are the other task's; `dials` are set afterwards.
 
     Raises:
         RelposError: there is no such task.
     """
-    node = node_of(name)
-    other = OmegaConf.create(OmegaConf.to_container(cfg, resolve=False))
-    assert isinstance(other, DictConfig)
-    if name != cfg.task.name:
-        defaults = {"steps": "${recipe.steps}", "batch": "${recipe.batch}", "intermediate": INTERMEDIATE}
-        other.merge_with(OmegaConf.create({"task": None}))
-        other.task = node
-        for key, value in defaults.items():
-            other[key] = value
-    for key, value in dials.items():
-        other[key] = value
-    return other
+    content: Any = OmegaConf.to_container(cfg, resolve=False) if isinstance(cfg, DictConfig) else cfg
+    of_task = {"steps": "${recipe.steps}", "batch": "${recipe.batch}", "intermediate": INTERMEDIATE}
+    return content | ({} if name == content["task"]["name"] else {"task": node_of(name)} | of_task) | dials
 
 
 def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
@@ -172,7 +186,7 @@ def _change(change: dict[str, Any]) -> dict[str, Any]:
     return {"positions": change["positions"]} if change["positions"] != "keep" else {}
 
 
-def change_name(meaning: dict[str, Any]) -> str:
+def _change_name(meaning: dict[str, Any]) -> str:
     """How a fine-tuning's folder says what was changed: `-removed+tisa3`; empty where nothing was."""
     change = meaning.get("change") or {"positions": "keep"}
     removed = "-removed" if change["positions"] == "remove" else ""
@@ -258,9 +272,3 @@ def given_run(name: str) -> Run:
         raise RelposError(f"network={folder}: no finished run and no model folder (model.safetensors is missing)")
     identity = read_record(folder).get("identity") or described([weights], model)
     return Run("given", folder.resolve().name, {"model": identity}, {}, folder=str(model.resolve()))
-
-
-def _plain(node: DictConfig) -> dict[str, Any]:
-    content = OmegaConf.to_container(node, resolve=True)
-    assert isinstance(content, dict)
-    return {str(key): value for key, value in content.items()}

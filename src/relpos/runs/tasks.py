@@ -39,7 +39,7 @@ def node_of(name: str) -> dict[str, Any]:
     return dict(read_yaml(path))
 
 
-def resolved(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def of_own_or_known(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arguments of a run's `Task` as plain values, and the task's part of a fine-tuning's identity.
 
     For a task of conf/task the identity holds all arguments but those of `UNREAD`. For a task of the user's own it holds the hashes

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from relpos.config.arguments import SHORT
 from relpos.config.conf import conf_dir
-from relpos.config.schema import SHORT
 from relpos.files import read_yaml
 from relpos.runs.cost import flops
 from relpos.runs.run import Run
@@ -144,7 +144,7 @@ def _configured(command: str, overrides: Overrides, task: str | None = None) -> 
         content["task"] = _task(task)
     cfg = OmegaConf.create(content)
     for key, value in values.items():
-        path = f"{key}.{SHORT[key]}" if key in SHORT else key
+        path = f"{key}.{SHORT[command][key]}" if key in SHORT.get(command, {}) else key
         OmegaConf.update(cfg, path, yaml.safe_load(value))
     return cfg
 

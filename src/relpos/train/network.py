@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,14 +18,14 @@ from relpos.model.shape import Shape
 from relpos.trust import constructor
 
 
-def build_model(cfg: DictConfig) -> MaskedLM:
+def build_model(cfg: DictConfig | Mapping[str, Any]) -> MaskedLM:
     """The network that `size`, `position`, `conv` and `vocabulary` describe.
 
     Raises:
         RelposError: position scheme and convolution do not go together; the line names them.
     """
-    nodes = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")}
-    model: MaskedLM = network(nodes | {"vocabulary": cfg.vocabulary})
+    config: Any = OmegaConf.to_container(cfg, resolve=True) if isinstance(cfg, DictConfig) else cfg
+    model: MaskedLM = network({key: config[key] for key in ("size", "position", "conv", "vocabulary")})
     return model
 
 

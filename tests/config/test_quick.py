@@ -1,0 +1,85 @@
+"""What is composed quickly is what Hydra composes; what only Hydra can tell is left to it."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+import pytest
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from relpos.config import quick
+from relpos.config.compose import compose
+from relpos.config.conf import conf_dir, options
+from relpos.files import read_yaml
+
+COMMANDS = sorted(path.stem for path in conf_dir().glob("*.yaml") if path.stem != "command")
+VALUES = {
+    "pretrain": [
+        ["seed=3", "k=${steps}", "size.hidden=16", "snapshots=[1,2]", "first.share=0.5", "position=fixed", "position.k=5"],
+        ["data=files", "data.root='a b'", "recipe.lr=1e-4", "position=absolute_tisa", "position.parts.1.kernels=2", "steps=1_000"],
+        ["first.batch=${.length}", "precision='${packing} ${k}'", "outside=null", "recipe=albert_base", "length=1e2"],
+    ],
+    "finetune": [
+        ["seed=4", "task=rte", "recipe@pretrain.recipe=mini", "pretrain.steps=3", "intermediate.task=null", "batch=${task.batch}"],
+        ["task=custom", "task.name='it\\'s'", "task.labels=['no','yes']", "task.folder=.", "task.metric=a.b", "task.columns=[x,y]"],
+        *([f"task={task}", "recipe=tisa"] for task in ("rte", "paws")),
+        *([f"task={task}", "recipe=finetune_paper"] for task in ("mnli", "paws")),
+    ],
+    "reproduce": [["table=demo", "engine.workers=2", "rows=[a,b]", "overrides=['a=b','c=\\'d\\'']"]],
+    "order": [["network=x", "pairs=files", "pairs.path='/a b'"]],
+}
+
+
+def every_option(command: str) -> list[list[str]]:
+    """Overrides that choose every option of every group of a command at least once."""
+    groups = [
+        str(key) for entry in read_yaml(conf_dir() / f"{command}.yaml")["defaults"] if isinstance(entry, dict) for key in entry
+    ]
+    known = [[f"{group}={option}" for option in options()[group.partition("@")[0]]] for group in groups]
+    return [[override for override in chosen if override] for chosen in zip_longest(*known)] or [[]]
+
+
+CASES = [(command, overrides) for command in COMMANDS for overrides in [*every_option(command), *VALUES.get(command, [])]]
+
+
+@pytest.mark.parametrize(("command", "overrides"), CASES)
+def test_it_is_what_hydra_composes(command: str, overrides: list[str]) -> None:
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        expected = hydra_compose(command, overrides=overrides)
+    found = quick.merged(command, overrides)
+    assert found == OmegaConf.to_container(expected, resolve=False)
+    try:
+        values = quick.resolved(found)
+    except quick.LeftToHydra:
+        with pytest.raises(OmegaConfBaseException):
+            OmegaConf.to_container(expected, resolve=True, throw_on_missing=True)
+    else:
+        assert repr(sorted(values.items())) == repr(sorted(OmegaConf.to_container(expected, resolve=True).items()))
+
+
+def test_the_configuration_may_be_changed_but_has_no_other_keys() -> None:
+    cfg = compose("pretrain", ["size=small"])
+    cfg.steps = 7
+    assert OmegaConf.is_struct(cfg)
+    assert compose("pretrain", ["size=small"]).steps != 7
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        *["position=tsa", "nokey=1", "position.nokey=1", "+position.k=3", "~conv", "k=1,2", "position={k: 3}", "data/x@y=z", "k"],
+        *["size=[1]", "hydra.verbose=true", "hydra/launcher=joblib", "k=[", "first={share: 0.5}", "position=custom position.k=3"],
+    ],
+)
+def test_what_only_hydra_can_tell_is_left_to_it(override: str) -> None:
+    with pytest.raises(quick.LeftToHydra):
+        quick.merged("pretrain", ["position=none", override])
+
+
+@pytest.mark.parametrize("value", ["${nope}", "${oc.decode:1}", "${now:%H}", "${steps", "???", "${seed}", "\\${k}"])
+def test_an_interpolation_that_leads_nowhere_is_left_to_omegaconf(value: str) -> None:
+    with pytest.raises(quick.LeftToHydra):
+        quick.resolved({"seed": value})
