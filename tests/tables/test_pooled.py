@@ -7,8 +7,11 @@ import os
 import numpy as np
 import pytest
 from scipy import stats
+from statsmodels.regression.linear_model import OLS
 
+from relpos.tables import pooled
 from relpos.tables.pooled import difference, spread
+from relpos.tables.statistics import benjamini_hochberg
 
 TIMES = 2_000 if os.environ.get("RELPOS_FULL") else 60
 Rows = dict[str, dict[int, float]]
@@ -100,3 +103,24 @@ def test_effects_of_the_papers_size_are_found_with_three_seeds() -> None:
             held.append(all(each is not None and each.low > 0 for each in tests))
     assert np.mean(pooled) >= 0.8
     assert np.mean(alone) < 0.6
+
+
+@pytest.mark.parametrize("is_crossed", [True, False])
+def test_the_fit_and_the_test_of_equal_spreads_are_those_of_statsmodels_and_scipy(is_crossed: bool) -> None:
+    chance = np.random.default_rng(0)
+    cells = tuple((row, seed, float(chance.normal(row, 1 + row))) for row in range(4) for seed in range(3 + row % 2))
+    fit = pooled._fit(cells, is_crossed)
+    seeds = range(1, 4) if is_crossed else ()
+    design = np.array([[*(row == r for r in range(4)), *(seed == s for s in seeds)] for row, seed, _ in cells], dtype=float)
+    expected = OLS(np.array([score for *_, score in cells]), design).fit()
+    vector = np.eye(design.shape[1])[0] - np.eye(design.shape[1])[2]
+    assert fit.params == pytest.approx(expected.params, rel=1e-12)
+    assert (fit.df_resid, fit.ssr) == (expected.df_resid, pytest.approx(expected.ssr, rel=1e-12))
+    assert fit.error(vector) == pytest.approx(np.squeeze(expected.t_test(vector).sd), rel=1e-12)
+    groups = [chance.normal(0, 1 + row, 5) for row in range(3)]
+    assert pooled._brown_forsythe(groups) == pytest.approx(stats.levene(*groups, center="median").pvalue, rel=1e-12)
+
+
+def test_the_correction_for_many_tests_is_scipy_s() -> None:
+    p_values = np.random.default_rng(0).random(40) ** 3
+    assert benjamini_hochberg(list(p_values)) == pytest.approx(list(stats.false_discovery_control(p_values)), rel=1e-12)
