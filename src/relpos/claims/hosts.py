@@ -6,14 +6,13 @@ place that seeds of pre-trainings have at other scales, and a finding concerns t
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from relpos.claims.scales import Plain, Scale, Scores
+from relpos.claims.scales import Plain, Scale, Tuned
 from relpos.pretrained.files import name_of
+from relpos.runs.shelf import protocol
 
 ROWS = {"keep": "absolute", "remove": "none"}
 """`change.positions` → the row without TISA (S = 0)."""
@@ -66,24 +65,12 @@ def hosts_of(tunings: Mapping[Path, Plain]) -> list[Scale]:
 def _scale(host: str, start: Start, runs: Iterable[tuple[Path, Plain]]) -> Scale:
     """One network's rows: those without TISA, and those whose TISA starts in this way. The protocol with most runs counts."""
     scale = Host({"host": name_of(Path(host)), "start": start[0], "reused": start[1]}, "")
-    of_rows = [(row, folder, record) for folder, record in runs if (row := row_of(record["meaning"].get("change") or {}, start))]
-    protocols: dict[str, Counter[str]] = {}
-    for _, _, record in of_rows:
-        for column in record["metrics"]["columns"]:
-            protocols.setdefault(column, Counter())[_protocol(record)] += 1
-    for row, folder, record in of_rows:
-        scale.seconds += record.get("seconds", 0.0)
-        for column, value in record["metrics"]["columns"].items():
-            if protocols[column].most_common(1)[0][0] != _protocol(record):
-                continue
-            scores = scale.scores.setdefault(row, {}).setdefault(column, Scores())
-            seed = (record["meaning"]["seed"], 0)
-            scores.values[seed] = value
-            if (path := folder / "dev" / f"{column}.tsv").is_file():
-                scores.answers[seed] = path
-            scores.metric = record["meaning"]["task"]["metric"]
-            scores.majority = record["metrics"].get("majority", {}).get(column)
-            scores.examples = record["metrics"].get("examples", {}).get(column)
+    tunings = []
+    for folder, record in runs:
+        meaning = record["meaning"]
+        if row := row_of(meaning.get("change") or {}, start):
+            tunings.append(Tuned(row, (meaning["seed"], 0), folder, record, protocol(meaning, without=("seed", "change"))))
+    scale.add(tunings)
     return scale
 
 
@@ -95,8 +82,3 @@ def row_of(change: Plain, start: Start) -> str | None:
     if change["tisa"] not in NAMED_BY_S or (change["start"], change["reused"]) != start:
         return None
     return WITH_TISA[positions] + NAMED_BY_S[change["tisa"]]
-
-
-def _protocol(record: Plain) -> str:
-    """Everything in a fine-tuning's meaning but its seed and the change, as JSON."""
-    return json.dumps({key: value for key, value in record["meaning"].items() if key not in ("seed", "change")}, sort_keys=True)

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from relpos.claims.checkpoints import scales_of
 from relpos.claims.hosts import hosts_of
 from relpos.claims.network import nodes
-from relpos.claims.scales import LOSS, ORDER, Plain, Scale, Scales, Scores, Seed
-from relpos.errors import RelposError
-from relpos.runs.run import identity_of, read_record, runs_root
+from relpos.claims.scales import LOSS, ORDER, Plain, Scale, Scales, Scores, Tuned
+from relpos.runs.run import runs_root
+from relpos.runs.shelf import finished, is_current, protocol
 
 Rates = tuple[float, float | None]
 """`recipe.position_lr` and `recipe.conv_lr`."""
@@ -44,9 +43,7 @@ NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
 }
 """Stage → the keys that the record of a finished run must have, with their types."""
 END = 100
-"""Per cent of the steps at the end of a pre-training."""
-MANY = 200
-"""A progress bar is shown for more records than this."""
+"""Percent of the steps at the end of a pre-training."""
 
 
 def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: Iterable[str] = ()) -> Scales:
@@ -64,7 +61,7 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: I
     variants: dict[tuple[str, str], dict[Rates, dict[Path, Plain]]] = {}  # scale and row → rates → pre-trainings
     older = 0
     for folder, record in pretrainings.items():
-        if not _is_current(record):
+        if not is_current(record):
             older += 1
             continue
         row = names.get(_key(record["meaning"]))
@@ -88,7 +85,7 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: I
             losses.values[seed, 0] = -float(record["metrics"]["heldout_loss"])
             places[folder.name] = (scale, row, seed)
     tunings = _finished(root, "finetune")
-    _read_scores(root, {folder.name: record for folder, record in tunings.items() if _is_current(record)}, places)
+    _read_scores({folder: record for folder, record in tunings.items() if is_current(record)}, places)
     for scale in scales.values():
         _read_order(scale)
     return Scales(sorted(scales.values(), key=_largeness), older, hosts_of(tunings), scales_of(checkpoints))
@@ -108,38 +105,20 @@ def _common(meaning: Plain) -> tuple[Plain, Rates]:
     return common | {"recipe": recipe}, rates
 
 
-def _read_scores(root: Path, tunings: Mapping[str, Plain], places: Mapping[str, tuple[Scale, str, int]]) -> None:
-    """Reads into each column the fine-tunings of one protocol (everything but the seed): the one with most runs in the scale."""
-    candidates: list[tuple[Scale, str, Seed, str, str]] = []
-    protocols: dict[tuple[int, str], Counter[str]] = {}
+def _read_scores(tunings: Mapping[Path, Plain], places: Mapping[str, tuple[Scale, str, int]]) -> None:
+    """Adds to each scale the scores of its fine-tunings, which may have started from other fine-tunings."""
+    by_name = {folder.name: record for folder, record in tunings.items()}
+    of_scales: dict[int, tuple[Scale, list[Tuned]]] = {}
     for folder, record in tunings.items():
         chain = [record]
-        while (start := Path(chain[-1]["inputs"]["start"]).name) in tunings and len(chain) < 5:
-            chain.append(tunings[start])
-        if start not in places:
-            continue
-        scale, row, pretrain_seed = places[start]
-        protocol = json.dumps(
-            [{key: value for key, value in run["meaning"].items() if key != "seed"} for run in chain], sort_keys=True
-        )
-        candidates.append((scale, row, (pretrain_seed, record["meaning"]["seed"]), protocol, folder))
-        scale.seconds += record.get("seconds", 0.0)
-        for column in record["metrics"]["columns"]:
-            protocols.setdefault((id(scale), column), Counter())[protocol] += 1
-    chosen = {place: counts.most_common(1)[0][0] for place, counts in protocols.items()}
-    for scale, row, seed, protocol, folder in candidates:
-        record = tunings[folder]
-        metrics = record["metrics"]
-        for column, value in metrics["columns"].items():
-            if chosen[id(scale), column] != protocol:
-                continue
-            scores = scale.scores.setdefault(row, {}).setdefault(column, Scores())
-            scores.values[seed] = value
-            if (path := root / "finetune" / folder / "dev" / f"{column}.tsv").is_file():
-                scores.answers[seed] = path
-            scores.metric = record["meaning"]["task"]["metric"]
-            scores.majority = metrics.get("majority", {}).get(column)
-            scores.examples = metrics.get("examples", {}).get(column)
+        while (start := Path(chain[-1]["inputs"]["start"]).name) in by_name and len(chain) < 5:
+            chain.append(by_name[start])
+        if start in places:
+            scale, row, seed = places[start]
+            tuned = Tuned(row, (seed, record["meaning"]["seed"]), folder, record, protocol(*(run["meaning"] for run in chain)))
+            of_scales.setdefault(id(scale), (scale, []))[1].append(tuned)
+    for scale, of_scale in of_scales.values():
+        scale.add(of_scale)
 
 
 def _read_order(scale: Scale) -> None:
@@ -169,27 +148,15 @@ def _key(node: Mapping[str, object]) -> str:
 
 
 def _finished(root: Path, stage: str) -> dict[Path, Plain]:
-    """Folder → record of the finished runs of a stage."""
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    paths = sorted((root / stage).glob("*/record.json"))
-    shown = console.is_terminal and len(paths) > MANY
-    finished: dict[Path, Plain] = {}
-    for path in track(paths, f"reading records of {stage}", console=console, transient=True, disable=not shown):
-        try:
-            record = read_record(path.parent)
-        except RelposError as error:
-            print(f"relpos: {error}", file=sys.stderr)
-            continue
-        if record.get("state") != "finished":
-            continue
+    """Folder → record of the finished runs of a stage; those whose record lacks what is needed are named on stderr and left out."""
+    found: dict[Path, Plain] = {}
+    for folder, record in finished(stage, root):
         if lacking := [key for key, kind in NEEDED[stage].items() if not isinstance(_value(record, key), kind)]:
+            path = folder / "record.json"
             print(f"relpos: damaged record {path}: no {lacking[0]}: delete the folder to start anew", file=sys.stderr)
-            continue
-        finished[path.parent] = record
-    return finished
+        else:
+            found[folder] = record
+    return found
 
 
 def _value(record: Plain, key: str) -> object:
@@ -200,9 +167,3 @@ def _value(record: Plain, key: str) -> object:
             return ...
         value = value[part]
     return value
-
-
-def _is_current(record: Plain) -> bool:
-    """Whether today's code gives a run of this meaning and these inputs the identity in its record."""
-    inputs = {name: Path(folder).name.rpartition("-")[2] for name, folder in record["inputs"].items()}
-    return identity_of(record["stage"], record["meaning"], inputs) == record["identity"]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from relpos.runs.shelf import most_shared
 from relpos.tables.columns import GLUE
 from relpos.tables.statistics import standard_error
 
@@ -59,6 +60,23 @@ class Scores:
         pairs = answers(self.answers[seed])
         even, odd = (float(100 * metric(pairs[half::2, 0], pairs[half::2, 1])) for half in (0, 1))
         return even, odd
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A fine-tuning.
+
+    Args:
+        row: the row that it belongs to.
+        seed: of its pre-training and its own; where fine-tunings are what is repeated, its own and 0.
+        protocol: everything that fine-tunings of one column must have in common to be compared.
+    """
+
+    row: str
+    seed: Seed
+    folder: Path
+    record: Plain
+    protocol: str
 
 
 @dataclass
@@ -118,6 +136,21 @@ class Scale:
         if not recipe or "lr" not in recipe:
             return None
         return float(recipe["lr"]) * self.meaning["steps"] / 2 * self.slowest.get(row, 1.0)  # /2: it rises and falls linearly
+
+    def add(self, tunings: Sequence[Tuned]) -> None:
+        """Reads the scores of fine-tunings; into each column those of the protocol that most of them share."""
+        used = most_shared(((name, each.protocol, "") for each in tunings for name in each.record["metrics"]["columns"]), [""])
+        for each in tunings:
+            metrics = each.record["metrics"]
+            self.seconds += each.record.get("seconds", 0.0)
+            for name in (name for name in metrics["columns"] if used[name] == each.protocol):
+                scores = self.scores.setdefault(each.row, {}).setdefault(name, Scores())
+                scores.values[each.seed] = metrics["columns"][name]
+                if (path := each.folder / "dev" / f"{name}.tsv").is_file():
+                    scores.answers[each.seed] = path
+                scores.metric = each.record["meaning"]["task"]["metric"]
+                scores.majority = metrics.get("majority", {}).get(name)
+                scores.examples = metrics.get("examples", {}).get(name)
 
     def shared(self, columns: Sequence[str], *rows: str) -> list[str]:
         """Those of `columns` that all of these rows have."""
