@@ -36,6 +36,7 @@ OF_NETWORK = {
     "pretrain": OF_SCHEME | {"vocabulary"},
     "finetune": OF_SCHEME | {"vocabulary", "pretrain"},  # pretrain.steps=… and the like
     "draw": OF_SCHEME,
+    "params": OF_SCHEME | {"vocabulary"},
 }
 """Command → first parts of the keys that say which network is made and how it is pre-trained."""
 
@@ -159,7 +160,7 @@ def refuse_overrides(command: str, overrides: Iterable[str], plain: Mapping[str,
         key = override.lstrip("+~").partition("=")[0].replace("/", ".")
         key = key.partition("@")[2] or key  # recipe@pretrain.recipe=small
         if key.split(".")[0] in OF_NETWORK.get(command, ()):
-            recipe = "; recipe=… names the recipe by itself" if key == "size" and command != "draw" else ""
+            recipe = "; recipe=… names the recipe by itself" if key == "size" and command in ("pretrain", "finetune") else ""
             raise RelposError(
                 f"{override}: the network comes from network={plain['network']}, where this override changes nothing{recipe}"
             )

@@ -138,5 +138,6 @@ def _classes(location: OwnFiles, task: Task) -> list[str]:
         raise RelposError(f"{table.source}: every row has the label {column[0]!r}; two or more classes are expected")
     if len(classes) > MOST_CLASSES:
         raise RelposError(f"{table.source}: {len(classes):,} different labels in column {task.label!r}: is it task.kind=number?")
+    # As words, 10 would stand before 2: the order of the classes is that of a classifier's outputs.
     whole = all(re.fullmatch(r"-?\d+", word) for word in classes)
     return sorted(classes, key=lambda word: (int(word), word)) if whole else sorted(classes)

@@ -186,6 +186,7 @@ def limited(pairs: Iterable[Pair], limit: int | None, others: int | None = None)
     ranked: dict[tuple[str, bool], list[tuple[str, int]]] = defaultdict(list)
     for number, pair in enumerate(pairs):
         group = pair.paradigm, others is not None and not pair.has_same_words
+        # By hash and not by place: the choice does not depend on the order of the file.
         ranked[group].append((hashlib.sha256(f"{pair.good}\n{pair.bad}".encode()).hexdigest(), number))
     limits = {False: limit, True: others}
     kept = {number for (_, is_other), entries in ranked.items() for _, number in sorted(entries)[: limits[is_other]]}

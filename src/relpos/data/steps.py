@@ -22,9 +22,7 @@ from relpos.data.order import order
 from relpos.data.passes import even_rows, passes, share
 from relpos.errors import RelposError
 
-SAMPLED_STEPS = (
-    4  # the first ones; their lengths decide the examples of a pass, so that a run that is continued has the same passes
-)
+SAMPLED_STEPS = 4  # the first ones, not the next ones: a run that is continued must have the same passes
 HELDOUT_SEED = 20_210_801  # held-out text has the same masks in every run
 
 
@@ -105,8 +103,10 @@ class Steps(IterableDataset[Step]):
         pairs = self.pairs(index)
         lengths = self.examples.lengths(pairs)
         tokens = int(lengths.sum())
+        # Stable: examples of one length are dealt out alike on every machine.
         held = torch.argsort(lengths, stable=True, descending=True)[share(self.batch, self.rank, self.world)]
         pairs, lengths = pairs[held], lengths[held]
+        # The step is part of the key: an example has another mask each time that it is read.
         parts = [
             _microbatch(self.examples, pairs[part], counter_hash(index, pairs[part]), self.seed, self.vocabulary)
             for part in passes(lengths, self.room)

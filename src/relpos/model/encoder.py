@@ -71,6 +71,7 @@ class Layer(nn.Module):
         """x of the tokens `held` → the layer's output at the tokens `kept`, for which alone all after the attention is computed."""
         layer, kept = call.layer, call.kept
         y = self.attention(x, call)
+        # The residual stream is cut to the same tokens as the attention's output; only in the last layer are there fewer.
         if kept is not call.held:
             x = kept.take(call.held.spread(x))
         swept = kernels.sweeps_serve(self.attention.kernel, x, self.training)

@@ -30,6 +30,7 @@ class Head(nn.Module):
         self.activation = ACTIVATIONS[activation]
         self.norm = nn.LayerNorm(embedding, eps=norm_eps)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
+        # Published checkpoints may have one; networks trained here are tied.
         self.table = None if tied else normal_(nn.Parameter(torch.empty(vocabulary, embedding)), 0.02)
 
     def transform(self, x: Float[Tensor, "*batch hidden"]) -> Float[Tensor, "*batch embedding"]:
@@ -84,6 +85,7 @@ class MaskedLM(nn.Module):
         """
         labels = labels.flatten()
         predicted = labels.ne(IGNORED)
+        # Sorted stably the chosen tokens come first, in their order: a result of fixed size, for which no device is waited for.
         at = predicted.nonzero().squeeze(1) if room is None else predicted.byte().argsort(descending=True, stable=True)[:room]
         x = self.head.transform(self.encoder(input_ids, attention_mask, token_types, at))
         swept = room is None and kernels.sweeps_serve(self.encoder.kernel, x, self.training)

@@ -7,6 +7,7 @@ from relpos.pretrained.family import ABSOLUTE, NO_CONV, NO_DECODER, SIZE, Family
 
 _LAYER = "encoder.albert_layer_groups.0.albert_layers.0"
 _TRANSFORM = (*linear("head.narrow", "predictions.dense"), *linear("head.norm", "predictions.LayerNorm"))
+# The name of the bias depends on the version that wrote the file.
 _BIAS, _DECODER_BIAS, _DECODER = "predictions.bias", "predictions.decoder.bias", "predictions.decoder.weight"
 _CLASSIFIER = (*linear("pooler", "albert.pooler"), *linear("classifier", "classifier"))
 

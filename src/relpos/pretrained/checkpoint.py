@@ -87,6 +87,7 @@ class Checkpoint:
         """The head whose weights the checkpoint has; None where it has the encoder alone."""
         tied = self.config.get("tie_word_embeddings", True) is not False
         for head in self.family.heads:
+            # The pooler stands in the encoder, and says nothing about the head.
             of_head = {name for weight in head.weights for name in names(weight) if not name.startswith(self.family.prefix)}
             other_decoder = "kind" not in head.settings and head.settings.get("tied", True) != tied
             if of_head & self.tensors.keys() and not other_decoder:
@@ -143,6 +144,7 @@ class Checkpoint:
                 raise RelposError(f"{self.folder}: weight {name!r} is unknown to {self.family.model_type}")
         missing = parameters.keys() - state.keys()
         assert not missing, f"{self.family.model_type} says nothing about {sorted(missing)}"
+        # Assigned, not copied: the weights stay mapped from the file, and in its number format.
         model.load_state_dict(state, strict=False, assign=True)
 
     def _check_computed(self) -> None:

@@ -34,6 +34,7 @@ FAMILY = Family(
     encoder=(*EMBEDDINGS, POSITIONS),
     layer=(
         *linear("layers.{n}.attention.project", f"{_SELF}.query", f"{_SELF}.key", f"{_SELF}.value", f"{_SELF}.conv_out_layer"),
+        # Theirs are weights of Conv1d modules, with an axis of length 1 that ours leave out.
         Weight(f"{_OURS}.key.depthwise.weight", f"{_KEY}.depthwise.weight", single=1),
         Weight(f"{_OURS}.key.pointwise.weight", f"{_KEY}.pointwise.weight", single=2),
         Weight(f"{_OURS}.key.pointwise.bias", f"{_KEY}.bias", single=1),

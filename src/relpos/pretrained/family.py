@@ -144,6 +144,7 @@ def activation(name: Any) -> str:
     return ACTIVATIONS[name]
 
 
+# The embeddings are as wide as the layers unless a family has a key of their own for them.
 HIDDEN = Key("hidden_size", 768)
 SIZE: dict[str, Any] = {
     "layers": Key("num_hidden_layers", 12),
@@ -163,4 +164,5 @@ SIZE: dict[str, Any] = {
 
 ABSOLUTE = {"_target_": "relpos.model.position.Absolute"}
 NO_CONV = {"_target_": "relpos.model.conv.NoConv"}
+# Keys that turn the encoder into another network; not all of them show in the names of the weights.
 NO_DECODER = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute", "pruned_heads": {}}

@@ -39,6 +39,7 @@ def located(name: str | Path) -> Path:
         return Path(snapshot_download(repository, revision=revision or None, allow_patterns=[*patterns], ignore_patterns="*/*"))
 
     try:
+        # Many repositories have the weights twice; the pickled ones are fetched only where there are no others.
         place = fetched(*TEXTS, *SAFE)
         return place if list(place.glob("*.safetensors")) else fetched(*TEXTS, *PICKLED)
     except Exception as error:  # offline, no such id, no permission: the library has a class for each

@@ -19,7 +19,7 @@ def from_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
         RelposError: a key has a value that our networks cannot express.
     """
     for name, needed in family.constants.items():
-        if config.get(name, needed) not in (needed, None):
+        if config.get(name, needed) not in (needed, None):  # a key without a value says nothing
             raise RelposError(f"{name}={config[name]}: only {needed} is supported for {family.model_type}")
     settings: dict[str, Any] = _filled(family.settings, config)
     return settings

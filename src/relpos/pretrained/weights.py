@@ -23,7 +23,7 @@ def listed(family: Family, head: Head | None, layers: int, pooler: bool, widen: 
         widen: whether there is a map from the embedding's width to the hidden one.
         prefix: before the names of the encoder's weights in the checkpoint.
     """
-    our_prefix = "" if head is None else "encoder."
+    our_prefix = "" if head is None else "encoder."  # without a head the network is the encoder itself
     parts = [*family.encoder, *(family.widen if widen else ()), *(family.pooler if pooler else ())]
     parts += [_numbered(weight, number) for number in range(layers) for weight in family.layer]
     encoder = [

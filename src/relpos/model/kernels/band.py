@@ -40,6 +40,7 @@ def add_band_(s: Matrices, kernel: Kernels) -> None:
     """s[:, i, j] += kernel[:, i, j − i + k] for |j − i| ≤ k."""
     n, k = s.shape[1], kernel.shape[2] // 2
     kernel = kernel.to(s.dtype)
+    # Rows whose whole window lies in the sentence are one strided view; only the k rows at each end need a block of their own.
     if n <= 2 * k:
         s += _block(kernel, 0, n)
         return

@@ -117,7 +117,7 @@ class _Attention(torch.autograd.Function):
         p = v.new_empty(batch, heads, n, n) if keep or draw.rate > 0 else None
         call, alive = _call(q, k, v, y, p, tables, mask, outside, draw)
         run("relpos_attention", call, v.dtype, backward=False)
-        del alive
+        del alive  # the call holds addresses only: until here the tensors had to live
         ctx.save_for_backward(q, k, v, p, mask, *tables)
         ctx.outside, ctx.draw = outside, draw
         ctx.types = [None if x is None else x.dtype for x in (offset, query, key, value, dense)]
@@ -134,6 +134,7 @@ class _Attention(torch.autograd.Function):
         offset, query, key, value, dense = tables
         batch, heads, n, _ = v.shape
         sums = [
+            # One table for each sequence, summed afterwards: threads that added into one would do so in another order each time.
             None if offset is None else offset.new_zeros(batch, *offset.shape),
             None if query is None else torch.zeros_like(query),
             None if key is None else torch.zeros_like(key),

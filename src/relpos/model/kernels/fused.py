@@ -40,7 +40,7 @@ def _grad_query(s: Matrices, width: int, outside: str) -> Kernels:
     grad = read_band(s, width // 2)
     if outside == "clamp":
         grad[:, :, -1] += (s * beyond(s, width // 2)).sum(-1)
-        grad[:, :, 0] = -grad[:, :, 1:].sum(-1)
+        grad[:, :, 0] = -grad[:, :, 1:].sum(-1)  # a row sums to 0: the left edge gets what all others leave
     return grad
 
 
@@ -87,6 +87,7 @@ class _Attention(torch.autograd.Function):
             by_head.add_(s.new_zeros(mask.shape).masked_fill_(~mask, MASKED)[:, None, None, :])
         signed = torch.softmax(s, -1)
         if p > 0:
+            # A probability needs no sign, so its sign bit can be the mask; that of an int16 is where bfloat16 has its own.
             signed.copysign_(dropped((batch, heads, n, n), draw, s.device).view_as(s).view(torch.bfloat16))
         kept = signed.relu() if p > 0 else signed
         ctx.save_for_backward(q, k, v, signed)
@@ -104,6 +105,7 @@ class _Attention(torch.autograd.Function):
         grad_v = torch.bmm((signed.relu() if ctx.p > 0 else signed).transpose(1, 2), grad)
         grad_p = torch.bmm(grad, v.transpose(1, 2))
         if ctx.p > 0:
+            # 0 where `signed` is not above 0, that is where the probability was dropped.
             grad_p = torch.ops.aten.threshold_backward(grad_p, signed, 0)
             signed = signed.abs()
         s = torch._softmax_backward_data(grad_p, signed, -1, signed.dtype)

@@ -92,7 +92,7 @@ class _AddNorm(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         total, mean, rstd, weight = ctx.saved_tensors
         grad, grad_x = grad.contiguous(), torch.empty_like(total)
-        grad_y = torch.empty_like(total) if ctx.draw.rate > 0 else grad_x
+        grad_y = torch.empty_like(total) if ctx.draw.rate > 0 else grad_x  # without dropout both gradients are the same numbers
         rows, width = mean.numel(), total.shape[-1]
         parts = min(PARTS, rows)
         sums = weight.new_zeros(2, parts, width)
@@ -122,6 +122,7 @@ def hold(dtype: torch.dtype) -> bool:
 
 def _example(name: str, width: int, dtype: torch.dtype, compiled: bool) -> list[Tensor]:
     """Values and gradients of one of the passes on a few numbers, in float64."""
+    # Rounded to bfloat16 first, so that every number format starts from the same numbers.
     x, y, upstream = (normal(place, torch.arange(6 * width)).view(2, 3, width).bfloat16().to(dtype) for place in range(3))
     norm, draw = nn.LayerNorm(width).to(dtype), Draw(0.25, 1234567)
     inputs = [x.requires_grad_(), y.requires_grad_(), *norm.parameters()]
