@@ -131,11 +131,11 @@ def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
     """
     import json
 
-    from relpos.tables.order_report import FILE, write_report
+    from relpos.commands import order as command
 
     quoted = ",".join(f"'{Path(folder)}'" for folder in networks)
-    folder = write_report(compose("order", [f"network=[{quoted}]", *overrides]))
-    content: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    folder = Path(command.order(compose("order", [f"network=[{quoted}]", *overrides])))
+    content: dict[str, Any] = json.loads((folder / command.FILE).read_text(encoding="utf-8"))
     return content
 
 

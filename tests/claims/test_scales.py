@@ -11,7 +11,7 @@ from claims.made_up import ONE_PRETRAINING
 from relpos.claims.comparisons import higher
 from relpos.claims.reading import read
 from relpos.files import write_json
-from relpos.runs.order import VERSION
+from relpos.measures.kept import VERSION
 from relpos.runs.run import Run, read_record
 from relpos.tables.experiment import load
 from relpos.tables.plan import PlannedRow, plan_table

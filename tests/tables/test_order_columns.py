@@ -15,7 +15,8 @@ import yaml
 from linked import link_runs
 from relpos.cli import main
 from relpos.errors import RelposError
-from relpos.runs import order
+from relpos.measures.kept import kept
+from relpos.measures.sample import Sample
 from relpos.runs.run import runs_root
 from relpos.tables.columns import rows_of
 from relpos.tables.comparison import with_comparisons
@@ -70,6 +71,11 @@ def made(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("RELPOS_RUNS", str(root))
         assert main(["reproduce", f"table={write(root)}", "engine=debug"]) == 0
     return root
+
+
+def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on, this process fails when it measures a network."""
+    monkeypatch.setattr(Sample, "model", property(lambda _: pytest.fail("measured again")))
 
 
 @pytest.fixture
@@ -137,7 +143,7 @@ def test_the_columns_about_order_have_no_mean(made: Path) -> None:
 
 def test_nothing_is_measured_twice(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(made))
-    monkeypatch.setattr(order, "FUNCTIONS", {})  # measuring would be a KeyError
+    nothing_is_measured(monkeypatch)
     before = (made / "tables" / "ordered" / "table.json").read_bytes()
     assert main(["reproduce", f"table={made / 'ordered.yaml'}"]) == 0
     assert (made / "tables" / "ordered" / "table.json").read_bytes() == before
@@ -170,7 +176,7 @@ def test_networks_measured_side_by_side_have_the_same_figures_to_the_last_bit(
     made: Path, unmeasured: Path, python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(unmeasured))
-    monkeypatch.setattr(order, "FUNCTIONS", {})  # in this process measuring would be a KeyError
+    nothing_is_measured(monkeypatch)
     assert main(["reproduce", f"table={made / 'ordered.yaml'}", "workers=2", "rows=absolute"]) == 0
     assert figures(unmeasured) == {place: content for place, content in figures(made).items() if "/absolute-" in place}
     columns, before = (read(root / "tables" / "ordered" / "table.json").row("absolute").columns for root in (unmeasured, made))
@@ -196,7 +202,7 @@ def test_a_network_that_cannot_be_measured_is_a_line_for_each_measure_and_the_ot
 def test_an_override_of_the_command_line_reaches_the_measurement(tmp_path: Path) -> None:
     chosen = instrument(load(str(write(tmp_path))), ["order.examples=7", "order.pairs.limit=3", "pretrain.steps=9"])
     assert chosen is not None
-    assert (chosen.dials.examples, getattr(chosen.pairs, "limit", None)) == (7, 3)
+    assert (chosen.dials.examples, getattr(chosen.dials.pairs, "limit", None)) == (7, 3)
 
 
 def test_pre_trainings_that_are_not_finished_are_missing(tmp_path: Path) -> None:
@@ -211,7 +217,7 @@ def test_pre_trainings_that_are_not_finished_are_missing(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"order": ["shufle"]}, "order="),
+        ({"order": ["shufle"]}, "order: unknown measure 'shufle'. Did you mean 'shuffle'"),
         ({"order": []}, "stages.order: nothing is measured without the key order"),
         ({"order": ["shuffle"]}, r"check 'a tie': same_word_pairs is measured with order: \[shuffle, pairs\]"),
         (
@@ -266,9 +272,9 @@ def test_the_figures_are_those_of_the_order_command(
 ) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(made))
     run = next(path for path in (made / "pretrain").iterdir() if path.name.startswith("none"))
-    kept = {path.name for path in (run / "order").iterdir()}
+    before = {path.name for path in (run / "order").iterdir()}
     assert main(["order", f"network={run}", "measure=[shuffle,pairs]", "examples=20", "pairs.limit=4"]) == 0
-    assert {path.name for path in (run / "order").iterdir()} == kept
+    assert {path.name for path in (run / "order").iterdir()} == before
     written = Path(capsys.readouterr().out.splitlines()[-1]) / "order.json"
     assert written.is_relative_to(made / "order")
     assert set(json.loads(written.read_text(encoding="utf-8"))["shuffle_gap"]) == {"2", "3", "4", "8", "all"}
@@ -287,8 +293,8 @@ def test_snapshots_are_measured_beside_the_end_with_dials_of_their_own(table: Ta
 
 def test_the_figures_of_snapshots_say_at_which_share_they_were_taken(made: Path) -> None:
     run = next(path for path in (made / "pretrain").iterdir() if path.name.startswith("none"))
-    assert [entry.share for entry in order.kept(run, "shuffle")] == [50, 100]
-    first = order.kept(run, "pairs")[0]
+    assert [entry.share for entry in kept(run, "shuffle")] == [50, 100]
+    first = kept(run, "pairs")[0]
     assert (first.share, first.results["pairs"]["others"]["n"]) == (50, 0)
 
 
@@ -298,7 +304,7 @@ def test_merged_figures_of_snapshots_are_found_without_their_weights(
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "merged"))
     assert main(["merge", str(made)]) == 0
     assert not list((tmp_path / "merged").rglob("*.safetensors"))
-    monkeypatch.setattr(order, "FUNCTIONS", {})  # measuring would be a KeyError
+    nothing_is_measured(monkeypatch)
     assert main(["reproduce", f"table={made / 'ordered.yaml'}"]) == 0
     assert read(tmp_path / "merged" / "tables" / "ordered" / "table.json").rows == table.rows
 
@@ -319,7 +325,7 @@ def test_snapshots_that_nobody_keeps_are_refused_before_any_run(tmp_path: Path) 
 
 def test_the_order_command_measures_all_networks_of_a_table(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(made))
-    monkeypatch.setattr(order, "FUNCTIONS", {})  # all is there
+    nothing_is_measured(monkeypatch)  # all is there
     overrides = ["measure=[shuffle,pairs]", "examples=20", "pairs.limit=4"]
     rows: dict[int, list[tuple[str, str]]] = {}
     for way in ("table=ordered", f"network={made / 'tables' / 'ordered'}", "network=ordered:absolute"):

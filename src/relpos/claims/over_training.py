@@ -23,7 +23,7 @@ from relpos.files import replacing, write_json
 from relpos.tables import row as table_rows
 from relpos.tables.columns import means_by
 from relpos.tables.pooled import difference
-from relpos.tables.row import ORDER, Column, Row
+from relpos.tables.row import Column, Row
 from relpos.tables.statistics import ALPHA, SEED, Difference
 
 OF_ONE_SCALE = (higher, not_higher, not_lower)
@@ -110,7 +110,7 @@ def draw(folder: Path, rows: Sequence[Row], claims: Sequence[Claim], measure: st
 
 def _units(rows: Sequence[Row], measure: str) -> dict[int, dict[str, dict[int, float]]]:
     """Share → row → pre-training seed → nats, higher being better."""
-    name, sign = (table_rows.LOSS, -1.0) if measure == LOSS else (ORDER["shuffle"][0], 1.0)
+    name, sign = (table_rows.LOSS, -1.0) if measure == LOSS else ("shuffle_gap", 1.0)
     shares = sorted({share for row in rows for share in row.snapshots})
     columns = {share: {row.name: column for row in rows if (column := row.snapshots.get(share, {}).get(name))} for share in shares}
     units = {share: {row: _by_seed(column, sign) for row, column in by_row.items()} for share, by_row in columns.items()}

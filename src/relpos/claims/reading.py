@@ -134,7 +134,7 @@ def _read_order(scale: Scale) -> None:
 
 def _kept_gaps(folder: Path) -> dict[str, float]:
     """Meaning of a measurement, as JSON → nats, at the end of a pre-training."""
-    from relpos.runs.order import kept
+    from relpos.measures.kept import kept
 
     return {
         json.dumps(of_end.meaning, sort_keys=True): float(of_end.results["shuffle_gap"]["all"])

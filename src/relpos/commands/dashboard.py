@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from relpos.errors import RelposError
 from relpos.files import write_json
+from relpos.measures.measure import measured_columns
 from relpos.runs.run import runs_root
-from relpos.tables.render.side_tables import NAMES
+from relpos.tables.render.side_tables import title
 from relpos.tables.render.text import markdown
-from relpos.tables.render.view import ORDER_COLUMNS, view_of
+from relpos.tables.render.view import view_of
 from relpos.tables.table import Table, written
 
 if TYPE_CHECKING:
@@ -87,9 +88,9 @@ def specification(table: Table, project: str, entity: str | None) -> dict[str, A
     sections = {
         "Curves by row": [step | {"title": title, "y": metrics} for title, metrics in curves.items()],
         "Columns by row: mean and standard error": [
-            bars | {"title": NAMES.get(name, name), "metrics": [name]}
+            bars | {"title": title(name), "metrics": [name]}
             for name in ("perplexity", *view.columns)
-            if name not in ORDER_COLUMNS  # no run logs these
+            if name not in measured_columns()  # no run logs these
         ],
         "Kernels": [{"panel": "MediaBrowser", "title": "kernels", "media_keys": ["kernels"]}],
         "The table": [{"panel": "MarkdownPanel", "markdown": markdown(view)}],

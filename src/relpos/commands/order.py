@@ -1,16 +1,137 @@
-"""`relpos order`: how much order does a network know?"""
+"""`relpos order`: how much order does a network know? Writes `order.json` and its figures, with some networks side by side."""
 
 from __future__ import annotations
 
-from omegaconf import DictConfig
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from relpos.tables.order_report import write_report
+from relpos.config.compose import names
+from relpos.errors import RelposError
+from relpos.files import replacing, write_json
+from relpos.measures.kept import is_measured, measured, snapshots
+from relpos.measures.measure import Dials, Measure, NothingToMeasure, Results, chosen, measures
+from relpos.measures.sample import Sample, is_of_toy
+from relpos.runs.run import runs_root
+from relpos.runs.trained import Trained, trained
+from relpos.tables.named_runs import named_networks
+from relpos.trust import instantiate
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from relpos.analysis.order_figure import Curve
+
+FILE = "order.json"
 
 
 def order(cfg: DictConfig) -> str:
     """Writes `order.json` and figures into a folder below `$RELPOS_RUNS/order`, which it returns.
 
     Raises:
-        RelposError: a folder holds no masked language model, or a pair of sentences cannot be read.
+        RelposError: nothing is named, a folder holds no masked language model, or a pair of sentences cannot be read.
     """
-    return str(write_report(cfg))
+    folders, table = names(cfg.network) or [], str(cfg.table) if cfg.table else None
+    if not folders and table is None:
+        raise RelposError("network=FOLDER or table=NAME is expected: which networks?")
+    if cfg.measure is not None and not names(cfg.measure):
+        raise RelposError(f"measure=[]: at least one is needed of {', '.join(measure.name for measure in measures())}")
+    asked = None if cfg.measure is None else chosen(names(cfg.measure))
+    store = Path(str(cfg.store)) if cfg.store else None
+    named = named_networks(folders, table)
+    networks = [trained(network.path, store) for network in named]
+    dials = Dials(cfg.examples, cfg.form, instantiate(cfg.pairs, "pairs"))
+    have_own_names = len({network.name for network in named}) == len(named)
+    rows = []
+    for by_user, network in zip(named, networks, strict=True):
+        name = by_user.name if have_own_names else network.name
+        results: Results = {"name": name, "folder": network.name} | ({"row": by_user.row} if by_user.row else {})
+        results |= _shown(network, dials, cfg, asked)
+        if cfg.curves:
+            results["snapshots"] = _course(network, dials, cfg, asked)
+        rows.append(results)
+        print(f"{name}: {_line(results)}", file=sys.stderr)
+    folder = runs_root() / "order" / _folder_name(networks, dials, asked, bool(cfg.curves))
+    write_json(folder / FILE, rows[0] if len(rows) == 1 else {"rows": rows})
+    _draw(rows, folder)
+    return str(folder)
+
+
+def _shown(network: Trained, dials: Dials, cfg: DictConfig, asked: list[Measure] | None) -> Results:
+    """The results of a network without their details."""
+    details = {key for measure in measures() for key in measure.details}
+    results = measured(Sample(network, dials, cfg.accelerator, cfg.threads), asked)
+    return {key: value for key, value in results.items() if key not in details}
+
+
+def _course(network: Trained, dials: Dials, cfg: DictConfig, asked: list[Measure] | None) -> dict[str, Results]:
+    """Per cent of the steps → the results of the network as it was then."""
+    course = {}
+    for share, snapshot in snapshots(network).items():
+        here = asked
+        if not snapshot.weights.is_file():  # as after `relpos merge`: the results that were kept are all there is
+            here = [measure for measure in asked or measures() if is_measured(snapshot, dials, measure, nothing=False)]
+        if here != []:
+            course[str(share)] = _shown(snapshot, dials, cfg, here)
+    return course
+
+
+def _line(results: Results) -> str:
+    """The main figures in a line."""
+    return ", ".join(part for measure in measures() for part in measure.said(results)) or "measured"
+
+
+def _folder_name(networks: Sequence[Trained], dials: Dials, asked: list[Measure] | None, curves: bool) -> str:
+    of_measures = None if asked is None else [measure.name for measure in asked]
+    pairs = [_pairs_of(network, dials) if "pairs" in (of_measures or ["pairs"]) else None for network in networks]
+    of_dials = {"measures": of_measures, "examples": dials.examples, "form": dials.form}
+    content = json.dumps([[str(network.weights.resolve()) for network in networks], pairs, of_dials, curves])
+    name = networks[0].name.replace(" at ", "-").replace(" %", "") if len(networks) == 1 else f"{len(networks)}-networks"
+    return f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+
+
+def _pairs_of(network: Trained, dials: Dials) -> dict[str, Any] | None:
+    try:
+        return dials.pairs_for(is_of_toy(network.store)).identity()
+    except NothingToMeasure:
+        return None
+
+
+def _draw(rows: Sequence[Results], folder: Path) -> None:
+    """Draws the figures; a table's row is one line, the mean over its pre-trainings."""
+    lines: dict[str, list[Results]] = {}
+    for row in rows:
+        lines.setdefault(str(row.get("row", row["name"])), []).append(row)
+    measured_gaps = {name: seeds for name, seeds in lines.items() if all("shuffle_gap" in seed for seed in seeds)}
+    if measured_gaps:
+        from relpos.analysis.order_figure import draw_gaps
+
+        gaps = {name: _mean([seed["shuffle_gap"] for seed in seeds]) for name, seeds in measured_gaps.items()}
+        single = {name: seeds[0]["shuffle_gap_intervals"] for name, seeds in measured_gaps.items() if len(seeds) == 1}
+        with replacing(folder / "shuffle_gap.png") as temporary:
+            draw_gaps(gaps, single, temporary)
+    if any(row.get("snapshots") for row in rows):
+        from relpos.analysis.order_figure import draw_curves
+
+        with replacing(folder / "snapshots.png") as temporary:
+            draw_curves({name: _curve(seeds) for name, seeds in lines.items()}, temporary)
+
+
+def _mean(gaps: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {window: sum(of_seed[window] for of_seed in gaps) / len(gaps) for window in gaps[0]}
+
+
+def _curve(seeds: Sequence[Results]) -> Curve:
+    """Share → (gap over all words, accuracy on same-word pairs): means over the pre-trainings that have it; None where none has."""
+    networks = [{int(share): results for share, results in seed.get("snapshots", {}).items()} | {100: seed} for seed in seeds]
+    curve: Curve = {}
+    for share in sorted({share for of_seed in networks for share in of_seed}):
+        points: list[Any] = [of_seed[share] for of_seed in networks if share in of_seed]
+        gaps = [point["shuffle_gap"]["all"] for point in points if "shuffle_gap" in point]
+        right = [point["pairs"]["same_words"]["accuracy"] for point in points if "pairs" in point]
+        right = [accuracy for accuracy in right if accuracy is not None]
+        curve[share] = (sum(gaps) / len(gaps) if gaps else None, sum(right) / len(right) if right else None)
+    return curve

@@ -174,14 +174,11 @@ class Lengths(TypedDict):
     threads: Threads | None
 
 
-Measure = Literal["shuffle", "pairs", "probes", "attention"]
-
-
 class Order(TypedDict):
     network: Names | None
     table: str | None
     pairs: dict[str, Any]
-    measure: Measure | Sequence[Measure] | None
+    measure: Names | None
     examples: Count
     form: Literal["within_word", "plain"]
     curves: bool

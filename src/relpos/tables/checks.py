@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from math import hypot
 
 from relpos.errors import RelposError, nearest
-from relpos.tables.row import ORDER, Column, Row
+from relpos.measures.measure import measured_columns
+from relpos.tables.row import NATS, Column, Row
 from relpos.tables.statistics import standard_error
 from relpos.tables.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED
 
@@ -90,9 +91,13 @@ def _parsed(check: object, place: str, rows: Sequence[str]) -> Check:
     if len(bounds) != 1 or not _is_bound(*bounds[0]):
         raise RelposError(f"{place}: one of at_most: chance or a number, at_least: a number, near: best is needed")
     word = check[bounds[0][0]]
-    if isinstance(word, str) and (gaps := [name for name in check["columns"] if name in ORDER["shuffle"]]):
+    if isinstance(word, str) and (gaps := [name for name in check["columns"] if _is_in_nats(name)]):
         raise RelposError(f"{place}: {bounds[0][0]}: {word}: {gaps[0]} is in nats; its bound is a number")
     return Check(**check)
+
+
+def _is_in_nats(name: str) -> bool:
+    return name in (known := measured_columns()) and known[name][1].metric == NATS
 
 
 def _is_bound(key: str, bound: object) -> bool:

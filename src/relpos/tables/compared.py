@@ -13,16 +13,15 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from relpos.errors import RelposError
-from relpos.runs.order import kept
-from relpos.runs.order_measures import Results
+from relpos.measures.kept import END, kept
+from relpos.measures.measure import Results, measures
 from relpos.runs.run import Run, read_record, runs_root
 from relpos.runs.shelf import finished, most_shared, protocol
 from relpos.tables.columns import rows_of
 from relpos.tables.named_runs import labels, named_row
 from relpos.tables.order_columns import order_columns
-from relpos.tables.order_instrument import END
 from relpos.tables.plan import PlannedRow, Tuning
-from relpos.tables.row import ORDER, Column, Row
+from relpos.tables.row import Column, Row
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def compared_rows(subjects: Sequence[Subject]) -> list[Row]:
     order = _order(subjects)
     rows = []
     for subject, row in zip(subjects, rows_of(planned), strict=True):
-        names = [name for measure in order[subject.name] for name in ORDER[measure]]
+        names = [column.name for measure in measures() if measure.name in order[subject.name] for column in measure.at_end]
         by_seed = _by_seed(order[subject.name])
         columns = order_columns(names, by_seed, ["finished"] * len(subject.pretrainings))
         known: dict[str, Column] = {name: column for name, column in columns.items() if column.values}
@@ -158,7 +157,7 @@ def _order(subjects: Sequence[Subject]) -> dict[str, dict[str, dict[int, Results
     runs = {(subject.name, seed): run.path for subject in subjects for seed, run in subject.by_seed.items()}
     found = [
         (measure, protocol(entry.meaning, without=()), run, entry)
-        for measure in ORDER
+        for measure in (measure.name for measure in measures() if measure.at_end)
         for run, folder in runs.items()
         for entry in kept(folder, measure)
         if entry.share == END

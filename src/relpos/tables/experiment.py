@@ -11,9 +11,9 @@ from relpos.config.conf import options, shipped
 from relpos.config.task_file import is_file
 from relpos.errors import RelposError, nearest
 from relpos.files import read_yaml
+from relpos.measures.measure import measured_columns, measures
 from relpos.ranges import Count, Length, Natural, Seeds, Threads, check, rules
 from relpos.tables.checks import Check, parse
-from relpos.tables.row import ORDER
 from relpos.trust import refuse_names
 
 STAGES = ("pretrain", "finetune", "noop", "order", "order_snapshots")
@@ -46,7 +46,7 @@ class Experiment:
         split: the set on which the paper measured: dev or test.
         baseline: the rows that the others are compared with; each row with the baseline that shares most overrides with it.
         lengths: of sequences at which the held-out loss of every row is measured; needs `packing=document`.
-        order: measures of `relpos order` that become columns, `shuffle` and `pairs`; its overrides stand under the stage `order`.
+        order: measures that become columns, such as `shuffle` and `pairs`; their overrides stand under the stage `order`.
             With a stage `order_snapshots`, the snapshots of pre-trainings are measured too; its overrides come after `order`'s.
         network: the published checkpoint (folder or hub id) from which the rows are fine-tuned: nothing is pre-trained. `network=`
             on the command line names another one; with `???` it must. If there is no such checkpoint here, rows have no runs.
@@ -77,7 +77,7 @@ class Experiment:
     split: Literal["dev", "test"] = "dev"
     baseline: list[str] = field(default_factory=list)
     lengths: list[Length] = field(default_factory=list)
-    order: list[Literal["shuffle", "pairs"]] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
     network: str | None = None
     size: list[str] = field(default_factory=list)
     choices: list[str] = field(default_factory=list)
@@ -199,15 +199,18 @@ def _task(name: str, folder: Path) -> str:
 
 def _check_order(values: dict[str, Any]) -> None:
     """Refuses overrides and checks about order that is not measured; else they would be noticed only after the training."""
-    measures = values.get("order", [])
+    asked = values.get("order", [])
+    known = [measure.name for measure in measures() if measure.at_end]
+    for name in asked:
+        _known("order: unknown measure", name, known)
     for stage in ("order", "order_snapshots"):
-        if stage in values.get("stages", {}) and not measures:
+        if stage in values.get("stages", {}) and not asked:
             raise RelposError(f"stages.{stage}: nothing is measured without the key order, as in order: [shuffle, pairs]")
     for check_of_order in values["checks"]:
-        for measure, names in ORDER.items():
-            if measure not in measures and (named := [name for name in check_of_order.columns if name in names]):
+        for name, (measure, column) in measured_columns().items():
+            if name in check_of_order.columns and measure.name not in asked and not column.snapshots_only:
                 raise RelposError(
-                    f"check {check_of_order.says!r}: {named[0]} is measured with order: [{', '.join([*measures, measure])}]"
+                    f"check {check_of_order.says!r}: {name} is measured with order: [{', '.join([*asked, measure.name])}]"
                 )
 
 

@@ -1,6 +1,6 @@
 """How the networks of a table are asked how much order they know, and their answers.
 
-The figures are kept in the folders of the runs, see `relpos.runs.order`, and shared with `relpos order`.
+The figures are kept in the folders of the runs, see `relpos.measures.kept`, and shared with `relpos order`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,17 @@ from pathlib import Path
 from relpos.config.compose import compose
 from relpos.data.pairs import AutoPairs, PairSource
 from relpos.errors import RelposError, nearest
-from relpos.runs.order import is_measured, measured, snapshots, suited
-from relpos.runs.order_measures import Dials, Results
+from relpos.measures.kept import END, is_measured, measured, snapshots
+from relpos.measures.measure import Dials, Measure, Results, chosen
+from relpos.measures.sample import Sample
 from relpos.runs.run import Run
 from relpos.runs.trained import Trained, trained
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow
-from relpos.tables.row import ORDER
 from relpos.trust import instantiate
 
 KEYS = ("pairs", "examples", "form", "accelerator", "threads")
 """Keys of `relpos order` that a table may set."""
-END = 100
-"""Per cent of the steps at the end of a pre-training."""
 
 
 @dataclass(frozen=True)
@@ -33,44 +31,40 @@ class Instrument:
     """What is measured of each network, and how.
 
     Args:
-        measures: `shuffle` and `pairs`, or one of them.
-        dials: as `relpos order` has them.
-        pairs: the same pairs for all networks, or for each those that suit it.
+        measures: those of `relpos order` that have columns.
+        dials: on how much is measured.
         accelerator: auto, cpu or gpu.
         threads: CPU threads; None: all cores.
         snapshots: what is measured of the snapshots; None: nothing.
     """
 
-    measures: list[str]
+    measures: list[Measure]
     dials: Dials
-    pairs: PairSource | AutoPairs
     accelerator: str = "auto"
     threads: int | None = None
     snapshots: Instrument | None = None
 
-    def results(self, subject: Trained) -> Results:
-        """The figures of a network; a measure that fails is named on stderr and left out."""
-        figures: Results = {}
+    def results(self, network: Trained) -> Results:
+        """The results of a network; a measure that fails is named on stderr and left out."""
+        results: Results = {}
+        sample = Sample(network, self.dials, self.accelerator, self.threads)
         for measure in self.measures:
             try:
-                source = suited(self.pairs, subject) if measure == "pairs" else None
-                dials = replace(self.dials, measures=(measure,))
-                figures |= measured(subject, dials, source, self.accelerator, self.threads)
+                results |= measured(sample, [measure])
             except RelposError as error:
-                print(f"relpos: {subject.name} without {measure}: {error}", file=sys.stderr)
-        return figures
+                print(f"relpos: {network.name} without {measure.name}: {error}", file=sys.stderr)
+        return results
 
-    def has_measured(self, subject: Trained) -> bool:
-        """Whether no figure of the network is left to measure."""
+    def has_measured(self, network: Trained) -> bool:
+        """Whether no result of the network is left to measure."""
         try:
-            source = suited(self.pairs, subject) if "pairs" in self.measures else None
-            return all(is_measured(subject, self.dials, source, measure) for measure in self.measures)
+            return all(is_measured(network, self.dials, measure) for measure in self.measures)
         except RelposError:  # the pairs cannot be read, as `results` says
             return False
 
-    def columns(self) -> list[str]:
-        """The names of the columns that these measures give."""
-        return [name for measure in self.measures for name in ORDER[measure]]
+    def columns(self, snapshots: bool = False) -> list[str]:
+        """The names of the columns that these measures give, at the end of the pre-training or for snapshots."""
+        return [column.name for measure in self.measures for column in (measure.columns if snapshots else measure.at_end)]
 
 
 def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iterable[PlannedRow] = ()) -> Instrument | None:
@@ -87,8 +81,8 @@ def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iter
     if not experiment.order:
         return None
     overrides = list(overrides)
-    chosen = _overrides("order", experiment, overrides)
-    of_ends = _instrument(experiment, "order", chosen)
+    of_columns = _overrides("order", experiment, overrides)
+    of_ends = _instrument(experiment, "order", of_columns)
     if "order_snapshots" not in experiment.stages:
         return of_ends
     for row in plan:
@@ -97,7 +91,7 @@ def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iter
                 f"table {experiment.name}, row {row.name!r}: stages.order_snapshots: no snapshots are kept; "
                 "name some, as in stages.pretrain: [snapshots=[10,30]]"
             )
-    of_snapshots = [*chosen, *_overrides("order_snapshots", experiment, overrides)]
+    of_snapshots = [*of_columns, *_overrides("order_snapshots", experiment, overrides)]
     return replace(of_ends, snapshots=_instrument(experiment, "order_snapshots", of_snapshots))
 
 
@@ -115,7 +109,7 @@ def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Ins
     pairs: PairSource | AutoPairs = instantiate(cfg.pairs, "pairs")
     if "pairs" in experiment.order and not isinstance(pairs, AutoPairs):
         pairs.pairs()  # so that pairs that cannot be read are refused before anything is trained
-    return Instrument(list(experiment.order), Dials(None, cfg.examples, cfg.form), pairs, cfg.accelerator, cfg.threads)
+    return Instrument(chosen(experiment.order), Dials(cfg.examples, cfg.form, pairs), cfg.accelerator, cfg.threads)
 
 
 @dataclass(frozen=True)

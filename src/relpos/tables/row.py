@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from relpos.measures.measure import NATS
 from relpos.tables.statistics import Interval
 
 Seed = int | str
@@ -29,12 +30,8 @@ class Detectable:
     examples: float | None = None
 
 
-ORDER = {"shuffle": ("shuffle_gap",), "pairs": ("same_word_pairs", "other_pairs")}
-"""The columns that `order: […]` in an experiment file adds, by measure; they are in no mean."""
 LOSS = "heldout_loss"
 """The snapshots' column of losses."""
-NATS = "nats"
-"""The metric of a column that is not a score: it is shown with more decimals, and has no best."""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from relpos.files import replacing
-from relpos.tables.render.side_tables import NAMES
-from relpos.tables.row import LOSS, NATS, ORDER, Column, Row
+from relpos.measures.measure import measured_columns
+from relpos.tables.render.side_tables import title
+from relpos.tables.row import LOSS, NATS, Column, Row
 
 END = 100
 """Per cent of the steps at the end of a pre-training."""
@@ -38,7 +39,7 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
                 column = columns[row]
                 axes.plot(column.values, [place] * len(column.values), "o", color="C0", alpha=0.6, markersize=4, linewidth=0)
                 axes.plot([column.mean], [place], "|", color="black", markersize=11, markeredgewidth=1.6)
-        axes.set_xlabel(f"{NAMES[name]}, {'nats per token' if next(iter(columns.values())).metric == NATS else 'per cent right'}")
+        axes.set_xlabel(f"{title(name)}, {'nats per token' if next(iter(columns.values())).metric == NATS else 'per cent right'}")
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.grid(alpha=0.3)
@@ -52,7 +53,7 @@ def _panels(rows: Sequence[Row]) -> dict[str, dict[str, Column]]:
     panels: dict[str, dict[str, Column]] = {}
     for row in rows:
         loss = {name: column for name, column in row.snapshots.get(END, {}).items() if name == LOSS}
-        order = {name: row.columns[name] for names in ORDER.values() for name in names if name in row.columns}
+        order = {name: row.columns[name] for name in measured_columns() if name in row.columns}
         for name, column in (loss | order).items():
             if column.values:
                 panels.setdefault(name, {})[row.name] = column

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from relpos.files import write_text
 from relpos.tables.render import figure
 from relpos.tables.render.cell import MINUS, number, signed
-from relpos.tables.render.side_tables import NAMES
+from relpos.tables.render.side_tables import title
 from relpos.tables.render.view import View
 from relpos.tables.row import RowRun
 
@@ -71,7 +71,7 @@ class RunLine:
     def of(cls, run: RowRun) -> RunLine:
         seeds = f"{run.pretrain_seed}/{run.seed}" if run.task else f"{run.seed}"
         path = run.path if run.path.startswith("/") else f"../../{run.path}"
-        scores = ", ".join(f"{NAMES.get(name, name)} {number(value)}" for name, value in run.columns.items())
+        scores = ", ".join(f"{title(name)} {number(value)}" for name, value in run.columns.items())
         state = f"{run.state}: {run.error}" if run.error else run.state
         return cls(
             title=f"{run.task or run.stage} seed {seeds}",

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from relpos.measures.measure import measured_columns
 from relpos.tables.columns import GLUE
 from relpos.tables.render.cell import MISSING, Cell, number
 from relpos.tables.row import Column, Row
 
 NAMES = {"cola": "CoLA", "mnli_m": "MNLI-m", "mnli_mm": "MNLI-mm", "mrpc": "MRPC", "qnli": "QNLI", "qqp": "QQP"}
 NAMES |= {"rte": "RTE", "sst2": "SST-2", "stsb": "STS-B", "wnli": "WNLI", "ax": "AX"}
-NAMES |= {
-    "heldout_loss": "held-out loss",
-    "shuffle_gap": "shuffle gap",
-    "same_word_pairs": "same-word pairs",
-    "other_pairs": "other pairs",
-}
 PRINTED = "printed (ours − printed) verdict"
 SERVER = "GLUE server (test)"
 DELTA = "Δ (Δ%: share of the errors; * p < 0.05, Holm) to the baseline row"
 LENGTHS = "held-out loss at length"
 STEPS = "held-out loss at step"
 MULTIPLIERS = "held-out loss at position_lr"
+
+
+def title(column: str, other: str | None = None) -> str:
+    """The head of a column: of a GLUE column, or of one that a measure gives; of any other column `other`, by default its name."""
+    of_measures = {name: kind.title for name, (_, kind) in measured_columns().items()}
+    return (NAMES | of_measures).get(column, other or column)
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def printed(heads: list[str], cells: Sequence[tuple[str, list[Cell]]]) -> SideTa
 def server(rows: Sequence[Row]) -> SideTable | None:
     """What the GLUE server answered, for the rows that were sent; None where none was."""
     names = [name for name in (*GLUE, "wnli", "ax", "glue") if any(row.test.get(name) is not None for row in rows)]
-    heads = [NAMES.get(name, name.upper()) for name in names]
+    heads = [title(name, name.upper()) for name in names]
     lines = [(row.name, [number(row.test.get(name)) for name in names]) for row in rows if row.test]
     return SideTable(SERVER, heads, lines) if names else None
 
@@ -89,7 +90,7 @@ def by_snapshot(rows: Sequence[Row]) -> list[SideTable]:
     names = dict.fromkeys(name for name, column in columns if column.mean is not None)
     return [
         SideTable(
-            f"{NAMES[name]} at per cent of the pre-training",
+            f"{title(name)} at per cent of the pre-training",
             [f"{share} %" for share in shares],
             [(row.name, [_point(row.snapshots.get(share, {}).get(name)) for share in shares]) for row in rows],
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relpos.files import replacing
-from relpos.tables.render.side_tables import NAMES
+from relpos.tables.render.side_tables import title
 from relpos.tables.row import NATS, Column, Row
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
         axes.set_xticks(ticks, [str(share) for share in ticks])
         axes.minorticks_off()
         is_nats = next(column.metric for line in lines.values() for _, column in line) == NATS
-        axes.set(xlabel="per cent of the steps", ylabel=f"{NAMES[name]}, {'nats per token' if is_nats else 'per cent right'}")
+        axes.set(xlabel="per cent of the steps", ylabel=f"{title(name)}, {'nats per token' if is_nats else 'per cent right'}")
         axes.grid(alpha=0.3)
     figure.legend(list(labelled.values()), list(labelled), loc="outside right upper", fontsize=8, frameon=False)
     with replacing(path) as temporary:

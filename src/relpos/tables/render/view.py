@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from relpos.measures.measure import measured_columns
 from relpos.tables.columns import GLUE, mean_of
 from relpos.tables.render.cell import MISSING, Cell
 from relpos.tables.render.side_tables import (
-    NAMES,
     SideTable,
     by_multiplier,
     by_snapshot,
@@ -17,18 +17,11 @@ from relpos.tables.render.side_tables import (
     losses_by_step,
     printed,
     server,
+    title,
 )
-from relpos.tables.row import ORDER, Column, Row
+from relpos.tables.row import Column, Row
 from relpos.tables.table import Table
 from relpos.tables.verdict import FAR
-
-ORDER_COLUMNS = tuple(name for names in ORDER.values() for name in names)
-ORDER_NOTE = (
-    "Shuffle gap: nats that the held-out loss rises when the words of each sentence are put in random order (0 = order is not "
-    "noticed). Pairs: per cent of minimal pairs whose good sentence is found the more likely one (50 = a guess); same-word pairs "
-    "hold the same words in two orders. The interval of a single network is for other pairs of these paradigms, not for other "
-    "paradigms."
-)
 
 
 @dataclass(frozen=True)
@@ -102,8 +95,9 @@ class View:
 
     @property
     def note(self) -> str | None:
-        """Explains the columns about order; None if there are none."""
-        return ORDER_NOTE if set(self.columns) & set(ORDER_COLUMNS) else None
+        """Explains the columns that were measured of the networks; None if there are none."""
+        notes = [measure.note for name, (measure, _) in measured_columns().items() if name in self.columns]
+        return " ".join(filter(None, dict.fromkeys(notes))) or None
 
     @property
     def travel_note(self) -> str | None:
@@ -156,7 +150,7 @@ def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
     """Builds the view: columns, cells, the best of them, side tables; `more` are additional side tables."""
     rows, columns = table.rows, columns_of(table.rows)
     mean = mean_name(columns) if mean_of(columns) else None
-    heads = [*(NAMES.get(name, name) for name in columns), *([mean] if mean else [])]
+    heads = [*(title(name) for name in columns), *([mean] if mean else [])]
     cells = [[*(row.columns.get(name, Column()) for name in columns), *([row.mean] if mean else [])] for row in rows]
     best = [_leaders([column.mean if column.is_score else None for column in of_column]) for of_column in zip(*cells, strict=True)]
     least = _leaders([None if row.perplexity is None else -row.perplexity for row in rows])
@@ -189,7 +183,7 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
     ['cola', 'rte', 'wnli']
     """
     names = dict.fromkeys(name for row in rows for name in row.columns)
-    in_order = [*ORDER_COLUMNS, *GLUE]
+    in_order = [*measured_columns(), *GLUE]
     return sorted(names, key=lambda name: in_order.index(name) if name in in_order else len(in_order))
 
 

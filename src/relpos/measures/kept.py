@@ -1,0 +1,133 @@
+"""A network's results, measured once and kept in the folder of its run.
+
+A pre-training's folder has `order/MEASURE-HASH.json` for each measure, network (the final one and each snapshot) and choice of
+dials: `share`, the per cent of its training steps that the network had done (100: the final one); `meaning`, everything else that
+the results depend on; and `results`. `kept` reads these files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relpos.errors import RelposError
+from relpos.files import write_json
+from relpos.measures.measure import Dials, Measure, NothingToMeasure, Results, measures
+from relpos.measures.sample import Sample, is_of_toy
+from relpos.runs.trained import Trained
+
+VERSION = 2
+"""Raised when a change of code alters the results: kept ones are then measured again."""
+FOLDER = "order"
+END = 100
+"""Per cent of the steps at the end of a pre-training."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Results that were measured before.
+
+    Args:
+        share: per cent of its training steps that the network had done; 100: the final one.
+        meaning: everything else that they depend on: measure, version, examples or pairs.
+        results: as `measured` returns them.
+    """
+
+    share: int
+    meaning: dict[str, Any]
+    results: Results
+
+
+def kept(run: Path, measure: str) -> list[Kept]:
+    """A measure's results in a pre-training's folder, sorted by share; a damaged file is left out.
+
+    Args:
+        run: its folder.
+        measure: the name of a file in `measures/kinds/`.
+    """
+    entries = [_read(path) for path in sorted((run / FOLDER).glob(f"{measure}-*.json"))]
+    return sorted((entry for entry in entries if entry and entry.meaning.get("version") == VERSION), key=lambda entry: entry.share)
+
+
+def measured(sample: Sample, asked: Sequence[Measure] | None = None) -> Results:
+    """The results of a network, each read from its run's folder where it was measured before.
+
+    Args:
+        sample: the network, and what it is measured on.
+        asked: the measures; None: all for which there are text and pairs, and those that are left out are named on stderr.
+
+    Raises:
+        RelposError: there is no text or there are no pairs for a measure that was asked for, or no GPU; or nothing can be measured.
+    """
+    results: Results = {}
+    for measure in asked or measures():
+        try:
+            results |= _measured(sample, measure)
+        except NothingToMeasure as error:
+            if asked:
+                raise
+            print(f"relpos: without {measure.name}: {error}", file=sys.stderr)
+    if not results:
+        raise RelposError(f"{sample.network.name}: there is nothing to measure it on: neither held-out text nor pairs")
+    return results
+
+
+def _measured(sample: Sample, measure: Measure) -> Results:
+    meaning = _meaning(measure, sample.dials, sample.toy)
+    file = _file(sample.network, meaning)
+    if file and file.is_file() and (before := _read(file)):
+        return before.results
+    results = measure.measure(sample)
+    if file:
+        write_json(file, {"meaning": meaning, "share": sample.network.share, "results": results})
+    return results
+
+
+def is_measured(network: Trained, dials: Dials, measure: Measure, nothing: bool = True) -> bool:
+    """Whether the results are in the run's folder.
+
+    Args:
+        network, dials, measure: whose results.
+        nothing: the answer where there is nothing to measure such a network on, and so nothing left to measure.
+    """
+    try:
+        file = _file(network, _meaning(measure, dials, is_of_toy(network.store)))
+    except NothingToMeasure:
+        return nothing
+    return file is not None and file.is_file()
+
+
+def snapshots(network: Trained) -> dict[int, Trained]:
+    """Per cent of the steps → the network as it was then, if its weights are here or results of it, as after `relpos merge`."""
+    if network.run is None:
+        return {}
+    with_results = {entry.share for measure in measures() for entry in kept(network.run, measure.name)} - {network.share}
+    return {share: network.at(share) for share in sorted({*network.snapshots(), *with_results})}
+
+
+def _read(path: Path) -> Kept | None:
+    """What a file keeps; None if it is damaged, which is said on stderr."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Kept(int(content["share"]), dict(content["meaning"]), dict(content["results"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        print(f"relpos: damaged results {path}: the next `relpos order` measures them anew", file=sys.stderr)
+        return None
+
+
+def _meaning(measure: Measure, dials: Dials, toy: bool) -> dict[str, Any]:
+    return {"measure": measure.name, "version": VERSION} | measure.meaning(dials, toy)
+
+
+def _file(network: Trained, meaning: dict[str, Any]) -> Path | None:
+    """Where the results are kept; None for a network without a run."""
+    if network.run is None:
+        return None
+    # The name of the weights' file tells the networks of a run apart: `model`, or a snapshot's per cent.
+    content = json.dumps([meaning, network.weights.stem], sort_keys=True)
+    return network.run / FOLDER / f"{meaning['measure']}-{hashlib.sha256(content.encode()).hexdigest()[:8]}.json"

@@ -1,0 +1,23 @@
+"""Where a network's attention goes, by offset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relpos.measures.measure import Dials, Measure, Results
+from relpos.measures.sample import TEXTS, WINDOW, Sample
+
+
+class Attention(Measure):
+    """Attention mass by layer and head, see `relpos.analysis.attention_mass`."""
+
+    place = 4
+
+    def meaning(self, dials: Dials, toy: bool) -> dict[str, Any]:
+        return {"texts": TEXTS, "window": WINDOW}
+
+    def measure(self, sample: Sample) -> Results:
+        """`attention`."""
+        from relpos.analysis.attention_mass import attention_mass
+
+        return {"attention": attention_mass(sample.model, sample.texts(), sample.tokenizer.marks)}

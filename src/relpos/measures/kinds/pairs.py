@@ -1,0 +1,80 @@
+"""In how many minimal pairs the grammatical sentence is found the more likely one."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+
+from relpos.data.pairs import PairSource
+from relpos.measures.measure import Dials, Figure, Measure, MeasuredColumn, NothingToMeasure, Results
+from relpos.measures.sample import Sample
+
+GROUPS = {"same_word_pairs": "same_words", "other_pairs": "others"}
+"""Column → its key among the results."""
+RIGHT = {"1": 1.0, "0": 0.0, "t": 0.5}
+"""Mark of a pair among the kept answers → its part of a right answer: right, wrong, tied."""
+
+
+class Pairs(Measure):
+    """Accuracy in per cent by pseudo-log-likelihood, see `relpos.analysis.minimal_pairs`."""
+
+    place = 2
+    columns = tuple(
+        MeasuredColumn(name, title, "accuracy", guess=50.0, bounds=(0.0, 100.0))
+        for name, title in (("same_word_pairs", "same-word pairs"), ("other_pairs", "other pairs"))
+    )
+    note = (
+        "Pairs: per cent of minimal pairs whose good sentence is found the more likely one (50 = a guess); same-word pairs "
+        "hold the same words in two orders. The interval of a single network is for other pairs of these paradigms, not for other "
+        "paradigms."
+    )
+    details = ("answers",)
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, float] = {}  # the networks of a table share their pairs, which are read once
+
+    def meaning(self, dials: Dials, toy: bool) -> dict[str, Any]:
+        return {"form": dials.form, "pairs": dials.pairs_for(toy).identity()}
+
+    def measure(self, sample: Sample) -> Results:
+        """`pairs` {"same_words", "others", "paradigms"}, `form`; and `answers`, of each pair whether it is right, by paradigm."""
+        from relpos.analysis.minimal_pairs import minimal_pairs
+
+        pairs, form = sample.dials.pairs_for(sample.toy).pairs(), sample.dials.form
+        with sample.bar("minimal pairs", 2 * len(pairs)) as advance:
+            scores = minimal_pairs(sample.model, sample.tokenizer, pairs, form, sample.words, advance)
+        return {"pairs": scores.summary(), "form": form, "answers": scores.answers()}
+
+    def figure(self, column: str, results: Results) -> Figure | None:
+        pooled = results.get("pairs", {}).get(GROUPS[column], {})
+        if pooled.get("accuracy") is None:
+            return None
+        answers = [(paradigm, mark) for paradigm, marks in results["answers"][GROUPS[column]].items() for mark in marks]
+        right = np.array([100 * RIGHT[mark] for _, mark in answers])
+        parts = np.stack([right, np.ones(len(right))])
+        low, high = pooled["interval"]
+        return Figure(pooled["accuracy"], (low, high), pooled["n"], parts, tuple(paradigm for paradigm, _ in answers))
+
+    def tokens(self, dials: Dials, toy: bool, length: int) -> float:
+        try:
+            source = dials.pairs_for(toy)
+        except NothingToMeasure:
+            return 0.0
+        key = json.dumps(source.identity())
+        if key not in self._tokens:
+            self._tokens[key] = _tokens(source)
+        return self._tokens[key]
+
+    def said(self, results: Results) -> list[str]:
+        pooled = [(column.title, results.get("pairs", {}).get(GROUPS[column.name], {}).get("accuracy")) for column in self.columns]
+        return [f"{title} {accuracy:.1f}" for title, accuracy in pooled if accuracy is not None]
+
+
+def _tokens(source: PairSource) -> float:
+    """A sentence of n tokens is read n times, each time with another one masked, and with a special token at either end."""
+    texts = [text for pair in source.pairs() for text in (pair.good, pair.bad)]
+    lengths = [len(re.findall(r"\w+|[^\w\s]", text)) for text in texts]
+    return float(sum(n * (n + 2) for n in lengths))

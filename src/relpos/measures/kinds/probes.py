@@ -1,0 +1,27 @@
+"""How well a token's place can be read from a network's hidden states of shuffled text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relpos.measures.measure import Dials, Measure, Results
+from relpos.measures.sample import TEXTS, WINDOW, Sample
+
+
+class Probes(Measure):
+    """R² of linear probes by layer, see `relpos.analysis.order_probes`."""
+
+    place = 3
+
+    def meaning(self, dials: Dials, toy: bool) -> dict[str, Any]:
+        return {"texts": TEXTS, "window": WINDOW}
+
+    def measure(self, sample: Sample) -> Results:
+        """`probes`."""
+        from relpos.analysis.order_probes import order_probes
+        from relpos.data.shuffle import shuffled
+
+        return {"probes": order_probes(sample.model, shuffled(sample.texts(), sample.words), sample.tokenizer.marks)}
+
+    def said(self, results: Results) -> list[str]:
+        return [f"place R² {max(results['probes']['place']):.2f}"] if "probes" in results else []

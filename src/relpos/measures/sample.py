@@ -1,0 +1,142 @@
+"""A network and what it is measured on. What takes time to load is loaded once, when a measure first asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relpos.data.tokenizer import Tokenizer
+from relpos.data.words import Words
+from relpos.errors import RelposError
+from relpos.files import read_yaml
+from relpos.measures.measure import Dials, NothingToMeasure
+from relpos.runs.bar import bar
+from relpos.runs.trained import Trained
+
+if TYPE_CHECKING:
+    import torch
+
+    from relpos.data.store import Examples, Store
+    from relpos.model.heads import MaskedLM
+
+WINDOW = 32
+"""Tokens of each text on which probes and attention are measured."""
+TEXTS = 256
+"""How many such texts there are, at most."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a measure looks at.
+
+    Args:
+        network: as it lies on disk.
+        dials: on how much it is measured.
+        accelerator: auto, cpu or gpu.
+        threads: CPU threads; None: torch's own number.
+    """
+
+    network: Trained
+    dials: Dials
+    accelerator: str = "cpu"
+    threads: int | None = None
+
+    @cached_property
+    def toy(self) -> bool:
+        """Whether the network was trained on the embedded language."""
+        return is_of_toy(self.network.store)
+
+    @cached_property
+    def model(self) -> MaskedLM:
+        """The network in evaluation mode, on the device on which it is measured."""
+        import torch
+
+        if self.threads:
+            torch.set_num_threads(self.threads)
+        return self.network.load().to(_device(self.accelerator))
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        from relpos.data.published_tokenizer import load_tokenizer
+
+        return load_tokenizer(self.network.folder)
+
+    @cached_property
+    def words(self) -> Words:
+        """Where the words of the tokenizer's pieces begin."""
+        return Words(self.tokenizer)
+
+    @cached_property
+    def store(self) -> Store:
+        """The network's text.
+
+        Raises:
+            NothingToMeasure: it is not known.
+            RelposError: it was made by another tokenizer.
+        """
+        folder = self.network.store
+        if folder is None:
+            raise NothingToMeasure(
+                f"network={self.network.folder}: held-out text is not known for a model folder; name it: store=FOLDER"
+            )
+        from relpos.data.store import Store
+
+        store, pieces = Store(folder), self.tokenizer.size
+        if store.vocabulary != pieces:
+            raise RelposError(f"store={folder}: made with {store.vocabulary} pieces, the network's tokenizer has {pieces}")
+        return store
+
+    def heldout(self) -> Examples:
+        """Held-out examples, as they were formed in the network's training."""
+        return self.store.examples("heldout", self.network.packing, self.network.length, self.dials.examples)
+
+    def texts(self) -> torch.Tensor:
+        """(texts, tokens): windows of held-out text.
+
+        Raises:
+            NothingToMeasure: there are too few.
+        """
+        from relpos.data.shuffle import windows_of_text
+
+        window = min(WINDOW, (self.model.encoder.position.max_length or WINDOW + 2) - 2)
+        texts = windows_of_text(self.store.examples("heldout", "document", window + 2), TEXTS)
+        if len(texts) < 6:
+            raise NothingToMeasure(
+                f"{self.network.name}: {len(texts)} held-out windows of {window} tokens are too few for probes and attention"
+            )
+        return texts
+
+    def bar(self, title: str, total: int) -> AbstractContextManager[Any]:
+        """A progress bar with the network's name, see `relpos.runs.bar`."""
+        return bar(f"{self.network.name}: {title}", total)
+
+
+def is_toy(data: Mapping[str, Any]) -> bool:
+    """Whether the node `data` of a configuration is the embedded language."""
+    return str(data.get("_target_", "")).endswith(".Toy")
+
+
+def is_of_toy(store: Path | None) -> bool:
+    """Whether a token store holds the embedded language."""
+    if store is None or not (store / "config.yaml").is_file():
+        return False
+    return is_toy(read_yaml(store / "config.yaml").get("data", {}))
+
+
+def _device(accelerator: str) -> str:
+    """`cpu` or `cuda`, for auto, cpu or gpu.
+
+    Raises:
+        RelposError: there is no GPU here.
+    """
+    if accelerator == "cpu":
+        return "cpu"
+    import torch
+
+    if accelerator == "gpu" and not torch.cuda.is_available():
+        raise RelposError("accelerator=gpu: there is no GPU here")
+    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,0 +1,131 @@
+"""A measure is one file: it is found, its results are kept, and tables have its columns."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+import relpos
+from linked import link_runs
+from relpos.cli import main
+from relpos.measures import kinds
+from relpos.measures.kept import kept
+from relpos.measures.measure import measures
+from relpos.measures.sample import Sample
+from relpos.tables.table import read
+
+TINY = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "length=32", "size.layers=1", "size.max_positions=32"]
+WIDTH = '''
+"""How wide a network is."""
+
+from relpos.measures.measure import Figure, Measure, MeasuredColumn
+
+
+class Width(Measure):
+    columns = (MeasuredColumn("width", "width of the network", "accuracy"),)
+    note = "Width: numbers in a hidden state."
+
+    def measure(self, sample):
+        return {"width": sample.model.encoder.shape.hidden}
+
+    def figure(self, column, results):
+        return Figure(results["width"]) if "width" in results else None
+
+    def said(self, results):
+        return [f"{results['width']} wide"]
+'''
+
+
+@pytest.fixture
+def width(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One more file among the measures."""
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "width.py").write_text(WIDTH, encoding="utf-8")
+    monkeypatch.setattr(kinds, "__path__", [*kinds.__path__, str(tmp_path / "more")])
+    yield
+    sys.modules.pop(f"{kinds.__name__}.width", None)
+
+
+@pytest.fixture(scope="module")
+def trained(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A runs folder with one pre-training of two steps, with a snapshot."""
+    root = tmp_path_factory.mktemp("runs")
+    link_runs(prepared, root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RELPOS_RUNS", str(root))
+        relpos.run(relpos.compose("pretrain", ["position=none", "snapshots=[50]", *TINY]))
+    return root
+
+
+def pretraining(root: Path) -> Path:
+    (folder,) = (path for path in (root / "pretrain").iterdir() if path.name.startswith("none"))
+    return folder
+
+
+@pytest.mark.usefixtures("width")
+def test_a_new_file_is_a_measure_of_relpos_order_and_a_column_of_tables(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(trained))
+    run = pretraining(trained)
+    assert main(["order", f"network={run}", "measure=[width]"]) == 0
+    assert "none: 64 wide" in capsys.readouterr().err
+    assert [entry.results for entry in kept(run, "width")] == [{"width": 64}]
+    stages = {"pretrain": [*TINY, "snapshots=[50]"]}
+    content = {"question": "how wide?", "rows": {"none": ["position=none"]}, "stages": stages, "tasks": [], "order": ["width"]}
+    (tmp_path / "wide.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    assert main(["reproduce", f"table={tmp_path / 'wide.yaml'}", "engine=debug"]) == 0
+    assert read(trained / "tables" / "wide" / "table.json").row("none").columns["width"].values == [64]
+    written = (trained / "tables" / "wide" / "table.md").read_text(encoding="utf-8")
+    assert "| width of the network |" in written
+    assert "Width: numbers in a hidden state." in (trained / "tables" / "wide" / "table.html").read_text(encoding="utf-8")
+
+
+def test_the_measures_are_the_files_of_the_folder_in_their_order() -> None:
+    assert [measure.name for measure in measures()] == ["shuffle", "pairs", "probes", "attention"]
+
+
+@pytest.mark.parametrize(("share", "digest"), [(100, "51a98799"), (50, "9e57d874")])
+def test_results_that_earlier_code_kept_are_found_under_their_names(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, share: int, digest: str
+) -> None:
+    """The names were written down before the measures had files of their own."""
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
+    monkeypatch.setattr(Sample, "model", property(lambda _: pytest.fail("measured again")))
+    run = pretraining(trained)
+    results = {"shuffle_gap": {"all": 0.25}, "shuffle_gap_intervals": {"all": [0.2, 0.3]}}
+    content = {"meaning": {"examples": 20, "measure": "shuffle", "version": 2}, "share": share, "results": results}
+    file = run / "order" / f"shuffle-{digest}.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(content), encoding="utf-8")
+    network = run if share == 100 else run / "snapshots" / "50.safetensors"
+    assert relpos.order(network, overrides=["measure=shuffle", "examples=20"])["shuffle_gap"] == {"all": 0.25}
+
+
+def test_the_course_shows_kept_results_of_snapshots_without_weights(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = ["measure=pairs", "pairs.limit=2", "curves=true"]
+    monkeypatch.setenv("RELPOS_RUNS", str(trained))
+    before = relpos.order(pretraining(trained), overrides=asked)["snapshots"]
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "merged"))
+    assert main(["merge", str(trained)]) == 0
+    merged = pretraining(tmp_path / "merged")
+    assert not list(merged.rglob("*.safetensors"))
+    assert relpos.order(merged, overrides=asked)["snapshots"] == before
+    assert list(before) == ["50"]
+
+
+def test_a_snapshot_without_weights_is_left_out_where_nothing_of_it_is_kept(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
+    run = shutil.copytree(pretraining(trained), tmp_path / pretraining(trained).name)
+    (run / "snapshots" / "50.safetensors").unlink()
+    assert relpos.order(run, overrides=["measure=pairs", "pairs.limit=1", "pairs.others=0", "curves=true"])["snapshots"] == {}
