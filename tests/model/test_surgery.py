@@ -83,3 +83,16 @@ def test_what_has_no_table_is_refused() -> None:
     add_tisa(encoder, 1)
     with pytest.raises(RelposError, match="cannot be folded away"):
         fold_positions(encoder)
+
+
+def test_positions_cannot_be_folded_into_token_types_that_do_not_exist() -> None:
+    encoder = model_of("absolute").encoder
+    encoder.embedding.types = None
+    with pytest.raises(RelposError, match="this network has no token types"):
+        fold_positions(encoder)
+
+
+def test_without_token_types_it_does_not_matter_which_a_token_has() -> None:
+    encoder = model_of("absolute").encoder.eval()
+    encoder.embedding.types = None
+    assert torch.equal(encoder(IDS, token_types=torch.ones_like(IDS)), encoder(IDS))

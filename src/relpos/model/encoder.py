@@ -32,7 +32,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 class Embedding(nn.Module):
     """ids (B, n) → (B, n, hidden), or the rows of some tokens: words + token types + positions → layer norm over the embedding's
-    width → dropout → linear map to the hidden width. The map exists only where the widths differ, and nothing follows it.
+    width → dropout → linear map to the hidden width. The map exists only where the widths differ, and nothing follows it. With
+    `token_types=0` nothing is added for the types, as in DistilBERT and MPNet.
     """
 
     def __init__(self, shape: Shape, vocabulary: int, token_types: int, dropout: float, norm_eps: float) -> None:
