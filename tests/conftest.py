@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
+from omegaconf import OmegaConf
 
 from awake import Awake
 from linked import link_runs
@@ -81,6 +83,27 @@ def toy_runs(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     root.mkdir(exist_ok=True)
     link_runs(prepared, root)
     return root
+
+
+@pytest.fixture(scope="session")
+def _model_folder(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from relpos.data.tokenizer import Tokenizer
+    from relpos.runs import compose
+    from relpos.train.network import build_model
+    from relpos.train.weights import save_model
+
+    tokenizer = Tokenizer.load(next(prepared.glob("tokenizer/*/tokenizer.model")))
+    cfg = compose("params", ["size=tiny", "position=composite", f"vocabulary={tokenizer.size}"])
+    settings = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")}
+    folder = tmp_path_factory.mktemp("a_network")
+    save_model(folder, build_model(cfg), settings | {"vocabulary": tokenizer.size}, tokenizer)
+    return folder
+
+
+@pytest.fixture
+def model_folder(_model_folder: Path, tmp_path: Path) -> Path:
+    """A model folder with a network of `position=composite` that nobody has trained."""
+    return Path(shutil.copytree(_model_folder, tmp_path / "model_of_a_stranger"))
 
 
 @pytest.fixture(scope="session")

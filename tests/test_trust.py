@@ -52,23 +52,14 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return said
 
 
-def model_folder(folder: Path) -> Path:
-    cfg = relpos.compose("pretrain", ["size=tiny", "position=none", "steps=1", "batch=2", "evaluations=1"])
-    model = relpos.run(cfg).path / "model"
-    folder.mkdir()
-    for file in model.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    return folder
-
-
 @pytest.mark.parametrize("command", [["fill", "a [MASK] b"], ["export", "to=there"], ["analyze", "kernels"]])
 @pytest.mark.parametrize("part", ["position", "conv"])
 def test_a_model_folder_runs_nothing(
-    command: list[str], part: str, marker: Path, toy_runs: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str], part: str, marker: Path, model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = model_folder(marker.parent / "model_of_a_stranger")
+    folder = model_folder
     text = (folder / "config.yaml").read_text(encoding="utf-8")
-    ours = {"position": "relpos.model.position.NoPosition", "conv": "relpos.model.conv.NoConv"}[part]
+    ours = {"position": "relpos.model.position.Composite", "conv": "relpos.model.conv.NoConv"}[part]
     assert ours in text
     (folder / "config.yaml").write_text(text.replace(ours, "evil.X"))
     said = refusal([*command, f"network={folder}"], capsys)

@@ -99,6 +99,25 @@ def _check_yaml(text: str) -> None:
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
 
 
+def read_json(path: Path) -> Any:
+    """The content of a JSON file, which may be a stranger's.
+
+    Raises:
+        RelposError: names the file: it cannot be read, is not JSON, or is larger or nested deeper than any configuration.
+    """
+    check_regular(path)
+    try:
+        if path.stat().st_size > BYTES:
+            raise RelposError(f"{path}: larger than {BYTES:,} bytes, which no configuration is")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RelposError(f"{path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, RelposError):
+            raise
+        raise RelposError(f"{path}: damaged: {str(error).splitlines()[0]}") from error
+
+
 def check_regular(path: Path) -> None:
     """Refuses what is no regular file: reading a pipe or a terminal may never end.
 

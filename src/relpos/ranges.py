@@ -106,6 +106,22 @@ def checked(constructor: Callable[P, T]) -> Callable[P, T]:
     return refusing
 
 
+def check_arguments(key: str, target: Any, values: Any) -> None:
+    """Refuses what a function, a constructor or a TypedDict does not take: unknown names, and values that its annotations exclude.
+
+    Raises:
+        RelposError: names the key.
+    """
+    if not isinstance(values, Mapping):
+        raise RelposError(f"{key}={shown(values)[:100]}: a group of keys {{key: value}} is expected")
+    parameters = inspect.signature(target).parameters if not is_typeddict(target) else {}
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    for name, value in values.items():
+        if name not in (parameters or rules(target)) and not takes_all:
+            raise RelposError(f"unknown key '{key}.{name}'.{nearest(str(name), parameters or rules(target))}")
+        check(f"{key}.{name}", value, rules(target).get(name, Any))
+
+
 @cache
 def rules(target: Any) -> Mapping[str, Any]:
     """Argument → annotation, of a function, a TypedDict or a class's constructor; empty where an annotation cannot be resolved."""

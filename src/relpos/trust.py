@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import Any
 
 from relpos.errors import RelposError
+from relpos.ranges import check_arguments
 
 VARIABLE = "RELPOS_TRUST"
 """Environment variable with the trusted modules. Workers, ranks and jobs of a cluster inherit it from the command."""
@@ -166,17 +167,21 @@ def constructor(node: Mapping[str, Any], kind: str, key: str | None = None) -> A
     """What a node's `_target_` names, with the node's other keys as arguments. Nodes inside it become such constructors, too.
 
     Raises:
-        RelposError: a name is refused.
+        RelposError: a name or an argument is refused.
     """
     key = key or kind
+    if not isinstance(node, Mapping) or "_target_" not in node:
+        raise RelposError(f"{key}={str(node)[:100]}: a group with the key _target_ is expected")
     found = find(node["_target_"], kind, f"{key}._target_")
+    arguments = {name: value for name, value in node.items() if not str(name).startswith("_")}
+    check_arguments(key, found, arguments)
 
     def argument(name: str, value: Any) -> Any:
         if isinstance(value, list):
             return [argument(f"{name}.{number}", item) for number, item in enumerate(value)]
         return constructor(value, kind, name) if isinstance(value, dict) and "_target_" in value else value
 
-    return partial(found, **{name: argument(f"{key}.{name}", value) for name, value in node.items() if not name.startswith("_")})
+    return partial(found, **{name: argument(f"{key}.{name}", value) for name, value in arguments.items()})
 
 
 def instantiate(node: Mapping[str, Any], kind: str, **more: Any) -> Any:

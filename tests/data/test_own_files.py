@@ -103,3 +103,9 @@ def test_two_files_of_a_split_are_refused(tmp_path: Path) -> None:
 def test_a_missing_file_is_named_and_so_is_a_missing_folder(tmp_path: Path) -> None:
     assert "no dev.tsv, dev.csv or dev.jsonl" in refusal(tmp_path, "dev")
     assert "there is no folder" in refusal(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", ["train.tsv", "train.csv", "train.jsonl"])
+def test_a_nul_byte_is_named_with_its_line(tmp_path: Path, name: str) -> None:
+    write(tmp_path, name, "a,b,y\none,two,no\nthree\0,four,yes\n")
+    assert refusal(tmp_path) == f"{name} line 3: a NUL byte, which no text holds"

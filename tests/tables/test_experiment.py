@@ -9,6 +9,7 @@ import pytest
 
 from relpos.config.conf import shipped
 from relpos.errors import RelposError
+from relpos.tables.columns import printed_numbers
 from relpos.tables.experiment import load
 from tables.small_data import write_experiment
 
@@ -84,3 +85,29 @@ def test_a_row_twice_is_refused(tmp_path: Path) -> None:
 def test_unknown_row_names_the_nearest() -> None:
     with pytest.raises(RelposError, match=r"unknown row 'compsite'. Did you mean 'composite'"):
         load("demo").select(["compsite"])
+
+
+@pytest.mark.parametrize("name", ["../../../x", "/etc/passwd", "a\\\\b", "a\\0b", "a\\nb", "a\\e[2J", "a" * 101, "a\\u202eb"])
+def test_a_name_that_is_a_path_or_cannot_be_printed_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(f'question: why\nrows: {{"{name}": [position=none]}}\ntasks: []\n')
+    with pytest.raises(RelposError, match=r"mine\.yaml: rows: .* without / and"):
+        load(str(tmp_path / "mine.yaml"))
+
+
+@pytest.mark.parametrize("printed", ["/proc/self/mem", "/dev/zero", "../secret.csv", "link.csv", "there/../../secret.csv"])
+def test_printed_numbers_lie_beside_the_experiment(printed: str, tmp_path: Path) -> None:
+    folder = tmp_path / "received"
+    folder.mkdir()
+    (tmp_path / "secret.csv").write_text("row,cola\nnone,1\n")
+    (folder / "link.csv").symlink_to(tmp_path / "secret.csv")
+    (folder / "mine.yaml").write_text(f"question: '?'\nrows: {{none: [position=none]}}\ntasks: []\nprinted: {printed}\n")
+    with pytest.raises(RelposError, match=r"table mine: printed: .* lies outside the folder of the experiment file"):
+        printed_numbers(load(str(folder / "mine.yaml")))
+
+
+@pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"\xff\xfe\n", b"row,cola\nnone,1,2\n", b"row\n" + b"x" * 200_000])
+def test_printed_numbers_that_are_no_table_are_named(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "numbers.csv").write_bytes(content)
+    (tmp_path / "mine.yaml").write_text("question: '?'\nrows: {none: [position=none]}\ntasks: []\nprinted: numbers.csv\n")
+    with pytest.raises(RelposError, match=r"numbers\.csv is no CSV with a column 'row'"):
+        printed_numbers(load(str(tmp_path / "mine.yaml")))

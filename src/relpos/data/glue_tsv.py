@@ -112,6 +112,8 @@ def read_text(path: Path) -> str:
         raise RelposError(f"{path} line {raw[: error.start].count(10) + 1}: not UTF-8") from error
     if not text.strip():
         raise RelposError(f"{path}: the file is empty")
+    if "\0" in text:
+        raise RelposError(f"{path} line {text[: text.index(chr(0))].count(chr(10)) + 1}: a NUL byte, which no text holds")
     return text
 
 

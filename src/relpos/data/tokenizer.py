@@ -104,7 +104,10 @@ class Tokenizer:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self.processor = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
+            content = path.read_bytes()
+            if not content:  # sentencepiece would make a tokenizer without pieces
+                raise RelposError(f"tokenizer {path}: it is empty")
+            self.processor = sentencepiece.SentencePieceProcessor(model_proto=content)
         except (OSError, RuntimeError) as error:
             raise RelposError(f"tokenizer {path}: {_one_line(error)}") from None
 

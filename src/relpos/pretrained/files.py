@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError
+from relpos.files import read_json
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -26,12 +27,9 @@ def read_config(folder: Path) -> dict[str, Any]:
         RelposError: there is none, or it is damaged.
     """
     path = folder / CONFIG
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise RelposError(f"no model in {folder}: {CONFIG} is missing") from None
-    except (OSError, ValueError) as error:
-        raise RelposError(f"{path}: damaged: {one_line(error)}") from error
+    if not path.exists():
+        raise RelposError(f"no model in {folder}: {CONFIG} is missing")
+    config = read_json(path)
     if not isinstance(config, dict):
         raise RelposError(f"{path}: damaged: a mapping of keys is expected")
     return config

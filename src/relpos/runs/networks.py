@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from relpos.data.tasks import Task
 from relpos.errors import RelposError
@@ -16,12 +14,9 @@ from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs.changed import change_positions, changed_position
 from relpos.runs.plan import network_settings
 from relpos.runs.run import Run
-from relpos.train.network import classifier_on, encoder_of, masked_lm_on, network
+from relpos.train.network import MOST, classifier_on, encoder_of, masked_lm_on, network, without_memory
 from relpos.train.weights import load_model
 from relpos.trust import instantiate
-
-MOST = 10**13
-"""Parameters; a network of more is a typing mistake."""
 
 
 def of_run(run: Run, vocabulary: int | None = None) -> MaskedLM | Classifier:
@@ -86,32 +81,6 @@ def refuse_impossible(run: Run) -> None:
             model = of_pretraining(run.config, run.inputs["tokenizer"].config["vocabulary"])
         counted(model)
         model.encoder.position.check_length(run.config["length"])
-
-
-class without_memory:
-    """Networks made inside this context have shapes but no values. Sizes that no tensor can have raise RelposError."""
-
-    def __init__(self) -> None:
-        self.modes = ExitStack()
-
-    def __enter__(self) -> None:
-        self.modes.enter_context(torch.device("meta"))
-        self.modes.enter_context(_Undrawn())
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self.modes.close()
-        if isinstance(error, RuntimeError | OverflowError) and "verflow" in str(error):
-            raise RelposError(f"more than {MOST:.0e} parameters: too many to count") from error
-
-
-class _Undrawn(TorchFunctionMode):
-    """`normal_` does nothing: on the meta device it would import torch's compiler, which takes two seconds."""
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if function is torch.nn.init.normal_:
-            return kwargs["tensor"]
-        return args[0] if function is torch.Tensor.normal_ else function(*args, **kwargs)
 
 
 def counted(model: Network) -> dict[str, Any]:

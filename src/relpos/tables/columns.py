@@ -171,16 +171,21 @@ def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
     """Row → column → the paper's number, from the CSV that an experiment names; its heads are `COLUMN` or `COLUMN_mean`.
 
     Raises:
-        RelposError: there is no such file.
+        RelposError: there is no such file, it lies elsewhere, or it is no CSV with a column `row`.
     """
     if experiment.printed is None:
         return {}
     path = experiment.folder / experiment.printed
+    if not path.resolve().is_relative_to(experiment.folder.resolve()):  # a file that travels may not show others to its reader
+        raise RelposError(f"table {experiment.name}: printed: {path} lies outside the folder of the experiment file")
     if not path.is_file():
         raise RelposError(f"table {experiment.name}: printed: there is no file {path}")
-    with path.open(encoding="utf-8", newline="") as file:
-        lines = [dict(line) for line in csv.DictReader(file)]
-    return {line["row"]: _numbers(line) for line in lines}
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            lines = [dict(line) for line in csv.DictReader(file)]
+        return {line["row"]: _numbers(line) for line in lines}
+    except (KeyError, ValueError, AttributeError, TypeError, csv.Error) as error:  # lines of other lengths than the head
+        raise RelposError(f"table {experiment.name}: printed: {path} is no CSV with a column 'row' and numbers") from error
 
 
 def _numbers(line: dict[str, str]) -> dict[str, float]:

@@ -18,6 +18,9 @@ from relpos.trust import refuse_names
 
 STAGES = ("pretrain", "finetune", "noop", "order", "order_snapshots")
 
+LONGEST_NAME = 100
+"""Of a row, which is a part of file names and stands in every table."""
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -164,6 +167,9 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
     for key in ("rows", "stages"):
         if isinstance(values.get(key), dict):
             values[key] = {str(name): _overrides(f"{key}.{name}", overrides) for name, overrides in values[key].items()}
+    for name in values["rows"] if isinstance(values["rows"], dict) else ():
+        if not name.isprintable() or "/" in name or "\\" in name or len(name) > LONGEST_NAME:
+            raise RelposError(f"rows: {name[:LONGEST_NAME]!r}: a name of at most {LONGEST_NAME} signs without / and \\ is expected")
     for key in ("seeds", "pretrain_seeds"):
         if key in values:
             check(key, values[key], Seeds)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
+from relpos.errors import RelposError
 from relpos.model.build import WEIGHTS, build
 from relpos.model.encoder import Encoder
 from relpos.model.heads import Classifier, ClassifierKind, MaskedLM
@@ -16,6 +19,9 @@ from relpos.model.initial import describe, redraw
 from relpos.model.position import Scheme
 from relpos.model.shape import Shape
 from relpos.trust import constructor
+
+MOST = 10**13
+"""Parameters; a network of more is a typing mistake."""
 
 
 def build_model(cfg: DictConfig | Mapping[str, Any]) -> MaskedLM:
@@ -92,3 +98,29 @@ def masked_lm_on(model: nn.Module) -> MaskedLM:
     nn.init.zeros_(new.head.narrow.bias)
     redraw(((name, parameter) for name, parameter in new.named_parameters() if name.startswith("head.")), seed)
     return new
+
+
+class without_memory:
+    """Networks made inside this context have shapes but no values. Sizes that no tensor can have raise RelposError."""
+
+    def __init__(self) -> None:
+        self.modes = ExitStack()
+
+    def __enter__(self) -> None:
+        self.modes.enter_context(torch.device("meta"))
+        self.modes.enter_context(_Undrawn())
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self.modes.close()
+        if isinstance(error, RuntimeError | OverflowError) and "verflow" in str(error):
+            raise RelposError(f"more than {MOST:.0e} parameters: too many to count") from error
+
+
+class _Undrawn(TorchFunctionMode):
+    """`normal_` does nothing: on the meta device it would import torch's compiler, which takes two seconds."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function is torch.nn.init.normal_:
+            return kwargs["tensor"]
+        return args[0] if function is torch.Tensor.normal_ else function(*args, **kwargs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +11,20 @@ import torch
 from omegaconf import OmegaConf
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 from relpos.data.tokenizer import Tokenizer
-from relpos.errors import RelposError
+from relpos.errors import RelposError, nearest
 from relpos.files import read_yaml, replacing, write_text
+from relpos.model.build import HeadSettings
+from relpos.model.encoder import Encoder
 from relpos.pretrained.checkpoint import Checkpoint
 from relpos.pretrained.files import CONFIG, is_exported, is_published, read_config
-from relpos.train.network import network
+from relpos.ranges import check, check_arguments, rules
+from relpos.train.network import network, without_memory
 from relpos.trust import constructor
 
+WEIGHTS = "model.safetensors"
 SETTINGS = ("size", "position", "conv", "vocabulary", "head", "outputs")
 """Keys of a model folder's configuration."""
 
@@ -39,6 +45,11 @@ def load_weights(model: nn.Module, path: Path, strict: bool = True, assign: bool
     Raises:
         RelposError: names the file and the first parameter that is missing, unknown, or of another shape.
     """
+    _fill(model, _stored(model, path, strict), assign)
+
+
+def _stored(model: nn.Module, path: Path, strict: bool) -> dict[str, Tensor]:
+    """The parameters in a file, once they are known to be those of `model`, which may have no memory."""
     try:
         stored = load_file(path)
     except (SafetensorError, OSError) as error:
@@ -52,9 +63,14 @@ def load_weights(model: nn.Module, path: Path, strict: bool = True, assign: bool
         if parameters[name].shape != stored[name].shape:
             shapes = f"{tuple(stored[name].shape)}, the model needs {tuple(parameters[name].shape)}"
             raise RelposError(f"{path}: {name!r} has shape {shapes}")
+    return stored
+
+
+def _fill(model: nn.Module, stored: dict[str, Tensor], assign: bool = False) -> None:
     if assign:
         model.load_state_dict(stored, strict=False, assign=True)
         return
+    parameters = dict(model.named_parameters())
     with torch.no_grad():
         for name in parameters.keys() & stored.keys():
             parameters[name].copy_(stored[name])
@@ -64,40 +80,68 @@ def save_model(folder: Path, model: nn.Module, config: dict[str, Any], tokenizer
     """Writes a model folder; the weights come last, so that a folder with weights is complete."""
     write_text(folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(config)))
     tokenizer.save(folder)
-    save_weights(model, folder / "model.safetensors")
+    save_weights(model, folder / WEIGHTS)
 
 
 def read_model_config(folder: Path) -> dict[str, Any]:
     """The configuration of a model folder, whether one of ours or a published checkpoint.
 
     Raises:
-        RelposError: there is no model in `folder`.
+        RelposError: there is no model in `folder`, or its file describes no network; names file and key.
     """
     if is_published(folder):
-        return Checkpoint(folder).settings
+        settings = Checkpoint(folder).settings
+        with _naming(folder / CONFIG):
+            return _checked(settings)
     if is_exported(folder):
         config = read_config(folder)
-        return _known(folder / CONFIG, {name: config[name] for name in SETTINGS if config.get(name) is not None})
+        with _naming(folder / CONFIG):
+            return _checked({name: config[name] for name in SETTINGS if config.get(name) is not None})
     path = folder / "config.yaml"
-    if not path.is_file() or not (folder / "model.safetensors").is_file():
-        raise RelposError(
-            f"no model in {folder}: config.yaml and model.safetensors are expected, or the config.json of a published checkpoint"
-        )
-    return _known(path, read_yaml(path))
+    if not path.is_file() or not (folder / WEIGHTS).is_file():
+        expected = f"config.yaml and {WEIGHTS} are expected, or the config.json of a published checkpoint"
+        raise RelposError(f"no model in {folder}: {expected}")
+    with _naming(path):
+        return _checked(read_yaml(path))
 
 
-def _known(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a file that names only schemes and convolutions of relpos, or of modules that the user trusts.
+def _checked(settings: Any) -> dict[str, Any]:
+    """The keys that describe a network, held to the annotations of what they are arguments of.
 
     Raises:
-        RelposError: begins with the file.
+        RelposError: names the key.
+    """
+    if not isinstance(settings, dict):
+        raise RelposError("a group of keys is expected: size, position, conv, vocabulary")
+    for key in settings:
+        if key not in SETTINGS:
+            raise RelposError(f"unknown key {str(key)!r:.100}.{nearest(str(key), SETTINGS)}")
+    for key in ("size", "position", "conv", "vocabulary"):
+        if key not in settings:
+            raise RelposError(f"{key} is missing")
+    check_arguments("size", Encoder, settings["size"])
+    for key in ("position", "conv"):
+        constructor(settings[key], key)
+    check("vocabulary", settings["vocabulary"], rules(Encoder)["vocabulary"])
+    check_arguments("head", HeadSettings, settings.get("head") or {})
+    check("outputs", settings.get("outputs", 1), rules(HeadSettings)["outputs"])
+    return settings
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Whatever fails in here is about this file of a stranger, whose values reach constructors that expect sensible ones.
+
+    Raises:
+        RelposError: one line that begins with the file.
     """
     try:
-        for kind in ("position", "conv"):
-            constructor(settings[kind], kind)
-    except RelposError as error:
-        raise RelposError(f"{path}: {error}") from None
-    return settings
+        yield
+    except Exception as error:
+        said = (str(error).splitlines() or [""])[0]
+        if isinstance(error, RelposError):
+            raise RelposError(said if said.startswith(str(path.parent)) else f"{path}: {said}") from error
+        raise RelposError(f"{path}: no network can be made of it: {type(error).__name__} {said}") from error
 
 
 def load_model(folder: Path, kernel: str = "auto") -> Any:
@@ -106,15 +150,23 @@ def load_model(folder: Path, kernel: str = "auto") -> Any:
     A folder of ours gives a `MaskedLM`, or a `Classifier` where it was fine-tuned. A published checkpoint gives a network with the
     head whose weights it has, or an `Encoder` where it has none. Weights of a folder with `config.json` keep the number format in
     which they are stored.
+
+    Raises:
+        RelposError: names the file, and the key or parameter that is wrong.
     """
-    if is_published(folder):
-        checkpoint = Checkpoint(folder)
-        model: nn.Module = network(checkpoint.settings | {"kernel": kernel}, filled=False)
-        checkpoint.fill(model)
-    elif is_exported(folder):
-        model = network(read_model_config(folder) | {"kernel": kernel}, filled=False)
-        load_weights(model, folder / "model.safetensors", assign=True)
-    else:
-        model = network(read_model_config(folder) | {"kernel": kernel})
-        load_weights(model, folder / "model.safetensors")
+    settings = read_model_config(folder) | {"kernel": kernel}
+    file = folder / (CONFIG if is_published(folder) or is_exported(folder) else "config.yaml")
+    with _naming(file):
+        if is_published(folder):
+            model: nn.Module = network(settings, filled=False)
+            Checkpoint(folder).fill(model)
+        elif is_exported(folder):
+            model = network(settings, filled=False)
+            load_weights(model, folder / WEIGHTS, assign=True)
+        else:
+            with without_memory():  # a file of a few bytes may ask for more memory than there is: only what has weights is built
+                expected = network(settings)
+            stored = _stored(expected, folder / WEIGHTS, strict=True)
+            model = network(settings)
+            _fill(model, stored)
     return model.eval()

@@ -228,3 +228,24 @@ def test_figures_show_every_row_and_say_what_is_missing(shown: Any) -> None:
     box = figures.nth(1).bounding_box()
     assert box["width"] > 250
     assert box["height"] > 80
+
+
+def test_a_script_in_a_name_is_text(browser: Any, tmp_path: Path) -> None:
+    hostile = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
+    rows = [replace(row, name=f"{hostile} {row.name}", overrides=[hostile]) for row in table().rows]
+    write_html(tmp_path / "table.html", view_of(replace(table(), rows=rows, name=hostile, question=f"{hostile} </script>?")))
+    context = browser.new_context()
+    context.set_default_timeout(PATIENCE)
+    tab = context.new_page()
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto((tmp_path / "table.html").as_uri())
+    for box in tab.locator("input[type=checkbox]").all():  # what the page's own script writes anew
+        box.click()
+    for head in tab.locator("#table thead th").all():
+        head.click()
+    assert tab.title() != "run"
+    assert tab.locator("#table tbody img, #table tbody script").count() == 0
+    assert tab.locator("#table tbody").inner_text().count("<script>") >= len(rows)
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    context.close()

@@ -1,0 +1,117 @@
+"""A model folder of a stranger: whatever its files hold, one line names the file that is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import relpos
+from relpos.errors import RelposError
+
+DEEP = "[" * 100_000
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+
+
+@pytest.fixture
+def folder(model_folder: Path) -> Path:
+    return model_folder
+
+
+def refused(folder: Path, file: str) -> str:
+    with pytest.raises(RelposError) as error:
+        relpos.load(folder)
+    said = str(error.value)
+    assert "\n" not in said
+    assert str(folder / file) in said
+    return said
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"- size\n", b"3", b"text", b"\x00\x01\xff\xfe", b"\xff" * 100, DEEP.encode(),
+     DEEP.replace("[", "{a: ").encode(),
+     BOMB.encode(), b"a: " + b"x" * 2_000_000, b"? [a, b]\n: 3\n", b"size: !!python/object/apply:os.mkdir [marker]\n",
+     b"- - - - - " * 9999,
+    ],
+)  # fmt: skip
+def test_what_is_no_configuration_is_named(content: bytes, folder: Path) -> None:
+    (folder / "config.yaml").write_bytes(content)
+    refused(folder, "config.yaml")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        *(((key,), value) for key in ("size", "position", "conv", "vocabulary") for value in (None, 5, [], {}, "x", -1, 10**30)),
+        *(
+            (("size", key), value)
+            for key in ("layers", "hidden", "vocabulary", "heads", "max_positions")
+            for value in (None, 0, 10**9)
+        ),
+        (("size", "layers"), 10_000),
+        (("size", "hidden"), 60_000),
+        (("size", "position"), 3),
+        (("size", "norm_eps"), "nan"),
+        (("position", "k"), 10**9),
+        (("position", "k"), "${oc.env:HOME}"),
+        (("position", "unknown"), 1),
+        (("position", "_target_"), "relpos.model.position.Nothing"),
+        (("position", "_target_"), "relpos.model.position.Merge"),
+        (("position", "_target_"), ["relpos.model.position.Fixed"]),
+        (("position", "_args_"), [1, 2]),
+        (("outputs",), 10**9),
+        (("outputs",), -1),
+        (("head",), {"kind": "none of them"}),
+        (("head",), {"activation": "tanhh"}),
+        (("head",), 3),
+        (("unknown",), 1),
+        ((3,), 1),
+    ],
+)
+def test_a_wrong_value_is_named(path: tuple[Any, ...], value: Any, folder: Path) -> None:
+    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    node = config
+    for key in path[:-1]:
+        node = node[key]
+    node[path[-1]] = value
+    (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    if path == ("position", "_args_"):  # what Hydra would read is no argument here
+        relpos.load(folder)
+        return
+    with pytest.raises(RelposError) as error:
+        relpos.load(folder)
+    assert str(error.value).startswith(str(folder)), error.value
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["size", "position", "conv", "vocabulary"])
+def test_a_missing_key_is_named(key: str, folder: Path) -> None:
+    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    del config[key]
+    (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    assert f"{key} is missing" in refused(folder, "config.yaml")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"3", b"\xff\xfe", DEEP.encode(), b'{"model_type": "relpos"}', b'{"model_type": 3}']
+)
+def test_a_config_json_is_named(content: bytes, folder: Path) -> None:
+    (folder / "config.yaml").unlink()
+    (folder / "config.json").write_bytes(content)
+    refused(folder, "config.json")
+
+
+def test_a_config_json_is_held_to_the_same_rules(folder: Path) -> None:
+    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    (folder / "config.yaml").unlink()
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "relpos", "size": {"layers": 3}}))
+    refused(folder, "config.json")
+
+
+def test_an_empty_tokenizer_is_named(folder: Path) -> None:
+    (folder / "tokenizer.model").write_bytes(b"")
+    assert "it is empty" in refused(folder, "tokenizer.model")
