@@ -27,7 +27,7 @@ from typing import Any
 
 SCRIPT = """#!{python} -IS
 import json, os, select, signal, socket, sys
-passed_on = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
+passed_on = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP
 signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)  # none in the middle of the request, and none lost
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
@@ -48,7 +48,7 @@ if status < 0:
     os.kill(os.getpid(), -status)
 os._exit(status)
 """
-HANDLED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
+HANDLED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGCHLD)
 
 
 class Awake:
