@@ -13,7 +13,7 @@ import relpos
 from relpos.commands.length import curves, labels, length
 from relpos.data.heldout_windows import MaskedText
 from relpos.errors import RelposError
-from relpos.train.heldout import loss_by_length
+from relpos.measures.lengths import loss_by_length
 from schemes import VOCABULARY, model_of
 
 TINY = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "packing=document", "length=32"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 
 from relpos.claims.comparisons import decided
@@ -12,11 +10,10 @@ from relpos.claims.requirements import SEVERAL, Requirements
 from relpos.claims.rule import Place, Rule, Test, each_scale
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Verdict, all_of, below, joined
+from relpos.measures.lengths import ByLength, kept_losses
 from relpos.tables.statistics import paired
 
 TIMES = (2, 4)
-ByLength = dict[int, float | None]
-"""Tokens → held-out loss; None where the scheme refuses such inputs."""
 
 
 def _serves_longer(test: Test, place: Place) -> Verdict | None:
@@ -48,17 +45,8 @@ def _serves_longer(test: Test, place: Place) -> Verdict | None:
 
 def _measured(scale: Scale, row: str, lengths: Sequence[int]) -> list[ByLength]:
     """The losses of each pre-training that was measured at all of these lengths."""
-    found = []
-    for folder in scale.folders[row].values():
-        losses: ByLength = {}
-        for path in sorted(folder.glob("lengths-*.json")):
-            try:
-                losses |= {int(n): loss for n, loss in json.loads(path.read_text(encoding="utf-8")).items()}
-            except (ValueError, AttributeError):
-                print(f"relpos: damaged results {path}: delete the file to measure anew", file=sys.stderr)
-        if all(n in losses for n in lengths):
-            found.append(losses)
-    return found
+    measured = map(kept_losses, scale.folders[row].values())
+    return [losses for losses in measured if all(n in losses for n in lengths)]
 
 
 def _said(row: str, measured: Sequence[ByLength], lengths: Sequence[int]) -> str:

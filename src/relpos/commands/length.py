@@ -12,15 +12,12 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from relpos.config.compose import names
-from relpos.data.heldout_windows import heldout_texts
-from relpos.data.store import Store
 from relpos.errors import RelposError
 from relpos.files import replacing, write_json
+from relpos.measures.lengths import scores_by_length
 from relpos.runs.run import read_record, runs_root
 from relpos.tables.named_runs import labels
-from relpos.train.heldout import loss_by_length
 from relpos.train.module import set_threads
-from relpos.train.weights import load_model
 
 Points = list[tuple[int, float]]
 
@@ -65,10 +62,8 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def _row(folder: Path, record: dict[str, Any], name: str, lengths: list[int], tokens: int) -> dict[str, Any]:
-    store, config = Store(record["inputs"]["store"]), OmegaConf.load(folder / "config.yaml")
-    texts = heldout_texts(store, max(lengths), tokens)
-    model: Any = load_model(folder / "model")
-    by_length = loss_by_length(model, texts, lengths, config.precision)
+    config = OmegaConf.load(folder / "config.yaml")
+    by_length = scores_by_length(folder / "model", record["inputs"]["store"], lengths, tokens, config.precision)
     for size, scores in by_length.items():
         said = scores.get("refused") or f"loss {scores['loss']:.4f}, perplexity {scores['perplexity']:.2f}"
         print(f"{name}, {size} tokens: {said}", file=sys.stderr)
