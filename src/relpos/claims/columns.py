@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from relpos.claims.comparisons import SEVERAL_SEEDS, decided, in_nats, mean_without_loss, single
 from relpos.claims.contrasts import MEAN, among, by_seed, gain
 from relpos.claims.requirements import SEVERAL, Requirements, of_column
-from relpos.claims.rule import Place, Rule, Test, each_scale
+from relpos.claims.rule import Place, Test, rule
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, joined, sided
 from relpos.tables.columns import GLUE
@@ -20,12 +19,10 @@ from relpos.tables.statistics import ALPHA, SEED, Difference, combined
 DRAWS = 20_000
 
 
-def _over_columns(test: Test, place: Place, count: bool) -> Verdict | None:
-    """Asks for the differences in each column that tells the rows apart, and for their mean.
-
-    Args:
-        count: whether columns are counted, or the mean decides.
-    """
+def _over_columns(
+    test: Test, place: Place, judge: Callable[[Difference, Sequence[Difference]], tuple[Evidence, str]]
+) -> Verdict | None:
+    """Asks a judge what the mean of the columns and the columns themselves say, of those that tell the rows apart."""
     scale, pair = place.scale, single(test.contrasts)
     if not scale.has(*pair):
         return None
@@ -39,11 +36,7 @@ def _over_columns(test: Test, place: Place, count: bool) -> Verdict | None:
     figures = [f"{pair} above zero in {sum(each.value > 0 for each in gains)} of {len(gains)} columns"]
     if mean.tested is None or len(tested) < len(gains):
         return Verdict(UNDECIDED, joined([*figures, mean.said]), takes=SEVERAL_SEEDS)
-    said, evidence = "", mean_without_loss(mean.tested, tested)
-    if count:
-        needed = -(-test.options["at_least"] * len(tested) // test.options["of"])
-        evidence = signs_above(tested, needed)
-        said = f"; {needed} or more in {evidence.fails:.0%} of the draws"
+    evidence, said = judge(mean.tested, tested)
     figures[0] += f" ({up} clearly above, {down} clearly below{said})"
     return decided(scale, [*figures, mean.said], evidence, [mean.tested])
 
@@ -70,47 +63,52 @@ def _one_column(test: Test) -> Requirements:
     return of_column(MEAN, test.columns)
 
 
-signs = Rule(
-    partial(_over_columns, count=True),
-    {"at_least": 1, "of": 9},
-    lambda test: (
-        f"{test.said} truly above zero in {test.options['at_least']} of {test.options['of']} columns, in 95 % of what"
-        " the errors allow"
-    ),
-    _one_column,
-    each_scale,
-    in_nats,
-)
-"""The first row is above the second in `at_least` of `of` columns.
+@rule("{contrasts} truly above zero in {at_least} of {of} columns, in 95 % of what the errors allow", _one_column, variant=in_nats)
+def signs(test: Test, place: Place, *, at_least: int = 1, of: int = 9) -> Verdict | None:
+    """The first row is above the second in `at_least` of `of` columns.
 
-If only some columns were run, the same share of them is asked for. The count is simulated: each column's true difference is
-drawn from the t-distribution that its pooled error gives. Holds: 95 % of the draws have so many columns above zero. Fails: 5 %
-or fewer. To ask for an interval above zero in each column would ask much more than a count does. Columns in which neither row is
-better than the constant answer tell nothing and are left out.
-"""
-gain_without_loss = Rule(
-    partial(_over_columns, count=False),
-    {},
-    lambda test: f"{test.said} above zero in the mean of the columns, and clearly below in none",
-    _one_column,
-    each_scale,
-    in_nats,
-)
-"""The first row is above the second in the mean of the columns, and clearly below in none.
+    If only some columns were run, the same share of them is asked for. The count is simulated: each column's true difference is
+    drawn from the t-distribution that its pooled error gives. Holds: 95 % of the draws have so many columns above zero. Fails: 5 %
+    or fewer. To ask for an interval above zero in each column would ask much more than a count does. Columns in which neither row
+    is better than the constant answer tell nothing and are left out.
+    """
 
-Holds: the 95 % interval of the mean gain lies above zero, and no column's lies below, by Holm's correction. Fails: that of the
-mean or of a column lies below, by Holm's correction.
-"""
+    def judge(mean: Difference, columns: Sequence[Difference]) -> tuple[Evidence, str]:
+        needed = -(-at_least * len(columns) // of)
+        evidence = signs_above(columns, needed)
+        return evidence, f"; {needed} or more in {evidence.fails:.0%} of the draws"
+
+    return _over_columns(test, place, judge)
 
 
-def _suffers_most(test: Test, place: Place) -> Verdict | None:
+@rule("{contrasts} above zero in the mean of the columns, and clearly below in none", _one_column, variant=in_nats)
+def gain_without_loss(test: Test, place: Place) -> Verdict | None:
+    """The first row is above the second in the mean of the columns, and clearly below in none.
+
+    Holds: the 95 % interval of the mean gain lies above zero, and no column's lies below, by Holm's correction. Fails: that of the
+    mean or of a column lies below, by Holm's correction.
+    """
+    return _over_columns(test, place, lambda mean, columns: (mean_without_loss(mean, columns), ""))
+
+
+def _two_columns(test: Test) -> Requirements:
+    return Requirements(SEVERAL, test.columns or GLUE, least=2)
+
+
+def _loss_says(test: Test) -> str:
+    before, after = single(test.contrasts)
+    return f"{test.column} loses {'least' if test.options['least'] else 'most'} of all columns from {before} to {after}"
+
+
+@rule(_loss_says, _two_columns)
+def suffers_most(test: Test, place: Place, *, least: bool = False) -> Verdict | None:
     """From the first row to the second, `column` loses most, in points.
 
     Losses are estimated from few pre-trainings: true losses are drawn from t-distributions with the columns' pooled errors. Holds:
     `column` loses most in 95 % of the draws. Fails: in 5 % or fewer. With `least` it is to lose least. The figures show the same
     for losses in standard deviations between pre-trainings, which are drawn too (χ²); this does not decide.
     """
-    scale, pair, least = place.scale, single(test.contrasts), test.options["least"]
+    scale, pair = place.scale, single(test.contrasts)
     if not scale.has(*pair):
         return None
     columns = _telling(test, scale)
@@ -156,7 +154,11 @@ def _drawn_losses(chance: np.random.Generator, tested: Difference) -> tuple[np.n
     return losses, losses / deviations
 
 
-def _loses_less(test: Test, place: Place) -> Verdict | None:
+@rule(
+    lambda test: f"{test.column} loses less than the mean of the other columns from {' to '.join(single(test.contrasts))}",
+    _two_columns,
+)
+def loses_less_than_others(test: Test, place: Place) -> Verdict | None:
     """From the first row to the second, `column` loses less than the mean of the other columns, in points.
 
     Holds: the 95 % interval of (others' loss − its loss) over pre-trainings lies above zero. Fails: below.
@@ -184,22 +186,3 @@ def _advantages(scale: Scale, column: str, others: Sequence[str]) -> dict[str, d
         for row, scores in of_column.items()
         if row in of_others
     }
-
-
-def _two_columns(test: Test) -> Requirements:
-    return Requirements(SEVERAL, test.columns or GLUE, least=2)
-
-
-def _loss_says(test: Test) -> str:
-    before, after = single(test.contrasts)
-    return f"{test.column} loses {'least' if test.options['least'] else 'most'} of all columns from {before} to {after}"
-
-
-suffers_most = Rule(_suffers_most, {"least": False}, _loss_says, _two_columns, each_scale)
-loses_less_than_others = Rule(
-    _loses_less,
-    {},
-    lambda test: f"{test.column} loses less than the mean of the other columns from {' to '.join(single(test.contrasts))}",
-    _two_columns,
-    each_scale,
-)

@@ -10,7 +10,7 @@ from typing import Any
 from relpos.claims.contrasts import MEAN, Contrast, Gain, gain, mean_gain
 from relpos.claims.effort import to_decide
 from relpos.claims.requirements import Requirements, of_column
-from relpos.claims.rule import Place, Rule, Test, each_scale, options_of
+from relpos.claims.rule import Place, Rule, Says, Test, each_scale, options_of, rule
 from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, joined, sided
 from relpos.tables.columns import GLUE
@@ -20,7 +20,7 @@ SEVERAL_SEEDS = "two pre-training seeds or more of some row of this scale"
 
 
 def comparison(
-    says: Callable[[Test], str], bounded: bool = False, variant: Callable[[Test], Test] | None = None
+    says: Says, bounded: bool = False, variant: Callable[[Test], Test] | None = None
 ) -> Callable[[Callable[..., Evidence]], Rule]:
     """Makes a rule of a judge that looks at one difference; every contrast of the claim must pass it.
 
@@ -31,12 +31,12 @@ def comparison(
     """
 
     def made(judge: Callable[..., Evidence]) -> Rule:
-        def look(test: Test, place: Place) -> Verdict | None:
+        def look(test: Test, place: Place, **options: Any) -> Verdict | None:
             gains = [gain(place.scale, each, test.column, test.columns) for each in test.contrasts]
             if not any(gains):
                 return None
             too_few = few_columns(test, gains) if bounded else ""
-            parts = [] if too_few else [judge(each.tested, **test.options) for each in gains if each and each.tested]
+            parts = [] if too_few else [judge(each.tested, **options) for each in gains if each and each.tested]
             figures = figures_of(test, place.scale, gains)
             if parts and all_of(parts).verdict == FAILS:  # one contrast is enough for that, whatever others are missing
                 return Verdict(FAILS, joined(figures), p=all_of(parts).p)
@@ -151,7 +151,7 @@ def not_higher(tested: Difference, *, bound: float = 0.5, any_gain: bool = False
 
 # At the largest size the papers' sentence is that a row is the best, which in nats needs no restatement.
 @comparison(
-    lambda test: f"no loss of {test.options['bound']} or more: {test.said}",
+    "no loss of {bound} or more: {contrasts}",
     bounded=True,
     variant=lambda test: in_nats(test) if test.at == "largest" else test,
 )
@@ -167,7 +167,7 @@ def no_gain(tested: Difference, bound: float, any_gain: bool = False) -> Evidenc
     return Evidence(1.0, tested.p) if gains and (any_gain or below >= ALPHA) else Evidence(below, 1.0)
 
 
-@comparison(lambda test: f"a gain of {test.options['value']} ± {test.options['bound']}: {test.said}", bounded=True)
+@comparison("a gain of {value} ± {bound}: {contrasts}", bounded=True)
 def about(tested: Difference, *, value: float = 0.0, bound: float = 0.5) -> Evidence:
     """Every difference is positive and within `bound` of `value`, as printed.
 
@@ -180,7 +180,13 @@ def about(tested: Difference, *, value: float = 0.0, bound: float = 0.5) -> Evid
     return Evidence(max(tested.p_against(low) / 2, tested.p_against(high) / 2), 1.0)
 
 
-def _on_average(test: Test, place: Place) -> Verdict | None:
+@rule(
+    "the mean of these differences above zero, none clearly below: {contrasts}",
+    partial(_requires, every=False),
+    _places,
+    in_nats,
+)
+def higher_on_average(test: Test, place: Place) -> Verdict | None:
     """The first rows are above their second ones on average, and none is clearly below.
 
     Holds: the 95 % interval of the mean difference lies above zero, and no contrast's lies below, by Holm's correction. Fails: that
@@ -193,16 +199,6 @@ def _on_average(test: Test, place: Place) -> Verdict | None:
     figures = figures_of(replace(test, beside=(), apart=()), place.scale, [*gains, mean])
     decisive = [mean.tested] if mean and mean.tested else []
     return ladder(place.scale, figures, [mean, *gains], lambda all_: mean_without_loss(all_[0], all_[1:]), decisive=decisive)
-
-
-higher_on_average = Rule(
-    _on_average,
-    {},
-    lambda test: f"the mean of these differences above zero, none clearly below: {test.said}",
-    partial(_requires, every=False),
-    _places,
-    in_nats,
-)
 
 
 def mean_without_loss(mean: Difference, parts: Sequence[Difference]) -> Evidence:

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from relpos.claims.network import position_parameters
-from relpos.claims.rule import Place, Rule, Test, once
+from relpos.claims.rule import Place, Test, once, rule
 from relpos.claims.verdict import FAILS, HOLDS, Verdict
 
 
-def _no_more_than(test: Test, place: Place) -> Verdict:
+@rule(
+    lambda test: "{0} have no more parameters than {base} at size={size}".format(
+        ", ".join(test.options["schemes"]), **test.options
+    ),
+    places=once,
+)
+def no_more_than(test: Test, place: Place, *, schemes: Sequence[str], base: str, size: str) -> Verdict:
     """Every one of `schemes` has at most as many parameters as `base`, in a network of the same size."""
-    schemes, base, size = (test.options[key] for key in ("schemes", "base", "size"))
     counts = {name: position_parameters(f"position={name}", f"size={size}") for name in (*schemes, base)}
     holds = all(counts[name] <= counts[base] for name in schemes)
     figures = ", ".join(f"{name} {number:,}" for name, number in counts.items())
     return Verdict(HOLDS if holds else FAILS, figures, f"size={size}")
-
-
-def _no_more_says(test: Test) -> str:
-    schemes, base, size = (test.options[key] for key in ("schemes", "base", "size"))
-    return f"{', '.join(schemes)} have no more parameters than {base} at size={size}"
-
-
-def _ratios(test: Test, place: Place) -> Verdict:
-    """One scheme has exactly `number` parameters, and each of the others at least `least` times as many.
-
-    `overrides` give the scheme and the size of the network; `against` has such overrides for each of the others.
-    """
-    count = position_parameters(*test.options["overrides"])
-    others = {" ".join(overrides): position_parameters(*overrides) for overrides in test.options["against"]}
-    least = test.options["least"]
-    holds = count == test.options["number"] and all(other >= least * count for other in others.values())
-    said = [f"{name}: {other:,}, {other / count:,.0f} times" for name, other in others.items()]
-    return Verdict(HOLDS if holds else FAILS, "; ".join([f"{count:,}", *said]))
 
 
 def _ratios_says(test: Test) -> str:
@@ -39,5 +28,16 @@ def _ratios_says(test: Test) -> str:
     return f"{' '.join(overrides)}: {number:,} parameters; the others at least {least:g} times as many"
 
 
-no_more_than = Rule(_no_more_than, {"schemes": (), "base": "", "size": ""}, _no_more_says, lambda test: None, once)
-ratios = Rule(_ratios, {"overrides": (), "number": 0, "against": (), "least": 10.0}, _ratios_says, lambda test: None, once)
+@rule(_ratios_says, places=once)
+def ratios(
+    test: Test, place: Place, *, overrides: Sequence[str], number: int, against: Sequence[Sequence[str]], least: float = 10.0
+) -> Verdict:
+    """One scheme has exactly `number` parameters, and each of the others at least `least` times as many.
+
+    `overrides` give the scheme and the size of the network; `against` has such overrides for each of the others.
+    """
+    count = position_parameters(*overrides)
+    others = {" ".join(other): position_parameters(*other) for other in against}
+    holds = count == number and all(other >= least * count for other in others.values())
+    said = [f"{name}: {other:,}, {other / count:,.0f} times" for name, other in others.items()]
+    return Verdict(HOLDS if holds else FAILS, "; ".join([f"{count:,}", *said]))

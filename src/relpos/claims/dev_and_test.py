@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from relpos.claims.requirements import Requirements
-from relpos.claims.rule import Place, Rule, Test, once
+from relpos.claims.rule import Place, Test, once, rule
 from relpos.claims.verdict import UNDECIDED, Verdict, sided
 from relpos.runs.run import runs_root
 from relpos.tables.columns import GLUE
@@ -21,7 +21,12 @@ MANY = 1e9
 """Degrees of freedom of an error that is known, and not estimated from the scores."""
 
 
-def _dev_above_test(test: Test, place: Place) -> Verdict | None:
+def _requires(test: Test) -> Requirements:
+    return Requirements(1, GLUE, len(GLUE), afterwards="the answers to the GLUE server, and its scores to `relpos record-scores`")
+
+
+@rule("dev means lie above the scores that `relpos record-scores` knows", _requires, once)
+def dev_above_test(test: Test, place: Place) -> Verdict | None:
     """GLUE on the dev sets (mean over runs) lies above the server's score, over the rows whose server scores were recorded.
 
     All rows are scored on the same test sets and so are not independent: the error is that of the examples of the dev and test
@@ -45,15 +50,6 @@ def _dev_above_test(test: Test, place: Place) -> Verdict | None:
     figures = f"dev − test: {said}; mean {tested.value:+.1f} [{tested.low:+.1f}, {tested.high:+.1f}] by the examples of both sets"
     takes = "nothing that is trained: the examples of the dev and test sets are too few" * (evidence.verdict == UNDECIDED)
     return Verdict(evidence.verdict, figures, "rows with recorded scores", evidence.p, takes)
-
-
-def _requires(test: Test) -> Requirements:
-    return Requirements(1, GLUE, len(GLUE), afterwards="the answers to the GLUE server, and its scores to `relpos record-scores`")
-
-
-dev_above_test = Rule(
-    _dev_above_test, {}, lambda test: "dev means lie above the scores that `relpos record-scores` knows", _requires, once
-)
 
 
 def _rows(path: Path) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from relpos.claims.network import configured, position_parameters
-from relpos.claims.rule import Place, Rule, Test, once
+from relpos.claims.rule import Place, Rule, Test, once, rule
 from relpos.claims.verdict import FAILS, HOLDS, Verdict
 
 EQUAL = 1e-10
@@ -39,7 +39,7 @@ def computed(says: str) -> Callable[[Callable[[], tuple[bool, str]]], Rule]:
             holds, figures = compute()
             return Verdict(HOLDS if holds else FAILS, figures)
 
-        return Rule(look, {}, lambda test: says, lambda test: None, once)
+        return rule(says, places=once)(look)
 
     return made
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from relpos.claims.comparisons import decided
 from relpos.claims.effort import models
 from relpos.claims.requirements import SEVERAL, Requirements
-from relpos.claims.rule import Place, Rule, Test, each_scale
+from relpos.claims.rule import Place, Test, rule
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Verdict, all_of, below, joined
 from relpos.measures.lengths import ByLength, kept_losses
@@ -16,14 +16,18 @@ from relpos.tables.statistics import paired
 TIMES = (2, 4)
 
 
-def _serves_longer(test: Test, place: Place) -> Verdict | None:
+@rule(
+    "held-out loss of {row} at 2 and 4 times the trained length is less than {bound} nats higher than at it",
+    lambda test: Requirements(SEVERAL),
+)
+def serves_longer(test: Test, place: Place, *, bound: float = 0.02) -> Verdict | None:
     """Held-out loss at two and four times the trained length is not higher than at that length by `bound` nats or more.
 
     The losses are those that a table with `lengths:` has measured and kept in the runs' folders, on the same text under the same
     masks. Holds: the 95 % interval of the difference over pre-training seeds lies below `bound` at both lengths. Fails: it lies
     above at one of them, or the scheme refuses such inputs. The losses of `others` are shown and do not decide.
     """
-    scale, bound = place.scale, test.options["bound"]
+    scale = place.scale
     if test.row not in scale.folders:
         return None
     length = int(scale.meaning["length"])
@@ -57,15 +61,3 @@ def _said(row: str, measured: Sequence[ByLength], lengths: Sequence[int]) -> str
         known = [now - before for now, before in both if now is not None and before is not None]
         parts.append(f"{sum(known) / len(known):+.3f} at {n}" if len(known) == len(both) else f"refuses {n}")
     return f"{row} {', '.join(parts)}"
-
-
-serves_longer = Rule(
-    _serves_longer,
-    {"bound": 0.02},
-    lambda test: (
-        f"held-out loss of {test.row} at 2 and 4 times the trained length is less than {test.options['bound']} nats"
-        " higher than at it"
-    ),
-    lambda test: Requirements(SEVERAL),
-    each_scale,
-)

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Mapping
 
 from relpos.claims.comparisons import decided
 from relpos.claims.contrasts import pretraining_means
 from relpos.claims.requirements import SEVERAL, Requirements
-from relpos.claims.rule import Place, Rule, Test, each_scale
+from relpos.claims.rule import Place, Test, rule
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Verdict, all_of, joined, sided
 from relpos.tables.statistics import Difference, paired
 
 
-def _above_published(test: Test, place: Place) -> Verdict | None:
+def _says(test: Test) -> str:
+    published = ", ".join(f"{column} above {score}" for column, score in test.options["scores"].items())
+    return f"dev scores of {test.row} in {test.options['checkpoint']}: {published}"
+
+
+def _requires(test: Test) -> Requirements:
+    return Requirements(SEVERAL, tuple(test.options["scores"]), len(test.options["scores"]))
+
+
+@rule(_says, _requires)
+def above_published(test: Test, place: Place, *, checkpoint: str, scores: Mapping[str, float]) -> Verdict | None:
     """Dev scores of fine-tunings of one published `checkpoint` lie above its published `scores` (column → score × 100).
 
     Holds: the 95 % interval of the mean over fine-tunings lies above the published score in every column (all must, so that no
     correction is due). Fails: it lies below in one, by a two-sided test at 0.05 with Holm's correction. The published scores count
     as exact, because their spread is unknown. A checkpoint is recognised by its name on the hub, or by the name of its folder.
     """
-    scale, scores = place.scale, test.options["scores"]
-    if str(scale.meaning.get("host", "")).rpartition("/")[2] != test.options["checkpoint"] or not scale.scores.get(test.row):
+    scale = place.scale
+    if str(scale.meaning.get("host", "")).rpartition("/")[2] != checkpoint or not scale.scores.get(test.row):
         return None
     measured = {column: _measured(scale, test.row, column) for column in scores}
     if missing := [column for column, values in measured.items() if not values]:
@@ -46,21 +56,3 @@ def _said(column: str, published: float, values: list[float], tested: Difference
     fewer = 100 * (mean - published) / (100 - published)
     errors = f"{abs(fewer):.1f} % {'fewer' if fewer >= 0 else 'more'} errors"
     return f"{column} {mean:.1f}{interval} against {published}, {errors}, {len(values)} fine-tunings"
-
-
-def _says(test: Test) -> str:
-    published = ", ".join(f"{column} above {score}" for column, score in test.options["scores"].items())
-    return f"dev scores of {test.row} in {test.options['checkpoint']}: {published}"
-
-
-def _requires(test: Test) -> Requirements:
-    return Requirements(SEVERAL, tuple(test.options["scores"]), len(test.options["scores"]))
-
-
-above_published = Rule(
-    _above_published,
-    {"checkpoint": inspect.Parameter.empty, "scores": inspect.Parameter.empty},
-    _says,
-    _requires,
-    each_scale,
-)

@@ -11,7 +11,7 @@ import numpy as np
 from relpos.claims.comparisons import decided, in_nats, mean_without_loss
 from relpos.claims.contrasts import MEAN, among, pretraining_means
 from relpos.claims.requirements import of_column
-from relpos.claims.rule import Place, Rule, Test, each_scale
+from relpos.claims.rule import Place, Test, rule
 from relpos.claims.scales import Scale, Seed
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict
 from relpos.tables.statistics import paired
@@ -22,7 +22,14 @@ Errors = tuple[float, float]
 """Points that a row gains, and errors of the base."""
 
 
-def _error_reduction(test: Test, place: Place) -> Verdict | None:
+def _says(test: Test) -> str:
+    choices, base = ", ".join(row for row, _ in test.contrasts), test.contrasts[0].second
+    return f"the best of {choices} on half of the dev set makes fewer errors than {base} on the other half"
+
+
+# The variant: in nats there is no dev set to choose on, and the last of the choices is compared.
+@rule(_says, lambda test: of_column(MEAN, test.columns), variant=lambda test: in_nats(replace(test, contrasts=test.contrasts[-1:])))
+def error_reduction(test: Test, place: Place) -> Verdict | None:
     """100·(score − base)/(100 − base) of the row that is best on half of the examples, scored on the other half.
 
     The contrasts are the rows to choose from, each with the base. One is chosen for all columns, by the mean over columns and
@@ -90,19 +97,3 @@ def _percent(parts: Sequence[Errors]) -> float:
     """Per cent of the errors that are gone, over several columns."""
     errors = sum(errors for _, errors in parts)
     return 100 * sum(gain for gain, _ in parts) / errors if errors else 0.0
-
-
-def _says(test: Test) -> str:
-    choices, base = ", ".join(row for row, _ in test.contrasts), test.contrasts[0].second
-    return f"the best of {choices} on half of the dev set makes fewer errors than {base} on the other half"
-
-
-error_reduction = Rule(
-    _error_reduction,
-    {},
-    _says,
-    lambda test: of_column(MEAN, test.columns),
-    each_scale,
-    # In nats there is no dev set to choose on: the last of the choices.
-    lambda test: in_nats(replace(test, contrasts=test.contrasts[-1:])),
-)

@@ -38,8 +38,10 @@ class Place:
         return self.scales[-1]
 
 
-Judge = Callable[["Test", Place], Verdict | None]
+Judge = Callable[..., Verdict | None]
+"""(test, place, and the rule's options by their names) → the verdict; None where the place says nothing of the claim."""
 Places = Callable[["Test", Scales], Iterable[Place]]
+Says = str | Callable[["Test"], str]
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Rule:
     Args:
         judge: looks at one place.
         options: keys of a claim that the judge alone reads, with their defaults.
-        says: what must be true for the claim to hold; one line.
+        says: what must be true for the claim to hold, in one line: of the test, or as text with its arguments in braces.
         requires: what the runs must have; None: the test needs no runs.
         places: where to look.
         variant: the same claim in a measure in nats, apart from measure and bound; None: it does not compare rows.
@@ -57,7 +59,7 @@ class Rule:
 
     judge: Judge
     options: Mapping[str, Any]
-    says: Callable[[Test], str]
+    says: Says
     requires: Callable[[Test], Requirements | None]
     places: Places
     variant: Callable[[Test], Test] | None = None
@@ -116,7 +118,9 @@ class Test:
     @property
     def says(self) -> str:
         """What must be true for the claim to hold; one line."""
-        return self.rule.says(self)
+        said = self.rule.says
+        words = {"contrasts": self.said, "row": self.row, "others": ", ".join(self.others), "column": self.column}
+        return said.format(**words, **self.options) if isinstance(said, str) else said(self)
 
     @property
     def requires(self) -> Requirements | None:
@@ -149,7 +153,7 @@ class Test:
         """One for each place that says something of the claim, the largest last; published checkpoints come after all."""
         found: list[Verdict] = []
         for place in self.rule.places(self, runs):
-            verdict = self.rule.judge(self, place)
+            verdict = self.rule.judge(self, place, **self.options)
             if verdict is None or (place.published and verdict.verdict == NOT_RUN):
                 continue
             figures = joined([verdict.figures, self.note, "" if verdict.verdict == NOT_RUN else _slow(self, place)])
@@ -180,7 +184,17 @@ def _slow(test: Test, place: Place) -> str:
     )
 
 
-def options_of(function: Callable[..., Any]) -> dict[str, Any]:
+def rule(
+    says: Says,
+    requires: Callable[[Test], Requirements | None] = lambda test: None,
+    places: Places = each_scale,
+    variant: Callable[[Test], Test] | None = None,
+) -> Callable[[Judge], Rule]:
+    """Makes a rule of a judge; see `Rule`. The keyword-only arguments of the judge are the rule's options."""
+    return lambda judge: Rule(judge, options_of(judge), says, requires, places, variant)
+
+
+def options_of(judge: Callable[..., Any]) -> dict[str, Any]:
     """The keyword-only arguments of a judge, with their defaults."""
-    parameters = inspect.signature(function).parameters.values()
+    parameters = inspect.signature(judge).parameters.values()
     return {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}

@@ -7,13 +7,14 @@ from statistics import median
 from typing import Any
 
 from relpos.claims.requirements import Requirements
-from relpos.claims.rule import Place, Rule, Test, each_scale
+from relpos.claims.rule import Place, Test, rule
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 from relpos.runs.run import read_record
 
 
-def _step_time(test: Test, place: Place) -> Verdict | None:
+@rule("a step of {row} takes at most {times} times as long as one of {others}", lambda test: Requirements())
+def step_time(test: Test, place: Place, *, times: float = 1.5) -> Verdict | None:
     """A step of `row` takes at most `times` as long as one of each of the `others`, on the same hardware with the same threads.
 
     A row's time is the median over the log lines of its runs, without the first line of each; if several machines ran both rows,
@@ -30,7 +31,7 @@ def _step_time(test: Test, place: Place) -> Verdict | None:
             machines |= set(both)
     if not ratios:
         return None
-    slow = sum(ratio > test.options["times"] for ratio in ratios.values())
+    slow = sum(ratio > times for ratio in ratios.values())
     verdict = HOLDS if not slow else FAILS if slow == len(ratios) else UNDECIDED
     said = ", ".join(f"{ratio:.2f} times {name}" for name, ratio in ratios.items())
     takes = "benchmarks/step.py on a machine that does nothing else" if verdict == UNDECIDED else ""
@@ -55,12 +56,3 @@ def _machine(hardware: dict[str, Any] | None, threads: int | None) -> str:
     known = hardware or {}
     parts = [*known.get("gpus", []), known.get("processor"), f"{known.get('cores', '?')} cores"]
     return ", ".join([*filter(None, parts), f"{threads or '?'} threads"])
-
-
-step_time = Rule(
-    _step_time,
-    {"times": 1.5},
-    lambda test: f"a step of {test.row} takes at most {test.options['times']} times as long as one of {', '.join(test.others)}",
-    lambda test: Requirements(),
-    each_scale,
-)

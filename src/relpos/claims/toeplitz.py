@@ -18,7 +18,7 @@ import numpy as np
 from relpos.claims.comparisons import decided
 from relpos.claims.effort import longer, models
 from relpos.claims.requirements import SEVERAL
-from relpos.claims.rule import Place, Rule, Test
+from relpos.claims.rule import Place, Test, rule
 from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Verdict, sided
 from relpos.claims.weights import count_of, encoder, of_weights, snapshots
@@ -110,7 +110,7 @@ def _judged(values: Sequence[float]) -> str:
 
 
 @of_weights(
-    lambda test: f"R² of P = E·E^T of {test.row} is {CLOSE} or more (fails below {NOT_CLOSE}), and above {RANDOM} random tables",
+    f"R² of P = E·E^T of {{row}} is {CLOSE} or more (fails below {NOT_CLOSE}), and above {RANDOM} random tables",
     is_about_order=True,
 )
 def close_to_toeplitz(scale: Scale, row: str, folders: Sequence[Path]) -> Verdict:
@@ -136,7 +136,7 @@ def _of_rows(scale: Scale, rows: int) -> str:
 
 
 @of_weights(
-    lambda test: f"R² of the position products of {test.row}'s heads is {CLOSE} or more (fails below {NOT_CLOSE})",
+    f"R² of the position products of {{row}}'s heads is {CLOSE} or more (fails below {NOT_CLOSE})",
     is_about_order=True,
 )
 def profiles_close_to_toeplitz(scale: Scale, row: str, folders: Sequence[Path]) -> Verdict:
@@ -165,7 +165,7 @@ def _above_zero(scale: Scale, row: str, figures: str, tested: Difference | None,
     return decided(scale, [figures], sided(tested), [tested], of_row=row)
 
 
-@of_weights(lambda test: f"R² of P of {test.row} rises along the training", seeds=SEVERAL)
+@of_weights("R² of P of {row} rises along the training", seeds=SEVERAL)
 def rises_with_training(scale: Scale, row: str, folders: Sequence[Path]) -> Verdict:
     """R² of P rises along the snapshots of a run: its slope over log2 of the steps.
 
@@ -187,9 +187,7 @@ def rises_with_training(scale: Scale, row: str, folders: Sequence[Path]) -> Verd
     return _above_zero(scale, row, f"{'; '.join(said)}; {slope}", tested, "with three snapshots=[…] or more")
 
 
-@of_weights(
-    lambda test: f"R² of P and held-out loss of {test.row} are negatively correlated among runs of equal steps", FOR_CORRELATION
-)
+@of_weights("R² of P and held-out loss of {row} are negatively correlated among runs of equal steps", FOR_CORRELATION)
 def goes_with_score(scale: Scale, row: str, folders: Sequence[Path]) -> Verdict:
     """Among runs of equal steps, those with a higher R² of P have a lower held-out loss: Spearman's ρ over five runs or more."""
     from scipy.stats import spearmanr
@@ -214,7 +212,7 @@ def _runs_for(rho: float) -> int:
 
 
 @of_weights(
-    lambda test: f"R² of P of {test.row}: higher among the last positions that half of the examples reach than among as many after",
+    "R² of P of {row}: higher among the last positions that half of the examples reach than among as many after",
     seeds=SEVERAL,
     is_about_order=True,
 )
@@ -242,27 +240,24 @@ def _all_published(test: Test, runs: Scales) -> list[Place]:
     return [Place(tuple(runs.published), "published networks")]
 
 
-def _newer_is_more(test: Test, place: Place) -> Verdict:
+def _newer_says(test: Test) -> str:
+    newer, older = (" and ".join(test.options[key]) for key in ("newer", "older"))
+    return f"R² of P of each {newer} is above that of each {older} with a table of the same shape"
+
+
+@rule(_newer_says, places=_all_published)
+def newer_is_more(test: Test, place: Place, *, newer: Sequence[str], older: Sequence[str]) -> Verdict:
     """R² of P of every published network of the newer families is above that of every one of the older; fails otherwise.
 
     R² depends on the shape of a table, so that only tables of one shape are compared. Families are named by their `model_type`.
     """
     tables = {scale.label: table_of(scale.folders["absolute"][0]) for scale in place.scales}
     families = {scale.label: scale.meaning["family"] for scale in place.scales}
-    kinds = test.options["newer"], test.options["older"]
-    newer, older = ([label for label, family in families.items() if family in known] for known in kinds)
-    pairs = [(new, old) for new, old in product(newer, older) if tables[new].shape == tables[old].shape]
+    of_newer, of_older = ([label for label, family in families.items() if family in known] for known in (newer, older))
+    pairs = [(new, old) for new, old in product(of_newer, of_older) if tables[new].shape == tables[old].shape]
     if not pairs:
-        needs = f"needs published networks of both kinds, {' and '.join('/'.join(known) for known in kinds)}: network=[…]"
+        needs = f"needs published networks of both kinds, {'/'.join(newer)} and {'/'.join(older)}: network=[…]"
         return Verdict(NOT_RUN, needs, "—")
     values = {label: r2(products(tables[label])) for label in dict.fromkeys(label for pair in pairs for label in pair)}
     verdict = HOLDS if all(values[new] > values[old] for new, old in pairs) else FAILS
     return Verdict(verdict, "R² of P: " + ", ".join(f"{label} {value:.2f}" for label, value in values.items()))
-
-
-def _newer_says(test: Test) -> str:
-    newer, older = (" and ".join(test.options[key]) for key in ("newer", "older"))
-    return f"R² of P of each {newer} is above that of each {older} with a table of the same shape"
-
-
-newer_is_more = Rule(_newer_is_more, {"newer": (), "older": ()}, _newer_says, lambda test: None, _all_published)

@@ -12,7 +12,7 @@ from relpos.claims.comparisons import decided, few_columns
 from relpos.claims.contrasts import MEAN, Gain, by_seed, gains_alike
 from relpos.claims.effort import to_decide
 from relpos.claims.requirements import SEVERAL, Requirements, of_column
-from relpos.claims.rule import Place, Rule, Test, each_scale
+from relpos.claims.rule import Place, Test, rule
 from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, below, joined, sided
 from relpos.runs.run import read_record
@@ -33,7 +33,7 @@ def sizes(alike: Sequence[Sequence[Scale]], rows: Sequence[str], column: str) ->
 
 
 def _changed(
-    test: Test, scales: Sequence[Scale], gains: Sequence[Gain], said: list[str], what: str, change: Difference | None
+    test: Test, scales: Sequence[Scale], gains: Sequence[Gain], said: list[str], what: str, change: Difference | None, bound: float
 ) -> Verdict:
     """The verdict on the `change`, by which a gain shrinks or falls: it holds if that is above zero and no less than the bound."""
     if any(not each.columns for each in gains):
@@ -42,8 +42,8 @@ def _changed(
         return Verdict(UNDECIDED, joined(said), takes=MORE_SEEDS)
     digits = 1 if test.column in (MEAN, *GLUE) else 3
     figures = f"by {change.value:+.{digits}f} [{change.low:+.{digits}f}, {change.high:+.{digits}f}]"
-    evidence = sided(change, test.options["bound"])
-    takes = to_decide(scales[-1], [change], test.options["bound"]) + " at each scale" if evidence.verdict == UNDECIDED else ""
+    evidence = sided(change, bound)
+    takes = to_decide(scales[-1], [change], bound) + " at each scale" if evidence.verdict == UNDECIDED else ""
     return Verdict(evidence.verdict, joined([*said, what, figures]), p=evidence.p, takes=takes)
 
 
@@ -57,7 +57,13 @@ def _two_sizes(test: Test, runs: Scales) -> Iterator[Place]:
         yield Place((group[0], group[-1]), f"{group[0].label} and {group[-1].label}")
 
 
-def _shrinks(test: Test, place: Place) -> Verdict | None:
+def _equal_training(test: Test) -> Requirements:
+    """All sizes trained as long as Chang et al. (2021) trained their smaller models; the sizes' own recipes differ in this."""
+    return replace(of_column(test.column), overrides=("pretrain.steps=125000", "pretrain.batch=128"))
+
+
+@rule("{contrasts} is smaller at the larger size, after equal training", _equal_training, _two_sizes, lambda test: test)
+def shrinks(test: Test, place: Place, *, bound: float = 0.0) -> Verdict | None:
     """The gain is smaller at the larger of two sizes, after the same training and in the same columns.
 
     Holds: the 95 % interval of gain(smallest) − gain(largest) lies above zero. Fails: it lies below.
@@ -69,7 +75,7 @@ def _shrinks(test: Test, place: Place) -> Verdict | None:
     small, large = (each.tested for each in gains)
     change = combined([(1.0, small), (-1.0, large)]) if small and large else None
     said = [f"{scale.label}: {each.said}" for scale, each in zip(place.scales, gains, strict=True)]
-    return _changed(test, place.scales, gains, said, "shrinks", change)
+    return _changed(test, place.scales, gains, said, "shrinks", change, bound)
 
 
 def _numbers_of_pairs(test: Test, runs: Scales) -> Iterator[Place]:
@@ -80,7 +86,13 @@ def _numbers_of_pairs(test: Test, runs: Scales) -> Iterator[Place]:
             yield Place(tuple(limited), f"{limited[0].label} to {limited[-1].meaning['pairs']:,}")
 
 
-def _falls(test: Test, place: Place) -> Verdict | None:
+@rule(
+    "{contrasts} falls with the number of training pairs",
+    lambda test: of_column(test.column),
+    _numbers_of_pairs,
+    lambda test: test,
+)
+def falls(test: Test, place: Place, *, bound: float = 0.0) -> Verdict | None:
     """The gain falls with the number of training pairs, all else being equal.
 
     Tested is by how much a straight line through the gains over log2(pairs) falls from the fewest pairs to the most, in the same
@@ -96,7 +108,7 @@ def _falls(test: Test, place: Place) -> Verdict | None:
     known = [(float(weight), each.tested) for weight, each in zip(weights, by_pairs.values(), strict=True) if each.tested]
     change = combined(known) if len(known) == len(by_pairs) else None
     said = [f"{pairs:,} pairs: {each.said}" for pairs, each in by_pairs.items()]
-    return _changed(test, place.scales, list(by_pairs.values()), said, "falls", change)
+    return _changed(test, place.scales, list(by_pairs.values()), said, "falls", change, bound)
 
 
 def _slope_weights(places: Sequence[float]) -> np.ndarray:
@@ -105,37 +117,20 @@ def _slope_weights(places: Sequence[float]) -> np.ndarray:
     return np.asarray(centred / (centred**2).sum())
 
 
-def _equal_training(test: Test) -> Requirements:
-    """All sizes trained as long as Chang et al. (2021) trained their smaller models; the sizes' own recipes differ in this."""
-    return replace(of_column(test.column), overrides=("pretrain.steps=125000", "pretrain.batch=128"))
+def _steady_says(test: Test) -> str:
+    at_s, base = test.options["at_s"], test.contrasts[0].second
+    return f"the gain over {base} changes by less than {test.options['bound']} from S = {min(at_s)} to S = {max(at_s)}"
 
 
-shrinks = Rule(
-    _shrinks,
-    {"bound": 0.0},
-    lambda test: f"{test.said} is smaller at the larger size, after equal training",
-    _equal_training,
-    _two_sizes,
-    lambda test: test,
-)
-falls = Rule(
-    _falls,
-    {"bound": 0.0},
-    lambda test: f"{test.said} falls with the number of training pairs",
-    lambda test: of_column(test.column),
-    _numbers_of_pairs,
-    lambda test: test,
-)
-
-
-def _steady(test: Test, place: Place) -> Verdict | None:
+@rule(_steady_says, lambda test: of_column(test.column, test.columns, every=True), variant=lambda test: test)
+def steady(test: Test, place: Place, *, at_s: Sequence[int] = (1, 3, 5), bound: float = 0.5) -> Verdict | None:
     """The gains of the contrasts do not depend on S: a line through them changes by less than `bound` from the first to the last.
 
     Each pre-training seed gives a slope of its own, since the rows of one seed share its effect. Holds: the 90 % interval of the
     mean change lies inside ±bound (two one-sided tests at 0.05). Fails: the 95 % interval lies above or below zero. A bound in
     points of GLUE is not applied to the mean of fewer columns. `at_s` has the S of each contrast.
     """
-    scale, at_s, bound = place.scale, test.options["at_s"], test.options["bound"]
+    scale = place.scale
     if not any(scale.shared(_names(test.column), *each) for each in test.contrasts):
         return None
     gains = gains_alike([(scale, each) for each in test.contrasts], test.column, test.columns)
@@ -166,21 +161,6 @@ def flat(tested: Difference, bound: float) -> Evidence:
     return Evidence(inside, tested.p if inside >= ALPHA else 1.0)
 
 
-def _steady_says(test: Test) -> str:
-    at_s, base = test.options["at_s"], test.contrasts[0].second
-    return f"the gain over {base} changes by less than {test.options['bound']} from S = {min(at_s)} to S = {max(at_s)}"
-
-
-steady = Rule(
-    _steady,
-    {"bound": 0.5, "at_s": (1, 3, 5)},
-    _steady_says,
-    lambda test: of_column(test.column, test.columns, every=True),
-    each_scale,
-    lambda test: test,
-)
-
-
 def _one_and_two_stages(test: Test, runs: Scales) -> Iterator[Place]:
     """The scale with one stage and each with two that have the row, all else being equal."""
     for group in runs.alike("first"):
@@ -192,7 +172,12 @@ def _one_and_two_stages(test: Test, runs: Scales) -> Iterator[Place]:
             yield Place((whole[0], staged), label)
 
 
-def _two_stages(test: Test, place: Place) -> Verdict:
+@rule(
+    "with {row}, two stages lose less than {bound} in held-out loss at full length",
+    lambda test: Requirements(SEVERAL),
+    _one_and_two_stages,
+)
+def two_stages(test: Test, place: Place, *, bound: float = 0.02) -> Verdict:
     """Two stages lose less than `bound` in held-out loss at full length, compared with equally many steps at full length alone.
 
     Holds: the 95 % interval of the loss over pre-training seeds lies below `bound` for `row`. Fails: it lies above. What the
@@ -211,7 +196,6 @@ def _two_stages(test: Test, place: Place) -> Verdict:
     figures = f"two stages − one: {', '.join(said)}"
     if (tested := lost[test.row]) is None:
         return Verdict(UNDECIDED, figures, takes=f"two pre-training seeds or more of {test.row}")
-    bound = test.options["bound"]
     return decided(place.scale, [figures], below(tested, bound), [tested], against=bound)
 
 
@@ -228,12 +212,3 @@ def _losses(scale: Scale, row: str) -> dict[int, float]:
 
 def _mean(losses: dict[int, float]) -> float:
     return sum(losses.values()) / len(losses)
-
-
-two_stages = Rule(
-    _two_stages,
-    {"bound": 0.02},
-    lambda test: f"with {test.row}, two stages lose less than {test.options['bound']} in held-out loss at full length",
-    lambda test: Requirements(SEVERAL),
-    _one_and_two_stages,
-)

@@ -14,7 +14,7 @@ import numpy as np
 
 from relpos.claims.effort import MOST, longer, models, trials
 from relpos.claims.requirements import Requirements
-from relpos.claims.rule import Place, Rule, Test, options_of
+from relpos.claims.rule import Place, Rule, Says, Test, options_of
 from relpos.claims.scales import ORDER, Scale, Scales
 from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Verdict, joined
 from relpos.pretrained.files import is_published
@@ -32,9 +32,7 @@ LEAST_GAP = 0.05
 """Nats of mean shuffle gap below which a row counts as having learned no order; the bound of the variants about order."""
 
 
-def of_weights(
-    says: Callable[[Test], str], seeds: int = 1, is_about_order: bool = False
-) -> Callable[[Callable[..., Verdict]], Rule]:
+def of_weights(says: Says, seeds: int = 1, is_about_order: bool = False) -> Callable[[Callable[..., Verdict]], Rule]:
     """Makes a rule of a judge that looks at the models of one row at one scale.
 
     Where the weights did not come along (`relpos merge`), it says so. Published checkpoints come last.
@@ -46,12 +44,12 @@ def of_weights(
     """
 
     def made(judge: Callable[..., Verdict]) -> Rule:
-        def look(test: Test, place: Place) -> Verdict:
+        def look(test: Test, place: Place, **options: Any) -> Verdict:
             scale, of_row = place.scale, place.scale.folders[test.row].values()
             folders = [folder for folder in of_row if (folder / "model").is_dir() or is_published(folder)]
             if not folders:
                 return Verdict(NOT_RUN, f"needs the weights of {test.row}, which are not here (relpos merge FOLDER weights=true)")
-            found = judge(scale, test.row, folders, **test.options)
+            found = judge(scale, test.row, folders, **options)
             return _unless_random(found, scale, test.row) if is_about_order else found
 
         return Rule(look, options_of(judge), says, lambda test: Requirements(seeds), _having)
@@ -192,9 +190,7 @@ def snapshots(folder: Path) -> list[int]:
 _PLACES = {"largest": np.argmax, "smallest": np.argmin}
 
 
-@of_weights(
-    lambda test: f"channels of {test.row} have their largest weight at −1 or +1, others their smallest, more often than by chance"
-)
+@of_weights("channels of {row} have their largest weight at −1 or +1, others their smallest, more often than by chance")
 def neighbours(scale: Scale, row: str, folders: Sequence[Path]) -> Verdict:
     """Depthwise kernels have their largest weight at −1 or +1 more often than by chance (2 of 2k+1 places), and so their smallest.
 
@@ -222,7 +218,7 @@ def neighbours(scale: Scale, row: str, folders: Sequence[Path]) -> Verdict:
     return Verdict(verdict, figures, p=max(p.values()) if verdict == HOLDS else None, takes=takes)
 
 
-@of_weights(lambda test: f"kernels of {test.row} have their kinds after {test.options['early']} % of the steps")
+@of_weights("kernels of {row} have their kinds after {early} % of the steps")
 def early_kinds(scale: Scale, row: str, folders: Sequence[Path], *, early: int = 10) -> Verdict:
     """Kernels take their kinds early: after a tenth of the steps at least four fifths as many have one as at the end.
 
