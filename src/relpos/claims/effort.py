@@ -28,7 +28,7 @@ def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0, 
         return "the differences are too small to be found at this scale"
     if of_row is not None:
         return models(scale, of_row, seeds)
-    return f"about {seeds} {scale.units} of each row{_hours(scale, seeds, ' a row')}"
+    return f"about {seeds} {scale.units} of each row{_hours(scale, seeds, ' per row')}"
 
 
 def models(scale: Scale, row: str, count: int, how: str = "") -> str:
@@ -45,7 +45,8 @@ def models(scale: Scale, row: str, count: int, how: str = "") -> str:
     if count >= MOST:
         return "the effect is too small to be found at this scale"
     missing = max(1, count - len(scale.folders.get(row, {})))
-    return " ".join(filter(None, [f"{missing} more pre-training seeds of {row} at this scale", how])) + _hours(scale, missing)
+    seeds = f"{missing} more pre-training seed{'s' * (missing != 1)} of {row} at this scale"
+    return " ".join(filter(None, [seeds, how])) + _hours(scale, missing)
 
 
 def longer(scale: Scale) -> str:
@@ -53,7 +54,7 @@ def longer(scale: Scale) -> str:
     if not scale.can_go_on:
         return ""
     steps = f"steps={2 * scale.meaning['steps']}"
-    return f"longer training and not more seeds, for instance {steps}{_hours(scale, 2, ' a pre-training')}"
+    return f"longer training and not more seeds, for instance {steps}{_hours(scale, 2, ' per pre-training')}"
 
 
 def trials(share: float, chance: float, tried: int) -> float:

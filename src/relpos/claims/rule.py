@@ -78,6 +78,8 @@ class Rule:
             raise TypeError(f"{missing[0]!r} is missing")
         if contrasts := arguments.pop("contrasts", ()):
             arguments["contrasts"] = tuple(Contrast(*pair) for pair in contrasts)
+        if arguments.get("at", "each") not in ("each", "largest"):
+            raise TypeError(f"at={arguments['at']!r} is neither 'each' nor 'largest'")
         if unknown := arguments.keys() - Test.__dataclass_fields__.keys():
             raise TypeError(f"unknown argument {min(unknown)!r}")
         return Test(self, options=options, **arguments)
