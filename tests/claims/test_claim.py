@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ from claims.made_up import JITTER, at_chance, glue, scale, scales
 from relpos.claims import claim as files
 from relpos.claims.network import nodes
 from relpos.claims.scales import Scale
+from relpos.claims.verdict import Evidence, sided
 from relpos.commands.claims import claims, page
 from relpos.errors import RelposError
 from relpos.runs import compose
 from relpos.tables.columns import GLUE
+from relpos.tables.statistics import Difference
 
 IDS = [*(f"C{n:02}" for n in range(1, 26)), *(f"W{n:02}" for n in range(1, 23)), "X01", "X02"]
 
@@ -193,3 +196,35 @@ def test_a_wrong_rule_or_argument_is_named_with_the_claim(test: dict[str, object
         _ = files.Claim("C99", "", "", "", test).tester
     assert str(caught.value).startswith("claim C99: test: ")
     assert message in str(caught.value)
+
+
+MINE = """
+M01:
+  says: a wide kernel beats a narrow one
+  source: Table 1
+  test: {rule: comparisons.higher, contrasts: [[wide, narrow]]}
+  variants: {loss: 0.02}
+"""
+
+
+def test_a_claim_of_one_s_own_is_an_entry_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_folder", lambda: tmp_path)
+    (tmp_path / "mine.yaml").write_text(MINE, encoding="utf-8")
+    claim, in_loss = files.load("mine")
+    made = scales(scale({"wide": glue(64.0), "narrow": glue(60.0, -1)}))
+    assert [verdict.verdict for verdict in claim.verdicts(made)] == ["holds"]
+    assert (in_loss.id, in_loss.verdicts(made)) == ("M01/loss", [])
+
+
+def test_a_rule_of_one_s_own_is_a_judge_with_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    from relpos.claims import comparisons
+
+    @comparisons.comparison("each difference above {least}: {contrasts}")
+    def far_higher(tested: Difference, *, least: float) -> Evidence:
+        return sided(replace(tested, value=tested.value - least))
+
+    monkeypatch.setattr(comparisons, "far_higher", far_higher, raising=False)
+    claim = files.Claim("M01", "", "", "", {"rule": "comparisons.far_higher", "contrasts": [["wide", "narrow"]], "least": 3.0})
+    assert claim.tester.says == "each difference above 3.0: wide − narrow"
+    made = scales(scale({"wide": glue(64.0), "narrow": glue(60.0, -1)}))
+    assert [verdict.verdict for verdict in claim.verdicts(made)] == ["holds"]
