@@ -1,0 +1,121 @@
+"""Files that were changed at random: each is read, or refused in one line. RELPOS_FULL=1 tries 500 of each kind."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import relpos
+from relpos.config.task_file import read_task_file
+from relpos.errors import RelposError
+from relpos.tables.experiment import load
+from relpos.tables.plan import plan_table
+
+EXAMPLES = 500 if os.environ.get("RELPOS_FULL") else 12
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from(
+        [0, -1, 3, 10**9, 10**30, 0.5, -0.0, "", "x", "${size.hidden}", "${oc.env:HOME}", "../..", "\0", "é\n", [], {}]
+    ),
+    st.sampled_from(["relpos.model.position.Merge", "relpos.model.conv.NoConv", "os.mkdir", "relpos.files.write_text"]),
+    st.lists(st.integers() | st.text(max_size=3), max_size=3),
+    st.dictionaries(st.sampled_from(["_target_", "a", "k"]), st.text(max_size=3) | st.integers(), max_size=2),
+)
+EXPERIMENT = {
+    "question": "why",
+    "base": ["size=tiny", "steps=1"],
+    "rows": {"none": ["position=none"], "other": ["position=fixed", "k=2"]},
+    "tasks": [],
+    "stages": {"pretrain": ["batch=2"]},
+    "seeds": 2,
+    "printed": "numbers.csv",
+    "baseline": "none",
+}
+TASK = {"name": "mine", "columns": ["a", "b"], "label": "y", "labels": ["no", "yes"], "metric": "f1", "batch": 4, "epochs": 1.5}
+
+
+@st.composite
+def changed(draw: st.DrawFn, content: Any) -> Any:
+    """The content with one to three values replaced, removed or added at random places."""
+    content = copy.deepcopy(content)
+    for _ in range(draw(st.integers(1, 3))):
+        node = content
+        while True:
+            keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+            if not keys:
+                break
+            key = draw(st.sampled_from(keys))
+            if isinstance(node[key], dict | list) and draw(st.booleans()):
+                node = node[key]
+                continue
+            how = draw(st.sampled_from(["replace", "remove", "add"]))
+            if how == "remove":
+                del node[key]
+            elif how == "add" and isinstance(node, dict):
+                node[draw(st.text(max_size=3) | st.sampled_from(["_args_", "_partial_", "parts", "hydra"]))] = draw(VALUES)
+            else:
+                node[key] = draw(VALUES)
+            break
+    return content
+
+
+def one_line_or_success(function: Any, *arguments: Any) -> None:
+    try:
+        function(*arguments)
+    except RelposError as error:
+        if "\n" in str(error):
+            pytest.fail(f"more than a line: {error!s}")
+
+
+def many(examples: int = EXAMPLES) -> Any:
+    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "config.json"])
+def test_a_model_folder(name: str, model_folder: Path) -> None:
+    content = yaml.safe_load((model_folder / "config.yaml").read_text(encoding="utf-8"))
+    (model_folder / "config.yaml").unlink()
+    original, write = (content, yaml.safe_dump) if name == "config.yaml" else (content | {"model_type": "relpos"}, json.dumps)
+
+    @many()
+    @given(changed(original), st.integers(0, 4000))
+    def read(content: Any, end: int) -> None:
+        (model_folder / name).write_text(write(content)[: end if end < 300 else None], encoding="utf-8")
+        one_line_or_success(relpos.load, model_folder)
+
+    read()
+
+
+def test_an_experiment_file(tmp_path: Path) -> None:
+    @many()
+    @given(changed(EXPERIMENT), st.integers(0, 4000))
+    def read(content: Any, end: int) -> None:
+        file = tmp_path / "mine.yaml"
+        file.write_text(yaml.safe_dump(content)[: end if end < 300 else None], encoding="utf-8")
+        one_line_or_success(lambda: plan_table(load(str(file))))
+
+    read()
+
+
+def test_a_task_file(tmp_path: Path) -> None:
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("a\tb\ty\none\ttwo\tno\nthree\tfour\tyes\n", encoding="utf-8")
+
+    @many()
+    @given(changed(TASK), st.integers(0, 4000))
+    def read(content: Any, end: int) -> None:
+        file = tmp_path / "mine.yaml"
+        file.write_text(yaml.safe_dump(content)[: end if end < 300 else None], encoding="utf-8")
+        one_line_or_success(read_task_file, str(file))
+        one_line_or_success(relpos.compose, "finetune", ["size=tiny", f"task={file}"])
+
+    read()
