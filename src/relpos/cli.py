@@ -5,13 +5,10 @@ Nothing heavy is imported before a subcommand is known: `relpos --help` answers 
 
 from __future__ import annotations
 
-import errno
 import io
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from importlib import import_module
 from typing import Any, TextIO
 
@@ -43,9 +40,6 @@ COMMANDS = {
 UNREAD = 141
 """Exit status where nobody reads stdout to its end: that of a program which SIGPIPE ends, under a shell."""
 
-NO_MEMORY = ("allocate memory", "failed to map segment", "out of memory", "bad_alloc")
-"""What is in the messages of torch and of the system where memory ends; they are of various types."""
-
 HELP = """relpos: how should a Transformer encoder know the order of its tokens?
 
 usage: relpos COMMAND [KEY=VALUE …] [-m KEY=A,B,C …]
@@ -58,88 +52,39 @@ eval "$(relpos --completion)". Runs go to $RELPOS_RUNS (./runs); data lie in $RE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `relpos ARGV`; returns the exit status.
-
-    What the user or the machine is to blame for (see `_line`) is one line on stderr and status 1. A signal that asks to stop gives
-    128 and its number.
-    """
-    if argv is None:  # this process is ours
-        from relpos.process import interrupt, on_stops
-        from relpos.when_imported import keep_transformers_out
-
-        on_stops(interrupt)
-        keep_transformers_out()
-        os.environ["PYTHONSAFEPATH"] = "1"  # a file of the working directory is no module of the workers that are started with -m
+    """Runs `relpos ARGV`; returns the exit status. Mistakes of input are one line on stderr and status 1."""
     try:
-        status = _main(list(sys.argv[1:] if argv is None else argv))
+        status = _main(argv)
         sys.stdout.flush()
-    except KeyboardInterrupt as stop:
-        _say("interrupted; the same command goes on from here")
-        return 128 + int(stop.args[0] if stop.args else signal.SIGINT)
-    except Exception as error:
-        if isinstance(error, OSError) and sys.stdout and isinstance(_lost(sys.stdout), BrokenPipeError):
-            return UNREAD
-        line = _line(error)
-        if line is None:  # among others a pipe to a process of ours that breaks
+    except BrokenPipeError:
+        if not _is_unread(sys.stdout):  # another pipe, to a process of ours
             raise
-        _say(line)
-        return 1
+        return UNREAD
     return status
 
 
-def _line(error: Exception) -> str | None:
-    """The line that tells the user of an error: a RelposError, a file that the system refuses, a full disk, too little memory.
-
-    None for any other: it is a bug, and is shown with its traceback.
-    """
-    from relpos.errors import RelposError
-
-    if isinstance(error, RelposError):
-        return str(error)
-    if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
-        return "there is not enough memory"
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):  # a stream has no file name
-        return f"cannot write standard output or a file: {error.strerror}"
-    return None
-
-
-def _say(text: str) -> None:
-    """`relpos: TEXT` on stderr, in one line that fits on a screen."""
-    line = " ".join(text.splitlines())
-    with suppress(OSError):  # the terminal is gone
-        print(f"relpos: {line if len(line) < 3000 else f'{line[:1000]} … {line[-1000:]}'}", file=sys.stderr)
-
-
-def _lost(stream: TextIO) -> OSError | None:
-    """Why nothing can be written to the stream any more (nobody reads it, as in `relpos … | head`, or its disk is full).
-
-    What it still holds is then dropped.
-    """
+def _is_unread(stream: TextIO) -> bool:
+    """Whether nobody reads the stream any more, as in `relpos … | head`; what it still holds is then dropped."""
     try:
         stream.flush()
-    except OSError as error:
+    except BrokenPipeError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
-        return error
-    return None
+        return True
+    return False
 
 
-def _main(arguments: list[str]) -> int:
-    from relpos.errors import RelposError, nearest
-
-    if sys.stderr is None:  # closed; what is opened next must not get its number, and so what libraries write to it
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    if sys.stdout is None:
-        raise RelposError("standard output is closed; >/dev/null drops what is printed")
+def _main(argv: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # ± and Δ become ? where the terminal has no such letters
-    for argument in arguments:
-        if argument.encode(errors="ignore").decode() != argument:
-            raise RelposError(f"{argument!a}: UTF-8 is expected")
+    if argv is None:  # this process is ours
+        from relpos.when_imported import keep_transformers_out
+
+        keep_transformers_out()
+        os.environ["PYTHONSAFEPATH"] = "1"  # a file of the working directory is no module of the workers that are started with -m
+    arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):
         lines = (f"  {name:<13} {what:<43} relpos {name} {example}" for name, (what, example) in COMMANDS.items())
         print(HELP.format(commands="\n".join(lines)), end="")
@@ -147,9 +92,18 @@ def _main(arguments: list[str]) -> int:
     if arguments[0] in ("--version", "--completion"):
         print(_version() if arguments[0] == "--version" else _completion(), end="")
         return 0
-    if arguments[0] not in COMMANDS:
-        raise RelposError(f"unknown command {arguments[0]!r}.{nearest(arguments[0], COMMANDS)}")
-    return _run(arguments[0], arguments[1:])
+    from relpos.errors import RelposError, nearest
+
+    try:
+        if arguments[0] not in COMMANDS:
+            raise RelposError(f"unknown command {arguments[0]!r}.{nearest(arguments[0], COMMANDS)}")
+        return _run(arguments[0], arguments[1:])
+    except RelposError as error:
+        print(f"relpos: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("relpos: interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
 
 
 def _run(command: str, arguments: list[str]) -> int:
@@ -193,11 +147,10 @@ def _run(command: str, arguments: list[str]) -> int:
             paths.append(str(_command(command)(cfg)))
             if os.getpid() != main_process:  # a sweep's launcher runs it elsewhere; the main process will not see this list
                 print(paths[-1])
-        except Exception as error:  # not passed on to Hydra, which would print a line of its own
-            line = _line(error)
-            if line is None or os.getpid() != main_process:
+        except RelposError as error:  # not passed on to Hydra, which would print a traceback
+            errors.append(error)
+            if os.getpid() != main_process:
                 raise
-            errors.append(error if isinstance(error, RelposError) else RelposError(line))
 
     if {"-m", "--multirun"} & set(flags):
         make_runs_root()  # Hydra keeps a sweep there, and would answer with a traceback
@@ -206,7 +159,7 @@ def _run(command: str, arguments: list[str]) -> int:
     for path in dict.fromkeys(paths):
         print(path)
     for error in errors[:-1]:
-        _say(str(error))
+        print(f"relpos: {error}", file=sys.stderr)
     if errors:
         raise errors[-1]
     return 0

@@ -13,8 +13,9 @@ from relpos.claims.claim import Claim
 from relpos.claims.scales import Scales
 from relpos.claims.to_run import ToRun
 from relpos.commands.claims import page
+from relpos.runs.cost import flops_done
+from relpos.runs.estimate import Rate, keep
 from relpos.tables.experiment import load
-from relpos.tables.speeds import Speeds
 
 ASKED = [f"W{n:02}" for n in (1, 2, 3, *range(5, 11), 12, 14, 15, 16, *range(18, 22))]
 
@@ -28,8 +29,9 @@ def claims() -> dict[str, Claim]:
 def to_run() -> Iterator[ToRun]:
     """With the shipped experiment files, on a machine of 1e15 operations an hour."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Speeds, "of", lambda self, run: (1e15 / 3600, "told"))
-        yield ToRun(files.rows(), files.experiments())
+        made = ToRun(files.rows(), files.experiments())
+        patch.setattr(made.estimate, "rate", lambda run: (1e15 / 3600, "told"))
+        yield made
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -105,12 +107,11 @@ def test_a_row_of_an_experiment_is_that_of_a_claim_whatever_overrides_say_what_i
     assert ToRun(rows, [load(str(file))]).rows_of == {"mine": {"a": "composite", "b": ""}}
 
 
-def test_hours_are_called_guessed_where_their_own_rate_is_the_guess(
-    claims: dict[str, Claim], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also after another claim, for which nothing was measured, took the guess."""
-    to_run = ToRun(files.rows(), files.experiments())
-    to_run.speeds.guess = guess = 2e15
-    for rate, guessed in ((guess, True), (1e15, False)):
-        monkeypatch.setattr(to_run.speeds, "of", lambda run, rate=rate: (rate, "told"))
-        assert ("(guessed)" in to_run.says(claims["W20"])) == guessed
+def test_without_a_rate_for_a_run_the_time_here_is_unknown_and_the_line_says_what_measures_it(claims: dict[str, Claim]) -> None:
+    here = ToRun(files.rows(), files.experiments())
+    assert "; time here unknown (dry_run=true measures it)" in here.says(claims["W20"])
+    plan = here.plan(claims["W20"])
+    assert plan is not None
+    for part in plan.work:
+        keep(Rate(part.run.config["precision"], flops_done(part.run)[1], 1e9))
+    assert re.search(r"about [\d.,]+ device-(hours|minutes) here", ToRun(files.rows(), files.experiments()).says(claims["W20"]))

@@ -1,4 +1,4 @@
-"""The estimate of a dry run: measured where it can be, and a guess is called one."""
+"""The estimate of a dry run: measured where it can be, and what is unknown is called unknown."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from relpos.runs import cost, trial
-from relpos.tables import dry_run, speeds
+from relpos.errors import RelposError
+from relpos.runs import estimate, measurement
+from relpos.tables import dry_run
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
 from tables.small_data import write_experiment
@@ -18,23 +19,19 @@ def told(tmp_path: Path, *overrides: str) -> str:
     return dry_run.describe("small", rows, runs_of(rows)).splitlines()[1]
 
 
-def test_a_small_model_is_estimated_by_a_step_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "SECONDS", 0.0)
-    said = told(tmp_path)
-    assert "by the rate of a step tried here" in said
-    assert "guess" not in said
+def test_the_sentence_names_the_time_its_source_and_how_busy_the_machine_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimate.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    quiet = told(tmp_path)
+    assert quiet.endswith("runs by a rate measured here")
+    monkeypatch.setattr(estimate.os, "getloadavg", lambda: (0.5 * estimate.os.cpu_count(), 0.0, 0.0))
+    assert told(tmp_path) == f"{quiet}; the machine is 50% busy now: what runs beside other work takes longer"
 
 
-def test_a_guess_is_called_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "SMALL", 0.0)
-    monkeypatch.setattr(speeds, "matrix_product", lambda: 1e9)
-    said = told(tmp_path)
-    assert "left, some of it guessed" in said
-    assert f"by a guess, {cost.REACHED:.0%} of the rate of a matrix product here" in said
+def test_what_cannot_be_measured_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(run: object) -> None:
+        raise RelposError("no such network")
 
-
-def test_a_step_is_tried_once_for_runs_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = []
-    monkeypatch.setattr(trial, "seconds_of_a_step", lambda run: tried.append(run.stage) or 0.01)
-    told(tmp_path)
-    assert sorted(set(tried)) == sorted(tried)
+    monkeypatch.setattr(measurement, "measured_rate", fails)
+    assert told(tmp_path) == "an unknown time is left"

@@ -12,10 +12,10 @@ from relpos.claims.claim import Claim
 from relpos.claims.hosts import row_of
 from relpos.claims.requirements import Requirements
 from relpos.claims.scales import Plain
+from relpos.runs.estimate import Estimate, duration
 from relpos.tables.estimate import Work, columns, scheme, work
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import overrides_of
-from relpos.tables.speeds import Speeds
 
 GPU = 1e14
 """Operations a second of a GPU, at which the experiment files state their cost. Hours at this rate are shown, too."""
@@ -105,7 +105,7 @@ class ToRun:
     def __init__(self, rows: Mapping[str, Sequence[str]], experiments: Iterable[Experiment]) -> None:
         self.experiments = [file for file in experiments if not file.parameters and file.name[0] != "_"]
         self.schemes = {row: scheme(overrides) for row, overrides in rows.items()}
-        self.speeds = Speeds(tries=False)
+        self.estimate = Estimate()
         self.rows_of = {experiment.name: self._rows_of(experiment) for experiment in self.experiments}
 
     def says(self, claim: Claim) -> str:
@@ -119,11 +119,14 @@ class ToRun:
         plan = self.plan(claim)
         if plan is None:
             return ""
-        rates = [self.speeds.of(part.run)[0] for part in plan.work]
-        hours = sum(part.operations / rate for part, rate in zip(plan.work, rates, strict=True)) / 3600
-        cost = f"about {_duration(hours)} here{' (guessed)' if self.speeds.guess in rates else ''}"
+        seconds = [self.estimate.seconds(part.run) for part in plan.work]
+        if None in seconds:
+            cost = "time here unknown (dry_run=true measures it)"
+        else:
+            hours = sum(part.count * (each or 0.0) for part, each in zip(plan.work, seconds, strict=True)) / 3600
+            cost = f"about {duration(hours)} here"
         if (on_gpu := plan.operations / GPU / 3600) >= WORTH_A_GPU:
-            cost += f", {_duration(on_gpu)} at 100 TFLOP/s"
+            cost += f", {duration(on_gpu)} at 100 TFLOP/s"
         return "; ".join(filter(None, [f"{plan.command}: {plan.runs}", cost, plan.afterwards]))
 
     def plan(self, claim: Claim) -> Plan | None:
@@ -180,14 +183,3 @@ def _with(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
-
-
-def _duration(hours: float) -> str:
-    """Hours, or minutes if there are few, in two digits.
-
-    >>> _duration(1934.5), _duration(1.26), _duration(0.04)
-    ('1,900 device-hours', '1.3 device-hours', '2.4 device-minutes')
-    """
-    amount, unit = (hours, "hours") if hours >= 0.1 else (hours * 60, "minutes")
-    amount = float(f"{amount:.2g}")
-    return f"{amount:,.0f} device-{unit}" if amount >= 10 else f"{amount:g} device-{unit}"

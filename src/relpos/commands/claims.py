@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from relpos.errors import RelposError, nearest
-from relpos.runs.cost import REACHED
 from relpos.tables.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED
 
 if TYPE_CHECKING:
@@ -90,8 +89,7 @@ def chosen(known: list[Claim], ids: list[str] | None) -> list[Claim]:
 def page(
     claims: list[Claim], runs: Scales, rows: dict[str, list[str]], tables: dict[str, list[str]], to_run: ToRun | None = None
 ) -> dict[str, Any]:
-    """Plain values: `claims`, `tests` (how many were made), `older` (runs of older code that were left out), `guessed` (whether
-    hours in `takes` are guesses).
+    """Plain values: `claims`, `tests` (how many were made), `older` (runs of older code that were left out).
 
     A claim has `id`, `says`, `source`, `printed`, `restated`, `test`, `rows` (with their overrides), `tables`, `findings` (one for
     each scale, corrected for the number of tests of the page), `verdict` (of the largest scale that decides) and `takes` (what it
@@ -137,7 +135,6 @@ def page(
         ],
         "tests": sum(verdict.p is not None for verdicts in by_claim for verdict in verdicts),
         "older": runs.older,
-        "guessed": to_run is not None and bool(to_run.speeds.guess),
     }
 
 
@@ -206,8 +203,5 @@ def _sums(content: dict[str, Any]) -> Iterator[str]:
             yield f"{counts.total()} {kind}: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}"
     tests = content["tests"]
     yield f"{tests} tests were made; by Benjamini and Hochberg's method at most 5 % of what holds or fails is expected to be false"
-    if content["guessed"]:
-        guess = f"{REACHED:.0%} of the rate of a matrix product on this machine"
-        yield f"hours here are guessed, by {guess}; `relpos cost size=…` measures the rate"
     if content["older"]:
         yield f"{content['older']} runs of older code were left out"

@@ -29,28 +29,29 @@ def cost(cfg: DictConfig) -> str:
     }
     said = f"{parameters:,} parameters, {result['operations']:.2g} operations in {config['steps']:,} steps"
     if config["seconds"]:
+        from relpos.runs.estimate import how_busy
+
         result |= _measured(config, per_token, step)
         hours = result["seconds"] / 3600
         said += (
             f"; {result['step_seconds']:.3g} s a step on this machine ({result['device']}), {hours:,.2f} hours in all, "
-            f"at most {result['peak_memory_bytes'] / 2**30:.1f} GiB"
+            f"at most {result['peak_memory_bytes'] / 2**30:.1f} GiB{how_busy()}"
         )
     print(f"relpos: {said}", file=sys.stderr)
     return json.dumps(result, ensure_ascii=False)
 
 
 def _measured(config: dict[str, Any], per_token: float, step: float) -> dict[str, Any]:
-    from relpos.runs.execute import hardware
-    from relpos.runs.measurement import keep, measure
-    from relpos.runs.run import runs_root
+    from relpos.runs.estimate import Rate, keep
+    from relpos.runs.measurement import measure
     from relpos.train.module import set_threads
     from relpos.train.network import network
 
-    speed = config["speed"]
+    speed, tokens = config["speed"], config["batch"] * config["length"]
     set_threads(speed["threads"])
     model = network({key: config[key] for key in ("size", "position", "conv", "vocabulary")} | {"kernel": speed["kernel"]})
     measured = measure(model, config["batch"], config["length"], config["precision"], speed, config["seconds"])
-    keep(runs_root(), hardware(), config["precision"], per_token, step / measured.step)
+    keep(Rate(config["precision"], per_token, step / measured.alone, tokens))
     return {
         "device": measured.device,
         "microbatch": measured.microbatch,

@@ -1,38 +1,25 @@
-"""How many floating-point operations a run needs, from its configuration alone, and how many a second this machine does.
+"""How many floating-point operations a run needs, from its configuration alone.
 
-An estimate: only matrix products are counted, and every sequence as if it had the full length. Rates are measured with the same
-counts, so that both errors cancel in a run's estimated time.
+An estimate: only matrix products are counted, and every sequence as if it had the full length.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-import time
-from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
-from statistics import median
+import re
+from collections.abc import Callable
+from functools import cache
+from statistics import fmean
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.runs.run import Run, read_record
+from relpos.runs.run import Run
 
-RATES = "rates.json"
-"""In `$RELPOS_RUNS`: the rates that `relpos cost` has measured."""
-MEASUREMENT = "measured"
-"""Takes the place of a run's stage for those rates."""
 MASKED = 0.15
 """Share of tokens at which the head of the masked language model computes logits."""
-REACHED = 0.4
-"""Share of the rate of a bare matrix product that training reaches, where no run has been measured."""
-MOST_RECORDS = 300
-"""Records of each stage that are read for rates, at most, so that a plan stays quick."""
-GPUS = Path("/proc/driver/nvidia/gpus")
-"""Where NVIDIA's driver lists the GPUs."""
-ALIKE = 2.0
-"""A rate holds for runs whose operations a token differ from the measured run's by at most this factor: small models reach a
-smaller share of a device's peak rate than large ones."""
+EXAMPLES = 256
+"""Examples whose mean length stands for that of all."""
+MARKS = 3
+"""[CLS] and two [SEP]."""
 
 
 def flops(run: Run) -> float:
@@ -46,11 +33,42 @@ def flops_per_token(run: Run) -> float:
     return flops(run) / tokens if tokens else 0.0
 
 
-def _parts(run: Run) -> list[tuple[float, float]]:
+def origin_of(run: Run) -> Run:
+    """The pre-training, or the network that the user named, that a run starts from, at any depth."""
+    while "start" in run.inputs:
+        run = run.inputs["start"]
+    return run
+
+
+def vocabulary_of(tokenizer: Run) -> int:
+    """Pieces of a tokenizer: as many as it was asked for; of the generated language about as many as that has words."""
+    asked = int(tokenizer.config["vocabulary"])
+    return min(asked, _toy_words()) if "toy" in tokenizer.inputs else asked
+
+
+@cache
+def _toy_words() -> int:
+    from relpos.data.toy.corpus import word_list
+
+    return len(word_list())
+
+
+def flops_done(run: Run) -> tuple[float, float, float]:
+    """Operations that a training run really does, those per token, and tokens per step: examples are shorter than `length`.
+
+    The generated language also has fewer pieces than its tokenizer is asked for.
+    """
+    length, parts = mean_length(run), _parts(run, vocabulary_of)
+    tokens = sum(tokens for tokens, _ in parts)
+    whole = sum(tokens * cost for tokens, cost in parts)
+    return whole * length / run.config["length"], whole / tokens, run.config["batch"] * length
+
+
+def _parts(
+    run: Run, vocabulary_of: Callable[[Run], int] = lambda tokenizer: tokenizer.config["vocabulary"]
+) -> list[tuple[float, float]]:
     """(tokens, operations for each) of the stages of a training run: one, or two where short text comes first."""
-    start = run
-    while "start" in start.inputs:
-        start = start.inputs["start"]
+    start = origin_of(run)
     size = start.meaning.get("size")
     if start.stage == "given" and run.stage == "finetune":
         from relpos.runs.plan import network_settings  # reads the checkpoint's configuration with torch, which no plan needs
@@ -58,7 +76,7 @@ def _parts(run: Run) -> list[tuple[float, float]]:
         size = network_settings(start)["size"]
     if size is None or run.stage not in ("pretrain", "finetune"):
         return []
-    vocabulary = start.inputs["tokenizer"].config["vocabulary"] if run.stage == "pretrain" else 0
+    vocabulary = vocabulary_of(start.inputs["tokenizer"]) if run.stage == "pretrain" else 0
     steps, first = steps_of(run), run.config.get("first") or {"share": 0}
     stages = [(1 - first["share"], run.config), (first["share"], first)]
     return [
@@ -85,100 +103,55 @@ def steps_of(run: Run) -> float:
     return float(epochs * -(-task["rows"] // batch))
 
 
-@dataclass(frozen=True)
-class Rates:
-    """Operations a second and device on this hardware: of runs finished in one go, and as `relpos cost` measured them."""
-
-    measured: list[tuple[str, str, float, float]]  # stage, precision, operations a token, operations a second
-
-    def tried(self, run: Run) -> float | None:
-        """The rate that `relpos cost` measured for about the same size; None where it has measured none."""
-        return self._median(MEASUREMENT, run)
-
-    def of(self, run: Run) -> float | None:
-        """The median over runs of the same stage and precision and of about the same size; None where there is none."""
-        return self._median(run.stage, run)
-
-    def _median(self, source: str, run: Run) -> float | None:
-        cost_of_run = flops_per_token(run)
-        alike = [
-            rate
-            for stage, precision, cost, rate in self.measured
-            if (stage, precision) == (source, run.config["precision"]) and cost_of_run / ALIKE <= cost <= cost_of_run * ALIKE
-        ]
-        return median(alike) if alike else None
-
-
-def measured(runs: Iterable[Run], folder: Path, hardware: dict[str, Any]) -> Rates:
-    """The rates of the runs that this hardware has finished in one go.
-
-    Args:
-        runs: those of a plan.
-        folder: `$RELPOS_RUNS`; finished runs of other plans in it count too.
-        hardware: of this machine, as it stands in records.
-    """
-    rates = []
-    for stage, record in _records(runs, folder):
-        starts = record.get("starts", [])
-        if len(starts) == 1 and record.get("fit_seconds") and record.get("hardware") == hardware:
-            rate = record["flops"] / record["fit_seconds"] / starts[0].get("processes", 1)
-            rates.append((stage, record["meaning"]["precision"], record["flops_per_token"], rate))
-    return Rates(rates + _measurements(folder, hardware))
-
-
-def _measurements(folder: Path, hardware: dict[str, Any]) -> list[tuple[str, str, float, float]]:
-    """What `relpos cost` has measured on this hardware; nothing if the file is damaged."""
-    try:
-        entries = json.loads((folder / RATES).read_text("utf-8"))
-        return [
-            (MEASUREMENT, entry["precision"], entry["flops_per_token"], entry["rate"])
-            for entry in entries
-            if entry["hardware"] == hardware
-        ]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-
-
-def _records(runs: Iterable[Run], folder: Path) -> Iterable[tuple[str, dict[str, Any]]]:
-    of_plan = set()
-    for run in runs:
-        if run.stage in ("pretrain", "finetune") and (record := run.record).get("state") == "finished":
-            of_plan.add(run.path)
-            yield run.stage, record | costs(run)
-    for stage in ("pretrain", "finetune"):
-        for path in sorted((folder / stage).glob("*/record.json"))[:MOST_RECORDS]:
-            try:
-                record = read_record(path.parent)
-            except RelposError:  # a damaged record of another plan's run is not this plan's problem
-                continue
-            if path.parent not in of_plan and record.get("state") == "finished" and record.get("flops_per_token"):
-                yield stage, record
-
-
 def costs(run: Run) -> dict[str, float]:
     """The operations of a run, as its record has them."""
     return {"flops": flops(run), "flops_per_token": flops_per_token(run)}
 
 
-def matrix_product() -> float:
-    """Operations a second of a float32 matrix product, on the GPU where there is one.
+def mean_length(run: Run) -> float:
+    """Tokens of a training run's examples, on average: of its store or its task's dev set; before these exist, `length`.
 
-    The shortest of several short ones counts, so that it matters little what else the machine does.
+    Words and punctuation are counted in place of tokens where no store exists yet: for the generated language, and for tasks.
     """
-    n = 512
-    a: Any
-    if "torch" in sys.modules or GPUS.is_dir():
+    start = origin_of(run)
+    store, length = start.inputs.get("store"), float(run.config["length"])
+    texts: list[str] = []
+    if run.stage == "finetune":
+        texts = _task_texts(run)
+    elif store is not None and store.state == "finished":
         import torch
 
-        device, n = ("cuda", 8192) if torch.cuda.is_available() else ("cpu", n)
-        a = torch.rand(n, n, device=device)
-    else:  # to import torch would take longer than the product, which is as fast without it
-        import numpy as np
+        from relpos.data.store import Store
 
-        a = np.random.default_rng(0).random((n, n), np.float32)
-    shortest = float("inf")
-    for _ in range(20):
-        start = time.perf_counter()
-        float((a @ a)[0, 0])
-        shortest = min(shortest, time.perf_counter() - start)
-    return 2.0 * n**3 / shortest
+        examples = Store(store.path).examples("train", run.config["packing"], run.config["length"], EXAMPLES)
+        return float(examples.lengths(torch.arange(len(examples))).float().mean())
+    if not texts and "toy" in (run.inputs if run.stage == "finetune" else start.inputs["tokenizer"].inputs):
+        from relpos.data.toy.chance import Chance
+        from relpos.data.toy.corpus import pair
+
+        texts = [" ".join([*first, ".", *second, "."]) for first, second in (pair(Chance(0, number)) for number in range(EXAMPLES))]
+    return fmean(min(length, words(text) + MARKS) for text in texts) if texts else length
+
+
+def _task_texts(run: Run) -> list[str]:
+    """Some rows of a fine-tuning's dev set; empty where it cannot be read from this machine's files."""
+    from relpos.data.glue import read
+    from relpos.data.glue_hub import HubGlue
+    from relpos.data.tasks import Task
+    from relpos.runs.plan import task_files
+    from relpos.trust import instantiate
+
+    try:
+        task, location = instantiate(run.config["task"], Task), task_files(run)
+        if isinstance(location, HubGlue):  # a plan must not wait for the network
+            return []
+        rows = read(location, task, next(iter(task.dev.values())))
+    except (RelposError, KeyError):  # the files are named once the task is trained on
+        return []
+    columns = [column[:EXAMPLES] for column in (rows.sentence_a, rows.sentence_b) if column]
+    return [" ".join(sentences) for sentences in zip(*columns, strict=True)]
+
+
+def words(text: str) -> int:
+    """Words and punctuation marks, which stand for tokens where there is no tokenizer yet."""
+    return len(re.findall(r"\w+|[^\w\s]", text))

@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 
 from relpos.errors import RelposError
 from relpos.files import write_text
-from relpos.runs.cost import GPUS, costs
+from relpos.runs.cost import costs
 from relpos.runs.distributed import SHARED, Place, launch, meet, place, processes
 from relpos.runs.lock import locked
 from relpos.runs.log import LOG, logged
@@ -28,6 +28,8 @@ from relpos.runs.retries import CRASHES, Retries
 from relpos.runs.run import Run
 from relpos.runs.stages import STAGES
 
+GPUS = Path("/proc/driver/nvidia/gpus")
+"""Where NVIDIA's driver lists the GPUs."""
 PACKAGES = ("relpos", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sentencex")
 
 

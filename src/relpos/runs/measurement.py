@@ -1,42 +1,63 @@
-"""What a training step costs here: some passes and updates of a network on made-up tokens, measured.
-
-A measurement is kept in `$RELPOS_RUNS/rates.json`, where plans find it: they estimate with the same rates.
-"""
+"""What a training step costs here: some passes and updates of a network on made-up tokens, measured."""
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
 from relpos.counter import fold
-from relpos.files import write_json
 from relpos.model.dropout import seed_dropout
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
-from relpos.runs.cost import MASKED, RATES
+from relpos.runs.cost import MASKED, flops_done, forward, origin_of, vocabulary_of
+from relpos.runs.estimate import Rate
+from relpos.runs.plan import network_settings
+from relpos.runs.run import Run
+from relpos.train.network import network
 from relpos.train.room import fitting_microbatch
+
+SMALL = 2e10
+"""Operations of a pass, at most, when a plan measures: a core does them in a fraction of a second."""
+DISTURBED = 0.1
+"""Share of the time that one thread waits for the processor from which on the time of several threads means nothing."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of an update; the examples of a pass; the largest memory of the process (of the GPU, where there is one) in bytes."""
+    """How long a step takes.
+
+    Args:
+        step: seconds of an update on `batch` examples.
+        alone: seconds on one device: one thread of the processor, or the GPU.
+        waited: share of the time that one thread waited for the processor; 0 on a GPU.
+        microbatch: examples of a pass.
+        memory: the largest of the process, or of the GPU, in bytes.
+        device: its name.
+    """
 
     step: float
+    alone: float
+    waited: float
     microbatch: int
     memory: int
     device: str
 
 
-def measure(model: MaskedLM, batch: int, length: int, precision: str, speed: dict[str, Any], seconds: float) -> Measured:
+def measure(
+    model: MaskedLM, batch: int, length: int, precision: str, speed: dict[str, Any], seconds: float, masked: float = MASKED
+) -> Measured:
     """Measures passes for about `seconds`, at least two, and two updates; the first of each does not count.
 
     All examples are taken to be `length` tokens long. The device is a GPU where there is one and `speed.accelerator` allows it.
+
+    On a processor one thread is measured first, by the time that it works: other processes do not change that. Several threads wait
+    for each other, so that their time is that of the clock; it is measured only where the one thread had the processor to itself.
+    Otherwise the step is taken to be as much shorter as there are threads.
     """
     device = torch.device("cuda" if torch.cuda.is_available() and speed["accelerator"] != "cpu" else "cpu")
     model = model.to(device).train()
@@ -45,7 +66,9 @@ def measure(model: MaskedLM, batch: int, length: int, precision: str, speed: dic
     generator = torch.Generator().manual_seed(0)
     vocabulary = model.encoder.embedding.words.num_embeddings
     ids = torch.randint(min(5, vocabulary - 1), vocabulary, (microbatch, length), generator=generator)
-    labels = ids.masked_fill(torch.rand(ids.shape, generator=generator) >= MASKED, -100).to(device)
+    chosen = torch.rand(ids.shape, generator=generator) < masked
+    chosen[0, 0] = True
+    labels = ids.masked_fill(~chosen, -100).to(device)
     ids = ids.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, fused=True)
 
@@ -60,22 +83,78 @@ def measure(model: MaskedLM, batch: int, length: int, precision: str, speed: dic
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
+    def step(seconds: float) -> tuple[float, float]:
+        parts = zip(_times(forward_and_backward, seconds, device), _times(update, 0.0, device), strict=True)
+        clock, worked = (-(-batch // microbatch) * of_pass + of_update for of_pass, of_update in parts)
+        return clock, worked
+
     model.encoder.position.begin_step(0)
-    passes = _times(forward_and_backward, seconds, device)
-    updates = _times(update, 0.0, device)
-    step = -(-batch // microbatch) * median(passes[1:]) + median(updates[1:])
-    return Measured(step, microbatch, _peak(device), _name(device))
+    threads = torch.get_num_threads()
+    if device.type == "cuda":
+        whole = alone = step(seconds)[0]
+        waited = 0.0
+    else:
+        torch.set_num_threads(1)
+        try:
+            clock, alone = step(seconds / min(2, threads))
+        finally:
+            torch.set_num_threads(threads)
+        waited = max(0.0, 1 - alone / clock)
+        whole = step(seconds / 2)[0] if threads > 1 and waited < DISTURBED else alone / threads
+    return Measured(whole, alone, waited, microbatch, _peak(device), _name(device))
 
 
-def _times(work: Any, seconds: float, device: torch.device) -> list[float]:
-    times: list[float] = []
-    while len(times) < 2 or sum(times) < seconds:
-        start = time.perf_counter()
+def measured_rate(run: Run) -> Rate:
+    """The rate of a run's network, with fewer layers if it is large, on examples as long as those of its text are on average.
+
+    Raises:
+        RelposError: the network that the run starts from cannot be read.
+    """
+    origin = origin_of(run)
+    if origin.stage == "given":
+        settings = network_settings(origin)
+    else:
+        settings = {key: origin.config[key] for key in ("size", "position", "conv")}
+        settings["vocabulary"] = vocabulary_of(origin.inputs["tokenizer"])
+    _, cost, per_step = flops_done(run)
+    tokens, masked = max(1, round(per_step / run.config["batch"])), MASKED if run.stage == "pretrain" else 0.0
+    of_head = settings["vocabulary"] if masked else 0
+
+    def operations(layers: int) -> float:
+        return 3.0 * forward(settings["size"] | {"layers": layers}, tokens, of_head)
+
+    layers = settings["size"]["layers"]
+    while layers > 1 and operations(layers) * tokens > SMALL:
+        layers //= 2
+    speed = dict(run.config["speed"])
+    if speed["microbatch"] == "auto" and not torch.cuda.is_available():
+        speed["microbatch"] = max(1, min(int(SMALL / operations(layers) / tokens), 2048 // tokens))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            node = settings | {"size": settings["size"] | {"layers": layers}, "kernel": speed["kernel"]}
+            model = network(node, filled=False)  # the initial weights proper would take longer than the measurement
+            drawn = {name: 0.02 * torch.randn(value.shape) for name, value in model.state_dict().items() if value.is_meta}
+            model.load_state_dict(drawn, strict=False, assign=True)
+        measured = measure(model, run.config["batch"], tokens, run.config["precision"], speed, 0.0, masked)
+    finally:
+        torch.set_num_threads(threads)
+    done = operations(layers) * run.config["batch"] * tokens
+    return Rate(run.config["precision"], cost, done / measured.alone, per_step)
+
+
+def _times(work: Callable[[int], None], seconds: float, device: torch.device) -> tuple[float, float]:
+    """Medians of the seconds by the clock, and of those that this process works."""
+    times: list[tuple[float, float]] = []
+    begun = time.perf_counter()
+    while len(times) < 3 or time.perf_counter() - begun < seconds:
+        clock, worked = time.perf_counter(), time.process_time()
         work(len(times))
         if device.type == "cuda":
             torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return times
+        times.append((time.perf_counter() - clock, time.process_time() - worked))
+    return median(clock for clock, _ in times[1:]), median(worked for _, worked in times[1:])
 
 
 def _peak(device: torch.device) -> int:
@@ -88,14 +167,3 @@ def _peak(device: torch.device) -> int:
 
 def _name(device: torch.device) -> str:
     return torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-
-
-def keep(folder: Path, hardware: dict[str, Any], precision: str, flops_per_token: float, rate: float) -> None:
-    """Adds a measured rate, in operations a second, to those that plans read; it replaces one of the same kind."""
-    path = folder / RATES
-    entry = {"hardware": hardware, "precision": precision, "flops_per_token": flops_per_token, "rate": rate}
-    kind = ("hardware", "precision", "flops_per_token")
-    entries = json.loads(path.read_text("utf-8")) if path.exists() else []
-    others = [other for other in entries if any(other[key] != entry[key] for key in kind)]
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(path, [*others, entry])

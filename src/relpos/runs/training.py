@@ -185,7 +185,7 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
     )
     if group.first and config["precision"] == "bf16" and trainer.strategy.root_device.type == "cpu":
         warn_of_bf16()
-    started = time.perf_counter()
+    started, worked = time.perf_counter(), time.process_time()
     try:
         with stopping(), explained_memory(microbatch, -(-config["batch"] // group.world), note=_noting_memory(run, group)):
             trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
@@ -193,7 +193,8 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
         if group.first and (used := kernels_used(module.model)):
             run.note_start(kernels=used)
     if group.first:
-        run.update(fit_seconds=round(run.record.get("fit_seconds", 0.0) + time.perf_counter() - started, 2))
+        seconds = {"fit_seconds": time.perf_counter() - started, "fit_cpu_seconds": time.process_time() - worked}
+        run.update(**{key: round(run.record.get(key, 0.0) + value, 2) for key, value in seconds.items()})
     return trainer
 
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from relpos.runs.cost import flops
+from relpos.runs.estimate import Estimate, duration, how_busy
 from relpos.runs.run import Run
 from relpos.tables.order_cost import work_left
 from relpos.tables.order_instrument import Instrument
 from relpos.tables.plan import PlannedRow
-from relpos.tables.speeds import Speeds
 
 
 def describe(name: str, rows: list[PlannedRow], runs: list[Run], instrument: Instrument | None = None) -> str:
@@ -23,56 +23,51 @@ def describe(name: str, rows: list[PlannedRow], runs: list[Run], instrument: Ins
         instrument: of the columns about order; None if there are none.
     """
     states = {run.identity: run.state for run in runs}
-    speeds = Speeds(runs)
-    hours, said = _hours([run for run in runs if states[run.identity] != "finished"], speeds)
+    estimate = Estimate(measures=True)
+    seconds, said = _seconds([run for run in runs if states[run.identity] != "finished" and flops(run)], estimate)
     of_rows = {run.identity for row in rows for run in row.runs}
     if needed := next((row.needs for row in rows if row.needs), None):
         said = f"nothing can be planned: the checkpoint to start from is not at hand, {needed}=FOLDER names one"
     lines = [f"{name}: {len(runs):,} runs: {_counts(Counter(states.values()))}", said]
     if instrument is not None:
-        lines.append(_of_order(rows, instrument, speeds))
+        lines.append(_of_order(rows, instrument, estimate))
     lines += [f"  {_line(run, states)}" for run in runs if run.identity not in of_rows]
     for row in rows:
         wanted = [run for run in row.runs if run.identity in states]
         done = sum(states[run.identity] == "finished" for run in wanted)
-        left = sum(hours.get(run.identity, 0.0) for run in wanted)
+        left = sum(seconds.get(run.identity, 0.0) for run in wanted) / 3600
         overrides = " ".join(row.overrides) or "no overrides of its own"
         if row.needs:
             lines.append(f"{row.name} ({overrides}): no runs yet; needs {row.needs}=")
             continue
-        lines.append(f"{row.name} ({overrides}): {done} of {len(wanted)} runs are there, {_duration(left)} left")
+        lines.append(f"{row.name} ({overrides}): {done} of {len(wanted)} runs are there, {duration(left)} left")
         lines += [f"  {_line(run, states)}" for run in row.pretrainings if run.identity in states]
         lines += _tunings(row, states)
         lines += _noops(row, states)
     return "\n".join(lines)
 
 
-def _hours(missing: list[Run], speeds: Speeds) -> tuple[dict[str, float], str]:
-    """Device-hours of each missing run, and a sentence about them."""
-    work = {run.identity: flops(run) for run in missing}
-    if not sum(work.values()):
-        return {}, "nothing is left to train" if not missing else "nothing of it trains"
-    hours: dict[str, float] = {}
-    sources: Counter[str] = Counter()
-    for run in (run for run in missing if work[run.identity]):
-        rate, source = speeds.of(run)
-        hours[run.identity] = work[run.identity] / rate / 3600
-        sources[source] += 1
-    said = "; ".join(f"{count:,} of {len(hours):,} runs by {source}" for source, count in sources.items())
-    return hours, (f"about {_duration(sum(hours.values()))} left{', some of it guessed' if speeds.guess else ''}: {said}")
+def _seconds(missing: list[Run], estimate: Estimate) -> tuple[dict[str, float], str]:
+    """Device-seconds of each missing run that trains, without those whose time is unknown; and a sentence about them."""
+    if not missing:
+        return {}, "nothing is left to train"
+    known = {run.identity: seconds for run in missing if (seconds := estimate.seconds(run)) is not None}
+    sources = Counter(estimate.rate(run)[1] for run in missing)
+    unknown = f", and what {sources.pop('unknown'):,} runs take, which is unknown" if "unknown" in sources else ""
+    said = "; ".join(f"{count:,} of {len(missing):,} runs by {source}" for source, count in sources.items())
+    hours = duration(sum(known.values()) / 3600)
+    return known, f"about {hours} left{unknown}: {said}{how_busy()}" if known else "an unknown time is left"
 
 
-def _of_order(rows: list[PlannedRow], instrument: Instrument, speeds: Speeds) -> str:
+def _of_order(rows: list[PlannedRow], instrument: Instrument, estimate: Estimate) -> str:
     """How many networks are to be measured, and about how long that takes."""
     left = work_left(rows, instrument)
     if not left:
         return "order: all is measured"
-    hours = sum(operations / speeds.of(run)[0] for run, operations in left) / 3600
-    return f"order: about {_duration(hours)} to measure {len(left):,} networks, snapshots counted"
-
-
-def _duration(hours: float) -> str:
-    return f"{hours:,.1f} device-hours" if hours >= 0.1 or hours == 0 else f"{hours * 60:.1f} device-minutes"
+    rates = [estimate.rate(run)[0] for run, _ in left]
+    hours = [operations / rate / 3600 for (_, operations), rate in zip(left, rates, strict=True) if rate]
+    about = f"about {duration(sum(hours))}" if len(hours) == len(left) else "an unknown time"
+    return f"order: {about} to measure {len(left):,} networks, snapshots counted"
 
 
 def _tunings(row: PlannedRow, states: Mapping[str, str]) -> list[str]:

@@ -99,7 +99,8 @@ def columns(experiment: Experiment) -> list[str]:
 
 
 def _costly(overrides: Iterable[str]) -> Overrides:
-    return tuple(override for override in overrides if override.lstrip("+~").partition("=")[0].split(".")[0] not in WITHOUT_COST)
+    keys = ((override.lstrip("+~").partition("=")[0], override) for override in overrides)
+    return tuple(override for key, override in keys if key == "data" or key.split(".")[0] not in WITHOUT_COST)
 
 
 @cache
@@ -110,7 +111,7 @@ def _operations(network: Overrides, overrides: Overrides, task: str) -> float:
 @cache
 def _pretraining(overrides: Overrides) -> Run:
     cfg = _configured("pretrain", overrides)
-    tokenizer = Run("tokenizer", "", {}, {"vocabulary": cfg.vocabulary})
+    tokenizer = Run("tokenizer", "", {}, {"vocabulary": cfg.vocabulary}, _text(cfg))
     config = _plain(cfg, "steps", "batch", "length", "precision", "first")
     return Run("pretrain", "", _plain(cfg, "size"), config, {"tokenizer": tokenizer})
 
@@ -119,7 +120,12 @@ def _pretraining(overrides: Overrides) -> Run:
 def _tuning(network: Overrides, overrides: Overrides, task: str) -> Run:
     cfg = _configured("finetune", overrides, task)
     config = _plain(cfg, "steps", "batch", "length", "precision", "recipe") | {"task": _task(task)}
-    return Run("finetune", "", {}, config, {"start": _pretraining(network)})
+    return Run("finetune", "", {}, config, {"start": _pretraining(network)} | _text(cfg))
+
+
+def _text(cfg: DictConfig) -> dict[str, Run]:
+    """The input of runs on the generated language, whose sentences are short."""
+    return {"toy": Run("toy", "", {}, {})} if cfg.data == "toy" else {}
 
 
 @cache
@@ -136,6 +142,7 @@ def _configured(command: str, overrides: Overrides, task: str | None = None) -> 
     content = {key: primary[key] for key in KEYS if key in primary}
     options = {key: value for entry in primary["defaults"] if isinstance(entry, dict) for key, value in entry.items()}
     values = dict(override.partition("=")[::2] for override in overrides)
+    content["data"] = values.pop("data", options["data"])
     for group, keys in GROUPS.items():
         options[group] = values.pop(group, options[group]).replace("${size}", options["size"])
         option = _option(group, options[group])
