@@ -13,8 +13,8 @@ from relpos.claims.claim import Claim
 from relpos.claims.scales import Scales
 from relpos.claims.to_run import ToRun
 from relpos.commands.claims import page
-from relpos.runs.cost import flops_done
-from relpos.runs.estimate import Rate, keep
+from relpos.runs.cost import Rate, flops_done
+from relpos.runs.estimate import keep
 from relpos.tables.experiment import load
 
 ASKED = [f"W{n:02}" for n in (1, 2, 3, *range(5, 11), 12, 14, 15, 16, *range(18, 22))]

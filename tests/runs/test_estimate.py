@@ -12,8 +12,8 @@ import pytest
 import relpos
 from relpos.files import write_json
 from relpos.runs import estimate, measurement, plan
-from relpos.runs.cost import flops, flops_done, flops_per_token
-from relpos.runs.estimate import Estimate, Rate, keep
+from relpos.runs.cost import Rate, flops, flops_done, flops_per_token
+from relpos.runs.estimate import Estimate, keep
 from relpos.runs.run import Run, runs_root
 
 HERE = {"processor": "one", "cores": 2}

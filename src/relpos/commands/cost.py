@@ -42,7 +42,8 @@ def cost(cfg: DictConfig) -> str:
 
 
 def _measured(config: dict[str, Any], per_token: float, step: float) -> dict[str, Any]:
-    from relpos.runs.estimate import Rate, keep
+    from relpos.runs.cost import Rate
+    from relpos.runs.estimate import keep
     from relpos.runs.measurement import measure
     from relpos.train.module import set_threads
     from relpos.train.network import network

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from relpos.errors import RelposError
 from relpos.runs.run import Run
@@ -20,6 +20,24 @@ EXAMPLES = 256
 """Examples whose mean length stands for that of all."""
 MARKS = 3
 """[CLS] and two [SEP]."""
+
+
+class Rate(NamedTuple):
+    """Operations per second, and the runs that it holds for.
+
+    Args:
+        precision: fp32 or bf16.
+        cost: operations per token.
+        value: operations per second; of finished runs as `flops` counts them, otherwise as `flops_done` does.
+        tokens: per step; None: any number.
+        task: of fine-tunings.
+    """
+
+    precision: str
+    cost: float
+    value: float
+    tokens: float | None = None
+    task: str | None = None
 
 
 def flops(run: Run) -> float:
@@ -137,12 +155,11 @@ def _task_texts(run: Run) -> list[str]:
     """Some rows of a fine-tuning's dev set; empty where it cannot be read from this machine's files."""
     from relpos.data.glue import read
     from relpos.data.glue_hub import HubGlue
-    from relpos.data.tasks import Task
     from relpos.runs.plan import task_files
     from relpos.trust import instantiate
 
     try:
-        task, location = instantiate(run.config["task"], Task), task_files(run)
+        task, location = instantiate(run.config["task"], "task"), task_files(run)
         if isinstance(location, HubGlue):  # a plan must not wait for the network
             return []
         rows = read(location, task, next(iter(task.dev.values())))

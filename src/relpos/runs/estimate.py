@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from relpos.errors import RelposError
 from relpos.files import write_json
-from relpos.runs.cost import flops, flops_done, flops_per_token
+from relpos.runs.cost import Rate, flops, flops_done, flops_per_token
 from relpos.runs.execute import hardware
 from relpos.runs.run import Run, make_runs_root, runs_root
 from relpos.runs.shelf import finished
@@ -28,24 +28,6 @@ ALIKE = 2.0
 steps reach a smaller share of a device's peak rate than large ones."""
 BUSY = 0.1
 """Share of the processor from which on other processes are mentioned: what is started now takes longer than estimated."""
-
-
-class Rate(NamedTuple):
-    """Operations per second, and the runs that it holds for.
-
-    Args:
-        precision: fp32 or bf16.
-        cost: operations per token.
-        value: operations per second; of finished runs as `flops` counts them, otherwise as `flops_done` does.
-        tokens: per step; None: any number.
-        task: of fine-tunings.
-    """
-
-    precision: str
-    cost: float
-    value: float
-    tokens: float | None = None
-    task: str | None = None
 
 
 class Estimate:

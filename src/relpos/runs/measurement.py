@@ -14,8 +14,7 @@ from relpos.counter import fold
 from relpos.model.dropout import seed_dropout
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
-from relpos.runs.cost import MASKED, flops_done, forward, origin_of, vocabulary_of
-from relpos.runs.estimate import Rate
+from relpos.runs.cost import MASKED, Rate, flops_done, forward, origin_of, vocabulary_of
 from relpos.runs.plan import network_settings
 from relpos.runs.run import Run
 from relpos.train.network import network
