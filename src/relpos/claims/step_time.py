@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from statistics import median
 from typing import Any
 
@@ -11,6 +10,7 @@ from relpos.claims.rule import Place, Test, rule
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 from relpos.runs.run import read_record
+from relpos.runs.shelf import logged
 
 
 @rule("a step of {row} takes at most {times} times as long as one of {others}", lambda test: Requirements())
@@ -45,9 +45,7 @@ def _seconds(scale: Scale, row: str) -> dict[str, float]:
         record = read_record(folder)
         attempts = record.get("starts") or [{}]
         machine = _machine(record.get("hardware"), attempts[-1].get("threads"))
-        text = (folder / "metrics.jsonl").read_text(encoding="utf-8") if (folder / "metrics.jsonl").exists() else ""
-        lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("}\n")]
-        rates = [line["steps_per_second"] for line in lines if line.get("steps_per_second")]
+        rates = [line["steps_per_second"] for line in logged(folder) if line.get("steps_per_second")]
         times.setdefault(machine, []).extend(1 / rate for rate in rates[1:])
     return {machine: median(seconds) for machine, seconds in times.items() if seconds}
 
