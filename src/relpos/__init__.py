@@ -63,7 +63,7 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
 
     from relpos.errors import RelposError
     from relpos.runs import plan
-    from relpos.runs.networks import of_run
+    from relpos.runs.model import of_run
     from relpos.train.network import build_model
 
     if cfg.get("stage") in ("pretrain", "finetune"):
@@ -83,7 +83,7 @@ def run(cfg: DictConfig) -> Run:
         'finished'
     """
     from relpos.runs import debug, execute, plan
-    from relpos.runs.networks import refuse_impossible
+    from relpos.runs.model import refuse_impossible
     from relpos.runs.stages import refuse_absent
 
     planned = plan(cfg)
@@ -95,7 +95,7 @@ def run(cfg: DictConfig) -> Run:
 
 
 def load(network: str | Path) -> tuple[nn.Module, Tokenizer | None]:
-    """Network and tokenizer of a finished run, of a model folder, or of a published checkpoint.
+    """Network and tokenizer of a finished run, a model folder, a snapshot's file, a published checkpoint, or `TABLE:ROW`.
 
     A published checkpoint is a folder as `transformers` writes it, or the id of one on the Hugging Face hub. Its weights keep the
     number format in which they are stored; the network is the encoder alone where there are no weights of a head, and the tokenizer
@@ -110,14 +110,13 @@ def load(network: str | Path) -> tuple[nn.Module, Tokenizer | None]:
         >>> type(model).__name__
         'MaskedLM'
     """
-    from relpos.data.published_tokenizer import has_tokenizer, load_tokenizer
+    from relpos.data.published_tokenizer import has_tokenizer
     from relpos.pretrained.files import is_published
-    from relpos.pretrained.hub import located
-    from relpos.train.weights import load_model
+    from relpos.runs.networks import resolve
 
-    folder = Path(network) / "model" if (Path(network) / "model").is_dir() else located(network)
-    model = load_model(folder)
-    return model, None if is_published(folder) and not has_tokenizer(folder) else load_tokenizer(folder)
+    named = resolve(network)
+    model = named.load()
+    return model, None if is_published(named.folder) and not has_tokenizer(named.folder) else named.tokenizer()
 
 
 def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -152,9 +151,10 @@ def FillMask(network: str | Path) -> fill.FillMask:
         True
     """
     from relpos.analysis.fill import FillMask as Filler
-    from relpos.tables.named_runs import masked_lm
+    from relpos.runs.networks import resolve
 
-    return Filler(*masked_lm(network))
+    named = resolve(network)
+    return Filler(named.masked_lm(), named.tokenizer())
 
 
 def Score(network: str | Path, form: str = "within_word") -> score.Score:
@@ -171,9 +171,10 @@ def Score(network: str | Path, form: str = "within_word") -> score.Score:
         0.0
     """
     from relpos.analysis.score import Score as Scorer
-    from relpos.tables.named_runs import masked_lm
+    from relpos.runs.networks import resolve
 
-    return Scorer(*masked_lm(network), form)
+    named = resolve(network)
+    return Scorer(named.masked_lm(), named.tokenizer(), form)
 
 
 def _register_with_transformers() -> None:

@@ -15,9 +15,10 @@ from linked import link_runs
 from relpos.cli import main
 from relpos.files import write_json, write_text
 from relpos.runs import plan, runs_root
-from relpos.tables.compared import RecordedRun, Subject
+from relpos.runs.run import recorded
 from relpos.tables.differing import differences, in_words, option_of, titled
 from relpos.tables.paired_losses import Losses, losses_of, over_examples, paired_losses
+from relpos.tables.plan import PlannedRow
 from relpos.tables.table import Table, read
 from schemes import POSITIONS, node
 
@@ -117,13 +118,13 @@ def test_rows_of_tables_are_runs(root: Path, capsys: pytest.CaptureFixture[str])
         ("both", 2),
     ]
     assert main(["compare", "mine:bag", "mine:nothing"]) == 1
-    assert capsys.readouterr().err == "relpos: network=mine:nothing: this row has no pre-training\n"
+    assert capsys.readouterr().err == "relpos: network=mine:nothing: no pre-training of this row is finished\n"
 
 
 def test_a_paired_difference_is_that_of_the_losses_and_its_error_that_of_a_ratio(root: Path) -> None:
-    first, second = (RecordedRun.of((root / name).resolve()) for name in ("none", "composite"))
+    first, second = (recorded((root / name).resolve()) for name in ("none", "composite"))
     losses = [losses_of(run, 30) for run in (first, second)]
-    bag, composite = paired_losses([Subject("none", [first]), Subject("composite", [second])], 30)
+    bag, composite = paired_losses([PlannedRow("none", [], [first], []), PlannedRow("composite", [], [second], [])], 30)
     assert bag.loss == losses[0].mean
     assert bag.difference is None
     assert composite.difference is not None
@@ -135,9 +136,9 @@ def test_a_paired_difference_is_that_of_the_losses_and_its_error_that_of_a_ratio
 
 
 def test_subjects_that_share_seeds_are_paired_over_these(root: Path) -> None:
-    runs = {name: RecordedRun.of((root / name).resolve()) for name in ("composite", "seed")}
+    runs = {name: recorded((root / name).resolve()) for name in ("composite", "seed")}
     both = list(runs.values())
-    one, other = paired_losses([Subject("a", both), Subject("b", both)], 10)
+    one, other = paired_losses([PlannedRow("a", [], both, []), PlannedRow("b", [], both, [])], 10)
     assert one.loss == other.loss
     assert (other.over, other.difference and other.difference.n, other.difference and other.difference.value) == ("seeds", 2, 0.0)
 
@@ -168,9 +169,9 @@ def test_what_cannot_be_compared_is_refused_by_name(root: Path, tmp_path: Path, 
     for arguments, said in (
         ([none], "two or more are compared"),
         ([none, none], "the same as"),
-        ([none, str(unfinished)], "unfinished is not finished (its record says interrupted)"),
-        ([none, str(finetuned)], "a pre-training is expected, not a run of stage finetune: "),
-        ([none, str(tmp_path)], "there is no run in"),
+        ([none, str(unfinished)], "this pre-training is not finished (its record says interrupted)"),
+        ([none, str(finetuned)], "a fine-tuned classifier predicts no words; name its pre-training, "),
+        ([none, str(tmp_path)], "no finished run and no model folder"),
         ([none, "gone:row"], "no table 'gone'"),
     ):
         assert main(["compare", *arguments]) == 1
@@ -185,7 +186,7 @@ def test_the_option_of_a_node_is_found_again(name: str) -> None:
 
 
 def test_the_text_for_runs_that_do_not_differ_says_so(root: Path) -> None:
-    subject = Subject("none", [RecordedRun.of((root / "none").resolve())])
+    subject = PlannedRow("none", [], [recorded((root / "none").resolve())], [])
     assert differences([subject, subject]) == {}
     assert in_words({}) == "nothing that results depend on"
     assert titled([subject]) == [subject]

@@ -128,7 +128,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(
     (unfinished / "record.json").write_text(json.dumps(record))
     for run, to, said in (
         (runs["fixed"], "there", "already exists"),
-        (tmp_path / "nowhere", "new", "no finished run and no model folder"),
+        (tmp_path / "nowhere", "new", "no such folder or file. Did you mean 'there'?"),
         (unfinished, "new", "not finished (its record says running)"),
         (tmp_path / "there", "new", "this is a folder of Hugging Face already"),
     ):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import relpos
-from relpos.commands.length import curves, labels, length
+from relpos.commands.length import curves, length
 from relpos.data.heldout_windows import MaskedText
 from relpos.errors import RelposError
 from relpos.measures.lengths import loss_by_length
@@ -63,12 +63,6 @@ def test_curves_end_where_a_scheme_ends() -> None:
     assert curves(rows) == ({"absolute": [(8, 1.0)], "tisa": [(8, 2.0)]}, {"absolute"}, {8})
 
 
-def test_labels_are_short_where_they_can_be() -> None:
-    one, other = Path("tisa-2x64-toy-seed0-1a"), Path("tisa-2x64-toy-seed1-2b")
-    assert labels([one, Path("rope-depthwise-2x64-toy-seed0-3c")]) == ["tisa", "rope-depthwise"]
-    assert labels([one, other]) == [one.name, other.name]
-
-
 def test_no_length_is_refused() -> None:
     with pytest.raises(RelposError, match="lengths=\\[\\]: at least one"):
         length(relpos.compose("length", ["network=nowhere", "lengths=[]"]))
@@ -89,5 +83,5 @@ def test_the_command_writes_a_table_and_a_figure(toy_runs: Path, capsys: pytest.
 
 
 def test_what_is_no_finished_pre_training_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RelposError, match="a finished pre-training is expected"):
+    with pytest.raises(RelposError, match="no finished run and no model folder"):
         length(relpos.compose("length", [f"network={tmp_path}"]))

@@ -15,7 +15,7 @@ from relpos.cli import main
 from relpos.config.arguments import rewritten
 from relpos.errors import RelposError
 from relpos.runs import runs_root
-from relpos.runs.trained import trained
+from relpos.runs.networks import resolve
 
 TINY = [
     "steps=2",
@@ -76,7 +76,7 @@ def test_the_command_prints_the_folder_of_its_results_last(none: Path, capsys: p
 
 def test_what_was_measured_is_found_again(none: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = relpos.order(none, overrides=FEW)
-    monkeypatch.setattr("relpos.runs.trained.Trained.load", lambda _: pytest.fail("measured again"))
+    monkeypatch.setattr("relpos.runs.networks.Network.load", lambda _: pytest.fail("measured again"))
     assert relpos.order(none, overrides=FEW) == before
     assert relpos.order(none / "model", overrides=FEW)["pairs"] == before["pairs"]
     with pytest.raises(pytest.fail.Exception, match="measured again"):
@@ -155,7 +155,7 @@ def test_folders_that_hold_no_language_model_are_refused(none: Path, tmp_path: P
     assert "this pre-training is not finished (its record says interrupted)" in failing(capsys, f"network={none}")
     (none / "record.json").write_text(json.dumps(record | {"stage": "finetune", "inputs": {"start": "there"}}))
     with pytest.raises(RelposError, match="a fine-tuned classifier predicts no words; name its pre-training, there"):
-        trained(none)
+        resolve(none).refuse_classifier()
 
 
 def test_a_sentence_that_is_too_long_is_one_line_with_file_and_line(

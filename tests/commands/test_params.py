@@ -60,7 +60,7 @@ def test_a_run_is_counted(toy_runs: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_network_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["params", f"network={tmp_path}"]) == 1
-    assert capsys.readouterr().err.startswith(f"relpos: no model in {tmp_path}: ")
+    assert capsys.readouterr().err.startswith(f"relpos: network={tmp_path}: no finished run and no model folder")
 
 
 def test_sizes_beside_a_network_on_disk_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

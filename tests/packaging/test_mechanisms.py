@@ -14,7 +14,7 @@ import pytest
 
 import relpos
 from relpos.cli import main
-from relpos.runs.networks import without_memory
+from relpos.runs.model import without_memory
 from schemes import CONVS, FULL, POSITIONS
 from tests.packaging.links import ROOT
 

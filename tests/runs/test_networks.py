@@ -1,112 +1,169 @@
-"""`relpos.build` gives the network that the run trains."""
+"""Names that users give to networks."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 import relpos
-from relpos.commands.params import counted_without_memory
 from relpos.errors import RelposError
-from relpos.model.build import count
-from relpos.model.heads import Classifier
-from relpos.runs import compose, plan, training
-from relpos.train.network import build_model
-from schemes import presets
+from relpos.files import write_json, write_text
+from relpos.runs import compose, plan, runs_root
+from relpos.runs.networks import Network, labels, networks_of, resolve
+from relpos.runs.plan import given_run
 
-TINY = ["size.layers=1", "batch=4", "length=16", "speed.threads=1", "steps=1"]
-
-
-def trained_from(monkeypatch: pytest.MonkeyPatch, overrides: list[str], command: str) -> tuple[dict[str, torch.Tensor], str]:
-    """The weights, and the attention kernel, with which the run of these overrides begins."""
-    seen: dict[str, torch.Tensor] = {}
-    kernel: list[str] = []
-    fit = training._fit
-
-    def noted(run: object, module: nn.Module, *rest: object) -> object:
-        seen.clear()  # what the run starts from comes first
-        seen.update({name: value.detach().clone() for name, value in module.model.named_parameters()})
-        kernel.append(module.model.encoder.layers[0].attention.kernel)
-        return fit(run, module, *rest)
-
-    monkeypatch.setattr(training, "_fit", noted)
-    relpos.run(compose(command, overrides))
-    return seen, kernel[-1]
+NAME = "fixed-2x64-toy-seed0-0123456789ab"
+DIALS = "packing: document\nlength: 16\nprecision: bf16\nseed: 3\n"
+FINETUNE = ["task=rte", "intermediate=none", "recipe=finetune_tiny"]
 
 
-@pytest.mark.parametrize("command", ["pretrain", "finetune"])
-def test_the_network_is_that_of_the_run(toy_runs: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    start = [override if "." in override else f"pretrain.{override}" for override in TINY if not override.startswith("length")]
-    overrides = ["position=composite", "seed=3", "speed.kernel=eager", *TINY[-3:]]
-    overrides += TINY[:3] if command == "pretrain" else [*start, "size.layers=1", "batch=4", "data.pairs=20"]
-    weights, kernel = trained_from(monkeypatch, overrides, command)
-    torch.manual_seed(99)
-    before = torch.get_rng_state()
-    built = relpos.build(compose(command, overrides))
-    assert torch.equal(torch.get_rng_state(), before)
-    assert {name: value.shape for name, value in built.named_parameters()} == {name: value.shape for name, value in weights.items()}
-    assert all(torch.equal(value, weights[name]) for name, value in built.named_parameters())
-    assert built.encoder.layers[0].attention.kernel == kernel == "eager"
-    assert isinstance(built, Classifier) == (command == "finetune")
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a finished pre-training, without weights that could be loaded."""
+    run = tmp_path / "runs" / "pretrain" / NAME
+    record = {"stage": "pretrain", "state": "finished", "identity": "0123456789ab", "inputs": {"store": "a/store"}}
+    write_json(run / "record.json", record)
+    write_text(run / "config.yaml", DIALS)
+    for file in ("model/model.safetensors", "snapshots/10.safetensors", "snapshots/50.safetensors"):
+        write_text(run / file, file)
+    return run
 
 
-def test_before_anything_is_trained_the_network_is_that_of_the_overrides() -> None:
-    built = relpos.build(compose("finetune", ["task=mnli", "vocabulary=50", "size.layers=1"]))
-    assert isinstance(built, Classifier)
-    assert built.classifier.out_features == 3
-    assert built.encoder.embedding.words.num_embeddings == 50
+def write_table(*rows: tuple[str, list[Path]], state: str = "finished") -> Path:
+    runs = [
+        {"name": name, "runs": [{"stage": "pretrain", "state": state, "path": str(path)} for path in paths]} for name, paths in rows
+    ]
+    write_json(runs_root() / "tables" / "mine" / "table.json", {"name": "mine", "question": "?", "rows": runs})
+    return runs_root() / "tables" / "mine"
 
 
-@pytest.mark.parametrize("command", ["data", "reproduce"])
-def test_a_command_without_a_network_is_refused(command: str) -> None:
-    with pytest.raises(RelposError, match="no network; those of pretrain, finetune, params and draw have one"):
-        relpos.build(compose(command))
+def test_a_runs_folder_says_how_it_was_trained(folder: Path) -> None:
+    network = resolve(folder)
+    assert (network.name, network.run, network.folder, network.path) == (NAME, folder, folder / "model", folder / "model")
+    assert (network.store, network.packing, network.length, network.precision, network.seed) == (
+        Path("a/store"),
+        "document",
+        16,
+        "bf16",
+        3,
+    )
 
 
-@pytest.mark.parametrize("position", presets("position"))
-def test_parameters_are_counted_without_memory(position: str) -> None:
-    cfg = compose("params", ["size=tiny", f"position={position}", "vocabulary=50", "size.layers=1"])
-    assert counted_without_memory(cfg) == count(build_model(cfg))
+def test_the_model_folder_of_a_run_is_that_run(folder: Path) -> None:
+    assert resolve(folder / "model") == resolve(folder.resolve())
 
 
-@pytest.mark.parametrize("override", ["size.hidden=1000000000", "size.hidden=4000000000000000000", "vocabulary=1000000000000"])
-def test_too_many_parameters_are_one_line(override: str) -> None:
-    with pytest.raises(RelposError, match=r"parameters"):
-        counted_without_memory(compose("params", [override]))
+def test_a_snapshot_belongs_to_its_run(folder: Path) -> None:
+    network = resolve(folder / "snapshots" / "10.safetensors")
+    assert (network.name, network.share, network.run, network.path.name) == (f"{NAME} at 10 %", 10, folder, "10.safetensors")
+    assert resolve(folder).snapshots() == {10: network, 50: resolve(folder).at(50)}
 
 
-def test_many_parameters_are_counted_at_once() -> None:
-    assert counted_without_memory(compose("params", ["position=tisa", "kernels=10000000"]))["position"] == 3 * 10**7 * 4 * 12
+def test_a_row_is_its_first_pre_training_or_all(folder: Path) -> None:
+    write_table(("fixed", [folder, folder]), ("none", []))
+    assert resolve("mine:fixed").run == folder
+    assert [(network.row, network.run) for network in networks_of("mine:fixed")] == [("fixed", folder)] * 2
+
+
+def test_a_tables_folder_stands_for_the_pre_trainings_of_all_rows(folder: Path) -> None:
+    table = write_table(("fixed", [folder]), ("tisa", [folder]))
+    assert [network.row for network in networks_of(table)] == ["fixed", "tisa"]
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("name", "said"),
     [
-        (["position=rope", "size.hidden=66", "size.heads=22"], "Rope turns pairs of channels"),
-        (["size.heads=5"], "hidden=64 is not a multiple of heads=5"),
-        (["position=absolute", "length=512"], "Absolute has 128 positions"),
-        (["size.hidden=1000000000"], "parameters"),
+        ("{root}/pretrian/x", "/pretrian/x: no such folder or file"),
+        ("{root}/pretrain/fixed-2x64-toy-seed0-0123456789", f"no such folder or file. Did you mean '{NAME}'?"),
+        ("{root}/pretrain", f"no finished run and no model folder (model.safetensors is missing); it holds {NAME}"),
+        ("{root}/pretrain/" + NAME + "/snapshots/5.safetensors", "no such snapshot. Did you mean '50.safetensors'"),
+        ("mine:fixd", "table mine: unknown row 'fixd'. Did you mean 'fixed'?"),
+        ("mein:fixed", "no table 'mein' in {root}/tables. Did you mean 'mine'?"),
+        ("mine:none", "network=mine:none: no pre-training of this row is finished"),
     ],
 )
-def test_what_cannot_be_built_is_refused_before_any_work(overrides: list[str], said: str, tmp_path: Path) -> None:
-    with pytest.raises(RelposError, match=said):
-        relpos.run(compose("pretrain", overrides))
-    assert not (tmp_path / "runs").exists()
-    assert plan(compose("pretrain", overrides)).state == "missing"
+def test_a_wrong_name_is_answered_by_what_is_there(folder: Path, name: str, said: str) -> None:
+    write_table(("fixed", [folder]), ("none", []))
+    root = folder.parent.parent
+    with pytest.raises(RelposError) as caught:
+        resolve(name.format(root=root))
+    assert said.format(root=root) in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
-def test_any_list_of_schemes_can_be_merged() -> None:
-    parts = "[{_target_: relpos.model.position.Fixed, k: 3}, {_target_: relpos.model.position.T5}]"
-    merged = counted_without_memory(compose("params", ["size=tiny", "position=merge", f"position.parts={parts}"]))
-    alone = [
-        counted_without_memory(compose("params", ["size=tiny", *overrides]))
-        for overrides in (["position=fixed", "k=3"], ["position=t5"])
-    ]
-    assert merged["position"] == sum(part["position"] for part in alone)
-    with pytest.raises(RelposError, match=r"position\.parts must be given"):
-        compose("params", ["position=merge"])
-    with pytest.raises(RelposError, match=r"^position\.parts\.0\.k=-1: a whole number of 0 or more is expected$"):
-        compose("params", ["position=merge", "position.parts=[{_target_: relpos.model.position.Fixed, k: -1}]"])
+def test_runs_without_a_finished_network_are_refused(folder: Path) -> None:
+    record = json.loads((folder / "record.json").read_text())
+    write_json(folder / "record.json", record | {"state": "failed"})
+    with pytest.raises(RelposError, match=r"this pre-training is not finished \(its record says failed\)"):
+        resolve(folder)
+    write_json(folder / "record.json", record | {"stage": "store"})
+    with pytest.raises(RelposError, match="a run of stage store holds no network"):
+        resolve(folder)
+
+
+def test_a_damaged_table_is_named(folder: Path) -> None:
+    table = write_table(("fixed", [folder]))
+    write_text(table / "table.json", "[1]")
+    with pytest.raises(RelposError, match=r"table\.json: damaged"):
+        resolve("mine:fixed")
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (["tisa-2x64-toy-seed0-1a", "rope-depthwise-2x64-toy-seed0-3c"], ["tisa", "rope-depthwise"]),
+        (["tisa-2x64-toy-seed0-1a", "tisa-2x64-toy-seed0-1a at 50 %"], ["tisa", "tisa at 50 %"]),
+        (["tisa-2x64-toy-seed0-1a", "tisa-2x64-toy-seed1-2b"], ["tisa-2x64-toy-seed0-1a", "tisa-2x64-toy-seed1-2b"]),
+    ],
+)
+def test_labels_are_short_where_they_can_be(names: list[str], short: list[str]) -> None:
+    assert labels([Network(name, Path(name), Path(name)) for name in names]) == short
+
+
+def test_the_labels_of_a_row_with_several_seeds_name_them(folder: Path) -> None:
+    write_table(("a", [folder]))
+    one = networks_of("mine:a")[0]
+    several = [Network(str(seed), folder, folder, row="b", seed=seed) for seed in (0, 1)]
+    assert labels([one, *several]) == ["a", "b seed 0", "b seed 1"]
+
+
+def given(name: Path | str) -> tuple[str, dict[str, Any], str]:
+    run = given_run(str(name))
+    return run.name, run.meaning, str(run.path)
+
+
+def test_a_row_and_the_folder_of_its_run_are_the_same_start_of_a_training(folder: Path) -> None:
+    write_table(("fixed", [folder]))
+    expected = (NAME, {"model": "0123456789ab"}, str(folder / "model"))
+    assert given(folder) == given("mine:fixed") == expected
+
+
+def test_the_start_of_a_training_is_identified_by_its_weights_where_no_run_is_named(folder: Path) -> None:
+    name, meaning, path = given(folder / "model")
+    assert (name, path) == ("model", str(folder / "model"))
+    assert [file for file, *_ in meaning["model"]] == ["model.safetensors"]
+    name, meaning, path = given(folder / "snapshots" / "10.safetensors")
+    assert (name, path) == (f"{NAME}-at10", str(folder / "snapshots" / "10.safetensors"))
+    assert [file for file, *_ in meaning["model"]] == ["10.safetensors"]
+
+
+def test_a_row_needs_the_name_of_a_recipe(folder: Path) -> None:
+    with pytest.raises(RelposError, match="network=mine:fixed: the recipe must be named, too, as in recipe=finetune_small"):
+        compose("finetune", ["network=mine:fixed", "task=rte"])
+    write_table(("fixed", [folder]))
+    assert plan(compose("finetune", ["network=mine:fixed", *FINETUNE])).inputs["start"].name == NAME
+
+
+def test_a_snapshot_is_loaded_and_fine_tuned_like_any_network(toy_runs: Path) -> None:
+    overrides = ["size=tiny", "steps=2", "batch=4", "length=32", "evaluations=1", "snapshots=[50]"]
+    trained = relpos.run(compose("pretrain", overrides)).path
+    snapshot = trained / "snapshots" / "50.safetensors"
+    (model, tokenizer), (end, _) = relpos.load(snapshot), relpos.load(trained)
+    assert tokenizer is not None
+    assert not torch.equal(*(network.encoder.embedding.words.weight for network in (model, end)))
+    run = relpos.run(compose("finetune", [f"network={snapshot}", *FINETUNE, "steps=1", "batch=2", "length=32"]))
+    assert run.state == "finished"

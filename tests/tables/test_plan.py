@@ -166,5 +166,5 @@ def test_rows_that_start_from_a_checkpoint_pre_train_nothing(tmp_path: Path) -> 
     alone = plan(compose("finetune", ["task=cola", "steps=3", "seed=1", f"network={model}", "change.positions=remove"]))
     tuning = next(tuning for tuning in removed.tunings if (tuning.task, tuning.seed) == ("cola", 1))
     assert (tuning.run.identity, tuning.run.name) == (alone.identity, alone.name)
-    with pytest.raises(RelposError, match="no finished run and no model folder"):
+    with pytest.raises(RelposError, match="no such folder or file"):
         plan_table(given, overrides=["network=./nowhere"])

@@ -17,10 +17,8 @@ from relpos.analysis.kinds.subject import Drawing, Subject
 from relpos.config.compose import names
 from relpos.config.conf import conf_dir, shipped
 from relpos.errors import RelposError
-from relpos.pretrained.files import is_published
-from relpos.pretrained.hub import located
-from relpos.runs.run import read_record, runs_root
-from relpos.runs.trained import Trained, trained
+from relpos.runs.networks import Network, networks_of
+from relpos.runs.run import runs_root
 from relpos.trust import instantiate
 
 if TYPE_CHECKING:
@@ -64,45 +62,26 @@ def subjects_of(cfg: DictConfig) -> list[Subject]:
     text = Path(str(cfg.text)).expanduser() if cfg.text else None
     if text is not None and not text.is_file():
         raise RelposError(f"text={cfg.text}: no such file")
-    named = names(cfg.network)
-    if not named:
+    networks = [network for name in names(cfg.network) or () for network in networks_of(name)]
+    if not networks:
         raise RelposError("which network? network=FOLDER must be given")
-    return [
-        _published(name, text) if is_published(located(name)) else _of_run(trained(Path(name).expanduser()), text) for name in named
-    ]
+    return [_subject(network, text) for network in networks]
 
 
-def _of_run(subject: Trained, text: Path | None) -> Subject:
-    metrics = read_record(subject.run).get("metrics", {}) if subject.run else {}
-    held_out: Reader | None = None
-    training: Reader | None = None
+def _subject(network: Network, text: Path | None) -> Subject:
+    readers: tuple[Reader | None, Reader | None] = None, None
     if text is not None:
-        held_out, training = _of_file(text, lambda: _tokenizer(subject.folder))
-    elif subject.store is not None:
-        held_out, training = _of_store(subject, "heldout"), _of_store(subject, "train")
+        readers = _of_file(text, network.tokenizer)
+    elif network.store is not None:
+        readers = _of_store(network, network.store, "heldout"), _of_store(network, network.store, "train")
+    metrics = network.record.get("metrics", {})
     return Subject(
-        subject.name,
-        subject.load,
-        held_out,
-        training,
-        {share: snapshot.load for share, snapshot in subject.snapshots().items()},
+        network.name,
+        lambda: network.load().float(),
+        *readers,
+        {share: snapshot.load for share, snapshot in network.snapshots().items()},
         {key: float(value) for key, value in metrics.items() if isinstance(value, int | float)},
     )
-
-
-def _published(name: str, text: Path | None) -> Subject:
-    import relpos
-    from relpos.pretrained.files import name_of
-
-    folder = located(name)
-    held_out, training = _of_file(text, lambda: _tokenizer(folder)) if text is not None else (None, None)
-    return Subject(name_of(folder).replace("/", "-"), lambda: relpos.load(folder)[0].float(), held_out, training)
-
-
-def _tokenizer(folder: Path) -> Tokenizer:
-    from relpos.data.published_tokenizer import load_tokenizer
-
-    return load_tokenizer(folder)
 
 
 def _of_file(path: Path, load: Callable[[], Tokenizer]) -> tuple[Reader, Reader]:
@@ -129,14 +108,13 @@ def _of_file(path: Path, load: Callable[[], Tokenizer]) -> tuple[Reader, Reader]
     return reader(True), reader(False)
 
 
-def _of_store(subject: Trained, part: Literal["heldout", "train"]) -> Reader:
+def _of_store(network: Network, store: Path, part: Literal["heldout", "train"]) -> Reader:
     def read(count: int, length: int) -> Texts:
         from relpos.data.shuffle import windows_of_text
         from relpos.data.store import Store
 
-        assert subject.store is not None
-        ids = windows_of_text(Store(subject.store).examples(part, "document", length + 2), count)
-        return _texts(ids, _tokenizer(subject.folder), str(subject.store))
+        ids = windows_of_text(Store(store).examples(part, "document", length + 2), count)
+        return _texts(ids, network.tokenizer(), str(store))
 
     return read
 

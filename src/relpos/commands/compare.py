@@ -14,11 +14,12 @@ from omegaconf import DictConfig
 from relpos.config.compose import names
 from relpos.runs.bar import bar
 from relpos.runs.run import runs_root
-from relpos.tables.compared import Subject, compared_rows, subjects_of
+from relpos.tables.compared import compared_rows, subjects_of
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.differing import differences, in_words, titled
 from relpos.tables.experiment import Experiment
 from relpos.tables.paired_losses import PairedLoss, paired_losses, why_not
+from relpos.tables.plan import PlannedRow
 from relpos.tables.render import curves, text, write
 from relpos.tables.render.cell import MISSING, signed
 from relpos.tables.render.side_tables import SideTable
@@ -74,7 +75,7 @@ def _texts(paired: PairedLoss) -> list[str]:
     return [loss, *bounds, f"{difference.p:.2g}", f"{difference.n} {paired.over}"]
 
 
-def _folder_name(subjects: Sequence[Subject], examples: int) -> str:
+def _folder_name(subjects: Sequence[PlannedRow], examples: int) -> str:
     content = repr([[run.identity for run in subject.pretrainings] for subject in subjects] + [examples])
     name = re.sub(r"[^\w.=-]+", "-", "-".join(subject.name for subject in subjects))
     return f"{name[:80]}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"

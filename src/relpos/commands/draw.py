@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from relpos.analysis.patterns import Pattern, draw_overview, draw_pattern, patte
 from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
 from relpos.files import replacing
+from relpos.runs.networks import resolve
 from relpos.runs.run import runs_root
 from relpos.train.network import build_model, encoder_of
 
@@ -30,7 +30,7 @@ def draw(cfg: DictConfig) -> str:
         with replacing(path) as temporary:
             draw_overview(patterns, temporary)
         return str(path)
-    name, state, model = _trained(Path(str(cfg.network))) if cfg.network else _fresh(cfg)
+    name, state, model = _trained(str(cfg.network)) if cfg.network else _fresh(cfg)
     shown = pattern(encoder_of(model), cfg.layer - 1, cfg.length, trained=bool(cfg.network))
     if shown is None:
         raise RelposError(f"{type(model.encoder.position).__name__} adds nothing to the scores: there is no pattern to draw")
@@ -70,8 +70,6 @@ def _model(cfg: DictConfig) -> tuple[Any, bool]:
     return model, reveal(model.encoder.position)
 
 
-def _trained(folder: Path) -> tuple[str, str, Any]:
-    from relpos import load
-
-    model, _ = load(folder)
-    return folder.resolve().name, "trained", model
+def _trained(name: str) -> tuple[str, str, Any]:
+    network = resolve(name)
+    return network.file_name, "trained", network.load()

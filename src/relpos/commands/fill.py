@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from relpos.analysis.fill import FillMask, Guess
 from relpos.config.compose import names
-from relpos.tables.named_runs import masked_lm
+from relpos.runs.networks import resolve
 from relpos.tables.render.aligned import aligned
 
 
@@ -19,7 +19,8 @@ def fill(cfg: DictConfig) -> str:
     Raises:
         RelposError: `network` names no masked language model; or a text has no `[MASK]`, or is too long.
     """
-    filler = FillMask(*masked_lm(str(cfg.network)))
+    network = resolve(str(cfg.network))
+    filler = FillMask(network.masked_lm(), network.tokenizer())
     texts = names(cfg.text) or []
     results = [filler(text, cfg.top) for text in texts]
     if cfg.json:

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from relpos.config.compose import names
 from relpos.errors import RelposError
 from relpos.files import replacing, write_json
 from relpos.measures.lengths import scores_by_length
-from relpos.runs.run import read_record, runs_root
-from relpos.tables.named_runs import labels
+from relpos.runs.networks import Network, labels, networks_of
+from relpos.runs.run import runs_root
 from relpos.train.module import set_threads
 
 Points = list[tuple[int, float]]
@@ -26,20 +26,18 @@ def length(cfg: DictConfig) -> str:
     """Writes `length.json` and `length.png` into a folder below `$RELPOS_RUNS/length`, which it returns.
 
     Raises:
-        RelposError: a folder holds no finished pre-training, or its held-out text is too short.
+        RelposError: there is no such network; or its held-out text is not known, or too short.
     """
-    folders = [Path(name) for name in names(cfg.network) or ()]
     lengths = sorted(set(cfg.lengths))
     if not lengths:
         raise RelposError("lengths=[]: at least one is needed")
-    recorded = [_record(folder) for folder in folders]
+    networks = [network for name in names(cfg.network) or () for network in networks_of(name)]
+    for network in networks:
+        network.refuse_classifier()
     set_threads(cfg.threads)
-    rows = [
-        _row(folder, record, name, lengths, cfg.tokens)
-        for folder, record, name in zip(folders, recorded, labels(folders), strict=True)
-    ]
+    rows = [_row(network, name, lengths, cfg.tokens) for network, name in zip(networks, labels(networks), strict=True)]
     digest = hashlib.sha256(json.dumps([[row["folder"] for row in rows], lengths, cfg.tokens]).encode()).hexdigest()[:8]
-    name = folders[0].resolve().name if len(folders) == 1 else f"{len(folders)}-runs"
+    name = networks[0].file_name if len(networks) == 1 else f"{len(networks)}-runs"
     folder = runs_root() / "length" / f"{name}-{digest}"
     write_json(folder / "length.json", {"lengths": lengths, "tokens": cfg.tokens, "runs": rows})
     with replacing(folder / "length.png") as temporary:
@@ -54,25 +52,19 @@ def curves(rows: list[dict[str, Any]]) -> tuple[dict[str, list[tuple[int, float]
     return {name: of_name for name, of_name in points.items() if of_name}, ended, {row["trained"] for row in rows}
 
 
-def _record(folder: Path) -> dict[str, Any]:
-    record = read_record(folder)
-    if record.get("stage") != "pretrain" or record.get("state") != "finished":
-        raise RelposError(f"network={folder}: a finished pre-training is expected (its folder, with record.json)")
-    return record
-
-
-def _row(folder: Path, record: dict[str, Any], name: str, lengths: list[int], tokens: int) -> dict[str, Any]:
-    config = OmegaConf.load(folder / "config.yaml")
-    by_length = scores_by_length(folder / "model", record["inputs"]["store"], lengths, tokens, config.precision)
+def _row(network: Network, name: str, lengths: list[int], tokens: int) -> dict[str, Any]:
+    if network.store is None:
+        raise RelposError(f"network={network.folder}: its held-out text is not known: a finished pre-training is expected")
+    by_length = scores_by_length(network.path, network.store, lengths, tokens, network.precision)
     for size, scores in by_length.items():
         said = scores.get("refused") or f"loss {scores['loss']:.4f}, perplexity {scores['perplexity']:.2f}"
         print(f"{name}, {size} tokens: {said}", file=sys.stderr)
     points = [{"length": size, **scores} for size, scores in by_length.items()]
     return {
         "name": name,
-        "folder": folder.resolve().name,
-        "trained": int(config.length),
-        "packing": config.packing,
+        "folder": network.name,
+        "trained": network.length,
+        "packing": network.packing,
         "points": points,
     }
 

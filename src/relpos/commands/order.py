@@ -15,9 +15,8 @@ from relpos.files import replacing, write_json
 from relpos.measures.kept import is_measured, measured, snapshots
 from relpos.measures.measure import Dials, Measure, NothingToMeasure, Results, chosen, measures
 from relpos.measures.sample import Sample, is_of_toy
+from relpos.runs.networks import Network, labels, networks_of, networks_of_table
 from relpos.runs.run import runs_root
-from relpos.runs.trained import Trained, trained
-from relpos.tables.named_runs import named_networks
 from relpos.trust import instantiate
 
 if TYPE_CHECKING:
@@ -41,14 +40,14 @@ def order(cfg: DictConfig) -> str:
         raise RelposError(f"measure=[]: at least one is needed of {', '.join(measure.name for measure in measures())}")
     asked = None if cfg.measure is None else chosen(names(cfg.measure))
     store = Path(str(cfg.store)) if cfg.store else None
-    named = named_networks(folders, table)
-    networks = [trained(network.path, store) for network in named]
+    networks = networks_of_table(table) if table else []
+    networks += [network for name in folders for network in networks_of(name, store)]
+    for network in networks:
+        network.refuse_classifier()
     dials = Dials(cfg.examples, cfg.form, instantiate(cfg.pairs, "pairs"))
-    have_own_names = len({network.name for network in named}) == len(named)
     rows = []
-    for by_user, network in zip(named, networks, strict=True):
-        name = by_user.name if have_own_names else network.name
-        results: Results = {"name": name, "folder": network.name} | ({"row": by_user.row} if by_user.row else {})
+    for name, network in zip(labels(networks), networks, strict=True):
+        results: Results = {"name": name, "folder": network.name} | ({"row": network.row} if network.row else {})
         results |= _shown(network, dials, cfg, asked)
         if cfg.curves:
             results["snapshots"] = _course(network, dials, cfg, asked)
@@ -60,14 +59,14 @@ def order(cfg: DictConfig) -> str:
     return str(folder)
 
 
-def _shown(network: Trained, dials: Dials, cfg: DictConfig, asked: list[Measure] | None) -> Results:
+def _shown(network: Network, dials: Dials, cfg: DictConfig, asked: list[Measure] | None) -> Results:
     """The results of a network without their details."""
     details = {key for measure in measures() for key in measure.details}
     results = measured(Sample(network, dials, cfg.accelerator, cfg.threads), asked)
     return {key: value for key, value in results.items() if key not in details}
 
 
-def _course(network: Trained, dials: Dials, cfg: DictConfig, asked: list[Measure] | None) -> dict[str, Results]:
+def _course(network: Network, dials: Dials, cfg: DictConfig, asked: list[Measure] | None) -> dict[str, Results]:
     """Per cent of the steps → the results of the network as it was then."""
     course = {}
     for share, snapshot in snapshots(network).items():
@@ -84,16 +83,16 @@ def _line(results: Results) -> str:
     return ", ".join(part for measure in measures() for part in measure.said(results)) or "measured"
 
 
-def _folder_name(networks: Sequence[Trained], dials: Dials, asked: list[Measure] | None, curves: bool) -> str:
+def _folder_name(networks: Sequence[Network], dials: Dials, asked: list[Measure] | None, curves: bool) -> str:
     of_measures = None if asked is None else [measure.name for measure in asked]
     pairs = [_pairs_of(network, dials) if "pairs" in (of_measures or ["pairs"]) else None for network in networks]
     of_dials = {"measures": of_measures, "examples": dials.examples, "form": dials.form}
     content = json.dumps([[str(network.weights.resolve()) for network in networks], pairs, of_dials, curves])
-    name = networks[0].name.replace(" at ", "-").replace(" %", "") if len(networks) == 1 else f"{len(networks)}-networks"
+    name = networks[0].file_name if len(networks) == 1 else f"{len(networks)}-networks"
     return f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
-def _pairs_of(network: Trained, dials: Dials) -> dict[str, Any] | None:
+def _pairs_of(network: Network, dials: Dials) -> dict[str, Any] | None:
     try:
         return dials.pairs_for(is_of_toy(network.store)).identity()
     except NothingToMeasure:

@@ -15,9 +15,8 @@ from rich.table import Table
 from relpos.config.compose import compose
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest
-from relpos.pretrained.hub import located
-from relpos.runs.networks import counted, without_memory
-from relpos.tables.named_runs import named_folder
+from relpos.runs.model import counted, without_memory
+from relpos.runs.networks import resolve
 from relpos.train.network import build_model, network
 from relpos.train.weights import read_model_config
 
@@ -38,11 +37,9 @@ def counted_on_disk(name: str) -> dict[str, Any]:
     Raises:
         RelposError: there is no such network, or it cannot be expressed here.
     """
-    named = named_folder(name)
-    above = named.parent.parent if named.suffix == ".safetensors" else named  # a snapshot lies in a run's folder
-    folder = above / "model" if (above / "model").is_dir() else located(above)
+    settings = read_model_config(resolve(name).path)
     with without_memory():
-        return counted(network(read_model_config(folder)))
+        return counted(network(settings))
 
 
 def counted_without_memory(cfg: DictConfig) -> dict[str, Any]:

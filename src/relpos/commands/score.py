@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from relpos.analysis.score import Score, Scored
 from relpos.config.compose import names
-from relpos.tables.named_runs import masked_lm
+from relpos.runs.networks import resolve
 from relpos.tables.render.aligned import aligned
 
 BAR = 40
@@ -24,7 +24,8 @@ def score(cfg: DictConfig) -> str:
     Raises:
         RelposError: `network` names no masked language model, or a text has no tokens, or is too long.
     """
-    scorer = Score(*masked_lm(str(cfg.network)), form=cfg.form)
+    network = resolve(str(cfg.network))
+    scorer = Score(network.masked_lm(), network.tokenizer(), form=cfg.form)
     texts = names(cfg.text) or []
     results = [scorer(text) for text in texts]
     if cfg.json:

@@ -174,10 +174,12 @@ def _with_recipe(command: str, overrides: list[str]) -> list[str]:
 
 def _size_of(name: str) -> str:
     """The preset size that a network is like: by its width if it is a folder, otherwise `base`, as most networks of the hub."""
-    from relpos.train.weights import read_model_config
+    from relpos.train.weights import model_folder, read_model_config
 
-    folder = Path(name).expanduser()
+    folder = model_folder(Path(name).expanduser())
     folder = folder / "model" if (folder / "model").is_dir() else folder
+    if ":" in name and not folder.exists():  # a row of a table, whose runs are found later
+        raise RelposError(f"network={name}: the recipe must be named, too, as in recipe=finetune_small: it depends on the width")
     hidden = BASE
     with suppress(RelposError):  # no model in it, as whoever reads it will say
         if is_published(folder):

@@ -19,7 +19,7 @@ from relpos.errors import RelposError
 from relpos.files import write_json
 from relpos.measures.measure import Dials, Measure, NothingToMeasure, Results, measures
 from relpos.measures.sample import Sample, is_of_toy
-from relpos.runs.trained import Trained
+from relpos.runs.networks import Network
 
 VERSION = 2
 """Raised when a change of code alters the results: kept ones are then measured again."""
@@ -88,7 +88,7 @@ def _measured(sample: Sample, measure: Measure) -> Results:
     return results
 
 
-def is_measured(network: Trained, dials: Dials, measure: Measure, nothing: bool = True) -> bool:
+def is_measured(network: Network, dials: Dials, measure: Measure, nothing: bool = True) -> bool:
     """Whether the results are in the run's folder.
 
     Args:
@@ -102,7 +102,7 @@ def is_measured(network: Trained, dials: Dials, measure: Measure, nothing: bool 
     return file is not None and file.is_file()
 
 
-def snapshots(network: Trained) -> dict[int, Trained]:
+def snapshots(network: Network) -> dict[int, Network]:
     """Per cent of the steps → the network as it was then, if its weights are here or results of it, as after `relpos merge`."""
     if network.run is None:
         return {}
@@ -124,7 +124,7 @@ def _meaning(measure: Measure, dials: Dials, toy: bool) -> dict[str, Any]:
     return {"measure": measure.name, "version": VERSION} | measure.meaning(dials, toy)
 
 
-def _file(network: Trained, meaning: dict[str, Any]) -> Path | None:
+def _file(network: Network, meaning: dict[str, Any]) -> Path | None:
     """Where the results are kept; None for a network without a run."""
     if network.run is None:
         return None

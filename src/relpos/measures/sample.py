@@ -15,7 +15,7 @@ from relpos.errors import RelposError
 from relpos.files import read_yaml
 from relpos.measures.measure import Dials, NothingToMeasure
 from relpos.runs.bar import bar
-from relpos.runs.trained import Trained
+from relpos.runs.networks import Network
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +40,7 @@ class Sample:
         threads: CPU threads; None: torch's own number.
     """
 
-    network: Trained
+    network: Network
     dials: Dials
     accelerator: str = "cpu"
     threads: int | None = None
@@ -57,13 +57,11 @@ class Sample:
 
         if self.threads:
             torch.set_num_threads(self.threads)
-        return self.network.load().to(_device(self.accelerator))
+        return self.network.masked_lm().to(_device(self.accelerator))
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        from relpos.data.published_tokenizer import load_tokenizer
-
-        return load_tokenizer(self.network.folder)
+        return self.network.tokenizer()
 
     @cached_property
     def words(self) -> Words:

@@ -1,95 +1,266 @@
-"""The network that a run trains, with the weights that it starts from."""
+"""A name that a user gives to a network → the network as it lies on disk. Every command and `network=` read names here.
+
+A name is the folder of a finished run, a snapshot's file, a model folder, a published checkpoint (its folder or its id on the
+Hugging Face hub), or `TABLE:ROW`: the finished pre-trainings of a row of a table that has been written.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+from relpos.errors import RelposError, nearest
+from relpos.files import read_yaml
+from relpos.pretrained.files import is_published, name_of, read_config, weight_files
+from relpos.pretrained.hub import located
+from relpos.runs.run import read_record, runs_root
 
-from relpos.data.tasks import Task
-from relpos.errors import RelposError
-from relpos.model.build import Network, count
-from relpos.model.heads import Classifier, MaskedLM
-from relpos.runs.changed import change_positions, changed_position
-from relpos.runs.plan import network_settings
-from relpos.runs.run import Run
-from relpos.train.network import MOST, classifier_on, encoder_of, masked_lm_on, network, without_memory
-from relpos.train.weights import load_model
-from relpos.trust import instantiate
+if TYPE_CHECKING:
+    from relpos.data.tokenizer import Tokenizer
+    from relpos.model.heads import MaskedLM
+
+WEIGHTS = "model.safetensors"
+LENGTH = 128  # of examples, for a network about whose training nothing is known
+SNAPSHOTS = "snapshots"
+TABLE = "table.json"
+SIZE = re.compile(r"-\d+x\d+-.*?(?= at |$)")
+"""What the name of a run says behind position and convolution."""
 
 
-def of_run(run: Run, vocabulary: int | None = None) -> MaskedLM | Classifier:
-    """The network of a pre-training or a fine-tuning before its first step. Torch's random generator is left as it was.
+@dataclass(frozen=True)
+class Network:
+    """A network as it lies on disk.
 
-    If the tokenizer is not trained yet, it is assumed to have `vocabulary` pieces, or with None the number that the configuration
-    asks for (a small text yields fewer). If the run that a fine-tuning starts from is not finished, the encoder has that run's
-    initial weights.
+    Args:
+        name: of its folder; for a snapshot, with its per cent of the steps.
+        folder: the model folder: configuration and tokenizer.
+        weights: the file that fills the network, or the first of several; a snapshot's or the model folder's own.
+        run: the folder of the run that trained it, where there is one: results are kept there.
+        record: of that run.
+        row: the row of a table that the user named it by.
+        store: the tokens that it was pre-trained on and the held-out ones; None where they are not known.
+        packing, length, precision: how the pre-training read its examples.
+        seed: of the run.
     """
-    with torch.random.fork_rng(devices=[]):
-        if run.stage == "finetune":
-            return of_finetuning(run, vocabulary)
-        tokenizer = run.inputs["tokenizer"]
-        start = run.inputs["start"].path if "start" in run.inputs else None
-        return of_pretraining(run.config, int(tokenizer.metrics.get("pieces", vocabulary or tokenizer.config["vocabulary"])), start)
+
+    name: str
+    folder: Path
+    weights: Path
+    run: Path | None = None
+    record: dict[str, Any] = field(default_factory=dict, repr=False)
+    row: str | None = None
+    store: Path | None = None
+    packing: str = "pair"
+    length: int = LENGTH
+    precision: str = "fp32"
+    seed: int | None = None
+
+    @property
+    def is_snapshot(self) -> bool:
+        return self.weights.parent.name == SNAPSHOTS and self.weights.parent.parent == self.run
+
+    @property
+    def share(self) -> int:
+        """Per cent of its training steps that the network has done: 100 unless it is a snapshot."""
+        return int(self.weights.stem) if self.is_snapshot and self.weights.stem.isdigit() else 100
+
+    @property
+    def path(self) -> Path:
+        """What `relpos.train.weights.load_model` takes: the model folder, or a snapshot's file."""
+        return self.weights if self.is_snapshot else self.folder
+
+    @property
+    def file_name(self) -> str:
+        """The name as a part of the names of files."""
+        return self.name.replace(" at ", "-").replace(" %", "")
+
+    def load(self) -> Any:
+        """The network in evaluation mode, with whatever head it has, in the number format in which it is stored."""
+        from relpos.train.weights import load_model
+
+        return load_model(self.path)
+
+    def masked_lm(self) -> MaskedLM:
+        """The network in evaluation mode and float32, in which everything is measured.
+
+        Raises:
+            RelposError: it predicts no words.
+        """
+        from relpos.model.heads import MaskedLM
+
+        self.refuse_classifier()
+        model = self.load()
+        if not isinstance(model, MaskedLM):
+            raise RelposError(f"network={self.folder}: this checkpoint has no head that predicts words")
+        return model.float()
+
+    def refuse_classifier(self) -> None:
+        """Refuses a fine-tuned classifier, without reading its weights.
+
+        Raises:
+            RelposError: it is one; names the run that it was fine-tuned from.
+        """
+        from relpos.train.weights import read_model_config
+
+        if self.record.get("stage") == "pretrain":  # `relpos merge` may have left its weights out
+            return
+        start = (self.record.get("inputs") or {}).get("start")
+        if start or "outputs" in read_model_config(self.folder):
+            hint = f", {start}" if start else ""
+            named = self.run or self.folder
+            raise RelposError(f"network={named}: a fine-tuned classifier predicts no words; name its pre-training{hint}")
+
+    def tokenizer(self) -> Tokenizer:
+        """Its tokenizer.
+
+        Raises:
+            RelposError: the model folder has none.
+        """
+        from relpos.data.published_tokenizer import load_tokenizer
+
+        return load_tokenizer(self.folder)
+
+    def snapshots(self) -> dict[int, Network]:
+        """Per cent of the steps → the network as it was then; empty where the run kept none."""
+        files = (self.run / SNAPSHOTS).glob("*.safetensors") if self.run else ()
+        return {share: self.at(share) for share in sorted(int(file.stem) for file in files if file.stem.isdigit())}
+
+    def at(self, share: int) -> Network:
+        """The network of a run as it was at so many per cent of the steps; its weights may be missing."""
+        assert self.run is not None
+        return replace(self, name=f"{self.name} at {share} %", weights=self.run / SNAPSHOTS / f"{share}.safetensors")
 
 
-def of_pretraining(config: dict[str, Any], vocabulary: int, start: Path | None = None) -> MaskedLM:
-    """The masked language model of a pre-training's configuration: weights from `seed`, attention by `speed.kernel`.
+def resolve(name: str | Path, store: Path | None = None) -> Network:
+    """The network of this name; of `TABLE:ROW`, that of the row's first finished pre-training.
 
-    With `start` it is the network in that folder, in float32; if that has no head, the head is drawn from `seed`.
-    """
-    if start:
-        before = load_model(start, config["speed"]["kernel"]).float()
-        torch.manual_seed(config["seed"])
-        return masked_lm_on(before).train()
-    settings = {key: config[key] for key in ("size", "position", "conv")}
-    torch.manual_seed(config["seed"])
-    return network(settings | {"vocabulary": vocabulary, "kernel": config["speed"]["kernel"]})
-
-
-def of_finetuning(run: Run, vocabulary: int | None = None) -> Classifier:
-    """A classifier on the encoder that the run starts from; its output layer is drawn from `seed`, and so is the pooler unless an
-    intermediate task has trained one. With `change`, the encoder gets other positions first."""
-    start, task = run.inputs["start"], instantiate(run.config["task"], "task")
-    assert isinstance(task, Task)
-    if start.state == "finished":
-        folder = start.path if start.stage == "given" else start.path / "model"
-        before: Any = load_model(folder, run.config["speed"]["kernel"])
-    else:
-        before = of_run(start, vocabulary)
-    before = before.float()  # a published checkpoint may hold half precision, in which small updates would be lost
-    if change := run.config.get("change"):
-        change_positions(encoder_of(before), change, run.config["length"], run.config["seed"])
-    torch.manual_seed(run.config["seed"])
-    return classifier_on(before, task.outputs, encoder_of(before).embedding.dropout.p, run.config.get("head", "plain")).train()
-
-
-def refuse_impossible(run: Run) -> None:
-    """Refuses a network that cannot be built, before any work on the run or its inputs. The check allocates no memory for weights.
+    Args:
+        name: see above.
+        store: held-out text for a model folder that stands alone.
 
     Raises:
-        RelposError: size, position, convolution and length do not go together, or `change` does not suit the positions.
+        RelposError: there is no such network; says what is there instead, and the nearest names.
     """
-    for needed in run.inputs.values():
-        refuse_impossible(needed)
-    if change := run.config.get("change"):
-        start = run.inputs["start"]
-        changed_position(start.config["position"] if start.stage == "pretrain" else network_settings(start)["position"], change)
-    if run.stage == "pretrain" and run.state != "finished":
-        with torch.random.fork_rng(devices=[]), without_memory():
-            model = of_pretraining(run.config, run.inputs["tokenizer"].config["vocabulary"])
-        counted(model)
-        model.encoder.position.check_length(run.config["length"])
+    return networks_of(name, store)[0]
 
 
-def counted(model: Network) -> dict[str, Any]:
-    """`relpos.model.build.count`; refuses a network of more than `MOST` parameters.
+def networks_of(name: str | Path, store: Path | None = None) -> list[Network]:
+    """All networks of a name: one, but a row and the folder of a table stand for all their finished pre-trainings.
 
     Raises:
-        RelposError: says how many there are.
+        RelposError: as `resolve`; or no pre-training is finished.
     """
-    numbers = count(model)
-    if numbers["total"] > MOST:
-        raise RelposError(f"{numbers['total']:.2e} parameters: more than {MOST:.0e} are too many")
-    return numbers
+    path = Path(name).expanduser()
+    table, colon, row = str(name).rpartition(":")
+    if (path / TABLE).is_file():
+        return _of_table(f"network={name}", path)
+    if table and colon and not path.exists():
+        return _of_table(f"network={name}", runs_root() / "tables" / Path(table).stem, row)
+    return [_of_path(str(name), path, store)]
+
+
+def networks_of_table(table: str) -> list[Network]:
+    """The finished pre-trainings of all rows of `table=TABLE`.
+
+    Raises:
+        RelposError: there is no such table, or no pre-training is finished.
+    """
+    return _of_table(f"table={table}", runs_root() / "tables" / Path(table).stem)
+
+
+def labels(networks: Sequence[Network]) -> list[str]:
+    """Names that tell some networks apart: a row's, or position and convolution, with which the name of a run begins.
+
+    If these are not different, they are the whole names.
+    """
+    in_row = Counter(network.row for network in networks)
+    short = [
+        network.row + f" seed {network.seed}" * (in_row[network.row] > 1) if network.row else SIZE.sub("", network.name)
+        for network in networks
+    ]
+    return short if len(set(short)) == len(short) else [network.name for network in networks]
+
+
+def _of_path(name: str, path: Path, store: Path | None) -> Network:
+    if path.suffix == ".safetensors" and path.parent.name == SNAPSHOTS:
+        if not path.is_file():
+            raise RelposError(
+                f"network={path}: no such snapshot.{nearest(path.name, (file.name for file in path.parent.glob('*')))}"
+            )
+        run = _of_run(path.parent.parent, read_record(path.parent.parent))
+        return replace(run, name=f"{run.name} at {path.stem} %", weights=path)
+    if record := read_record(path):
+        return _of_run(path, record)
+    if path.name == "model" and read_record(path.resolve().parent):
+        return _of_run(path.resolve().parent, read_record(path.resolve().parent))
+    folder = path / "model" if (path / "model").is_dir() else located(name)
+    if is_published(folder):
+        length = min(LENGTH, int(read_config(folder).get("max_position_embeddings") or LENGTH))
+        label = name_of(folder) if folder == path else name
+        return Network(label.replace("/", "-"), folder, weight_files(folder)[0], store=store, length=length)
+    if not (folder / WEIGHTS).is_file():
+        raise RelposError(f"network={path}: {_instead(path)}")
+    return Network(path.resolve().name, folder, folder / WEIGHTS, store=store)
+
+
+def _of_run(folder: Path, record: dict[str, Any]) -> Network:
+    stage, state = record.get("stage"), record.get("state")
+    if stage not in ("pretrain", "finetune"):
+        raise RelposError(f"network={folder}: a run of stage {stage} holds no network; a pre-training or fine-tuning is expected")
+    if state != "finished":
+        kind = "pre-training" if stage == "pretrain" else "fine-tuning"
+        raise RelposError(f"network={folder}: this {kind} is not finished (its record says {state})")
+    model, name = folder / "model", folder.resolve().name
+    network = Network(name, model, model / WEIGHTS, folder, record)
+    if stage == "finetune":
+        return network
+    config = read_yaml(folder / "config.yaml")
+    dials = {key: config[key] for key in ("packing", "length", "precision", "seed")}
+    return replace(network, store=Path(record["inputs"]["store"]), **dials)
+
+
+def _of_table(override: str, folder: Path, row: str | None = None) -> list[Network]:
+    """The finished pre-trainings of a table's row, in the order of their seeds; None: of all rows."""
+    rows = _rows(folder)
+    if row is not None and row not in rows:
+        raise RelposError(f"table {folder.name}: unknown row {row!r}.{nearest(row, rows)}")
+    named = {row: rows[row]} if row is not None else rows
+    networks = [replace(_of_run(run, read_record(run)), row=name) for name, runs in named.items() for run in runs]
+    if not networks:
+        raise RelposError(f"{override}: no pre-training {'of this row ' if row is not None else ''}is finished")
+    return networks
+
+
+def _rows(folder: Path) -> dict[str, list[Path]]:
+    """Row → the folders of its finished pre-trainings, as `table.json` says. `relpos.tables.table` reads the whole file."""
+    try:
+        rows = json.loads((folder / TABLE).read_text(encoding="utf-8"))["rows"]
+        return {row["name"]: [runs_root() / run["path"] for run in row.get("runs", ()) if _is_finished(run)] for row in rows}
+    except FileNotFoundError:
+        known = nearest(folder.name, (path.parent.name for path in folder.parent.glob(f"*/{TABLE}")))
+        raise RelposError(f"no table {folder.name!r} in {folder.parent}.{known}") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RelposError(f"{folder / TABLE}: damaged: {error}") from error
+
+
+def _is_finished(run: dict[str, Any]) -> bool:
+    return run["stage"] == "pretrain" and run["state"] == "finished"
+
+
+def _instead(path: Path) -> str:
+    """What is at a path where no network is."""
+    if not path.exists():
+        hint = nearest(path.name, _names(path.parent.glob("*")))
+        return f"no such folder or file{f'.{hint}' if 'Did you mean' in hint else ''}"
+    said = f"no finished run and no model folder ({WEIGHTS} is missing)"
+    inside = _names(file.parent for pattern in (WEIGHTS, "record.json") for file in path.glob(f"*/{pattern}"))
+    return f"{said}; it holds {', '.join(inside[:3])}{', …' * (len(inside) > 3)}" if inside else said
+
+
+def _names(paths: Iterable[Path]) -> list[str]:
+    return sorted({path.name for path in paths})

@@ -17,8 +17,8 @@ from relpos.data.source import Toy
 from relpos.errors import RelposError, nearest
 from relpos.files import sha256
 from relpos.pretrained.files import checkpoint_files, is_published, tokenizer_files
-from relpos.pretrained.hub import located
 from relpos.runs import debug
+from relpos.runs.networks import resolve
 from relpos.runs.run import Run, read_record
 from relpos.runs.tasks import node_of, of_own_or_known, own_files
 from relpos.trust import find, instantiate
@@ -243,32 +243,36 @@ def _tokenizer_of(start: Run, vocabulary: int) -> Run:
     Raises:
         RelposError: there is none.
     """
-    files = tokenizer_files(start.path)
+    from relpos.train.weights import model_folder
+
+    folder = model_folder(start.path)
+    files = tokenizer_files(folder)
     if not files:
-        raise RelposError(f"network={start.path}: there is no tokenizer in it")
-    meaning = {"tokenizer": described(files, start.path)}
-    return Run("given", f"{start.name}-tokenizer", meaning, {"vocabulary": vocabulary}, folder=str(start.path))
+        raise RelposError(f"network={folder}: there is no tokenizer in it")
+    meaning = {"tokenizer": described(files, folder)}
+    return Run("given", f"{start.name}-tokenizer", meaning, {"vocabulary": vocabulary}, folder=str(folder))
 
 
 def given_run(name: str) -> Run:
-    """A run's folder, a model folder or a published checkpoint that the user named.
+    """The network of this name as a run that nobody has to make.
 
-    A published checkpoint is identified by the SHA-256 of its files, one from the hub by its id and commit.
+    A network of a run is identified by that run, another one by the SHA-256 of its files, one from the hub by its id and commit.
 
     Raises:
-        RelposError: there is no model in it.
+        RelposError: there is no such network.
     """
-    folder = located(name)
+    network, path = resolve(name), Path(name).expanduser()
+    folder = network.folder
     if is_published(folder):
-        if folder.parent.name == "snapshots" and not Path(name).is_dir():
-            return Run(
-                "given", name.replace("/", "-"), {"hub": name.partition("@")[0], "revision": folder.name}, {}, folder=str(folder)
-            )
+        if folder.parent.name == "snapshots" and not path.is_dir():
+            meaning = {"hub": name.partition("@")[0], "revision": folder.name}
+            return Run("given", name.replace("/", "-"), meaning, {}, folder=str(folder))
         identity = described(checkpoint_files(folder), folder)
         return Run("given", folder.resolve().name, {"model": identity}, {}, folder=str(folder.resolve()))
-    model = folder / "model" if (folder / "model").is_dir() else folder
-    weights = model / "model.safetensors"
-    if not weights.is_file():
-        raise RelposError(f"network={folder}: no finished run and no model folder (model.safetensors is missing)")
-    identity = read_record(folder).get("identity") or described([weights], model)
-    return Run("given", folder.resolve().name, {"model": identity}, {}, folder=str(model.resolve()))
+    if network.is_snapshot:
+        label = f"{network.run.resolve().name}-at{network.share}" if network.run else network.name
+        identity = described([network.weights], network.weights.parent)
+        return Run("given", label, {"model": identity}, {}, folder=str(network.path.resolve()))
+    named = network.run if network.row and network.run else path  # `RUN/model` is identified by its weights, as it always was
+    identity = read_record(named).get("identity") or described([network.weights], folder)
+    return Run("given", named.resolve().name, {"model": identity}, {}, folder=str(folder.resolve()))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.files import write_json
+from relpos.files import read_yaml, write_json
 
 VERSIONS = {"noop": 1, "toy": 1, "tokenizer": 1, "store": 1, "pretrain": 3, "finetune": 3}
 """Bumped when a change of code alters the results of a stage; the golden values of the tests make such a change visible."""
@@ -69,7 +69,7 @@ class Run:
         meaning: everything that can change the result, as plain values.
         config: what the stage is called with; more than its meaning (loggers, threads).
         inputs: the runs whose results it reads, under the names that the stage uses.
-        folder: of the stage `given` alone: the folder that the user named.
+        folder: of a run that was not planned: of the stage `given`, the network that the user named; else see `recorded`.
     """
 
     stage: str
@@ -81,7 +81,10 @@ class Run:
 
     @cached_property
     def identity(self) -> str:
-        """The run's identity, see `identity_of`."""
+        """The run's identity, see `identity_of`; of a `recorded` run that in its record, which earlier code may have computed
+        in another way."""
+        if self.folder and self.stage != "given":
+            return str(self.record.get("identity"))
         return identity_of(self.stage, self.meaning, {name: run.identity for name, run in self.inputs.items()})
 
     @property
@@ -154,6 +157,16 @@ class Run:
         """The inverse of `to_dict`."""
         inputs = {name: cls.from_dict(run) for name, run in content["inputs"].items()}
         return cls(**(content | {"inputs": inputs}))
+
+
+def recorded(folder: Path) -> Run:
+    """The run of a folder as its record describes it, whatever code and configuration made it.
+
+    Raises:
+        RelposError: record or configuration is damaged.
+    """
+    record, config = read_record(folder), read_yaml(folder / "config.yaml")
+    return Run(record["stage"], folder.resolve().name, record["meaning"], config, folder=str(folder.resolve()))
 
 
 def closure(runs: list[Run]) -> list[Run]:

@@ -30,7 +30,7 @@ from relpos.model.encoder import Encoder
 from relpos.model.precision import slowdown_of_bf16
 from relpos.process import ASKED
 from relpos.runs.changed import changed_position
-from relpos.runs.networks import of_finetuning, of_pretraining
+from relpos.runs.model import of_finetuning, of_pretraining
 from relpos.runs.plan import task_files
 from relpos.runs.run import Run
 from relpos.train.checkpoint import Checkpointing, Snapshots, WholeCheckpoints, newest, stopping
@@ -44,7 +44,7 @@ from relpos.train.progress import Bar
 from relpos.train.replay import Recorder, recorder_for
 from relpos.train.room import explained_memory, fitting_microbatch
 from relpos.train.splits import Splits, kept
-from relpos.train.weights import read_model_config, save_model
+from relpos.train.weights import model_folder, read_model_config, save_model
 from relpos.trust import instantiate
 
 for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
@@ -96,7 +96,7 @@ def pretrain(run: Run) -> dict[str, Any]:
 def finetune(run: Run) -> dict[str, Any]:
     """Fine-tunes on one task; writes `model/` and `predictions/`."""
     config, start = run.config, run.inputs["start"]
-    folder = start.path if start.stage == "given" else start.path / "model"
+    folder = model_folder(start.path if start.stage == "given" else start.path / "model")
     task: Task = instantiate(config["task"], "task")
     tokenizer, location = load_tokenizer(folder), task_files(run)
     splits = kept(_content(run, folder), Splits(location, task, tokenizer, config["length"]))

@@ -5,71 +5,42 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from omegaconf import OmegaConf
 
 from relpos.errors import RelposError
 from relpos.measures.kept import END, kept
 from relpos.measures.measure import Results, measures
-from relpos.runs.run import Run, read_record, runs_root
+from relpos.runs.networks import labels, networks_of
+from relpos.runs.run import Run, read_record, recorded
 from relpos.runs.shelf import finished, most_shared, protocol
 from relpos.tables.columns import rows_of
-from relpos.tables.named_runs import labels, named_row
 from relpos.tables.order_columns import order_columns
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.row import Column, Row
 
 
-@dataclass(frozen=True)
-class RecordedRun(Run):
-    """A run as its folder describes it, whatever code and configuration made it."""
-
-    @cached_property
-    def identity(self) -> str:
-        """The identity in its record, which earlier code may have computed in another way."""
-        return str(self.record.get("identity"))
-
-    @classmethod
-    def of(cls, folder: Path) -> RecordedRun:
-        """The run of a folder that has a record."""
-        record = read_record(folder)
-        config: Any = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
-        return cls(record["stage"], folder.resolve().name, record["meaning"], config, folder=str(folder.resolve()))
-
-    @property
-    def text(self) -> str:
-        """The name of the token store that it read."""
-        return Path(self.record.get("inputs", {}).get("store", "")).name
+def by_seed(row: PlannedRow) -> dict[int, Run]:
+    """Seed → pre-training."""
+    return {int(run.meaning["seed"]): run for run in row.pretrainings}
 
 
-@dataclass(frozen=True)
-class Subject:
-    """What is compared under one name: a pre-training, or the pre-trainings of a table's row."""
-
-    name: str
-    pretrainings: list[RecordedRun]
-
-    @property
-    def by_seed(self) -> dict[int, RecordedRun]:
-        """Seed → pre-training."""
-        return {int(run.meaning["seed"]): run for run in self.pretrainings}
+def text_of(run: Run) -> str:
+    """The name of the token store that a run of a folder read."""
+    return Path(run.record.get("inputs", {}).get("store", "")).name
 
 
-def subjects_of(names: Sequence[str]) -> list[Subject]:
-    """The subjects that folders of pre-trainings and `TABLE:ROW` name; several may get the same name, see `differing.titled`.
+def subjects_of(names: Sequence[str]) -> list[PlannedRow]:
+    """What is compared: a pre-training, or those of a table's row, under each name; several may be called the same, see
+    `differing.titled`.
 
     Raises:
         RelposError: fewer than two are named, one is named twice, or one is not a finished pre-training.
     """
     if len(names) < 2:
         raise RelposError(f"network={','.join(names)}: two or more are compared, as in: relpos compare FOLDER TABLE:ROW")
-    rows = [named_row(name) for name in names]
-    titles = [labels([Path(name).expanduser()])[0] if row is None else row.name for name, row in zip(names, rows, strict=True)]
-    subjects = [Subject(title, _pretrainings(name, row)) for title, name, row in zip(titles, names, rows, strict=True)]
+    subjects = [_subject(name) for name in names]
     known: dict[tuple[str, ...], str] = {}
     for name, subject in zip(names, subjects, strict=True):
         identities = tuple(run.identity for run in subject.pretrainings)
@@ -79,48 +50,40 @@ def subjects_of(names: Sequence[str]) -> list[Subject]:
     return subjects
 
 
-def _pretrainings(name: str, row: Row | None) -> list[RecordedRun]:
-    folders = [Path(name).expanduser()] if row is None else [runs_root() / run.path for run in row.runs if run.stage == "pretrain"]
-    if not folders:
-        raise RelposError(f"network={name}: this row has no pre-training")
-    for folder in folders:
-        record = read_record(folder)
-        if not record:
-            raise RelposError(f"network={name}: there is no run in {folder} (its record.json is missing)")
-        if record.get("stage") != "pretrain":
-            start = (record.get("inputs") or {}).get("start")
-            hint = f": {start}" if start else ""
-            raise RelposError(f"network={name}: a pre-training is expected, not a run of stage {record.get('stage')}{hint}")
-        if record.get("state") != "finished":
-            raise RelposError(f"network={name}: {folder.resolve().name} is not finished (its record says {record.get('state')})")
-    return [RecordedRun.of(folder) for folder in folders]
+def _subject(name: str) -> PlannedRow:
+    networks = networks_of(name)
+    for network in networks:
+        network.refuse_classifier()
+        if network.run is None or network.is_snapshot:
+            raise RelposError(f"network={name}: the folder of a pre-training is expected, or TABLE:ROW")
+    title = networks[0].row or labels(networks)[0]
+    return PlannedRow(title, [], [recorded(network.run) for network in networks if network.run], [])
 
 
-def compared_rows(subjects: Sequence[Subject]) -> list[Row]:
+def compared_rows(subjects: Sequence[PlannedRow]) -> list[Row]:
     """A row for each subject, with the columns that all of them have.
 
     These are fine-tunings whose configurations differ in the seed alone, and figures about order that were measured before, in the
     same way for all.
     """
     tunings = _shared_tunings(subjects)
-    planned = [PlannedRow(subject.name, [], list(subject.pretrainings), tunings[subject.name]) for subject in subjects]
+    planned = [replace(subject, tunings=tunings[subject.name]) for subject in subjects]
     order = _order(subjects)
     rows = []
     for subject, row in zip(subjects, rows_of(planned), strict=True):
         names = [column.name for measure in measures() if measure.name in order[subject.name] for column in measure.at_end]
-        by_seed = _by_seed(order[subject.name])
-        columns = order_columns(names, by_seed, ["finished"] * len(subject.pretrainings))
+        columns = order_columns(names, _by_seed(order[subject.name]), ["finished"] * len(subject.pretrainings))
         known: dict[str, Column] = {name: column for name, column in columns.items() if column.values}
         rows.append(replace(row, columns=known | row.columns))
     return rows
 
 
-def _shared_tunings(subjects: Sequence[Subject]) -> dict[str, list[Tuning]]:
+def _shared_tunings(subjects: Sequence[PlannedRow]) -> dict[str, list[Tuning]]:
     """Subject → its fine-tunings with the tasks and dials that all subjects were fine-tuned with.
 
     If a task was fine-tuned with several choices of dials, the choice with the most runs is taken.
     """
-    starts = {str(run.path.resolve()): (subject.name, seed) for subject in subjects for seed, run in subject.by_seed.items()}
+    starts = {str(run.path.resolve()): (subject.name, seed) for subject in subjects for seed, run in by_seed(subject).items()}
     found: list[tuple[str, str, str, Tuning]] = []
     for folder, record in finished("finetune"):
         try:
@@ -131,7 +94,7 @@ def _shared_tunings(subjects: Sequence[Subject]) -> dict[str, list[Tuning]]:
         if start in starts:
             name, seed = starts[start]
             task, way = str(record["meaning"]["task"]["name"]), protocol(record["meaning"], {"between": between})
-            found.append((task, way, name, Tuning(task, seed, int(record["meaning"]["seed"]), RecordedRun.of(folder))))
+            found.append((task, way, name, Tuning(task, seed, int(record["meaning"]["seed"]), recorded(folder))))
     shared = most_shared([entry[:3] for entry in found], [subject.name for subject in subjects])
     return {
         subject.name: [tuning for task in shared for *key, tuning in found if key == [task, shared[task], subject.name]]
@@ -151,10 +114,10 @@ def _start(record: dict[str, Any]) -> tuple[str, list[str]]:
     return "", between
 
 
-def _order(subjects: Sequence[Subject]) -> dict[str, dict[str, dict[int, Results]]]:
+def _order(subjects: Sequence[PlannedRow]) -> dict[str, dict[str, dict[int, Results]]]:
     """Subject → measure → seed → figures measured before in the same way for all; of several ways, the one with most examples."""
     order: dict[str, dict[str, dict[int, Results]]] = {subject.name: {} for subject in subjects}
-    runs = {(subject.name, seed): run.path for subject in subjects for seed, run in subject.by_seed.items()}
+    runs = {(subject.name, seed): run.path for subject in subjects for seed, run in by_seed(subject).items()}
     found = [
         (measure, protocol(entry.meaning, without=()), run, entry)
         for measure in (measure.name for measure in measures() if measure.at_end)

@@ -10,14 +10,15 @@ from typing import Any
 
 from relpos.config.conf import conf_dir
 from relpos.files import read_yaml
-from relpos.tables.compared import Subject
+from relpos.tables.compared import by_seed, text_of
+from relpos.tables.plan import PlannedRow
 
 GROUPS = ("position", "conv")
 MISSING = "—"
 Settings = dict[str, str]
 
 
-def differences(subjects: Sequence[Subject]) -> dict[str, list[str]]:
+def differences(subjects: Sequence[PlannedRow]) -> dict[str, list[str]]:
     """Key → its value in each subject, for the keys in which they are not all equal; `—` for a subject without the key.
 
     Dials of different schemes cannot be compared. So where there are several schemes, their dials are left out; a dial in which two
@@ -41,7 +42,7 @@ def in_words(differing: Mapping[str, Sequence[str]]) -> str:
     return ", ".join(f"{key}={' → '.join(values)}" for key, values in differing.items()) or "nothing that results depend on"
 
 
-def titled(subjects: Sequence[Subject]) -> list[Subject]:
+def titled(subjects: Sequence[PlannedRow]) -> list[PlannedRow]:
     """The subjects under different names: to a name that several have, the settings in which these differ are added."""
     count = Counter(subject.name for subject in subjects)
     result = []
@@ -81,7 +82,7 @@ def _differing(described: Sequence[Settings]) -> dict[str, list[str]]:
     return {key: of_key for key, of_key in values.items() if len(set(of_key)) > 1}
 
 
-def _described(subject: Subject) -> Settings:
+def _described(subject: PlannedRow) -> Settings:
     """Key → value of everything that the subject's results depend on; `seed` lists the seeds of its pre-trainings."""
     run = subject.pretrainings[0]
     settings: Settings = {}
@@ -89,7 +90,7 @@ def _described(subject: Subject) -> Settings:
         settings |= _node(group, run.meaning.get(group))
     for key in (key for key in run.meaning if key not in GROUPS):
         settings |= dict(_leaves(key, run.meaning[key]))
-    return settings | {"seed": ",".join(str(seed) for seed in sorted(subject.by_seed)), "text": run.text}
+    return settings | {"seed": ",".join(str(seed) for seed in sorted(by_seed(subject))), "text": text_of(run)}
 
 
 def _node(group: str, node: Mapping[str, Any] | None) -> Settings:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from relpos.measures.kept import END, is_measured, snapshots
 from relpos.measures.sample import is_toy
 from relpos.runs.cost import flops_per_token
+from relpos.runs.networks import Network, resolve
 from relpos.runs.run import Run
-from relpos.runs.trained import Trained, trained
 from relpos.tables.order_instrument import Instrument
 from relpos.tables.plan import PlannedRow
 
@@ -33,9 +33,9 @@ def work_left(plan: Iterable[PlannedRow], instrument: Instrument) -> list[tuple[
     return left
 
 
-def _subjects(run: Run) -> dict[int, Trained]:
+def _subjects(run: Run) -> dict[int, Network]:
     """Per cent of the steps → the network as it was then; empty for a run that is not finished."""
     if run.state != "finished":
         return {}
-    subject = trained(run.path)
+    subject = resolve(run.path)
     return snapshots(subject) | {END: subject}

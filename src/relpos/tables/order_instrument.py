@@ -16,8 +16,8 @@ from relpos.errors import RelposError, nearest
 from relpos.measures.kept import END, is_measured, measured, snapshots
 from relpos.measures.measure import Dials, Measure, Results, chosen
 from relpos.measures.sample import Sample
+from relpos.runs.networks import Network, resolve
 from relpos.runs.run import Run
-from relpos.runs.trained import Trained, trained
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow
 from relpos.trust import instantiate
@@ -44,7 +44,7 @@ class Instrument:
     threads: int | None = None
     snapshots: Instrument | None = None
 
-    def results(self, network: Trained) -> Results:
+    def results(self, network: Network) -> Results:
         """The results of a network; a measure that fails is named on stderr and left out."""
         results: Results = {}
         sample = Sample(network, self.dials, self.accelerator, self.threads)
@@ -55,7 +55,7 @@ class Instrument:
                 print(f"relpos: {network.name} without {measure.name}: {error}", file=sys.stderr)
         return results
 
-    def has_measured(self, network: Trained) -> bool:
+    def has_measured(self, network: Network) -> bool:
         """Whether no result of the network is left to measure."""
         try:
             return all(is_measured(network, self.dials, measure) for measure in self.measures)
@@ -113,7 +113,7 @@ def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Ins
 
 
 @dataclass(frozen=True)
-class Network:
+class ToMeasure:
     """A network and how it is measured.
 
     Args:
@@ -121,7 +121,7 @@ class Network:
         instruments: first, at the end of a pre-training, that of the table's columns; last, if there is one, that of snapshots.
     """
 
-    subject: Trained
+    subject: Network
     instruments: tuple[Instrument, ...]
 
     def __str__(self) -> str:
@@ -132,16 +132,16 @@ class Network:
         return [instrument.results(self.subject) for instrument in self.instruments]
 
 
-Each = Callable[[Callable[[Network], list[Results]], Sequence[Network]], list[list[Results]]]
+Each = Callable[[Callable[[ToMeasure], list[Results]], Sequence[ToMeasure]], list[list[Results]]]
 """Applies a function to each of some networks: one after another, or side by side."""
 
 
-def in_turn(function: Callable[[Network], list[Results]], networks: Sequence[Network]) -> list[list[Results]]:
+def in_turn(function: Callable[[ToMeasure], list[Results]], networks: Sequence[ToMeasure]) -> list[list[Results]]:
     """Measures one network after another in this process."""
     return [function(network) for network in networks]
 
 
-def skipped(_: Callable[[Network], list[Results]], networks: Sequence[Network]) -> list[list[Results]]:
+def skipped(_: Callable[[ToMeasure], list[Results]], networks: Sequence[ToMeasure]) -> list[list[Results]]:
     """Measures none of the networks: each has no figures."""
     return [[{} for _ in network.instruments] for network in networks]
 
@@ -158,16 +158,16 @@ def results_of(runs: Iterable[Run], instrument: Instrument, each: Each) -> dict[
     flat = [(path, share, network) for path, of_run in networks.items() for share, network in of_run.items()]
     is_known = [all(each_of.has_measured(network.subject) for each_of in network.instruments) for _, _, network in flat]
     missing = [network for (_, _, network), known in zip(flat, is_known, strict=True) if not known]
-    new = iter(each(Network.results, missing) if missing else [])
+    new = iter(each(ToMeasure.results, missing) if missing else [])
     results: dict[Path, dict[int, list[Results]]] = {path: {} for path in networks}
     for (path, share, network), known in zip(flat, is_known, strict=True):
         results[path][share] = network.results() if known else next(new)
     return results
 
 
-def _networks(run: Run, instrument: Instrument) -> dict[int, Network]:
-    end = trained(run.path)
+def _networks(run: Run, instrument: Instrument) -> dict[int, ToMeasure]:
+    end = resolve(run.path)
     if instrument.snapshots is None:
-        return {END: Network(end, (instrument,))}
-    of_snapshots = {share: Network(subject, (instrument.snapshots,)) for share, subject in snapshots(end).items()}
-    return of_snapshots | {END: Network(end, (instrument, instrument.snapshots))}
+        return {END: ToMeasure(end, (instrument,))}
+    of_snapshots = {share: ToMeasure(subject, (instrument.snapshots,)) for share, subject in snapshots(end).items()}
+    return of_snapshots | {END: ToMeasure(end, (instrument, instrument.snapshots))}

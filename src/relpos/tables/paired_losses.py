@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from relpos.errors import RelposError
-from relpos.tables.compared import RecordedRun, Subject
+from relpos.runs.run import Run
+from relpos.tables.compared import by_seed, text_of
+from relpos.tables.plan import PlannedRow
 from relpos.tables.statistics import Difference, paired
 
 Floats = npt.NDArray[np.float64]
@@ -48,10 +50,10 @@ class PairedLoss:
     over: str = "examples"
 
 
-def why_not(subjects: Sequence[Subject]) -> str | None:
+def why_not(subjects: Sequence[PlannedRow]) -> str | None:
     """Why losses per token cannot be paired; None where they can."""
     runs = [run for subject in subjects for run in subject.pretrainings]
-    if len({run.text for run in runs}) > 1:
+    if len({text_of(run) for run in runs}) > 1:
         return "they were trained on different text or tokenizers, whose losses per token are not of one kind"
     for key in SHARED:
         if len({run.meaning[key] for run in runs}) > 1:
@@ -60,7 +62,7 @@ def why_not(subjects: Sequence[Subject]) -> str | None:
 
 
 def paired_losses(
-    subjects: Sequence[Subject], examples: int, advance: Callable[[int], object] = lambda _: None
+    subjects: Sequence[PlannedRow], examples: int, advance: Callable[[int], object] = lambda _: None
 ) -> list[PairedLoss]:
     """The losses of the subjects on at most so many held-out examples, each with its difference to the first subject's.
 
@@ -72,17 +74,17 @@ def paired_losses(
         examples: held-out examples, at most.
         advance: called with the number of examples in each portion done.
     """
-    losses = [{seed: losses_of(run, examples, advance) for seed, run in subject.by_seed.items()} for subject in subjects]
+    losses = [{seed: losses_of(run, examples, advance) for seed, run in by_seed(subject).items()} for subject in subjects]
     first = losses[0]
     result = []
-    for subject, by_seed in zip(subjects, losses, strict=True):
-        mean = float(np.mean([of_seed.mean for of_seed in by_seed.values()]))
-        seeds = sorted(by_seed.keys() & first.keys())
+    for subject, of_subject in zip(subjects, losses, strict=True):
+        mean = float(np.mean([of_seed.mean for of_seed in of_subject.values()]))
+        seeds = sorted(of_subject.keys() & first.keys())
         difference, over = None, "examples"
-        if by_seed is not first and len(seeds) > 1:
-            difference, over = paired([by_seed[seed].mean for seed in seeds], [first[seed].mean for seed in seeds]), "seeds"
-        elif by_seed is not first:
-            difference = over_examples(next(iter(by_seed.values())), next(iter(first.values())))
+        if of_subject is not first and len(seeds) > 1:
+            difference, over = paired([of_subject[seed].mean for seed in seeds], [first[seed].mean for seed in seeds]), "seeds"
+        elif of_subject is not first:
+            difference = over_examples(next(iter(of_subject.values())), next(iter(first.values())))
         result.append(PairedLoss(subject.name, mean, difference, over))
     return result
 
@@ -101,7 +103,7 @@ def over_examples(second: Losses, first: Losses) -> Difference:
     return Difference(ratio, sqrt(n / max(n - 1, 1) * float((residuals**2).sum())) / tokens, max(n - 1, 1), n)
 
 
-def losses_of(run: RecordedRun, examples: int, advance: Callable[[int], object] = lambda _: None) -> Losses:
+def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda _: None) -> Losses:
     """The losses of a network on its held-out text, in float32, under the masks that every run is scored with.
 
     Raises:
@@ -111,11 +113,11 @@ def losses_of(run: RecordedRun, examples: int, advance: Callable[[int], object] 
 
     from relpos.analysis.shuffle_gap import heldout_losses
     from relpos.data.store import Store
-    from relpos.runs.trained import trained
+    from relpos.runs.networks import resolve
 
     folder = Path(run.record["inputs"]["store"])
     if not (folder / "record.json").is_file():
         raise RelposError(f"{run.name}: its text {folder} is no longer there")
     store = Store(folder)
     heldout = store.examples("heldout", run.meaning["packing"], run.meaning["length"], examples)
-    return Losses(*heldout_losses(trained(run.path).load(), heldout, advance))
+    return Losses(*heldout_losses(resolve(run.path).masked_lm(), heldout, advance))

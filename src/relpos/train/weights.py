@@ -83,12 +83,18 @@ def save_model(folder: Path, model: nn.Module, config: dict[str, Any], tokenizer
     save_weights(model, folder / WEIGHTS)
 
 
-def read_model_config(folder: Path) -> dict[str, Any]:
-    """The configuration of a model folder, whether one of ours or a published checkpoint.
+def model_folder(path: Path) -> Path:
+    """The model folder itself; for a snapshot's file that of its run, which has the same configuration and tokenizer."""
+    return path.parent.parent / "model" if path.suffix == ".safetensors" else path
+
+
+def read_model_config(path: Path) -> dict[str, Any]:
+    """The configuration of a model folder, ours or a published checkpoint's, or of a snapshot's file.
 
     Raises:
-        RelposError: there is no model in `folder`, or its file describes no network; names file and key.
+        RelposError: there is no model in `path`, or its file describes no network; names file and key.
     """
+    folder = model_folder(path)
     if is_published(folder):
         settings = Checkpoint(folder).settings
         with _naming(folder / CONFIG):
@@ -97,12 +103,12 @@ def read_model_config(folder: Path) -> dict[str, Any]:
         config = read_config(folder)
         with _naming(folder / CONFIG):
             return _checked({name: config[name] for name in SETTINGS if config.get(name) is not None})
-    path = folder / "config.yaml"
-    if not path.is_file() or not (folder / WEIGHTS).is_file():
+    file = folder / "config.yaml"
+    if not file.is_file() or not (folder / WEIGHTS).is_file():
         expected = f"config.yaml and {WEIGHTS} are expected, or the config.json of a published checkpoint"
         raise RelposError(f"no model in {folder}: {expected}")
-    with _naming(path):
-        return _checked(read_yaml(path))
+    with _naming(file):
+        return _checked(read_yaml(file))
 
 
 def _checked(settings: Any) -> dict[str, Any]:
@@ -144,8 +150,8 @@ def _naming(path: Path) -> Iterator[None]:
         raise RelposError(f"{path}: no network can be made of it: {type(error).__name__} {said}") from error
 
 
-def load_model(folder: Path, kernel: str = "auto") -> Any:
-    """The network of a model folder, with its weights, in evaluation mode.
+def load_model(path: Path, kernel: str = "auto") -> Any:
+    """The network of a model folder, or of a snapshot's file, with its weights, in evaluation mode.
 
     A folder of ours gives a `MaskedLM`, or a `Classifier` where it was fine-tuned. A published checkpoint gives a network with the
     head whose weights it has, or an `Encoder` where it has none. Weights of a folder with `config.json` keep the number format in
@@ -154,6 +160,7 @@ def load_model(folder: Path, kernel: str = "auto") -> Any:
     Raises:
         RelposError: names the file, and the key or parameter that is wrong.
     """
+    folder = model_folder(path)
     settings = read_model_config(folder) | {"kernel": kernel}
     file = folder / (CONFIG if is_published(folder) or is_exported(folder) else "config.yaml")
     with _naming(file):
@@ -166,7 +173,7 @@ def load_model(folder: Path, kernel: str = "auto") -> Any:
         else:
             with without_memory():  # a file of a few bytes may ask for more memory than there is: only what has weights is built
                 expected = network(settings)
-            stored = _stored(expected, folder / WEIGHTS, strict=True)
+            stored = _stored(expected, folder / WEIGHTS if path == folder else path, strict=True)
             model = network(settings)
             _fill(model, stored)
     return model.eval()

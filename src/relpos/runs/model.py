@@ -1,0 +1,95 @@
+"""The model that a run trains, with the weights that it starts from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from relpos.data.tasks import Task
+from relpos.errors import RelposError
+from relpos.model.build import Network, count
+from relpos.model.heads import Classifier, MaskedLM
+from relpos.runs.changed import change_positions, changed_position
+from relpos.runs.plan import network_settings
+from relpos.runs.run import Run
+from relpos.train.network import MOST, classifier_on, encoder_of, masked_lm_on, network, without_memory
+from relpos.train.weights import load_model
+from relpos.trust import instantiate
+
+
+def of_run(run: Run, vocabulary: int | None = None) -> MaskedLM | Classifier:
+    """The network of a pre-training or a fine-tuning before its first step. Torch's random generator is left as it was.
+
+    If the tokenizer is not trained yet, it is assumed to have `vocabulary` pieces, or with None the number that the configuration
+    asks for (a small text yields fewer). If the run that a fine-tuning starts from is not finished, the encoder has that run's
+    initial weights.
+    """
+    with torch.random.fork_rng(devices=[]):
+        if run.stage == "finetune":
+            return of_finetuning(run, vocabulary)
+        tokenizer = run.inputs["tokenizer"]
+        start = run.inputs["start"].path if "start" in run.inputs else None
+        return of_pretraining(run.config, int(tokenizer.metrics.get("pieces", vocabulary or tokenizer.config["vocabulary"])), start)
+
+
+def of_pretraining(config: dict[str, Any], vocabulary: int, start: Path | None = None) -> MaskedLM:
+    """The masked language model of a pre-training's configuration: weights from `seed`, attention by `speed.kernel`.
+
+    With `start` it is the network in that folder, in float32; if that has no head, the head is drawn from `seed`.
+    """
+    if start:
+        before = load_model(start, config["speed"]["kernel"]).float()
+        torch.manual_seed(config["seed"])
+        return masked_lm_on(before).train()
+    settings = {key: config[key] for key in ("size", "position", "conv")}
+    torch.manual_seed(config["seed"])
+    return network(settings | {"vocabulary": vocabulary, "kernel": config["speed"]["kernel"]})
+
+
+def of_finetuning(run: Run, vocabulary: int | None = None) -> Classifier:
+    """A classifier on the encoder that the run starts from; its output layer is drawn from `seed`, and so is the pooler unless an
+    intermediate task has trained one. With `change`, the encoder gets other positions first."""
+    start, task = run.inputs["start"], instantiate(run.config["task"], "task")
+    assert isinstance(task, Task)
+    if start.state == "finished":
+        folder = start.path if start.stage == "given" else start.path / "model"
+        before: Any = load_model(folder, run.config["speed"]["kernel"])
+    else:
+        before = of_run(start, vocabulary)
+    before = before.float()  # a published checkpoint may hold half precision, in which small updates would be lost
+    if change := run.config.get("change"):
+        change_positions(encoder_of(before), change, run.config["length"], run.config["seed"])
+    torch.manual_seed(run.config["seed"])
+    return classifier_on(before, task.outputs, encoder_of(before).embedding.dropout.p, run.config.get("head", "plain")).train()
+
+
+def refuse_impossible(run: Run) -> None:
+    """Refuses a network that cannot be built, before any work on the run or its inputs. The check allocates no memory for weights.
+
+    Raises:
+        RelposError: size, position, convolution and length do not go together, or `change` does not suit the positions.
+    """
+    for needed in run.inputs.values():
+        refuse_impossible(needed)
+    if change := run.config.get("change"):
+        start = run.inputs["start"]
+        changed_position(start.config["position"] if start.stage == "pretrain" else network_settings(start)["position"], change)
+    if run.stage == "pretrain" and run.state != "finished":
+        with torch.random.fork_rng(devices=[]), without_memory():
+            model = of_pretraining(run.config, run.inputs["tokenizer"].config["vocabulary"])
+        counted(model)
+        model.encoder.position.check_length(run.config["length"])
+
+
+def counted(model: Network) -> dict[str, Any]:
+    """`relpos.model.build.count`; refuses a network of more than `MOST` parameters.
+
+    Raises:
+        RelposError: says how many there are.
+    """
+    numbers = count(model)
+    if numbers["total"] > MOST:
+        raise RelposError(f"{numbers['total']:.2e} parameters: more than {MOST:.0e} are too many")
+    return numbers

@@ -1,0 +1,112 @@
+"""`relpos.build` gives the network that the run trains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import relpos
+from relpos.commands.params import counted_without_memory
+from relpos.errors import RelposError
+from relpos.model.build import count
+from relpos.model.heads import Classifier
+from relpos.runs import compose, plan, training
+from relpos.train.network import build_model
+from schemes import presets
+
+TINY = ["size.layers=1", "batch=4", "length=16", "speed.threads=1", "steps=1"]
+
+
+def trained_from(monkeypatch: pytest.MonkeyPatch, overrides: list[str], command: str) -> tuple[dict[str, torch.Tensor], str]:
+    """The weights, and the attention kernel, with which the run of these overrides begins."""
+    seen: dict[str, torch.Tensor] = {}
+    kernel: list[str] = []
+    fit = training._fit
+
+    def noted(run: object, module: nn.Module, *rest: object) -> object:
+        seen.clear()  # what the run starts from comes first
+        seen.update({name: value.detach().clone() for name, value in module.model.named_parameters()})
+        kernel.append(module.model.encoder.layers[0].attention.kernel)
+        return fit(run, module, *rest)
+
+    monkeypatch.setattr(training, "_fit", noted)
+    relpos.run(compose(command, overrides))
+    return seen, kernel[-1]
+
+
+@pytest.mark.parametrize("command", ["pretrain", "finetune"])
+def test_the_network_is_that_of_the_run(toy_runs: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    start = [override if "." in override else f"pretrain.{override}" for override in TINY if not override.startswith("length")]
+    overrides = ["position=composite", "seed=3", "speed.kernel=eager", *TINY[-3:]]
+    overrides += TINY[:3] if command == "pretrain" else [*start, "size.layers=1", "batch=4", "data.pairs=20"]
+    weights, kernel = trained_from(monkeypatch, overrides, command)
+    torch.manual_seed(99)
+    before = torch.get_rng_state()
+    built = relpos.build(compose(command, overrides))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert {name: value.shape for name, value in built.named_parameters()} == {name: value.shape for name, value in weights.items()}
+    assert all(torch.equal(value, weights[name]) for name, value in built.named_parameters())
+    assert built.encoder.layers[0].attention.kernel == kernel == "eager"
+    assert isinstance(built, Classifier) == (command == "finetune")
+
+
+def test_before_anything_is_trained_the_network_is_that_of_the_overrides() -> None:
+    built = relpos.build(compose("finetune", ["task=mnli", "vocabulary=50", "size.layers=1"]))
+    assert isinstance(built, Classifier)
+    assert built.classifier.out_features == 3
+    assert built.encoder.embedding.words.num_embeddings == 50
+
+
+@pytest.mark.parametrize("command", ["data", "reproduce"])
+def test_a_command_without_a_network_is_refused(command: str) -> None:
+    with pytest.raises(RelposError, match="no network; those of pretrain, finetune, params and draw have one"):
+        relpos.build(compose(command))
+
+
+@pytest.mark.parametrize("position", presets("position"))
+def test_parameters_are_counted_without_memory(position: str) -> None:
+    cfg = compose("params", ["size=tiny", f"position={position}", "vocabulary=50", "size.layers=1"])
+    assert counted_without_memory(cfg) == count(build_model(cfg))
+
+
+@pytest.mark.parametrize("override", ["size.hidden=1000000000", "size.hidden=4000000000000000000", "vocabulary=1000000000000"])
+def test_too_many_parameters_are_one_line(override: str) -> None:
+    with pytest.raises(RelposError, match=r"parameters"):
+        counted_without_memory(compose("params", [override]))
+
+
+def test_many_parameters_are_counted_at_once() -> None:
+    assert counted_without_memory(compose("params", ["position=tisa", "kernels=10000000"]))["position"] == 3 * 10**7 * 4 * 12
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["position=rope", "size.hidden=66", "size.heads=22"], "Rope turns pairs of channels"),
+        (["size.heads=5"], "hidden=64 is not a multiple of heads=5"),
+        (["position=absolute", "length=512"], "Absolute has 128 positions"),
+        (["size.hidden=1000000000"], "parameters"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_before_any_work(overrides: list[str], said: str, tmp_path: Path) -> None:
+    with pytest.raises(RelposError, match=said):
+        relpos.run(compose("pretrain", overrides))
+    assert not (tmp_path / "runs").exists()
+    assert plan(compose("pretrain", overrides)).state == "missing"
+
+
+def test_any_list_of_schemes_can_be_merged() -> None:
+    parts = "[{_target_: relpos.model.position.Fixed, k: 3}, {_target_: relpos.model.position.T5}]"
+    merged = counted_without_memory(compose("params", ["size=tiny", "position=merge", f"position.parts={parts}"]))
+    alone = [
+        counted_without_memory(compose("params", ["size=tiny", *overrides]))
+        for overrides in (["position=fixed", "k=3"], ["position=t5"])
+    ]
+    assert merged["position"] == sum(part["position"] for part in alone)
+    with pytest.raises(RelposError, match=r"position\.parts must be given"):
+        compose("params", ["position=merge"])
+    with pytest.raises(RelposError, match=r"^position\.parts\.0\.k=-1: a whole number of 0 or more is expected$"):
+        compose("params", ["position=merge", "position.parts=[{_target_: relpos.model.position.Fixed, k: -1}]"])
