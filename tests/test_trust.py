@@ -137,6 +137,13 @@ def test_an_experiment_file_runs_nothing(
     assert not marker.exists()
 
 
+def test_an_experiment_file_reads_no_secret(tmp_path: Path, toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = "'logger.project=${oc.env:WANDB_API_KEY}'"
+    (tmp_path / "travelled.yaml").write_text(EXPERIMENT.format(base="seed=0", row=row, task=""))
+    said = refusal(["reproduce", "dry_run=true", f"table={tmp_path / 'travelled.yaml'}"], capsys)
+    assert "a file may refer to other keys" in said
+
+
 @pytest.mark.parametrize(
     "metric", ["evil.f", "os.mkdir", "antigravity.geohash", "relpos.files.os.mkdir", "relpos.files.write_text"]
 )

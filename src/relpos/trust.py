@@ -23,6 +23,8 @@ VARIABLE = "RELPOS_TRUST"
 """Environment variable with the trusted modules. Workers, ranks and jobs of a cluster inherit it from the command."""
 NAMING = ("_target_", "metric")
 """Last parts of the keys that name a class or a function."""
+RESOLVER = re.compile(r"\$\{[^{}]*:")
+"""An interpolation that calls a function of OmegaConf's or of ours, as `${oc.env:HOME}`."""
 DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -93,7 +95,7 @@ def outside(names: Iterable[object]) -> list[str]:
 
 
 def refuse_names(overrides: Iterable[str]) -> None:
-    """Refuses overrides of a file that name something outside relpos.
+    """Refuses overrides of a file that name something outside relpos, or read the environment.
 
     Raises:
         RelposError: names key and name, and says how the user can allow it.
@@ -105,6 +107,8 @@ def refuse_names(overrides: Iterable[str]) -> None:
             refuse(value.strip("'\""), "metric" if last == "metric" else group.split(".")[0], key)
         if key.startswith("hydra"):  # hydra.searchpath=[pkg://…] imports a package
             raise RelposError(f"{override}: settings of Hydra belong on the command line")
+        if RESOLVER.search(value):  # ${oc.env:WANDB_API_KEY} would write a secret into records
+            raise RelposError(f"{override}: a file may refer to other keys (${{recipe.steps}}), and call no resolver")
 
 
 def refuse(name: object, kind: str, key: str) -> None:
