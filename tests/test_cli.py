@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from relpos.cli import main
-from relpos.config.schema import COMMANDS
+from relpos.config.conf import commands
 from schemes import FULL
 
 
@@ -63,10 +63,17 @@ def test_params_prints_json_and_the_exact_total(relpos: Relpos) -> None:
         (["pretrain", "position=compsite"], "relpos: unknown position 'compsite'. Did you mean 'composite' or 'composite_key'"),
         (["pretrain", "data=files", "data.root=/nowhere"], "there is no folder or file /nowhere/corpus"),
         (["finetune", "data=files", "data.corpus=pyproject.toml", "data.glue=/nowhere"], "data."),
+        (["pretrain", "data=files", "data.corpus={folder}/memory.txt"], "memory.txt: Input/output error"),
+        (["reproduce", "table={folder}/deep.yaml"], "deep.yaml:1: not YAML: nested more than 50 deep"),
+        (["params", "hydra.run.dir=/proc/nope"], "/proc/nope: No such file or directory"),
+        (["fill", "a \udcff [MASK]", "network={folder}"], "'a \\udcff [MASK]': UTF-8 is expected"),
+        (["fill", "a [MASK]\n", "network={long}"], "File name too long"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_one(relpos: Relpos, arguments: list[str], said: str, tmp_path: Path) -> None:
-    done = relpos(*arguments, cwd=tmp_path)
+    (tmp_path / "memory.txt").symlink_to("/proc/self/mem")
+    (tmp_path / "deep.yaml").write_text("[" * 50_000 + "]" * 50_000)
+    done = relpos(*(word.format(folder=tmp_path, long="a" * 300) for word in arguments), cwd=tmp_path)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert said in done.stderr
@@ -81,7 +88,7 @@ def test_help_shows_the_groups_and_what_each_dial_does(relpos: Relpos) -> None:
     assert re.search(r"hidden: 256 +# width of the residual stream", said)  # the phrase stands in size/tiny.yaml
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "noop"])
+@pytest.mark.parametrize("command", commands())
 def test_help_explains_every_dial_of_the_command_itself(relpos: Relpos, command: str) -> None:
     said = relpos(command, "--help").stdout
     dials = said.partition("Dials and their values:\n\n")[2].split("\n\n")[0].splitlines()
@@ -121,10 +128,56 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(arguments: list[str], 
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.parametrize(
+    ("shell", "said"),
+    [
+        ("params size=tiny >/dev/full", "cannot write standard output or a file: No space left on device"),
+        ("--help >/dev/full", "cannot write standard output or a file: No space left on device"),
+    ],
+)
+def test_output_that_goes_nowhere_is_one_line(shell: str, said: str, python: str) -> None:
+    done = subprocess.run(["sh", "-c", f"exec {python} -m relpos.cli {shell}"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"relpos: {said}\n")
+
+
+def test_closed_output_is_refused_before_any_work(relpos: Relpos, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    done = relpos("params", "size=tiny")
+    assert (done.returncode, done.stderr) == (1, "relpos: standard output is closed; >/dev/null drops what is printed\n")
+
+
+def test_stderr_may_be_closed(python: str) -> None:
+    done = subprocess.run(["sh", "-c", f"exec {python} -m relpos.cli params size=tiny 2>&-"], capture_output=True, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory"), ImportError("libx.so: failed to map segment")],
+)
+def test_too_little_memory_is_one_line(relpos: Relpos, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def exhausted(**config: object) -> str:
+        raise error
+
+    monkeypatch.setattr("relpos.commands.params.params", exhausted)
+    done = relpos("params", "size=tiny")
+    assert (done.returncode, done.stderr) == (1, "relpos: there is not enough memory\n")
+
+
+@pytest.mark.skipif(not FULL, reason="RELPOS_FULL=1 starts real processes, which take their memory from the start")
+@pytest.mark.parametrize("kilobytes", [300_000, 900_000])
+def test_a_process_without_memory_ends_with_one_line(kilobytes: int, tmp_path: Path) -> None:
+    shell = f"ulimit -v {kilobytes}; exec {sys.executable} -m relpos.cli pretrain steps=1 batch=2"
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "relpos: there is not enough memory"
+    assert "Traceback" not in done.stderr
+
+
 def test_a_pipe_of_our_own_that_breaks_is_not_taken_for_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command must not end quietly where one of its processes has died."""
 
-    def broken(cfg: object) -> str:
+    def broken(**config: object) -> str:
         raise BrokenPipeError
 
     monkeypatch.setattr("relpos.commands.params.params", broken)

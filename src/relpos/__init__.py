@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from omegaconf import DictConfig
     from torch import nn
@@ -75,7 +75,7 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
         return build_model(cfg)
 
 
-def run(cfg: DictConfig) -> Run:
+def run(cfg: DictConfig | Mapping[str, Any]) -> Run:
     """Executes the run of a configuration, or finds it done: `.path`, `.record`, `.metrics`.
 
     Example:
@@ -131,9 +131,10 @@ def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
     import json
 
     from relpos.commands import order as command
+    from relpos.config.compose import composed, resolved
 
     quoted = ",".join(f"'{Path(folder)}'" for folder in networks)
-    folder = Path(command.order(compose("order", [f"network=[{quoted}]", *overrides])))
+    folder = Path(command.order(**resolved(composed("order", [f"network=[{quoted}]", *overrides]))))
     content: dict[str, Any] = json.loads((folder / command.FILE).read_text(encoding="utf-8"))
     return content
 

@@ -5,40 +5,23 @@ Nothing heavy is imported before a subcommand is known: `relpos --help` answers 
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
+from contextlib import suppress
+from inspect import signature
 from typing import Any, TextIO
 
-COMMANDS = {
-    "data": ("text → tokenizer and token store", "data=files data.root=FOLDER"),
-    "pretrain": ("masked language modelling of one encoder", "position=composite size=small"),
-    "finetune": ("one task, of GLUE or your own, on top of it", "task=rte position=composite size=small"),
-    "reproduce": ("an experiment file → its runs → its table", "table=demo"),
-    "status": ("how a table stands, from another terminal", "table=demo"),
-    "claims": ("the papers' claims, tested", "paper=chang2021"),
-    "params": ("count parameters, as JSON", "size=small position=composite"),
-    "cost": ("operations, memory and time on this machine", "size=base position=composite steps=125000"),
-    "draw": ("what a scheme adds to the scores, a figure", "position=tisa"),
-    "analyze": ("what a trained network does with positions", "toeplitz network=FOLDER"),
-    "figures": ("a paper's figures, from the runs there are", "wennberg2021"),
-    "length": ("held-out loss at other lengths", "network=FOLDER"),
-    "order": ("how much order a network knows", "network=FOLDER"),
-    "fill": ("what a network puts in place of [MASK]", '"the cat [MASK] on the mat" network=FOLDER'),
-    "score": ("how probable a text is, token by token", '"the cat sat on the mat" network=FOLDER'),
-    "merge": ("runs of other machines → this runs folder", "FOLDER FOLDER"),
-    "compare": ("runs beside each other on one page", "FOLDER FOLDER"),
-    "export": ("a run → a folder of Hugging Face", "network=FOLDER to=FOLDER"),
-    "submit": ("a row → the zip for the GLUE server", "table=NAME row=composite"),
-    "record-scores": ("what that server answered → the table", "table=NAME row=composite cola=…"),
-    "dashboard": ("a table's Weights & Biases workspace", "table=NAME"),
-}
-"""Subcommand → what it does, and example arguments."""
+from relpos.config.conf import commands
 
 UNREAD = 141
 """Exit status where nobody reads stdout to its end: that of a program which SIGPIPE ends, under a shell."""
+
+NO_MEMORY = ("allocate memory", "failed to map segment", "out of memory", "bad_alloc")
+"""What is in the messages of torch and of the system where memory ends; they are of various types."""
 
 HELP = """relpos: how should a Transformer encoder know the order of its tokens?
 
@@ -52,58 +35,98 @@ eval "$(relpos --completion)". Runs go to $RELPOS_RUNS (./runs); data lie in $RE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `relpos ARGV`; returns the exit status. Mistakes of input are one line on stderr and status 1."""
+    """Runs `relpos ARGV`; returns the exit status.
+
+    What the user or the machine is to blame for (see `_line`) is one line on stderr and status 1. A signal that asks to stop gives
+    128 and its number.
+    """
+    if argv is None:  # this process is ours
+        from relpos.process import interrupt, on_stops
+        from relpos.when_imported import keep_transformers_out
+
+        on_stops(interrupt)
+        keep_transformers_out()
+        os.environ["PYTHONSAFEPATH"] = "1"  # a file of the working directory is no module of the workers that are started with -m
     try:
-        status = _main(argv)
+        status = _main(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
-    except BrokenPipeError:
-        if not _is_unread(sys.stdout):  # another pipe, to a process of ours
+    except KeyboardInterrupt as stop:
+        _say("interrupted; the same command goes on from here")
+        return 128 + int(stop.args[0] if stop.args else signal.SIGINT)
+    except Exception as error:
+        if isinstance(error, OSError) and sys.stdout and isinstance(_lost(sys.stdout), BrokenPipeError):
+            return UNREAD
+        line = _line(error)
+        if line is None:  # among others a pipe to a process of ours that breaks
             raise
-        return UNREAD
+        _say(line)
+        return 1
     return status
 
 
-def _is_unread(stream: TextIO) -> bool:
-    """Whether nobody reads the stream any more, as in `relpos … | head`; what it still holds is then dropped."""
+def _line(error: Exception) -> str | None:
+    """The line that tells the user of an error: a RelposError, a file that the system refuses, a full disk, too little memory.
+
+    None for any other: it is a bug, and is shown with its traceback.
+    """
+    from relpos.errors import RelposError
+
+    if isinstance(error, RelposError):
+        return str(error)
+    if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
+        return "there is not enough memory"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):  # a stream has no file name
+        return f"cannot write standard output or a file: {error.strerror}"
+    return None
+
+
+def _say(text: str) -> None:
+    """`relpos: TEXT` on stderr, in one line that fits on a screen."""
+    line = " ".join(text.splitlines())
+    with suppress(OSError):  # the terminal is gone
+        print(f"relpos: {line if len(line) < 3000 else f'{line[:1000]} … {line[-1000:]}'}", file=sys.stderr)
+
+
+def _lost(stream: TextIO) -> OSError | None:
+    """Why nothing can be written to the stream any more (nobody reads it, as in `relpos … | head`, or its disk is full).
+
+    What it still holds is then dropped.
+    """
     try:
         stream.flush()
-    except BrokenPipeError:
+    except OSError as error:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
-        return True
-    return False
+        return error
+    return None
 
 
-def _main(argv: Sequence[str] | None) -> int:
+def _main(arguments: list[str]) -> int:
+    from relpos.errors import RelposError, nearest
+
+    if sys.stderr is None:  # closed; what is opened next must not get its number, and so what libraries write to it
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        raise RelposError("standard output is closed; >/dev/null drops what is printed")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # ± and Δ become ? where the terminal has no such letters
-    if argv is None:  # this process is ours
-        from relpos.when_imported import keep_transformers_out
-
-        keep_transformers_out()
-        os.environ["PYTHONSAFEPATH"] = "1"  # a file of the working directory is no module of the workers that are started with -m
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    for argument in arguments:
+        if argument.encode(errors="ignore").decode() != argument:
+            raise RelposError(f"{argument!a}: UTF-8 is expected")
     if not arguments or arguments[0] in ("-h", "--help"):
-        lines = (f"  {name:<13} {what:<43} relpos {name} {example}" for name, (what, example) in COMMANDS.items())
+        lines = (f"  {name:<13} {what:<46} relpos {name} {example}" for name, (what, example) in commands().items())
         print(HELP.format(commands="\n".join(lines)), end="")
         return 0
     if arguments[0] in ("--version", "--completion"):
         print(_version() if arguments[0] == "--version" else _completion(), end="")
         return 0
-    from relpos.errors import RelposError, nearest
-
-    try:
-        if arguments[0] not in COMMANDS:
-            raise RelposError(f"unknown command {arguments[0]!r}.{nearest(arguments[0], COMMANDS)}")
-        return _run(arguments[0], arguments[1:])
-    except RelposError as error:
-        print(f"relpos: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("relpos: interrupted; the same command goes on from here", file=sys.stderr)
-        return 130
+    if arguments[0] not in commands():
+        raise RelposError(f"unknown command {arguments[0]!r}.{nearest(arguments[0], commands())}")
+    return _run(arguments[0], arguments[1:])
 
 
 def _run(command: str, arguments: list[str]) -> int:
@@ -113,8 +136,9 @@ def _run(command: str, arguments: list[str]) -> int:
 
     from relpos.config.arguments import flags_and_overrides, rewritten
     from relpos.config.check import check, one_line, targets
-    from relpos.config.conf import conf_dir
+    from relpos.config.conf import conf_dir, function_of
     from relpos.errors import RelposError
+    from relpos.ranges import rules, with_words
     from relpos.runs.run import make_runs_root
     from relpos.trust import asked, outside, trust
 
@@ -144,13 +168,17 @@ def _run(command: str, arguments: list[str]) -> int:
             with one_line(command, typed):
                 values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
             check(values, command, typed)
-            paths.append(str(_command(command)(cfg)))
+            function = function_of(command)
+            if _takes_whole(function):  # a fine-tuning on an intermediate task resolves the interpolations anew
+                values = OmegaConf.to_container(cfg, resolve=False)
+            paths.append(str(function(**with_words(values, rules(function)))))
             if os.getpid() != main_process:  # a sweep's launcher runs it elsewhere; the main process will not see this list
                 print(paths[-1])
-        except RelposError as error:  # not passed on to Hydra, which would print a traceback
-            errors.append(error)
-            if os.getpid() != main_process:
+        except Exception as error:  # not passed on to Hydra, which would print a line of its own
+            line = _line(error)
+            if line is None or os.getpid() != main_process:
                 raise
+            errors.append(error if isinstance(error, RelposError) else RelposError(line))
 
     if {"-m", "--multirun"} & set(flags):
         make_runs_root()  # Hydra keeps a sweep there, and would answer with a traceback
@@ -159,17 +187,15 @@ def _run(command: str, arguments: list[str]) -> int:
     for path in dict.fromkeys(paths):
         print(path)
     for error in errors[:-1]:
-        print(f"relpos: {error}", file=sys.stderr)
+        _say(str(error))
     if errors:
         raise errors[-1]
     return 0
 
 
-def _command(name: str) -> Callable[[Any], Any]:
-    """`relpos record-scores` is the function `record_scores` of `relpos.commands.record_scores`."""
-    name = name.replace("-", "_")
-    function: Callable[[Any], Any] = getattr(import_module(f"relpos.commands.{name}"), name)
-    return function
+def _takes_whole(function: Callable[..., Any]) -> bool:
+    """Whether a command's only parameter is `**config`: it plans runs of it."""
+    return all(parameter.kind is parameter.VAR_KEYWORD for parameter in signature(function).parameters.values())
 
 
 def _typed(hydra_cfg: Any) -> list[str]:

@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints, is_typeddict
 
 from relpos.errors import RelposError, nearest
 
@@ -59,6 +59,8 @@ def up_to(low: float, high: float) -> Range:
     return Range(f"above {low} and up to {high}", lambda value: bool(low < value <= high))
 
 
+Names = str | Sequence[str]
+"""One name or a list of them."""
 Count = Annotated[int, at_least(1)]
 Natural = Annotated[int, at_least(0)]
 Positive = Annotated[float, above(0)]
@@ -130,7 +132,19 @@ def rules(target: Any) -> Mapping[str, Any]:
         hints = get_type_hints(annotated, include_extras=True)
     except NameError:
         return {}
-    return {name: hint for name, hint in hints.items() if name != "return"}
+    result: dict[str, Any] = {}
+    for name, hint in hints.items():
+        if get_origin(hint) is Unpack:  # **config: Unpack[Pretrain]
+            result |= rules(get_args(hint)[0])
+        elif name != "return":
+            result[name] = hint
+    return result
+
+
+def with_words(values: Mapping[str, Any], annotations: Mapping[str, Any]) -> dict[str, Any]:
+    """The values; numbers are turned into words where words are expected: YAML reads `account=1234` as a number."""
+    words = {key for key, annotation in annotations.items() if annotation in (str, str | None)}
+    return {key: str(value) if key in words and value is not None else value for key, value in values.items()}
 
 
 def fits(value: Any, annotation: Any) -> bool:

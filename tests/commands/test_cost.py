@@ -9,6 +9,7 @@ import pytest
 import relpos
 from relpos.commands.cost import cost
 from relpos.commands.params import params
+from relpos.config.compose import composed, resolved
 from relpos.runs import plan
 from relpos.runs.cost import costs, flops_per_token
 from relpos.runs.estimate import Estimate
@@ -19,17 +20,17 @@ TINY = ["size=tiny", "vocabulary=40", "batch=2", "length=8", "steps=5"]
 
 
 def test_without_a_measurement_it_counts() -> None:
-    content = json.loads(cost(relpos.compose("cost", [*TINY, "seconds=0"])))
+    content = json.loads(cost(**resolved(composed("cost", [*TINY, "seconds=0"]))))
     run = plan(relpos.compose("pretrain", TINY))
     assert content["operations"] == pytest.approx(costs(run)["flops"])
-    assert content["parameters"] == json.loads(params(relpos.compose("params", TINY[:2])))["total"]
+    assert content["parameters"] == json.loads(params(**resolved(composed("params", TINY[:2]))))["total"]
     assert "seconds" not in content
     assert not (runs_root() / "rates.json").exists()
 
 
 def test_a_measurement_is_the_rate_of_plans() -> None:
     overrides = [*TINY, "seconds=0.01", "speed.microbatch=1", "speed.accelerator=cpu", "speed.threads=1"]
-    first, content = (json.loads(cost(relpos.compose("cost", overrides))) for _ in range(2))
+    first, content = (json.loads(cost(**resolved(composed("cost", overrides)))) for _ in range(2))
     assert content["seconds"] == pytest.approx(5 * content["step_seconds"])
     assert content["microbatch"] == 1
     assert first["operations"] == content["operations"]

@@ -8,6 +8,7 @@ import pytest
 
 import relpos
 from relpos.commands.draw import draw, overview
+from relpos.config.compose import composed, resolved
 from relpos.errors import RelposError
 from schemes import POSITIONS
 
@@ -15,19 +16,19 @@ SMALL = ["size=tiny", "length=12"]
 
 
 def test_presets_are_told_apart_by_the_name_of_the_figure() -> None:
-    paths = [draw(relpos.compose("draw", [*SMALL, f"position={name}"])) for name in ("tupe", "tupe_r")]
+    paths = [draw(**resolved(composed("draw", [*SMALL, f"position={name}"]))) for name in ("tupe", "tupe_r")]
     assert len(set(paths)) == 2
     assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in paths)
 
 
 def test_the_overview_holds_every_scheme_that_adds_something() -> None:
-    assert set(overview(relpos.compose("draw", SMALL))) == set(POSITIONS) - {"none"}
+    assert set(overview(resolved(composed("draw", SMALL)), 1, 12)) == set(POSITIONS) - {"none"}
 
 
 def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs: Path) -> None:
     overrides = ["position=fixed", "steps=2", "batch=4", "evaluations=1", "data.pairs=64", "size.layers=1"]
     run = relpos.run(relpos.compose("pretrain", overrides))
-    path = draw(relpos.compose("draw", ["length=12", f"network={run.path}"]))
+    path = draw(**resolved(composed("draw", ["length=12", f"network={run.path}"])))
     assert Path(path).name == f"{run.path.name}-layer1.png"
 
 
@@ -41,9 +42,9 @@ def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs: Path) -> None:
 )
 def test_what_cannot_be_drawn_is_one_line(overrides: list[str], said: str) -> None:
     with pytest.raises(RelposError, match=said):
-        draw(relpos.compose("draw", [*SMALL, *overrides]))
+        draw(**resolved(composed("draw", [*SMALL, *overrides])))
 
 
 def test_a_folder_without_a_model_is_one_line() -> None:
     with pytest.raises(RelposError, match="network=/nowhere: no such folder or file"):
-        draw(relpos.compose("draw", ["network=/nowhere"]))
+        draw(**resolved(composed("draw", ["network=/nowhere"])))

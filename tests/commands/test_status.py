@@ -57,16 +57,12 @@ def test_a_terminal_is_drawn_until_the_others_are_done(runs: list[Run], monkeypa
         moments.append(seconds)
         missing.pop().update(state="finished")
 
-    monkeypatch.setattr(status, "_runs", lambda cfg: ("small", runs))
+    monkeypatch.setattr(status, "_runs", lambda *arguments: ("small", runs))
     monkeypatch.setattr(status.sys, "stdout", _Terminal())
     monkeypatch.setattr(status.time, "sleep", finish_one)
-    status.status(_Configuration())  # type: ignore[arg-type]
+    status.status("small", None, [], 0.0)
     assert len(moments) == 3
     assert all(one.state in SETTLED for one in look(runs))
-
-
-class _Configuration:
-    every = 0.0
 
 
 class _Terminal:

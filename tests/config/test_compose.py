@@ -14,8 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from relpos.config.check import check, mistakes
 from relpos.config.compose import names, resolved
-from relpos.config.conf import conf_dir
-from relpos.config.schema import COMMANDS
+from relpos.config.conf import conf_dir, configurations
 from relpos.errors import RelposError
 from relpos.runs import compose
 
@@ -150,7 +149,7 @@ def leaves(node: Any, path: str = "") -> Iterator[str]:
             yield f"{path}{key}"
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "record-scores"])
+@pytest.mark.parametrize("command", [command for command in configurations() if command != "record-scores"])
 def test_every_dial_has_a_kind(command: str) -> None:
     content = OmegaConf.load(conf_dir() / f"{command}.yaml")
     overrides = [f"{key}={'demo' if key == 'table' else 'x'}" for key in content if OmegaConf.is_missing(content, key)]

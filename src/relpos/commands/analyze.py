@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from omegaconf import DictConfig, OmegaConf
 
 from relpos.analysis.kinds.properties import Properties
 from relpos.analysis.kinds.subject import Drawing, Subject
 from relpos.config.compose import names
 from relpos.config.conf import conf_dir, shipped
 from relpos.errors import RelposError
+from relpos.ranges import Names, Threads
 from relpos.runs.networks import Network, networks_of
 from relpos.runs.run import runs_root
 from relpos.trust import instantiate
@@ -32,7 +32,7 @@ HELDOUT = 10
 """Every tenth window of tokens of a text file is held out."""
 
 
-def analyze(cfg: DictConfig) -> str:
+def analyze(kind: dict[str, Any], network: Names | None, text: str | None, threads: Threads | None) -> str:
     """Writes tables (CSV) and figures (PNG, PDF) into a folder below `$RELPOS_RUNS/analysis`, which it returns.
 
     Raises:
@@ -40,29 +40,33 @@ def analyze(cfg: DictConfig) -> str:
     """
     from relpos.train.module import set_threads
 
-    set_threads(cfg.threads)
-    kind = instantiate(cfg.kind, "kind")
-    if isinstance(kind, Properties):
-        drawings, subjects = [_properties(kind)], []
+    set_threads(threads)
+    draw = instantiate(kind, "kind")
+    if isinstance(draw, Properties):
+        drawings, subjects = [_properties(draw)], []
     else:
-        subjects = subjects_of(cfg)
-        drawings = list(kind(subjects))
-    folder = runs_root() / "analysis" / _folder(cfg, [subject.name for subject in subjects])
+        subjects = subjects_of(names(network), text)
+        drawings = list(draw(subjects))
+    folder = (
+        runs_root()
+        / "analysis"
+        / _folder({"kind": kind, "network": network, "text": text, "threads": threads}, [subject.name for subject in subjects])
+    )
     for drawing in drawings:
         drawing.save(folder)
     return str(folder)
 
 
-def subjects_of(cfg: DictConfig) -> list[Subject]:
-    """The networks that `network=` names.
+def subjects_of(named: list[str] | None, file: str | None) -> list[Subject]:
+    """The networks of these names, which are analysed with the text of a file, or else with their own.
 
     Raises:
         RelposError: none is named; or there is no such network.
     """
-    text = Path(str(cfg.text)).expanduser() if cfg.text else None
+    text = Path(file).expanduser() if file else None
     if text is not None and not text.is_file():
-        raise RelposError(f"text={cfg.text}: no such file")
-    networks = [network for name in names(cfg.network) or () for network in networks_of(name)]
+        raise RelposError(f"text={file}: no such file")
+    networks = [network for name in named or () for network in networks_of(name)]
     if not networks:
         raise RelposError("which network? network=FOLDER must be given")
     return [_subject(network, text) for network in networks]
@@ -145,9 +149,8 @@ def _properties(kind: Properties) -> Drawing:
     )
 
 
-def _folder(cfg: DictConfig, subjects: Sequence[str]) -> str:
-    content: Any = OmegaConf.to_container(cfg, resolve=True)
+def _folder(content: dict[str, Any], subjects: Sequence[str]) -> str:
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
-    kind = cfg.kind["_target_"].rpartition(".")[2].lower()
+    kind = content["kind"]["_target_"].rpartition(".")[2].lower()
     what = subjects[0] if len(subjects) == 1 else f"{len(subjects)}-networks" if subjects else "schemes"
     return f"{kind}-{what}-{digest}"

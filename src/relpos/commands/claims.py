@@ -6,12 +6,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from relpos.errors import RelposError, nearest
+from relpos.ranges import Names
 from relpos.tables.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omegaconf import DictConfig
     from rich.console import Console
 
     from relpos.claims.claim import Claim
@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 COLOURS = {HOLDS: "green", FAILS: "red", UNDECIDED: "yellow", NOT_RUN: "dim"}
 
 
-def claims(cfg: DictConfig) -> str:
+def claims(paper: str, ids: Names | None, network: Names | None) -> str:
     """`relpos claims`: prints each claim with its verdicts; writes them to a file and returns its path.
-
-    Args:
-        cfg: `paper`, `ids`, `network`.
 
     Raises:
         RelposError: there is no such paper, claim or checkpoint.
@@ -38,14 +35,14 @@ def claims(cfg: DictConfig) -> str:
     from relpos.files import write_json
     from relpos.runs.run import runs_root
 
-    wanted = chosen(claim_files.load(str(cfg.paper)), names(cfg.ids))
+    wanted = chosen(claim_files.load(paper), names(ids))
     rows, experiments = claim_files.rows(), claim_files.experiments()
-    runs = reading.read(rows, checkpoints=names(cfg.network) or ())
+    runs = reading.read(rows, checkpoints=names(network) or ())
     content = page(wanted, runs, rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
     _show_page(content)
-    name = "-".join(names(cfg.ids) or [str(cfg.paper)]).replace("/", "_")
+    name = "-".join(names(ids) or [paper]).replace("/", "_")
     path = runs_root() / "claims" / f"{name}.json"
-    write_json(path, {"paper": str(cfg.paper)} | content)
+    write_json(path, {"paper": paper} | content)
     return str(path)
 
 

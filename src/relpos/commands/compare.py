@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from omegaconf import DictConfig
-
 from relpos.config.compose import names
+from relpos.ranges import Count, Names
 from relpos.runs.bar import bar
 from relpos.runs.run import runs_root
 from relpos.tables.compared import compared_rows, subjects_of
@@ -28,7 +27,7 @@ from relpos.tables.row import Row
 from relpos.tables.table import Table
 
 
-def compare(cfg: DictConfig) -> str:
+def compare(network: Names, examples: Count) -> str:
     """Writes a table of the runs below `$RELPOS_RUNS/compare`, prints it, and returns its folder.
 
     The first run is the baseline with which the losses and the columns of the others are compared.
@@ -36,7 +35,7 @@ def compare(cfg: DictConfig) -> str:
     Raises:
         RelposError: fewer than two runs are named, or one is not a finished pre-training.
     """
-    subjects = titled(subjects_of(names(cfg.network) or []))
+    subjects = titled(subjects_of(names(network) or []))
     differing = differences(subjects)
     rows = [_with_overrides(row, place, differing) for place, row in enumerate(compared_rows(subjects))]
     name, question = " and ".join(subject.name for subject in subjects), f"They differ in: {in_words(differing)}."
@@ -46,10 +45,10 @@ def compare(cfg: DictConfig) -> str:
     if reason := why_not(subjects):
         question += f" Their held-out losses are not compared: {reason}."
     else:
-        with bar("held-out text", cfg.examples * sum(len(subject.pretrainings) for subject in subjects)) as advance:
-            side_tables.append(_of_losses(paired_losses(subjects, cfg.examples, advance)))
+        with bar("held-out text", examples * sum(len(subject.pretrainings) for subject in subjects)) as advance:
+            side_tables.append(_of_losses(paired_losses(subjects, examples, advance)))
     view = view_of(Table(name, question, rows, baseline=experiment.baseline), side_tables)
-    folder = runs_root() / "compare" / _folder_name(subjects, cfg.examples)
+    folder = runs_root() / "compare" / _folder_name(subjects, examples)
     write.write(folder, view)
     curves.draw(folder / "curves.png", rows)
     text.terminal(view)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
-
-from omegaconf import DictConfig, OmegaConf
+from typing import Any, Unpack
 
 from relpos.commands.params import counted_without_memory
+from relpos.config.schema import Cost
+from relpos.ranges import NotNegative
 from relpos.runs.cost import forward
 
 BYTES_A_PARAMETER = 16
 """float32 weight, gradient and the two moments of AdamW."""
 
 
-def cost(cfg: DictConfig) -> str:
+def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
     """Returns the figures as JSON, and prints a sentence about them on stderr. A measurement is kept for plans."""
-    config: Any = OmegaConf.to_container(cfg, resolve=True)
-    parameters = counted_without_memory(cfg)["total"]
+    parameters = counted_without_memory(config)["total"]
     per_token = 3 * forward(config["size"], config["length"], config["vocabulary"])
     step = per_token * config["batch"] * config["length"]
     result = {
@@ -28,10 +27,10 @@ def cost(cfg: DictConfig) -> str:
         "weights_and_optimiser_bytes": BYTES_A_PARAMETER * parameters,
     }
     said = f"{parameters:,} parameters, {result['operations']:.2g} operations in {config['steps']:,} steps"
-    if config["seconds"]:
+    if seconds:
         from relpos.runs.estimate import how_busy
 
-        result |= _measured(config, per_token, step)
+        result |= _measured(config, per_token, step, seconds)
         hours = result["seconds"] / 3600
         said += (
             f"; {result['step_seconds']:.3g} s a step on this machine ({result['device']}), {hours:,.2f} hours in all, "
@@ -41,7 +40,7 @@ def cost(cfg: DictConfig) -> str:
     return json.dumps(result, ensure_ascii=False)
 
 
-def _measured(config: dict[str, Any], per_token: float, step: float) -> dict[str, Any]:
+def _measured(config: Cost, per_token: float, step: float, seconds: float) -> dict[str, Any]:
     from relpos.runs.cost import Rate
     from relpos.runs.estimate import keep
     from relpos.runs.measurement import measure
@@ -50,8 +49,9 @@ def _measured(config: dict[str, Any], per_token: float, step: float) -> dict[str
 
     speed, tokens = config["speed"], config["batch"] * config["length"]
     set_threads(speed["threads"])
-    model = network({key: config[key] for key in ("size", "position", "conv", "vocabulary")} | {"kernel": speed["kernel"]})
-    measured = measure(model, config["batch"], config["length"], config["precision"], speed, config["seconds"])
+    described: dict[str, Any] = {"size": config["size"], "position": config["position"], "conv": config["conv"]}
+    model = network(described | {"vocabulary": config["vocabulary"], "kernel": speed["kernel"]})
+    measured = measure(model, config["batch"], config["length"], config["precision"], dict(speed), seconds)
     keep(Rate(config["precision"], per_token, step / measured.alone, tokens))
     return {
         "device": measured.device,

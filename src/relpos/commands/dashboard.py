@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 from relpos.errors import RelposError
 from relpos.files import write_json
@@ -23,21 +23,16 @@ from relpos.tables.render.text import markdown
 from relpos.tables.render.view import view_of
 from relpos.tables.table import Table, written
 
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
 FILE = "dashboard.json"
 SYNC = "wandb sync $RELPOS_RUNS/*/*/wandb/offline-run-*"
-MODES = ("auto", "online", "offline")
 MAX_RUNS = 100
 """Lines that a panel draws at most; W&B does not allow more."""
 
 
-def dashboard(cfg: DictConfig) -> str:
+def dashboard(
+    table: str | None, spec: str | None, project: str, entity: str | None, mode: Literal["auto", "online", "offline"]
+) -> str:
     """`relpos dashboard`: writes the specification, and uploads it if that is wanted.
-
-    Args:
-        cfg: `table` or `spec`, `project`, `entity`, `mode`.
 
     Returns:
         the address of the workspace, or else the path of the specification.
@@ -45,21 +40,19 @@ def dashboard(cfg: DictConfig) -> str:
     Raises:
         RelposError: no such table or file; or the upload failed.
     """
-    if cfg.mode not in MODES:
-        raise RelposError(f"mode={cfg.mode}: not one of {', '.join(MODES)}")
-    path = _specify(cfg) if cfg.spec is None else Path(str(cfg.spec))
-    spec = read(path)
-    if cfg.mode == "online" or (cfg.mode == "auto" and os.environ.get("WANDB_API_KEY")):
-        return upload(spec)
+    path = _specify(table, project, entity) if spec is None else Path(spec)
+    content = read(path)
+    if mode == "online" or (mode == "auto" and os.environ.get("WANDB_API_KEY")):
+        return upload(content)
     print(f"relpos: nothing was uploaded. With a key: {SYNC}; relpos dashboard spec={path} mode=online", file=sys.stderr)
     return str(path)
 
 
-def _specify(cfg: DictConfig) -> Path:
-    if cfg.table is None:
+def _specify(name: str | None, project: str, entity: str | None) -> Path:
+    if name is None:
         raise RelposError("table=NAME or spec=FILE must be given")
-    folder, table = written(str(cfg.table))
-    write_json(folder / FILE, specification(table, str(cfg.project), cfg.entity))
+    folder, table = written(name)
+    write_json(folder / FILE, specification(table, project, entity))
     return folder / FILE
 
 

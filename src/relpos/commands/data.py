@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from omegaconf import DictConfig
+from typing import Unpack
 
 from relpos import run
+from relpos.config.schema import Data
 from relpos.data.store import Store
 
 
-def data(cfg: DictConfig) -> str:
+def data(**config: Unpack[Data]) -> str:
     """Makes the store unless it is there, and reads it through once; returns the path of its folder."""
-    path = run(cfg).path
+    path = run(config).path
     Store(path).verify()
     return str(path)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from relpos.errors import RelposError
 from relpos.pretrained.files import OWN, is_published
@@ -17,33 +17,33 @@ from relpos.train.export import export as write
 from relpos.train.weights import read_model_config
 
 
-def export(cfg: DictConfig) -> str:
+def export(network: str, to: str) -> str:
     """Writes the folder `to` and returns it; prints on stderr which kind of model it holds.
 
     Raises:
         RelposError: `network` names no finished network, or `to` has files.
     """
-    network, to = resolve(str(cfg.network)), Path(str(cfg.to)).expanduser()
-    folder, record = network.folder, network.record
+    given, target = resolve(network), Path(to).expanduser()
+    folder, record = given.folder, given.record
     if is_published(folder):
         raise RelposError(f"network={folder}: this is a folder of Hugging Face already")
     settings: dict[str, Any] = read_model_config(folder)
-    model = network.load()
-    run: Any = OmegaConf.load(network.run / "config.yaml") if network.run else {}
-    name = (network.run or folder).resolve().name
+    model = given.load()
+    run: Any = OmegaConf.load(given.run / "config.yaml") if given.run else {}
+    name = (given.run or folder).resolve().name
 
     def readme(config: dict[str, Any]) -> str:
         return card(name, config, record, settings, _question(run.get("table")))
 
     labels = (record.get("meaning", {}).get("task") or {}).get("labels")
-    config = write(to, model, settings, network.tokenizer(), readme, list(labels) if labels else None)
+    config = write(target, model, settings, given.tokenizer(), readme, list(labels) if labels else None)
     how = (
         "import relpos, then AutoModel…, or relpos.load"
         if config["model_type"] == OWN
         else "AutoModel… of transformers, or relpos.load"
     )
     print(f"{config['architectures'][0]}: {how}", file=sys.stderr)
-    return str(to)
+    return str(target)
 
 
 def _question(table: str | None) -> str | None:

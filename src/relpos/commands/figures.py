@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-
-from omegaconf import DictConfig, OmegaConf
+from typing import Literal
 
 from relpos.commands.analyze import subjects_of
 from relpos.config.compose import names
 from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
 from relpos.files import read_yaml, write_text
+from relpos.ranges import Names, Threads
 from relpos.runs.run import runs_root
 from relpos.runs.shelf import finished
 from relpos.trust import instantiate
@@ -61,28 +61,27 @@ FIGURES = {
 }
 
 
-def figures(cfg: DictConfig) -> str:
+def figures(paper: Literal["chang2021", "wennberg2021"], network: Names | None, text: str | None, threads: Threads | None) -> str:
     """Draws what can be drawn into a folder below `$RELPOS_RUNS/figures`, which it returns; `README.md` in it shows the figures.
 
     Of a figure that is missing the page says which command would make a network for it.
     """
     from relpos.train.module import set_threads
 
-    set_threads(cfg.threads)
+    set_threads(threads)
     runs = [run for run, _ in finished("pretrain")]
-    folder = runs_root() / "figures" / cfg.paper
-    sections = [f"# Figures of {cfg.paper}"]
-    for figure in FIGURES[cfg.paper]:
+    folder = runs_root() / "figures" / paper
+    sections = [f"# Figures of {paper}"]
+    for figure in FIGURES[paper]:
         folders = [str(run) for run in runs if figure.is_about(run)]
-        published = list(names(cfg.network) or ()) if figure.architecture == "absolute" else []
+        published = list(names(network) or ()) if figure.architecture == "absolute" else []
         sections.append(f"## Figure {figure.number}: {figure.kind.replace('_', ' ')}")
         if not folders and not published:
             sections.append(f"Missing: `relpos pretrain {figure.overrides}` makes a network for it.")
             continue
-        networks = OmegaConf.create({"network": [*folders, *published], "text": cfg.text})
         kind = instantiate(read_yaml(conf_dir() / "kind" / f"{figure.kind}.yaml"), "kind")
         try:
-            for drawing in kind(subjects_of(networks)):
+            for drawing in kind(subjects_of([*folders, *published], text)):
                 files = [path.name for path in drawing.save(folder)]
                 sections += [f"![{name}]({name})" for name in files if name.endswith(".png")]
                 sections.append(f"{drawing.name}: " + ", ".join(f"[{Path(name).suffix[1:].upper()}]({name})" for name in files))

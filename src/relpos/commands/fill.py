@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import json
+import json as json_format
 from dataclasses import asdict
-
-from omegaconf import DictConfig
 
 from relpos.analysis.fill import FillMask, Guess
 from relpos.config.compose import names
+from relpos.ranges import Count, Names
 from relpos.runs.networks import resolve
 from relpos.tables.render.aligned import aligned
 
 
-def fill(cfg: DictConfig) -> str:
+def fill(text: Names, network: str, top: Count, json: bool) -> str:
     """The most probable pieces for each masked token of each text, as a table or as JSON.
 
     Raises:
         RelposError: `network` names no masked language model; or a text has no `[MASK]`, or is too long.
     """
-    network = resolve(str(cfg.network))
-    filler = FillMask(network.masked_lm(), network.tokenizer())
-    texts = names(cfg.text) or []
-    results = [filler(text, cfg.top) for text in texts]
-    if cfg.json:
+    given = resolve(network)
+    filler = FillMask(given.masked_lm(), given.tokenizer())
+    texts = names(text) or []
+    results = [filler(text, top) for text in texts]
+    if json:
         content = [
             {"text": text, "masks": [[asdict(guess) for guess in guesses] for guesses in masks]}
             for text, masks in zip(texts, results, strict=True)
         ]
-        return json.dumps(content, indent=1, ensure_ascii=False)
+        return json_format.dumps(content, indent=1, ensure_ascii=False)
     return "\n\n".join(_shown(text, masks) for text, masks in zip(texts, results, strict=True))
 
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import sys
-
-from omegaconf import DictConfig
+from typing import Unpack
 
 from relpos import run
+from relpos.config.schema import Finetune
 from relpos.runs import Run, plan
 from relpos.runs.stages import refuse_absent
 
 
-def finetune(cfg: DictConfig) -> str:
+def finetune(**config: Unpack[Finetune]) -> str:
     """Executes the run, and before it the runs that it starts from, unless they are finished; returns the path of its folder."""
-    planned = plan(cfg)
+    planned = plan(config)
     refuse_absent(planned)  # before the announcement below, so that a mistake prints its own line only
     if said := before(planned):
         print(f"relpos: {said}", file=sys.stderr)
-    return str(run(cfg).path)
+    return str(run(config).path)
 
 
 def before(tuning: Run) -> str | None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from omegaconf import DictConfig
 
 from relpos.config.compose import names
 from relpos.errors import RelposError
 from relpos.files import replacing, write_json
 from relpos.measures.lengths import scores_by_length
+from relpos.ranges import Count, Length, Names, Threads
 from relpos.runs.networks import Network, labels, networks_of
 from relpos.runs.run import runs_root
 from relpos.train.module import set_threads
@@ -22,24 +21,24 @@ from relpos.train.module import set_threads
 Points = list[tuple[int, float]]
 
 
-def length(cfg: DictConfig) -> str:
+def length(network: Names, lengths: Sequence[Length], tokens: Count, threads: Threads | None) -> str:
     """Writes `length.json` and `length.png` into a folder below `$RELPOS_RUNS/length`, which it returns.
 
     Raises:
         RelposError: there is no such network; or its held-out text is not known, or too short.
     """
-    lengths = sorted(set(cfg.lengths))
-    if not lengths:
+    wanted = sorted(set(lengths))
+    if not wanted:
         raise RelposError("lengths=[]: at least one is needed")
-    networks = [network for name in names(cfg.network) or () for network in networks_of(name)]
-    for network in networks:
-        network.refuse_classifier()
-    set_threads(cfg.threads)
-    rows = [_row(network, name, lengths, cfg.tokens) for network, name in zip(networks, labels(networks), strict=True)]
-    digest = hashlib.sha256(json.dumps([[row["folder"] for row in rows], lengths, cfg.tokens]).encode()).hexdigest()[:8]
+    networks = [each for name in names(network) or () for each in networks_of(name)]
+    for each in networks:
+        each.refuse_classifier()
+    set_threads(threads)
+    rows = [_row(each, name, wanted, tokens) for each, name in zip(networks, labels(networks), strict=True)]
+    digest = hashlib.sha256(json.dumps([[row["folder"] for row in rows], wanted, tokens]).encode()).hexdigest()[:8]
     name = networks[0].file_name if len(networks) == 1 else f"{len(networks)}-runs"
     folder = runs_root() / "length" / f"{name}-{digest}"
-    write_json(folder / "length.json", {"lengths": lengths, "tokens": cfg.tokens, "runs": rows})
+    write_json(folder / "length.json", {"lengths": wanted, "tokens": tokens, "runs": rows})
     with replacing(folder / "length.png") as temporary:
         draw_lengths(*curves(rows), temporary)
     return str(folder)

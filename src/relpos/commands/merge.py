@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
+from relpos.ranges import Names
 
 
-def merge(cfg: DictConfig) -> str:
+def merge(folders: Names, weights: bool) -> str:
     """Copies the finished runs and the server's scores, prints on stderr how many; returns `$RELPOS_RUNS`.
-
-    Args:
-        cfg: `folders`, `weights`.
 
     Raises:
         RelposError: see `relpos.runs.merge.merge` and `relpos.tables.scores.merged_scores`; nothing is written then.
@@ -24,9 +19,9 @@ def merge(cfg: DictConfig) -> str:
     from relpos.runs.run import runs_root
     from relpos.tables.scores import merged_scores, write_scores
 
-    folders = [Path(folder).expanduser() for folder in names(cfg.folders) or []]
-    scores = merged_scores(folders, runs_root())  # refuses before anything is written
-    done = merge_runs(folders, cfg.weights)
+    sources = [Path(folder).expanduser() for folder in names(folders) or []]
+    scores = merged_scores(sources, runs_root())  # refuses before anything is written
+    done = merge_runs(sources, weights)
     for table, recorded in scores.items():
         write_scores(table, recorded)
     said = f"{done.copied} trained runs copied, {done.known} were here already"

@@ -6,8 +6,9 @@ import hashlib
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from relpos.config.compose import names
 from relpos.errors import RelposError
@@ -15,66 +16,76 @@ from relpos.files import replacing, write_json
 from relpos.measures.kept import is_measured, measured, snapshots
 from relpos.measures.measure import Dials, Measure, NothingToMeasure, Results, chosen, measures
 from relpos.measures.sample import Sample, is_of_toy
+from relpos.ranges import Count, Names, Threads
 from relpos.runs.networks import Network, labels, networks_of, networks_of_table
 from relpos.runs.run import runs_root
 from relpos.trust import instantiate
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from relpos.analysis.order_figure import Curve
 
 FILE = "order.json"
 
 
-def order(cfg: DictConfig) -> str:
+def order(
+    network: Names | None,
+    table: str | None,
+    pairs: dict[str, Any],
+    measure: Names | None,
+    examples: Count,
+    form: Literal["within_word", "plain"],
+    curves: bool,
+    store: str | None,
+    accelerator: Literal["auto", "cpu", "gpu"],
+    threads: Threads | None,
+) -> str:
     """Writes `order.json` and figures into a folder below `$RELPOS_RUNS/order`, which it returns.
 
     Raises:
         RelposError: nothing is named, a folder holds no masked language model, or a pair of sentences cannot be read.
     """
-    folders, table = names(cfg.network) or [], str(cfg.table) if cfg.table else None
-    if not folders and table is None:
+    folders = names(network) or []
+    if not folders and not table:
         raise RelposError("network=FOLDER or table=NAME is expected: which networks?")
-    if cfg.measure is not None and not names(cfg.measure):
-        raise RelposError(f"measure=[]: at least one is needed of {', '.join(measure.name for measure in measures())}")
-    asked = None if cfg.measure is None else chosen(names(cfg.measure))
-    store = Path(str(cfg.store)) if cfg.store else None
+    if measure is not None and not names(measure):
+        raise RelposError(f"measure=[]: at least one is needed of {', '.join(known.name for known in measures())}")
+    asked = None if measure is None else chosen(names(measure))
     networks = networks_of_table(table) if table else []
-    networks += [network for name in folders for network in networks_of(name, store)]
-    for network in networks:
-        network.refuse_classifier()
-    dials = Dials(cfg.examples, cfg.form, instantiate(cfg.pairs, "pairs"))
+    networks += [each for name in folders for each in networks_of(name, Path(store) if store else None)]
+    for each in networks:
+        each.refuse_classifier()
+    dials = Dials(examples, form, instantiate(pairs, "pairs"))
     rows = []
-    for name, network in zip(labels(networks), networks, strict=True):
-        results: Results = {"name": name, "folder": network.name} | ({"row": network.row} if network.row else {})
-        results |= _shown(network, dials, cfg, asked)
-        if cfg.curves:
-            results["snapshots"] = _course(network, dials, cfg, asked)
+    for name, each in zip(labels(networks), networks, strict=True):
+        sample = Sample(each, dials, accelerator, threads)
+        results: Results = {"name": name, "folder": each.name} | ({"row": each.row} if each.row else {})
+        results |= _shown(sample, asked)
+        if curves:
+            results["snapshots"] = _course(sample, asked)
         rows.append(results)
         print(f"{name}: {_line(results)}", file=sys.stderr)
-    folder = runs_root() / "order" / _folder_name(networks, dials, asked, bool(cfg.curves))
+    folder = runs_root() / "order" / _folder_name(networks, dials, asked, curves)
     write_json(folder / FILE, rows[0] if len(rows) == 1 else {"rows": rows})
     _draw(rows, folder)
     return str(folder)
 
 
-def _shown(network: Network, dials: Dials, cfg: DictConfig, asked: list[Measure] | None) -> Results:
+def _shown(sample: Sample, asked: list[Measure] | None) -> Results:
     """The results of a network without their details."""
     details = {key for measure in measures() for key in measure.details}
-    results = measured(Sample(network, dials, cfg.accelerator, cfg.threads), asked)
+    results = measured(sample, asked)
     return {key: value for key, value in results.items() if key not in details}
 
 
-def _course(network: Network, dials: Dials, cfg: DictConfig, asked: list[Measure] | None) -> dict[str, Results]:
+def _course(sample: Sample, asked: list[Measure] | None) -> dict[str, Results]:
     """Per cent of the steps → the results of the network as it was then."""
     course = {}
-    for share, snapshot in snapshots(network).items():
+    for share, snapshot in snapshots(sample.network).items():
         here = asked
         if not snapshot.weights.is_file():  # as after `relpos merge`: the results that were kept are all there is
-            here = [measure for measure in asked or measures() if is_measured(snapshot, dials, measure, nothing=False)]
+            here = [measure for measure in asked or measures() if is_measured(snapshot, sample.dials, measure, nothing=False)]
         if here != []:
-            course[str(share)] = _shown(snapshot, dials, cfg, here)
+            course[str(share)] = _shown(replace(sample, network=snapshot), here)
     return course
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from omegaconf import DictConfig
 from rich.box import SIMPLE_HEAD
@@ -14,6 +15,7 @@ from rich.table import Table
 
 from relpos.config.compose import compose
 from relpos.config.conf import shipped
+from relpos.config.schema import Network
 from relpos.errors import RelposError, nearest
 from relpos.runs.model import counted, without_memory
 from relpos.runs.networks import resolve
@@ -23,11 +25,11 @@ from relpos.train.weights import read_model_config
 _SUFFIX = "_parameters.csv"
 
 
-def params(cfg: DictConfig) -> str:
+def params(table: str | None, network: str | None, **described: Unpack[Network]) -> str:
     """The counts as JSON."""
-    if cfg.table is not None:
-        return show(str(cfg.table))
-    numbers = counted_without_memory(cfg) if cfg.network is None else counted_on_disk(str(cfg.network))
+    if table is not None:
+        return show(table)
+    numbers = counted_without_memory(described) if network is None else counted_on_disk(network)
     return json.dumps(numbers, ensure_ascii=False)
 
 
@@ -42,7 +44,7 @@ def counted_on_disk(name: str) -> dict[str, Any]:
         return counted(network(settings))
 
 
-def counted_without_memory(cfg: DictConfig) -> dict[str, Any]:
+def counted_without_memory(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
     """The counts of a network whose tensors have shapes but no values.
 
     Raises:

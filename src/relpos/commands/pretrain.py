@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from omegaconf import DictConfig
+from typing import Unpack
 
 from relpos import run
+from relpos.config.schema import Pretrain
 
 
-def pretrain(cfg: DictConfig) -> str:
+def pretrain(**config: Unpack[Pretrain]) -> str:
     """Executes the run unless it is finished; returns the path of its folder."""
-    return str(run(cfg).path)
+    return str(run(config).path)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from relpos.errors import RelposError
 from relpos.tables.columns import printed_numbers
@@ -21,15 +20,9 @@ from relpos.tables.row import Row
 from relpos.tables.scores import COLUMNS, SIGNED, Recorded, read_scores, with_scores, write_scores
 from relpos.tables.table import Table, written
 
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
 
-
-def record_scores(cfg: DictConfig) -> str:
+def record_scores(table: str, row: str, **scores: str | float | Sequence[float] | None) -> str:
     """`relpos record-scores`: adds the server's scores to `scores.json` and writes the table anew.
-
-    Args:
-        cfg: `table`, `row`, and columns: one number, or two (MRPC, QQP, STS-B) of which the mean counts.
 
     Returns:
         the folder of the table.
@@ -37,18 +30,18 @@ def record_scores(cfg: DictConfig) -> str:
     Raises:
         RelposError: no score is given, or something that is not a score.
     """
-    folder, table = written(str(cfg.table))
-    row = table.row(str(cfg.row))
-    new = {column: _score(column, cfg[column]) for column in COLUMNS if cfg[column] is not None}
+    folder, content = written(table)
+    of_row = content.row(row)
+    new = {column: _score(column, score) for column in COLUMNS if (score := scores[column]) is not None}
     if not new:
-        raise RelposError(f"no score given: relpos record-scores table={cfg.table} row={cfg.row} cola=… of {', '.join(COLUMNS)}")
+        raise RelposError(f"no score given: relpos record-scores table={table} row={row} cola=… of {', '.join(COLUMNS)}")
     if all(abs(score) <= 1 for score in new.values()):
         raise RelposError("scores are × 100: cola=41.2, not cola=0.412")
     recorded = read_scores(folder)
-    earlier = recorded[row.name].scores if row.name in recorded else {}
+    earlier = recorded[of_row.name].scores if of_row.name in recorded else {}
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    write_scores(folder, recorded | {row.name: Recorded(earlier | new, _submission(folder, row.name), now)})
-    view = view_of(replace(table, rows=_compared_anew(str(cfg.table), table, folder)))
+    write_scores(folder, recorded | {of_row.name: Recorded(earlier | new, _submission(folder, of_row.name), now)})
+    view = view_of(replace(content, rows=_compared_anew(table, content, folder)))
     write.write(folder, view)
     text.terminal(view)
     return str(folder)

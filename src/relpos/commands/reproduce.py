@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relpos.errors import RelposError
+from relpos.ranges import Count, Names, Natural, Seeds
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from relpos.launch.engine import Engine
     from relpos.runs.run import Run
     from relpos.tables.experiment import Experiment
@@ -21,41 +20,50 @@ if TYPE_CHECKING:
     from relpos.tables.row import Row
 
 
-def reproduce(cfg: DictConfig) -> str:
+def reproduce(
+    table: str,
+    rows: Names | None,
+    overrides: Sequence[str],
+    engine: dict[str, Any],
+    stages: Names | None,
+    seeds: Seeds | None,
+    pretrain_seeds: Seeds | None,
+    tasks: Names | None,
+    workers: Count | None,
+    retries: Natural,
+    dry_run: bool,
+) -> str:
     """`relpos reproduce`: plans, runs what is missing, prints the table; returns its folder.
-
-    Args:
-        cfg: `table`, `rows`, `tasks`, `stages`, `seeds`, `pretrain_seeds`, `overrides`, `engine`, `retries`, `dry_run`.
 
     Raises:
         RelposError: something in the file or the overrides is wrong; or runs failed, which is raised after the others are done.
         KeyboardInterrupt: the process was asked to stop; the same command goes on.
     """
     from relpos.config.compose import names
-    from relpos.launch import engine
+    from relpos.launch.engine import run_all
     from relpos.runs.run import runs_root
-    from relpos.tables import dry_run, experiment, order_instrument, plan
+    from relpos.tables import experiment, order_instrument, plan
+    from relpos.tables.dry_run import describe
 
-    table = experiment.load(str(cfg.table), _changes(cfg))
-    if table.parameters:
+    file = experiment.load(table, _changes(seeds, pretrain_seeds, names(tasks)))
+    if file.parameters:
         from relpos.commands.params import show as show_parameters
 
-        return show_parameters(table.parameters)
-    overrides = names(cfg.overrides) or []
-    rows = plan.plan_table(table, names(cfg.rows), overrides)
-    stages = names(cfg.stages)
-    runs = plan.of_stages(plan.runs_of(rows), stages)
-    instrument = order_instrument.instrument(table, overrides, rows)
-    is_measured = stages is None or "order" in stages
-    folder: Path = runs_root() / "tables" / table.name
-    if cfg.dry_run:
-        print(dry_run.describe(table.name, rows, runs, instrument if is_measured else None))
+        return show_parameters(file.parameters)
+    planned = plan.plan_table(file, names(rows), overrides)
+    wanted = names(stages)
+    runs = plan.of_stages(plan.runs_of(planned), wanted)
+    instrument = order_instrument.instrument(file, overrides, planned)
+    is_measured = wanted is None or "order" in wanted
+    folder: Path = runs_root() / "tables" / file.name
+    if dry_run:
+        print(describe(file.name, planned, runs, instrument if is_measured else None))
         return str(folder)
-    chosen = engine_of(cfg, table)
-    failed = engine.run_all(plan.needed(runs), folder, chosen, cfg.retries)
+    chosen = engine_of(engine, file)
+    failed = run_all(plan.needed(runs), folder, chosen, retries)
     accelerator = "auto" if instrument is None else instrument.accelerator
     each = partial(chosen.each, title="networks measured", accelerator=accelerator) if is_measured else order_instrument.skipped
-    show(table, rows, folder, instrument, each)
+    show(file, planned, folder, instrument, each)
     if failed:
         for run in failed:
             tell(run)
@@ -66,27 +74,20 @@ def reproduce(cfg: DictConfig) -> str:
     return str(folder)
 
 
-def _changes(cfg: DictConfig) -> dict[str, Any]:
+def _changes(seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str] | None) -> dict[str, Any]:
     """The keys of the experiment file that `seeds=`, `pretrain_seeds=` and `tasks=` replace, with their new values."""
-    from omegaconf import OmegaConf
-
-    from relpos.config.compose import names
     from relpos.config.task_file import is_file
 
-    content: Any = OmegaConf.to_container(cfg, resolve=True)
-    changes = {key: content[key] for key in ("seeds", "pretrain_seeds") if content[key] is not None}
-    if (tasks := names(cfg.tasks)) is not None:  # a file of the command line lies here and not beside the experiment file
+    changes: dict[str, Any] = {"seeds": seeds, "pretrain_seeds": pretrain_seeds}
+    if tasks is not None:  # a file of the command line lies here and not beside the experiment file
         changes["tasks"] = [str(Path(task).expanduser().absolute()) if is_file(task) else task for task in tasks]
-    return changes
+    return {key: value for key, value in changes.items() if value is not None}
 
 
-def engine_of(cfg: DictConfig, experiment: Experiment) -> Engine:
+def engine_of(node: dict[str, Any], experiment: Experiment) -> Engine:
     """The engine that `engine=…` names; workers and threads that it does not set are those of the experiment file."""
-    from omegaconf import OmegaConf
-
     from relpos.trust import instantiate
 
-    node: Any = OmegaConf.to_container(cfg.engine, resolve=True)
     from_file = {key: getattr(experiment, key) for key in ("workers", "threads") if key in node and node[key] is None}
     engine: Engine = instantiate(node | from_file, "engine")
     return engine

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import json as json_format
 from dataclasses import asdict
-
-from omegaconf import DictConfig
+from typing import Literal
 
 from relpos.analysis.score import Score, Scored
 from relpos.config.compose import names
+from relpos.ranges import Names
 from relpos.runs.networks import resolve
 from relpos.tables.render.aligned import aligned
 
@@ -18,23 +18,23 @@ LOWEST = -10.0
 """Log-probability in nats at which a bar has its full length."""
 
 
-def score(cfg: DictConfig) -> str:
+def score(text: Names, network: str, form: Literal["within_word", "plain"], json: bool) -> str:
     """The log-probability of each token of each text given the others, and their sum, as a table or as JSON.
 
     Raises:
         RelposError: `network` names no masked language model, or a text has no tokens, or is too long.
     """
-    network = resolve(str(cfg.network))
-    scorer = Score(network.masked_lm(), network.tokenizer(), form=cfg.form)
-    texts = names(cfg.text) or []
+    given = resolve(network)
+    scorer = Score(given.masked_lm(), given.tokenizer(), form=form)
+    texts = names(text) or []
     results = [scorer(text) for text in texts]
-    if cfg.json:
+    if json:
         sums = [{"total": scored.total, "perplexity": scored.perplexity} for scored in results]
         content = [
-            {"text": text, "form": cfg.form} | asdict(scored) | of_text
+            {"text": text, "form": form} | asdict(scored) | of_text
             for text, scored, of_text in zip(texts, results, sums, strict=True)
         ]
-        return json.dumps(content, indent=1, ensure_ascii=False)
+        return json_format.dumps(content, indent=1, ensure_ascii=False)
     return "\n\n".join(_shown(text, scored) for text, scored in zip(texts, results, strict=True))
 
 

@@ -6,8 +6,9 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,29 +16,26 @@ from rich.table import Table
 from rich.text import Text
 
 from relpos.launch.jobs import Job
+from relpos.ranges import Names, Positive
 from relpos.runs.cost import flops
 from relpos.runs.lock import is_locked
 from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import newest
-
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
 
 WAITING = "waiting for a failed run"
 SETTLED = ("finished", "failed", WAITING)
 STATES = ("finished", "running", "interrupted", "failed", WAITING, "missing")
 
 
-def status(cfg: DictConfig) -> str:
+def status(table: str, rows: Names | None, overrides: Sequence[str], every: Positive) -> str:
     """Shows the table's runs, on a terminal again and again; returns the table's folder.
-
-    Args:
-        cfg: `table`, `rows`, `overrides`, `every`. Without rows and overrides, the runs are those of the newest launch.
 
     Raises:
         RelposError: there is no such table, or an override is wrong.
     """
-    name, runs = _runs(cfg)
+    from relpos.config.compose import names
+
+    name, runs = _runs(table, names(rows), overrides)
     console = Console(highlight=False)
     try:
         if not sys.stdout.isatty():
@@ -49,22 +47,21 @@ def status(cfg: DictConfig) -> str:
                     live.update(picture(name, seen), refresh=True)
                     if all(entry.state in SETTLED for entry in seen):
                         break
-                    time.sleep(cfg.every)
+                    time.sleep(every)
     except KeyboardInterrupt:
         pass
     return str(runs_root() / "tables" / name)
 
 
-def _runs(cfg: DictConfig) -> tuple[str, list[Run]]:
+def _runs(name: str, rows: list[str] | None, overrides: Sequence[str]) -> tuple[str, list[Run]]:
     """The table's name, and the runs of its newest launch, or of a plan if rows or overrides are named or nothing was launched."""
-    from relpos.config.compose import names
     from relpos.tables import experiment, plan
 
-    table = experiment.load(str(cfg.table))
+    table = experiment.load(name)
     launched = runs_root() / "tables" / table.name / "plan.json"
-    if cfg.rows is None and not cfg.overrides and launched.is_file():
+    if rows is None and not overrides and launched.is_file():
         return table.name, Job.read(launched).runs
-    return table.name, plan.runs_of(plan.plan_table(table, names(cfg.rows), names(cfg.overrides) or []))
+    return table.name, plan.runs_of(plan.plan_table(table, rows, overrides))
 
 
 @dataclass(frozen=True)

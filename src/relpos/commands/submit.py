@@ -11,7 +11,6 @@ import sys
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from relpos.errors import RelposError
 from relpos.files import replacing, write_json
@@ -20,18 +19,12 @@ from relpos.tables.glue_server import Answers, file_name, layout
 from relpos.tables.row import Row, RowRun
 from relpos.tables.table import written
 
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
 TIME = (1980, 1, 1, 0, 0, 0)
 """The time of every file in the zip, always the same, so that the same predictions make the same bytes."""
 
 
-def submit(cfg: DictConfig) -> str:
+def submit(table: str, row: str, allow_missing: bool) -> str:
     """`relpos submit`: writes `submissions/ROW.zip` beside the table, and `ROW.json` that says which run answered what.
-
-    Args:
-        cfg: `table`, `row`, `allow_missing`.
 
     Returns:
         the path of the zip.
@@ -39,12 +32,12 @@ def submit(cfg: DictConfig) -> str:
     Raises:
         RelposError: files are missing that may not be, or all are, or the server would refuse one. Names all of them.
     """
-    folder, table = written(str(cfg.table))
-    row = table.row(str(cfg.row))
-    files = _gather(row, bool(cfg.allow_missing))
-    path = folder / "submissions" / f"{file_name(row.name)}.zip"
+    folder, content = written(table)
+    of_row = content.row(row)
+    files = _gather(of_row, allow_missing)
+    path = folder / "submissions" / f"{file_name(of_row.name)}.zip"
     _write_zip(path, files)
-    about = {"table": table.name, "row": row.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    about = {"table": content.name, "row": of_row.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     write_json(path.with_suffix(".json"), about | {"files": {file.answers.file: _origin(file) for file in files}})
     return str(path)
 

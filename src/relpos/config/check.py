@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Annotated, Any, get_args, get_origin, is_typeddict
 
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
@@ -17,8 +16,8 @@ from hydra.utils import get_object
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from relpos.config import quick
-from relpos.config.conf import options
-from relpos.config.schema import COMMANDS, Arguments, As
+from relpos.config.conf import function_of, options
+from relpos.config.schema import Arguments, As
 from relpos.errors import RelposError, nearest
 from relpos.ranges import check as check_value
 from relpos.ranges import rules, shown
@@ -66,15 +65,9 @@ def check(values: Mapping[str, Any], command: str, overrides: Sequence[str]) -> 
     refuse_overrides(command, overrides, values)
 
 
-@cache
-def _annotations(command: str) -> dict[str, Any]:
-    """Key → annotation, at the top level of a command's configuration."""
-    return {key: annotation for part in COMMANDS.get(command, ()) for key, annotation in rules(part).items()}
-
-
 def mistakes(plain: Mapping[str, Any], command: str) -> Iterator[tuple[str, RelposError]]:
     """(key, error) for every wrong value and unknown key."""
-    yield from _mistakes(plain, _annotations(command), "")
+    yield from _mistakes(plain, rules(function_of(command)), "")
 
 
 def _mistakes(values: Mapping[str, Any], annotations: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, RelposError]]:

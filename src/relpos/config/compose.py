@@ -13,8 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from relpos.config import quick
 from relpos.config.arguments import rewritten
 from relpos.config.check import check, one_line
-from relpos.config.conf import conf_dir
-from relpos.config.schema import COMMANDS
+from relpos.config.conf import conf_dir, configurations
 from relpos.errors import RelposError, nearest
 
 
@@ -35,8 +34,8 @@ def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
 
 def composed(command: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """`compose` as plain values; interpolations are left as they are, for `resolved`."""
-    if command not in COMMANDS:
-        raise RelposError(f"unknown command {command!r}.{nearest(command, COMMANDS)}")
+    if command not in configurations():
+        raise RelposError(f"unknown command {command!r}.{nearest(command, configurations())}")
     overrides = rewritten(command, overrides)
     with one_line(command, overrides):
         try:
@@ -75,4 +74,8 @@ def _plain(cfg: DictConfig, resolve: bool = True) -> dict[str, Any]:
 
 def names(value: Any) -> list[str] | None:
     """`rows=none`, `rows=[none,absolute]` or, for all of them, None."""
-    return None if value is None else [str(name) for name in (value if OmegaConf.is_list(value) else [value])]
+    return (
+        None
+        if value is None
+        else [str(name) for name in ([value] if isinstance(value, str) or not isinstance(value, Sequence) else value)]
+    )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from relpos.files import read_yaml
+HEAD = re.compile(r"# relpos (?P<name>[a-z-]+): (?P<says>.*)\n# relpos (?P=name) (?P<example>.*)\n")
+"""How the file of a command begins."""
 
 
 def conf_dir() -> Path:
@@ -29,6 +34,29 @@ def options() -> dict[str, list[str]]:
 @cache
 def keys_of(command: str) -> frozenset[str]:
     """The keys of the top level of a command's configuration: those in its file, and its groups."""
+    from relpos.files import read_yaml
+
     content = read_yaml(conf_dir() / f"{command}.yaml")
     groups = {key for entry in content["defaults"] if isinstance(entry, dict) for key in entry if "@" not in key}
     return frozenset(groups | content.keys() - {"defaults"})
+
+
+def commands() -> dict[str, tuple[str, str]]:
+    """Subcommand → what it does, and example arguments, as the first two lines of its file in `conf` say."""
+    heads = (HEAD.match(path.read_text(encoding="utf-8")) for path in sorted(conf_dir().glob("*.yaml")))
+    return {head["name"]: (head["says"], head["example"]) for head in heads if head}
+
+
+def configurations() -> list[str]:
+    """The primary configurations: the commands, and `noop`, which only experiment files use."""
+    return sorted(path.stem for path in conf_dir().glob("*.yaml") if path.stem != "command")
+
+
+def function_of(command: str) -> Callable[..., Any]:
+    """`record-scores` → the function `record_scores` of `relpos.commands.record_scores`; its signature says what the keys may hold.
+
+    The commands lie on a higher floor, as most classes that a `_target_` names: they are found by name, when one is called for.
+    """
+    name = command.replace("-", "_")
+    function: Callable[..., Any] = getattr(import_module(f"relpos.commands.{name}"), name)
+    return function

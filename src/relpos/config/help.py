@@ -13,8 +13,7 @@ from omegaconf import OmegaConf, open_dict
 
 from relpos.config.arguments import rewritten
 from relpos.config.check import one_line
-from relpos.config.conf import conf_dir, options
-from relpos.config.schema import COMMANDS
+from relpos.config.conf import conf_dir, configurations, options
 
 WIDTH = 118
 LINE = re.compile(r"(?P<indent> *)(?P<key>[\w-]+):(?P<value>.*)")
@@ -33,11 +32,12 @@ def help_of(command: str, overrides: Sequence[str] = ()) -> str:
         del cfg["hydra"]
     text = _text(command)
     phrases = dict(_phrases(text))
-    for name in (key for key in cfg if key in COMMANDS):  # a fine-tuning has keys pretrain.…
+    for name in (key for key in cfg if key in configurations()):  # a fine-tuning has keys pretrain.…
         phrases |= {f"{name}.{key}": phrase for key, phrase in _phrases(_text(name))}
     for name, option in chosen.items():
         phrases |= dict(_of_group(name, option))
-    lines = [text.split("\n", 1)[0].lstrip("# "), ""]
+    says, example = text.split("\n")[:2]
+    lines = [says.lstrip("# "), f"for example: {example.lstrip('# ')}", ""]
     if groups := [str(name) for name in cfg if name in chosen]:
         table = [line for name in groups for line in _group(name, chosen[name])]
         lines += ["Groups with the option chosen, and all options:", "", *table, ""]

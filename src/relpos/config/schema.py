@@ -1,8 +1,9 @@
-"""What every key of a configuration may hold: its kind and its range.
+"""The keys that several commands share: their kinds and ranges.
 
-Keys beside a `_target_` are arguments of that class, and its constructor's annotations say what they may hold. For all other keys
-the classes below say it, see `COMMANDS`. Hydra's own structured configs are not used: they would write 0.0 where the user wrote 0,
-which is another identity, and they know no ranges.
+What a key may hold is said once. Keys beside a `_target_` are arguments of that class, and its constructor's annotations say it.
+The other keys are arguments of the command's function; one that takes a whole configuration, `**config: Unpack[Pretrain]`, has them
+from here. Hydra's own structured configs are not used: they would write 0.0 where the user wrote 0, which is another identity,
+and they know no ranges.
 """
 
 from __future__ import annotations
@@ -11,10 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
 
-from relpos.ranges import Batch, Count, Length, Natural, NotNegative, Positive, Rate, Seeds, Threads, Width, between
-
-Names = str | Sequence[str]
-"""One name or a list of them."""
+from relpos.ranges import Batch, Count, Length, Natural, Positive, Rate, Threads, Width, between
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,6 @@ class Cost(Network):
     batch: Batch
     precision: Precision
     length: Length
-    seconds: NotNegative
 
 
 class First(TypedDict):
@@ -138,7 +135,7 @@ class Intermediate(TypedDict):
     steps: Count | None
 
 
-class Finetune(TypedDict):
+class Finetune(Training):
     task: dict[str, Any]
     network: str | None
     pretrain: StartingPoint
@@ -152,161 +149,3 @@ class Data(TypedDict):
     stage: str
     data: dict[str, Any]
     vocabulary: Width
-
-
-class Params(Network):
-    table: str | None
-    network: str | None
-
-
-class Draw(TypedDict):
-    all: bool
-    network: str | None
-    layer: Count
-    heads: Count
-    length: Count
-
-
-class Lengths(TypedDict):
-    network: Names
-    lengths: Sequence[Length]
-    tokens: Count
-    threads: Threads | None
-
-
-class Order(TypedDict):
-    network: Names | None
-    table: str | None
-    pairs: dict[str, Any]
-    measure: Names | None
-    examples: Count
-    form: Literal["within_word", "plain"]
-    curves: bool
-    store: str | None
-    accelerator: Literal["auto", "cpu", "gpu"]
-    threads: Threads | None
-
-
-class Analyze(TypedDict):
-    kind: dict[str, Any]
-    network: Names | None
-    text: str | None
-    threads: Threads | None
-
-
-class Figures(TypedDict):
-    paper: Literal["chang2021", "wennberg2021"]
-    network: Names | None
-    text: str | None
-    threads: Threads | None
-
-
-class Plan(TypedDict):
-    table: str
-    rows: Names | None
-    overrides: Sequence[str]
-
-
-class Fill(TypedDict):
-    text: Names
-    network: str
-    top: Count
-    json: bool
-
-
-class Score(TypedDict):
-    text: Names
-    network: str
-    form: Literal["within_word", "plain"]
-    json: bool
-
-
-class Compare(TypedDict):
-    network: Names
-    examples: Count
-
-
-class Export(TypedDict):
-    network: str
-    to: str
-
-
-class Reproduce(Plan):
-    engine: dict[str, Any]
-    stages: Names | None
-    seeds: Seeds | None
-    pretrain_seeds: Seeds | None
-    tasks: Names | None
-    workers: Count | None
-    retries: Natural
-    dry_run: bool
-
-
-class Status(Plan):
-    every: Positive
-
-
-class Noop(TypedDict):
-    stage: str
-    seed: Natural
-    label: str | None
-    seconds: NotNegative
-    failures: Natural
-
-
-class Claims(TypedDict):
-    paper: str
-    ids: Names | None
-    network: Names | None
-
-
-class Merge(TypedDict):
-    folders: Names
-    weights: bool
-
-
-class Submit(TypedDict):
-    table: str
-    row: str
-    allow_missing: bool
-
-
-class Dashboard(TypedDict):
-    table: str | None
-    spec: str | None
-    project: str
-    entity: str | None
-    mode: Literal["auto", "online", "offline"]
-
-
-class RecordScores(TypedDict):
-    """The scores themselves are checked by the command: a column decides about its range."""
-
-    table: str
-    row: str
-
-
-COMMANDS: dict[str, tuple[Any, ...]] = {
-    "pretrain": (Pretrain,),
-    "finetune": (Training, Finetune),
-    "data": (Data,),
-    "params": (Params,),
-    "cost": (Cost,),
-    "draw": (Network, Draw),
-    "analyze": (Analyze,),
-    "figures": (Figures,),
-    "length": (Lengths,),
-    "order": (Order,),
-    "fill": (Fill,),
-    "score": (Score,),
-    "compare": (Compare,),
-    "export": (Export,),
-    "reproduce": (Reproduce,),
-    "status": (Status,),
-    "claims": (Claims,),
-    "merge": (Merge,),
-    "submit": (Submit,),
-    "record-scores": (RecordScores,),
-    "dashboard": (Dashboard,),
-    "noop": (Noop,),
-}
