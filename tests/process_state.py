@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGPIPE)
 OF_PYTEST = "PYTEST_CURRENT_TEST"  # an environment variable that pytest itself sets and deletes
 
 

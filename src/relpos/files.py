@@ -221,9 +221,17 @@ def write_text(path: Path, content: str) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """The SHA-256 of a file, in hexadecimal.
+
+    Raises:
+        RelposError: it cannot be read, or is no regular file.
+    """
+    check_regular(path)
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RelposError(f"{path}: {error.strerror}") from error
 
 
 def _flush(path: Path) -> None:

@@ -7,10 +7,12 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
-STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
+STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that ask a process to stop at the next step; of several, the first of these counts. A cluster sends SIGUSR2 before a
-preemption or the time limit."""
+preemption or the time limit, a terminal that is closed SIGHUP."""
+Handler = Callable[[int, FrameType | None], Any]
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Environment variables from which numerical libraries take their number of threads; they read them once, when they are loaded."""
 
@@ -38,6 +40,15 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt(number)
 
 
+def on_stops(handler: Handler) -> dict[int, Any]:
+    """Sets the handler of the signals of `STOPS`; returns those that were there before.
+
+    Where SIGHUP is ignored it stays so: that is how nohup lets a command go on after its terminal is closed.
+    """
+    wanted = [number for number in STOPS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in wanted}
+
+
 def exit_status(code: int | None) -> str:
     """How a child process ended: `SIGKILL` or `status 1`."""
     return signal.Signals(-code).name if code and code < 0 else f"status {code}"
@@ -46,7 +57,7 @@ def exit_status(code: int | None) -> str:
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Makes the signals of `STOPS` raise KeyboardInterrupt; the handlers that were there before come back at the end."""
-    before = {number: signal.signal(number, interrupt) for number in STOPS}
+    before = on_stops(interrupt)
     try:
         yield
     finally:

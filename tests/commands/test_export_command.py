@@ -129,6 +129,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(
     for run, to, said in (
         (runs["fixed"], "there", "already exists"),
         (tmp_path / "nowhere", "new", "no such folder or file. Did you mean 'there'?"),
+        (runs["fixed"], "a" * 300, "File name too long"),
         (unfinished, "new", "not finished (its record says running)"),
         (tmp_path / "there", "new", "this is a folder of Hugging Face already"),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -81,6 +82,14 @@ def test_files_are_known_by_their_content(tmp_path: Path) -> None:
     before = PairFiles(tmp_path).identity()
     written(tmp_path, "one.txt", "a c b\nb c a\n")
     assert PairFiles(path).identity() != before != PairFiles(tmp_path).identity()
+
+
+def test_a_pipe_is_no_file_of_pairs(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.txt")
+    source = PairFiles(tmp_path / "pipe.txt")
+    for of_files in (source.pairs, source.identity):
+        with pytest.raises(RelposError, match=r"pipe.txt: a pipe or a device, where a file is expected$"):
+            of_files()
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5])

@@ -85,17 +85,18 @@ def test_a_stop_before_the_first_step_is_no_failure(toy_runs: Path, monkeypatch:
     assert execute(run).state == "finished"
 
 
-def test_a_stop_signal_leaves_a_checkpoint(toy_runs: Path, python: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stop_signal_leaves_a_checkpoint(toy_runs: Path, python: str, number: signal.Signals) -> None:
     overrides = [*OVERRIDES, "steps=100000", "checkpoint_every=100000"]  # it does not end by itself
     run = plan(compose("pretrain", overrides))
     process = subprocess.Popen([python, "-m", "relpos.cli", "pretrain", *overrides], stderr=subprocess.PIPE, text=True)
     while not (run.path / "metrics.jsonl").exists() or not (run.path / "metrics.jsonl").read_text():
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     said = process.communicate()[1]
-    assert process.returncode == 130
-    assert "the same command goes on" in said
+    assert process.returncode == 128 + number
+    assert said.splitlines()[-1] == "relpos: interrupted; the same command goes on from here"
     assert "Traceback" not in said
     assert run.state == "interrupted"
     assert list((run.path / "checkpoint").glob("last-*.ckpt"))

@@ -123,7 +123,8 @@ def _receive(file: IO[bytes]) -> bytes | None:
 
 
 def _serve(model: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which closes our input
+    for number in (signal.SIGINT, signal.SIGHUP):  # a terminal's signals reach the parent, too, which closes our input
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the parent was killed: end without a traceback
     tokenizer = load_tokenizer(model)
     while (text := _receive(sys.stdin.buffer)) is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from relpos.data.tasks import Task
 from relpos.errors import RelposError, nearest
+from relpos.files import check_regular
 
 # The diagnostic set belongs to no task's folder; the original download script has its own name for it.
 _ELSEWHERE = {"ax": ("AX/test.tsv", "diagnostic/diagnostic.tsv")}
@@ -99,6 +100,7 @@ def read_text(path: Path) -> str:
 
     Raises: RelposError naming file and line: unreadable, not UTF-8, empty.
     """
+    check_regular(path)
     try:
         raw = path.read_bytes()
     except OSError as error:

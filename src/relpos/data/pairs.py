@@ -69,7 +69,7 @@ class PairFiles:
         """Raises: RelposError where there is none."""
         if not self.path.exists():
             raise RelposError(f"pairs={self.path}: no such file or folder")
-        files = [self.path] if self.path.is_file() else sorted(file for file in self.path.iterdir() if file.suffix in SUFFIXES)
+        files = sorted(file for file in self.path.iterdir() if file.suffix in SUFFIXES) if self.path.is_dir() else [self.path]
         if not files or files[0].suffix not in SUFFIXES:
             raise RelposError(f"pairs={self.path}: a file {' or '.join(SUFFIXES)} is expected, or a folder that holds some")
         return files

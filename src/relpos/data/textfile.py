@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from relpos.errors import RelposError
+from relpos.files import check_regular
 
 SUFFIXES = (".txt", ".tokens")
 BLOCK = 1 << 20  # bytes
@@ -35,6 +36,7 @@ def blocks(path: Path) -> Iterator[str]:
     """
     opener = _OPEN.get(path.suffix, _plain)
     line, rest, first = 1, b"", True
+    check_regular(path)
     try:
         with opener(path) as file:
             while data := file.read(BLOCK):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from relpos.errors import RelposError
 from relpos.launch.jobs import Job, Standing
-from relpos.process import STOPS, interrupt, tether
+from relpos.process import interrupt, on_stops, tether
 from relpos.runs.distributed import SHARED, place
 from relpos.runs.execute import execute
 from relpos.runs.lock import locked
@@ -110,8 +110,7 @@ def _report_impossible(standing: Standing) -> None:
 
 def _reset() -> None:
     """Restores what a run changes in this process: signal handlers, the number of threads and the memory that it holds."""
-    for number in STOPS:
-        signal.signal(number, interrupt)
+    on_stops(interrupt)
     if "torch" not in sys.modules:
         return
     gc.collect()  # trainer and module refer to each other; without this, weights and maps of the store stay for several runs more

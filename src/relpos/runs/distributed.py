@@ -20,7 +20,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from relpos.errors import RelposError
-from relpos.process import cores
+from relpos.process import cores, on_stops
 from relpos.runs.lock import locked
 from relpos.runs.run import Run
 
@@ -111,7 +111,7 @@ def launch(run: Run, wait: bool = True) -> None:
     if run.state == "finished":
         return
     if stopped:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(stopped[0])
     if not run.path.is_dir():
         raise RelposError(f"{run.path} is gone: it was deleted while the run was under way; the same command starts it anew")
     if any(codes):
@@ -168,7 +168,7 @@ def _watch(ranks: list[subprocess.Popen[bytes]]) -> list[int]:
 
 @contextmanager
 def _stops(ranks: list[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
-    """Passes SIGINT and SIGTERM on as SIGTERM and yields the list of signals received. Kills what is left on leaving."""
+    """Passes the signals of `STOPS` on as SIGTERM and yields the list of signals received. Kills what is left on leaving."""
     stopped: list[int] = []
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -177,7 +177,7 @@ def _stops(ranks: list[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
             if process.poll() is None:
                 process.terminate()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = on_stops(ask)
     try:
         yield stopped
     finally:

@@ -17,7 +17,7 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from relpos.errors import RelposError
 from relpos.files import replacing, sha256
-from relpos.process import STOPS
+from relpos.process import STOPS, on_stops
 from relpos.train.group import ALONE, Group
 
 
@@ -104,8 +104,7 @@ class Checkpointing(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Sets handlers for the signals that ask to stop. Any earlier, Lightning's own handlers would replace them."""
-        for number in STOPS:
-            signal.signal(number, self._ask)
+        on_stops(self._ask)
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
         """Writes a checkpoint where one is due or a process was asked to stop.
