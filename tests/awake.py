@@ -9,8 +9,6 @@ What differs from a fresh interpreter: what the tests have imported and cached i
 fresh ones to the tests marked slow.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import logging

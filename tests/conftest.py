@@ -1,7 +1,5 @@
 """Fixtures every test may use: a folder for runs of its own, and one small toy language for the whole session."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

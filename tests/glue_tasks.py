@@ -1,7 +1,5 @@
 """The tasks of `conf/task`, built as a run builds them, and small GLUE folders for tests."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import cast

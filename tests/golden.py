@@ -3,8 +3,6 @@
 A change that moves one alters results; it comes with a new number in the runs' identity.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from pathlib import Path

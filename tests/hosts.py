@@ -1,7 +1,5 @@
 """Randomly initialised models of `transformers`, small, and what a comparison with ours needs. For tests only."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

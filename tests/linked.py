@@ -1,7 +1,5 @@
 """A runs folder that begins with runs of another one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

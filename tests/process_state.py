@@ -4,8 +4,6 @@ Tests of many files share a process, in an order that nobody chose: commands cal
 set signal handlers, environment variables, the number of threads and more.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """Small tokenizers of the three kinds that published checkpoints have, as `transformers` writes them. For tests only."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

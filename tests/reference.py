@@ -4,8 +4,6 @@ A term is a function (scheme, layer, head, i, j, q, k) → number, with q and k 
 differentiates the loops for the gradients.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

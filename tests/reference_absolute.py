@@ -4,8 +4,6 @@ Terms as in `reference`; a turn is a function (scheme, layer, head, q, k, v) →
 head_dim) or None.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

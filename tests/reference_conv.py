@@ -4,8 +4,6 @@ x, v (n, channels) are lists of tokens of one sequence; `real` says which tokens
 differentiating the loops.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 Terms and turns as in `reference`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 The golden values answer quickly and for the network alone; this goes through data, trainer and optimiser, as a user's run does.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

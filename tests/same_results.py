@@ -4,8 +4,6 @@
 differ: only numbers and verdicts are compared, in their order.
 """
 
-from __future__ import annotations
-
 import difflib
 import os
 import re

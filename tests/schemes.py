@@ -1,7 +1,5 @@
 """All position schemes and convolutions, found by looking: a preset that gets a file in `conf` gets the tests."""
 
-from __future__ import annotations
-
 import os
 from functools import cache
 from typing import Any

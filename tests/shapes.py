@@ -1,7 +1,5 @@
 """What checks the shapes in annotations while tests run; `conftest` puts it on every function of the model and the analysis."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The stand-in for `python` behaves as the process that it stands for."""
 
-from __future__ import annotations
-
 import io
 import logging
 import signal

@@ -1,7 +1,5 @@
 """The front door, as a person meets it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

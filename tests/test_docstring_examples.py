@@ -1,7 +1,5 @@
 """The examples in docstrings run, and what a user names in a configuration has one."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import importlib

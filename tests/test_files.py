@@ -1,7 +1,5 @@
 """Files and folders are whole or absent, and a full disk is one line."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

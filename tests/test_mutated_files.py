@@ -1,7 +1,5 @@
 """Files that were changed at random: each is read, or refused in one line. RELPOS_FULL=1 tries 500 of each kind."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """What tests leave in their process is put back."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import os

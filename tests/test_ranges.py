@@ -1,7 +1,5 @@
 """Annotations say what a value may be."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """What a file may name: nothing outside relpos is imported or called unless the user has named its module."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

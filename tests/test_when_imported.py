@@ -1,7 +1,5 @@
 """What follows the import of another library; tests/train/test_export.py tells that transformers then knows our networks."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Reads a `.wandb` file: records of protobuf in LevelDB's log format, as an offline run leaves them."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterator

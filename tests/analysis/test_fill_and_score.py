@@ -1,7 +1,5 @@
 """What stands at `[MASK]`, and the log-probability of a text by token, against the definitions written as loops."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

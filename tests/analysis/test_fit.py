@@ -1,7 +1,5 @@
 """A curve made of TISA's basis functions is met; what is no such curve is not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Each kind of kernel is known, and noise has few."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The learned convolution kernels and their figure."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

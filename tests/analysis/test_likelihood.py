@@ -1,7 +1,5 @@
 """Pseudo-log-likelihoods, against the definition written as loops."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

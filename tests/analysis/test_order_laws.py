@@ -1,7 +1,5 @@
 """The laws of `relpos order`: what a network that knows no order, or one direction only, must show."""
 
-from __future__ import annotations
-
 import os
 from copy import deepcopy
 from pathlib import Path

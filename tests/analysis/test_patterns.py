@@ -1,7 +1,5 @@
 """What a scheme adds to the scores, as `recording` hears it, and its figures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """F̂_P against loops over the equation, for each choice that the paper leaves open."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Each property is found where it is and missed where it is not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What is regained after position embeddings were removed, and how well that is known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The share of a matrix that depends on the offset alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Scales with scores, and models with weights, that nobody has trained."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace

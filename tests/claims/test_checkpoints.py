@@ -1,7 +1,5 @@
 """Claims about trained position embeddings in published checkpoints."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

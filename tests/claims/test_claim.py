@@ -1,7 +1,5 @@
 """The claims of both papers as data, and the command that prints them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every test of a claim comes out each way: comparisons, signs, columns, trends, with gains and finding, on which they rest."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

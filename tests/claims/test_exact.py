@@ -1,7 +1,5 @@
 """What holds exactly holds, in exact and counts; with another formula it fails."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Claims tested with fine-tunings of networks that were given."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the claims build without Hydra is what the commands would build."""
 
-from __future__ import annotations
-
 import pytest
 
 from relpos.claims.network import configured, position_parameters

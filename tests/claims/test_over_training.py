@@ -1,7 +1,5 @@
 """Claims along the training, from snapshots that a table has measured; covers over_training, `primary` and claims.txt."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scores held against published ones; W12."""
 
-from __future__ import annotations
-
 from claims.made_up import around
 from claims.test_hosts import verdict
 from relpos.claims.hosts import Host

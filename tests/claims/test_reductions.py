@@ -1,7 +1,5 @@
 """Error reductions, on answers that nobody gave."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

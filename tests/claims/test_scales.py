@@ -1,7 +1,5 @@
 """Runs are sorted by what their records say; covers reading and scales."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The rules over columns hold in most faithful reproductions with ten seeds, at the papers' own differences; part of columns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

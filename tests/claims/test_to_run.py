@@ -1,7 +1,5 @@
 """What it would take to test a claim of which there are no runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

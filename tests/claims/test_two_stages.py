@@ -1,7 +1,5 @@
 """The claim about two stages, from records that nobody has trained."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

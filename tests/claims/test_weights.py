@@ -1,7 +1,5 @@
 """Weights of models set by hand: weights, toeplitz, fit. From records: lengths, step_time, dev_and_test."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

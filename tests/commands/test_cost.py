@@ -1,7 +1,5 @@
 """`relpos cost`: the figures, and that plans estimate with them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

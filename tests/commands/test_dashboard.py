@@ -1,13 +1,11 @@
 """Weights & Biases: what a table's runs log offline reads back exactly, and the workspace is built without network or key."""
 
-from __future__ import annotations
-
 import json
 import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -32,7 +30,7 @@ class Made:
     found: dict[str, Any]
 
     @classmethod
-    def of(cls, run: Run) -> Made:
+    def of(cls, run: Run) -> Self:
         return cls(run, run.path, run.metrics, offline(run.path))
 
 

@@ -1,7 +1,5 @@
 """`relpos figures`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`relpos fill` and `relpos score`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

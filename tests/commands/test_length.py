@@ -1,7 +1,5 @@
 """`relpos length`: finished pre-trainings at other lengths."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`relpos merge`: runs of several machines become one runs folder; covers runs.merge and commands.merge."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A new subcommand is the two files of CONTRIBUTING's recipe: nothing else names it."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Our counts against the papers', to the last digit."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`relpos status` ends when nothing more will happen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

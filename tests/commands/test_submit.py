@@ -1,7 +1,5 @@
 """The zip for the GLUE server: eleven files, each from the best dev run of its column, each as the server wants it."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

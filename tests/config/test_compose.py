@@ -1,7 +1,5 @@
 """A wrong override is one line that names it and the nearest right word."""
 
-from __future__ import annotations
-
 import copy
 import operator
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Overrides about a network that comes from a folder are refused, not ignored."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is composed quickly is what Hydra composes; what only Hydra can tell is left to it."""
 
-from __future__ import annotations
-
 from itertools import zip_longest
 
 import pytest

@@ -1,7 +1,5 @@
 """Batches: every row once an epoch, the same from any start, padded to their own longest."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

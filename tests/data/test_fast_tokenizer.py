@@ -1,7 +1,5 @@
 """The fast tokenizer gives the ids of ours."""
 
-from __future__ import annotations
-
 import json
 import os
 from itertools import islice

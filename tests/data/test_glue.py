@@ -1,7 +1,5 @@
 """GLUE rows from files: labels, indices, refusals, and the real release where it is at hand."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Encoding: special tokens, segment types, longest-first truncation."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """`nyu-mll/glue`'s layout, from a local copy of it: the same rows as from the TSV files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

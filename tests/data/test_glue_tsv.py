@@ -1,7 +1,5 @@
 """TSV files: what is a row, and what is refused with file and line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

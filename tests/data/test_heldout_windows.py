@@ -1,7 +1,5 @@
 """The same text under the same masks, whatever the length of the windows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

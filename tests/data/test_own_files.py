@@ -1,7 +1,5 @@
 """Files of a task of the user's own: what each format means, and what is refused with file and line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

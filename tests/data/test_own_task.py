@@ -1,7 +1,5 @@
 """A task of the user's own: what its files make of it, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Minimal pairs: formats, limits, what is refused, and the embedded language's own."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path

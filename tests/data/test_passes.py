@@ -1,7 +1,5 @@
 """How examples are spread over forward passes."""
 
-from __future__ import annotations
-
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st

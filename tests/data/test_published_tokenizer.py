@@ -1,7 +1,5 @@
 """Tokenizers of published checkpoints: the ids that `transformers` gives, special tokens, and words under all three kinds."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

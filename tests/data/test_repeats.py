@@ -1,7 +1,5 @@
 """Books that are in a text twice are in it once afterwards."""
 
-from __future__ import annotations
-
 import random
 
 from relpos.data.repeats import BLOCK, without_repeats

@@ -1,7 +1,5 @@
 """Words permuted within windows."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

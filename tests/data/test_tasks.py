@@ -1,7 +1,5 @@
 """Tasks: the numbers of the authors' runs, and what becomes of their steps on other row counts."""
 
-from __future__ import annotations
-
 import pytest
 
 from glue_tasks import CONF, NAMES, task

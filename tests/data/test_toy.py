@@ -1,7 +1,5 @@
 """The toy language: the same bytes from the same seed, no shortcut to a label, and nothing held out in the corpus."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable

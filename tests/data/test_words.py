@@ -1,7 +1,5 @@
 """What a word is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A cluster that only keeps a queue: `sbatch`, `squeue`, `scancel` and `srun` as shell scripts in front of the PATH."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

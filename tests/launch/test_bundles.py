@@ -1,7 +1,5 @@
 """Which runs share a cluster's job, and which jobs wait for which."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`engine=debug`: a table's runs in this very process."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

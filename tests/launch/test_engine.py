@@ -1,7 +1,5 @@
 """The local engine with real processes: interrupted, killed, continued; nothing done twice."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

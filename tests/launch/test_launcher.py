@@ -1,7 +1,5 @@
 """Launchers with runs that only sleep: retried, shared by two launches, killed at random; nothing is done twice."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Workers on this machine: what a crash is, what cannot be written down, who sees which GPU."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

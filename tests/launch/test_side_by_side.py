@@ -1,7 +1,5 @@
 """Processes of the launcher that share out what it computes itself."""
 
-from __future__ import annotations
-
 import operator
 import os
 import pickle

@@ -1,7 +1,5 @@
 """What the Slurm engine does when jobs disappear, on a cluster that only keeps a queue."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from pathlib import Path

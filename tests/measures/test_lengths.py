@@ -1,7 +1,5 @@
 """Held-out losses by length that are kept in the folders of runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

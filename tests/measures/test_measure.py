@@ -1,7 +1,5 @@
 """A measure is one file: it is found, its results are kept, and tables have its columns."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Convolutions with other arguments than the presets have."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """A model whose weights are bfloat16 is the same model, rounded: arithmetic on positions is finer than its weights."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

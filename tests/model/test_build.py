@@ -1,7 +1,5 @@
 """Parameters counted, of real sizes and of devices without memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

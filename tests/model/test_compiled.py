@@ -1,7 +1,5 @@
 """The kernels that are compiled for the processor at hand equal the definition. Skipped where there is no compiler."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

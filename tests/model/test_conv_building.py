@@ -1,7 +1,5 @@
 """Building convolutions: how many parameters they have, and which arguments and combinations are refused."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the convolutions compute beyond the laws that hold for every preset: definitions, options, directions, dropout, merges."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Dropout masks follow from seed and place alone."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

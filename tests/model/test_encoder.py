@@ -1,7 +1,5 @@
 """The encoder with what it is made of: embedding, `attention`, the sums of `residual`, number formats (`precision`)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

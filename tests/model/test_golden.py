@@ -1,7 +1,5 @@
 """Training losses of every preset, as they were."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

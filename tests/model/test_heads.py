@@ -1,7 +1,5 @@
 """The heads and their `loss`."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Initial values are functions of (seed, name, element), the same bits on every processor."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

@@ -3,8 +3,6 @@
 A planted library has a constructor that writes a file `marker`: it runs as soon as the library is loaded.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

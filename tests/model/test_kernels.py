@@ -1,7 +1,5 @@
 """All of `kernels/`: every attention kernel equals the definition, for any terms that a scheme may come up with."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -3,8 +3,6 @@
 What more there is to one of them stands in a file of its own.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

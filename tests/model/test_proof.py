@@ -1,7 +1,5 @@
 """An optional attention kernel is used only where it equals the definition."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Tensors that cross a door have the shapes that its annotations say: every test of the model and the analysis checks it."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import typing

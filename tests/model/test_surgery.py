@@ -1,7 +1,5 @@
 """Networks whose positions are taken away or added to."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

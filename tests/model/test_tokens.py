@@ -1,7 +1,5 @@
 """Tokens that nobody reads are not computed, and nothing else changes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

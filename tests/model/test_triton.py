@@ -1,7 +1,5 @@
 """The Triton kernel in Triton's interpreter: values and gradients beside those of `eager`, both against float64."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Compiles the Triton programs for compute capability 9.0, small tiles with all terms, and says whether they multiply matrices."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget

@@ -3,8 +3,6 @@
 `python tests/packaging/links.py` prints what is broken and exits with 1; `make check` calls it.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the benchmarks over all presets do with times; the times themselves are no test."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

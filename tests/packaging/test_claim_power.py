@@ -1,7 +1,5 @@
 """Rules find what the papers print where it is true, and little where rows are alike; covers benchmarks/_claim_simulation.py."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What README and docs say exists."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """`relpos --help` is light (benchmarks/launcher.py has its time); every module can be imported; tab completion answers."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

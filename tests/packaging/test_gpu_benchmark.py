@@ -1,7 +1,5 @@
 """The benchmark for GPUs runs from end to end on a CPU, at toy sizes, so that it is whole when there is a GPU."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

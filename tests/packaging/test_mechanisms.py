@@ -1,7 +1,5 @@
 """docs/mechanisms.md says what the code does."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

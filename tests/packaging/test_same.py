@@ -1,7 +1,5 @@
 """`make same` says what differs, and how; the command itself trains for minutes and is not run here."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The wheel carries all that the command needs, and works in another environment from any folder."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A bad checkpoint is refused in one line that names what is wrong, and nothing in it is executed."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """A network of ours computes in `transformers` what it computes here, and comes back as it was."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

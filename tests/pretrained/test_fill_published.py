@@ -1,7 +1,5 @@
 """Published checkpoints fill masks and score texts, with their own special tokens or with ours."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is named as a checkpoint: a folder, or an id of the hub that was fetched before."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

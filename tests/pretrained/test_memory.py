@@ -1,7 +1,5 @@
 """Loading a checkpoint copies no weight but those of several that are one matrix here, and changes nothing on disk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

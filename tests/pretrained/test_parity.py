@@ -1,7 +1,5 @@
 """A published checkpoint computes here what it computes in `transformers`: hidden states, logits and gradients."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Encoders that somebody trained, inside packages of which only the files are read: MiniLM's BERT, and an ALBERT for chemistry."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Published checkpoints where a folder is asked for: fine-tuning, order, filling gaps."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

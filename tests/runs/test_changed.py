@@ -1,7 +1,5 @@
 """Fine-tuning with other positions than the network was trained with."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Operations are counted as if each example had the full length; how long examples are on average is known apart."""
 
-from __future__ import annotations
-
 import pytest
 
 import relpos

@@ -1,7 +1,5 @@
 """`debug=true` rehearses a run; profiler and anomaly detection of Lightning can be reached."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

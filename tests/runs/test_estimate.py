@@ -1,7 +1,5 @@
 """How long a run takes: as finished runs like it say, else by a rate that was measured here, else it is unknown."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The identity of a run is what can change its result, and nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

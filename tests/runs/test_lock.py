@@ -1,7 +1,5 @@
 """A run is locked by one process at a time, and the lock dies with its holder."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`relpos.build` gives the network that the run trains."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

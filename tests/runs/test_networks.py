@@ -1,7 +1,5 @@
 """Names that users give to networks."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a run's folder says, when it is damaged or cannot be written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Kill it anywhere: the same call goes on, and the weights are those of the uninterrupted run, bit for bit."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The rule for retries, as the record of a run tells it; every engine's processes pass it on their way into `execute`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The finished runs of a stage, what they logged, and the protocol that most of them share."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tasks of the user's own as runs: overrides, identities, refusals, and the example of the guide from its files to its answers."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

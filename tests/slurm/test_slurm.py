@@ -1,7 +1,5 @@
 """A table on a real cluster of two nodes (`make test-slurm`) is the table of the local engine, whatever happens to its jobs."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

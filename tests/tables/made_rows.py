@@ -1,7 +1,5 @@
 """Rows of a table, made from the scores of their seeds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

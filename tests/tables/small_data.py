@@ -1,7 +1,5 @@
 """A corpus and two GLUE tasks that are read in no time, and an experiment on them."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Verdicts follow from numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

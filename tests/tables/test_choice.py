@@ -1,7 +1,5 @@
 """The best of several rows in each column, and what choosing it on the dev set makes of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

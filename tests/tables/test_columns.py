@@ -1,7 +1,5 @@
 """The numbers of a table, from records written by hand."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

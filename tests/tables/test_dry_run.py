@@ -1,7 +1,5 @@
 """The estimate of a dry run: measured where it can be, and what is unknown is called unknown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

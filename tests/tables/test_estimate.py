@@ -1,7 +1,5 @@
 """What rows cost without a plan is what the plan says."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Experiment files: what ships can be planned; a mistake is one line with the nearest right word."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The shipped tables: planned without data, their shared rows the same runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

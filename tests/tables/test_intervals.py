@@ -1,7 +1,5 @@
 """Answers on the dev set: kept by fine-tuning, used where there are several pre-trainings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Columns about order: `order: [shuffle, pairs]` in an experiment file."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """From rows to runs: shared, identical to those of the single commands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

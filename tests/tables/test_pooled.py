@@ -1,7 +1,5 @@
 """Errors that are estimated from all rows of a scale, against formulas and simulations; covers pooled."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The papers' numbers, copied as data: as transcribed, and each in the row and column of its experiment."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import os

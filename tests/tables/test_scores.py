@@ -1,7 +1,5 @@
 """What the GLUE server answered goes into the table and stays there."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

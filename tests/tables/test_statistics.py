@@ -1,7 +1,5 @@
 """Intervals, tests and power against the formulas, written out."""
 
-from __future__ import annotations
-
 from math import sqrt
 
 import numpy as np

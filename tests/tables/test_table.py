@@ -1,7 +1,5 @@
 """`table.json`: what was written is read again, and shown as it was."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A verdict can come out each way, and says what it was held against."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from math import sqrt

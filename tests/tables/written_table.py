@@ -1,7 +1,5 @@
 """A table with everything a table may have: several seeds, the paper's numbers, failed, collapsed and missing runs, scores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from relpos.tables.checks import Outcome

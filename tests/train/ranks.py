@@ -5,8 +5,6 @@
 Each group is started as torchrun would start it; groups come one after another.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

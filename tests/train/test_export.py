@@ -1,7 +1,5 @@
 """What leaves as a folder of Hugging Face computes there, and here again, what it computes here."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

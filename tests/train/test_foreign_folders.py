@@ -1,7 +1,5 @@
 """A model folder of a stranger: whatever its files hold, one line names the file that is wrong."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

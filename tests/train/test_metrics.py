@@ -1,7 +1,5 @@
 """The columns of GLUE against scikit-learn and scipy, and what a constant prediction scores."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

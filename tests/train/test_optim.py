@@ -1,7 +1,5 @@
 """The papers' parameter groups and schedule."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Files for the GLUE server: names, header, words, clipped scores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

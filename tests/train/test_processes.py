@@ -1,7 +1,5 @@
 """Real processes compute the same steps as one, to rounding (four of them with RELPOS_FULL); a run goes on with another number."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

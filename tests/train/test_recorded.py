@@ -1,7 +1,5 @@
 """Recorded steps, with plain calls in the place of CUDA graphs: the same gradients, drawn anew each step, and nothing waits."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What a training says when the GPU's memory was too small. The step that runs out of it is made up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

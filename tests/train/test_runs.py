@@ -1,7 +1,5 @@
 """Training runs, small but real: the step, the loggers, the surface for notebooks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

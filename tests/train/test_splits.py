@@ -1,7 +1,5 @@
 """The rows of a task are read and encoded once for all seeds of it that a process trains."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """ALiBi's slopes: facts beyond the general laws."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Shaw's value table: facts beyond the general laws."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """FLOATER: the equation it solves, and when it solves it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

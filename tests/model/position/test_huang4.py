@@ -1,7 +1,5 @@
 """Huang et al.'s method 4: beside the general laws, what ties it to its relatives."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

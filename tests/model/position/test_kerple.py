@@ -1,7 +1,5 @@
 """KERPLE's bounds: facts beyond the general laws."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Sums of schemes: facts beyond the general laws."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """RoPE: facts beyond the general laws."""
 
-from __future__ import annotations
-
 import cmath
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Synthesizers: what they do without, their factors and their mixtures."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

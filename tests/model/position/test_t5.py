@@ -1,7 +1,5 @@
 """T5's buckets: facts beyond the general laws."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """TISA: facts beyond the general laws."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """TUPE: what becomes of [CLS], and the counts."""
 
-from __future__ import annotations
-
 import torch
 
 from relpos.model.position import Tupe

@@ -1,7 +1,5 @@
 """The figure of a table's rows at the end of the pre-trainings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page of a table: its text, and how it looks and behaves in a real browser."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Tables in which `recipe.position_lr` is swept, and tables that use what was chosen there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from relpos.tables.render.multipliers import draw

@@ -1,7 +1,5 @@
 """Tables as text: whatever stands in `table.json` is shown, and what does not is missing, never zero."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """Differences to the baseline row and losses at other lengths are in every form of a table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
