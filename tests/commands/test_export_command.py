@@ -97,6 +97,17 @@ def test_the_card_has_the_question_of_the_table_that_a_run_was_made_for(
     assert f"Trained for the question: {experiment.load('demo').question}" in (tmp_path / "out" / "README.md").read_text()
 
 
+def test_the_card_resolves_nothing_that_a_run_of_somebody_else_says(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONLY_MINE", "demo")
+    run = shutil.copytree(runs["fixed"], tmp_path / "run")
+    with (run / "config.yaml").open("a") as file:
+        file.write("table: ${oc.env:ONLY_MINE}\n")
+    exported(capsys, run, tmp_path / "out")
+    assert "Trained for the question" not in (tmp_path / "out" / "README.md").read_text()
+
+
 def test_model_folders_and_snapshots_leave_too(runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, alone = runs["fixed"], shutil.copytree(runs["fixed"] / "model", tmp_path / "alone")
     for number, named in enumerate((run / "model", alone)):

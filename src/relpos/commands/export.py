@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from relpos.errors import RelposError
+from relpos.files import read_yaml
 from relpos.pretrained.files import OWN, is_published
 from relpos.runs.card import card
 from relpos.runs.networks import resolve
@@ -29,11 +28,11 @@ def export(network: str, to: str) -> str:
         raise RelposError(f"network={folder}: this is a folder of Hugging Face already")
     settings: dict[str, Any] = read_model_config(folder)
     model = given.load()
-    run: Any = OmegaConf.load(given.run / "config.yaml") if given.run else {}
+    table = _table(given.run / "config.yaml") if given.run else None
     name = (given.run or folder).resolve().name
 
     def readme(config: dict[str, Any]) -> str:
-        return card(name, config, record, settings, _question(run.get("table")))
+        return card(name, config, record, settings, _question(table))
 
     labels = (record.get("meaning", {}).get("task") or {}).get("labels")
     config = write(target, model, settings, given.tokenizer(), readme, list(labels) if labels else None)
@@ -46,9 +45,15 @@ def export(network: str, to: str) -> str:
     return str(target)
 
 
-def _question(table: str | None) -> str | None:
+def _table(config: Path) -> Any:
+    """The table that a run was made for; its folder may be a stranger's, so that nothing in the file is resolved."""
+    content = read_yaml(config)
+    return content.get("table") if isinstance(content, dict) else None
+
+
+def _question(table: Any) -> str | None:
     """The question of the experiment file that a run was made for, if that file still exists."""
-    if not table:
+    if not table or not isinstance(table, str):
         return None
     try:
         return experiment.load(table).question
