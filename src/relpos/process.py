@@ -26,7 +26,8 @@ def cores() -> int:
 
 
 def thread_variables(threads: int, asked: bool) -> dict[str, str]:
-    """The environment variables of a process with so many threads. The user's values are kept; OMP_NUM_THREADS stands for all.
+    """The environment variables of a process with so many threads. The user's values are kept; OMP_NUM_THREADS decides
+    for all of them if it is set.
 
     Args:
         asked: whether the user has said the number; then `ASKED` is set too.

@@ -56,9 +56,9 @@ class PairFiles:
 
     Args:
         path: a `.txt` or `.jsonl` file, or a folder with such files.
-        limit: the first so many pairs of each paradigm, by the hash of their text; None: all.
-        others: the first so many of those whose sentences do not hold the same words, `limit` then counts the rest; 0: none;
-            None: `limit` counts both alike.
+        limit: how many pairs of each paradigm are taken, the first by the hash of their text; None: all.
+        others: how many of those pairs whose sentences do not hold the same words; `limit` then counts the other pairs alone.
+            None: `limit` counts all pairs.
     """
 
     @checked

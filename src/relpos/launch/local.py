@@ -29,7 +29,7 @@ class Local(Engine):
     """`engine=local`: this machine.
 
     Args:
-        workers: processes side by side; None: `runs_per_device` on each GPU, or one a core where there is no GPU.
+        workers: processes side by side; None: `runs_per_device` on each GPU, or one per core where there is no GPU.
         threads: CPU threads of each worker; None: the cores divided among them.
         devices: numbers of the GPUs to use; None: all; []: none.
         runs_per_device: runs side by side on one GPU.
@@ -61,7 +61,7 @@ class Local(Engine):
         return [_environment("" if self.devices == [] else place, threads) for place in places]
 
     def places(self, pending: list[Run]) -> list[str | None]:
-        """One entry a worker: the GPUs that it sees, as many as a run takes; None where it works on the CPU. At most one a run.
+        """One entry per worker: the GPUs that it sees, as many as a run takes; None where it works on the CPU. At most one per run.
 
         Raises:
             RelposError: there are fewer GPUs than a run takes.
@@ -71,7 +71,7 @@ class Local(Engine):
         return self._slots(all(speed.get("accelerator") == "cpu" for speed in speeds), size)[: len(pending)]
 
     def _slots(self, on_cpu: bool, size: int) -> list[str | None]:
-        """One entry a worker: the GPUs that it sees, `size` of them; None where it works on the CPU."""
+        """One entry per worker: the GPUs that it sees, `size` of them; None where it works on the CPU."""
         gpus = _gpus() if self.devices is None else _chosen(self.devices)
         if on_cpu or not gpus:
             return [None] * (self.workers or max(1, cores() // size))

@@ -27,7 +27,7 @@ class Experiment:
     """What an experiment file says; the keys of the file are the fields here, and their annotations say what a key may hold.
 
     Overrides are Hydra's, as typed on the command line. `pretrain.X=…`, `finetune.X=…` and `order.X=…` reach one stage only.
-    A file with overrides for the stage `noop` has runs that sleep instead, one a row and seed: for tests of launchers.
+    A file with overrides for the stage `noop` has runs that sleep instead, one per row and seed: for tests of launchers.
 
     Args:
         name: of the file.
@@ -40,7 +40,7 @@ class Experiment:
         stages: `pretrain`, `finetune` and `order` → overrides of that stage alone.
         seeds: of fine-tuning; in the file, a number n is short for 0, …, n − 1.
         pretrain_seeds: of pre-training; null: the one that the overrides give.
-        workers: processes at a time; null: one a core.
+        workers: processes at a time; null: one per core.
         threads: CPU threads of each; null: the cores divided among the workers.
         checks: what the numbers should show, see `relpos.tables.checks`.
         printed: file of the paper's numbers, a path from the folder of the experiment file.

@@ -37,8 +37,8 @@ class PlannedRow:
     Args:
         name: in the experiment file.
         overrides: the overrides in which the row differs.
-        pretrainings: one a pre-training seed.
-        tunings: one a task and seed, for every pre-training.
+        pretrainings: one per pre-training seed.
+        tunings: one per task and seed, for every pre-training.
         noops: runs that only sleep, of a table for tests.
         needs: the key that must name the checkpoint to start from, because there is none here; then the row has no runs.
     """
@@ -224,7 +224,7 @@ def runs_of(rows: Sequence[PlannedRow]) -> list[Run]:
     """Every run of the rows once, inputs before the runs that need them: shared inputs, pre-trainings, fine-tunings.
 
     Sorted by depth, so that the longest chains start first; at equal depth, runs that others wait for come first, then the first
-    pre-training of every row, the second of every row and so on: a table that is stopped early is a whole one of fewer seeds.
+    pre-training of every row, the second of every row and so on. A table that is stopped early then has fewer seeds and every row.
     """
     rounds = {run.identity: number for row in rows for number, run in enumerate(row.pretrainings)}
     depths: dict[str, int] = {}

@@ -38,7 +38,7 @@ LOSS = "heldout_loss"
 class Column:
     """The scores of one row in one column, × 100, or nats. What is unknown is None, never zero.
 
-    A column about order has one value a pre-training, see `relpos.tables.order_columns`; the others have one a fine-tuning.
+    A column about order has one value per pre-training, see `relpos.tables.order_columns`; the others have one per fine-tuning.
 
     Args:
         values: of the finished runs; `seeds` has their seeds, in the same order.

@@ -1,4 +1,4 @@
-"""Convolutions at the injection points of the attention, one a file."""
+"""Convolutions at the injection points of the attention, one per file."""
 
 from relpos.model.conv.base import Conv, NoConv
 from relpos.model.conv.convbert import ConvBert

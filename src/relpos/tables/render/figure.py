@@ -30,7 +30,7 @@ def intervals(title: str, names: Sequence[str], columns: Sequence[Column]) -> st
     Args:
         title: of the column; read aloud to those who do not see the figure.
         names: of the rows.
-        columns: one a row; a missing one is marked as missing.
+        columns: one per row; a missing one is marked as missing.
     """
 
     def draw(axes: Axes) -> None:
