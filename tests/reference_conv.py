@@ -148,11 +148,14 @@ def dynamicconv(part: Any, head: int, x: Any, q: Any, values: Tensor, v: Any, re
 HEADS = {"ConvBert": convbert, "LightConv": lightconv, "DynamicConv": dynamicconv}
 
 
+def values_convolved(part: Any, v: list[Tensor], real: list[bool]) -> list[Tensor]:
+    return convolve(v, part.values.weight, part.values.bias, real)
+
+
+AFTER = {"Depthwise": values_convolved}
+
+
 def after(conv: Any, v: list[Tensor], real: list[bool]) -> list[Tensor] | None:
     """What is added to the outputs of all heads together: v (n, heads · head_dim) → the same, or None."""
-    total = None
-    for part in parts_of(conv):
-        if named(part) == "Depthwise":
-            rows = convolve(v, part.values.weight, part.values.bias, real)
-            total = rows if total is None else [a + b for a, b in zip(total, rows, strict=True)]
-    return total
+    added = [AFTER[named(part)](part, v, real) for part in parts_of(conv) if named(part) in AFTER]
+    return [sum(rows[1:], rows[0]) for rows in zip(*added, strict=True)] or None

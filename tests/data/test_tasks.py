@@ -7,7 +7,7 @@ from relpos.data.tasks import authors_steps, epoch_steps
 
 
 def test_there_is_a_file_for_each_task() -> None:
-    assert {path.stem for path in CONF.glob("*.yaml")} == {*NAMES, "paws", "custom"}
+    assert {path.stem for path in CONF.glob("*.yaml")} >= {*NAMES, "paws", "custom"}
 
 
 @pytest.mark.parametrize("name", NAMES)
