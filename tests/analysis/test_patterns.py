@@ -1,7 +1,5 @@
 """What a scheme adds to the scores, as `recording` hears it, and its figures."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -91,13 +89,14 @@ def test_reveal_fills_tables_of_zeros_alone() -> None:
     assert not reveal(scheme)
 
 
-def test_figures_are_written(tmp_path: Path) -> None:
+def test_a_figure_has_a_map_and_a_curve_of_each_scheme_or_head() -> None:
     found = {name: pattern(model_of(name).eval().encoder, length=9, trained=False) for name in ("tisa", "rope", "absolute")}
-    assert all(shown is not None for shown in found.values())
-    draw_overview({name: shown for name, shown in found.items() if shown is not None}, tmp_path / "all.png", columns=2)
-    assert found["tisa"] is not None
-    draw_pattern(found["tisa"], tmp_path / "one.png", "tisa", heads=4)  # it has two
-    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in ("all.png", "one.png"))
+    patterns = {name: shown for name, shown in found.items() if shown is not None}
+    titles = [axes.get_title() for axes in draw_overview(patterns, columns=2).axes]
+    assert [title for title in titles if title] == ["tisa", "rope", "absolute"]
+    of_heads = draw_pattern(patterns["tisa"], "a title", heads=4)  # it has two
+    assert [axes.get_title() for axes in of_heads.axes if axes.get_title()] == ["head 1", "head 2"]
+    assert of_heads.get_suptitle().startswith("a title")
 
 
 def test_every_preset_can_be_drawn() -> None:

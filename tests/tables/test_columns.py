@@ -12,7 +12,7 @@ from rich.console import Console
 from relpos.runs import Run
 from relpos.tables.columns import GLUE, rows_of, summary
 from relpos.tables.plan import PlannedRow, Tuning
-from relpos.tables.render import curves, text, write
+from relpos.tables.render import pictures, text, write
 from relpos.tables.render.cell import Cell
 from relpos.tables.render.view import view_of
 from relpos.tables.row import Row
@@ -188,8 +188,8 @@ def test_curves_are_drawn_once(tmp_path: Path) -> None:
     (planned.pretrainings[0].path / "metrics.jsonl").write_text(logged + '{"step": 3, "held', encoding="utf-8")
     rows = made(planned)
     assert rows[0].heldout_loss == [(1, 5.0), (2, 4.5)]
-    curves.draw(tmp_path / "curves.png", rows)
+    pictures.draw_losses(tmp_path / "curves.png", rows)
     first = (tmp_path / "curves.png").stat().st_mtime_ns
-    curves.draw(tmp_path / "curves.png", rows)
+    pictures.draw_losses(tmp_path / "curves.png", rows)
     assert (tmp_path / "curves.png").stat().st_mtime_ns == first
     assert "held-out loss at step | 1 | 2 |" in text.markdown(view_of(Table("t", "?", rows)))

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relpos import style
 from relpos.analysis.recording import random_ids, record
 from relpos.model.position import Terms
 from relpos.model.shape import Ids
@@ -44,27 +45,17 @@ def draw_kernels(model: Any, path: str | Path, input_ids: Ids | None = None) -> 
     kernels = learned_kernels(model, input_ids)
     if not kernels:
         return False
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    columns = min(4, len(kernels))
-    rows = -(-len(kernels) // columns)
-    figure = Figure(figsize=(3 * columns, 2.4 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(rows, columns, squeeze=False, sharex=True).flat
-    for number, panel in enumerate(panels):
-        if number >= len(kernels):
-            panel.axis("off")
-            continue
-        half = kernels[number].shape[1] // 2
-        for head, kernel in enumerate(kernels[number].tolist(), 1):
-            panel.plot(range(-half, half + 1), kernel, linewidth=1, label=f"head {head}")
+    figure, panels = style.grid(len(kernels), 4, 3.0, 2.4)
+    for layer, (heads, panel) in enumerate(zip(kernels, panels, strict=True), 1):
+        half = heads.shape[1] // 2
+        for head, kernel in enumerate(heads.tolist()):
+            panel.plot(range(-half, half + 1), kernel, label=f"head {head + 1}", **style.look(head, 1.0))
         panel.axvline(0, color="0.8", linewidth=0.5, zorder=0)
-        panel.set_title(f"layer {number + 1}", fontsize=9)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8, frameon=False)
+        panel.set_title(f"layer {layer}", fontsize=9)
+    style.legend(figure, *panels[0].get_legend_handles_labels())
     figure.supxlabel("offset of the attended token")
     figure.supylabel("added to the score")
-    figure.savefig(path, dpi=120)
+    style.save(figure, Path(path))
     return True
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relpos import style
 from relpos.analysis.recording import Call, added, random_ids, record
 from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
@@ -80,17 +80,12 @@ def reveal(position: nn.Module) -> bool:
     return bool(zeros)
 
 
-def draw_pattern(drawn: Pattern, path: str | Path, title: str, heads: int = 4) -> None:
+def draw_pattern(drawn: Pattern, title: str, heads: int = 4) -> Any:
     """A column for each head, `heads` of them at most: the matrix, and below it the pattern by offset."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     shown = min(heads, len(drawn.matrix))
-    figure = Figure(figsize=(max(5.4, 2.9 * shown), 5.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(2, shown, squeeze=False, height_ratios=(1.5, 1))
+    figure, panels = style.canvas(max(5.4, 2.9 * shown), 5.2, 2, shown, height_ratios=(1.5, 1))
     for head in range(shown):
-        image = _matrix(panels[0][head], drawn.matrix[head])
+        image = style.matrix(panels[0][head], drawn.matrix[head].numpy(), covered=1)
         figure.colorbar(image, ax=panels[0][head], shrink=0.8)
         panels[0][head].set_title(f"head {head + 1}", fontsize=10)
         panels[0][head].set_xlabel("attended token j")
@@ -99,18 +94,13 @@ def draw_pattern(drawn: Pattern, path: str | Path, title: str, heads: int = 4) -
     panels[0][0].set_ylabel("query i")
     panels[1][0].set_ylabel("added to the score")
     figure.suptitle(f"{title}\n{drawn.what}", fontsize=10)
-    figure.savefig(path, format="png", dpi=100)
+    return figure
 
 
-def draw_overview(patterns: Mapping[str, Pattern], path: str | Path, columns: int = 6) -> None:
+def draw_overview(patterns: Mapping[str, Pattern], columns: int = 6) -> Any:
     """One head of each scheme: the matrix, and below it the pattern by offset."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     rows = -(-len(patterns) // columns)
-    figure = Figure(figsize=(2 * columns, 3.1 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
-    cells = figure.subplots(2 * rows, columns, squeeze=False, height_ratios=(2, 1) * rows)
+    figure, cells = style.canvas(2 * columns, 3.1 * rows, 2 * rows, columns, height_ratios=(2, 1) * rows)
     for axes in cells.flat:
         axes.axis("off")
     for number, (name, drawn) in enumerate(patterns.items()):
@@ -119,13 +109,13 @@ def draw_overview(patterns: Mapping[str, Pattern], path: str | Path, columns: in
         for axes in (above, below):
             axes.axis("on")
             axes.tick_params(labelsize=6, length=2)
-        _matrix(above, drawn.matrix[0])
+        style.matrix(above, drawn.matrix[0].numpy(), covered=1)
         above.set_title(name, fontsize=9)
         _curve(below, drawn, 0)
     figure.supxlabel(
         "above: attended token j across, query i down; blue subtracts, red adds. Below: over the offset j − i", fontsize=9
     )
-    figure.savefig(path, format="png", dpi=70)
+    return figure
 
 
 def _turned(position: Scheme, call: Call, n: int, trained: bool) -> Float[Tensor, "1 heads {n} {n}"] | None:
@@ -158,11 +148,6 @@ def _summarised(scores: Float[Tensor, "batch heads n n"], what: str) -> Pattern:
     tenths = torch.tensor([0.1, 0.9])
     low, high = torch.stack([x.quantile(tenths, 1) for x in diagonals], 2)  # (2, H, 2n−1)
     return Pattern(what, scores[0], mean, low, high)
-
-
-def _matrix(axes: Any, matrix: Float[Tensor, "n n"]) -> Any:
-    most = float(matrix.abs().max()) or 1.0
-    return axes.imshow(matrix.numpy(), cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
 
 
 def _curve(axes: Any, drawn: Pattern, head: int) -> None:

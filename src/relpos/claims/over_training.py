@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from relpos import style
 from relpos.claims.claim import MEASURES, Claim
 from relpos.claims.comparisons import higher, not_higher, not_lower
 from relpos.claims.contrasts import Contrast
 from relpos.claims.scales import LOSS
-from relpos.files import replacing, write_json
+from relpos.files import write_json
 from relpos.tables import row as table_rows
 from relpos.tables.columns import means_by
 from relpos.tables.pooled import difference
@@ -163,27 +164,13 @@ def _plain(claims_courses: Sequence[Course], ranks: Mapping[int, Agreement]) -> 
 
 
 def _figure(path: Path, claims_courses: Sequence[Course], ranks: Mapping[int, Agreement], measure: str) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     panels = len(claims_courses) + bool(ranks)
-    columns = min(3, panels)
-    lines = -(-panels // columns)
-    figure = Figure(figsize=(4.2 * columns, 3.2 * lines + 0.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    every = list(figure.subplots(lines, columns, squeeze=False).flat)
+    figure, every = style.grid(panels, 3, 4.2, 3.2)
     for axes, course in zip(every, claims_courses, strict=False):
         for place, ((first, second), by_share) in enumerate(course.differences.items()):
-            shares, tested = list(by_share), list(by_share.values())
-            (line,) = axes.plot(shares, [each.value for each in tested], marker=".", color=f"C{place}", label=f"{first} − {second}")
-            axes.fill_between(
-                shares,
-                [each.low for each in tested],
-                [each.high for each in tested],
-                color=line.get_color(),
-                alpha=0.15,
-                linewidth=0,
-            )
+            look = style.look(place, 1.5)
+            axes.plot(list(by_share), [each.value for each in by_share.values()], marker=".", label=f"{first} − {second}", **look)
+            style.band(axes, by_share, [(each.low, each.high) for each in by_share.values()], look["color"])
         axes.axhline(0, color="0.4", linewidth=0.8)
         axes.axhline(course.claim.variants[measure], color="0.4", linewidth=0.8, linestyle="--")
         axes.set_title(course.claim.id, fontsize=9)
@@ -191,22 +178,15 @@ def _figure(path: Path, claims_courses: Sequence[Course], ranks: Mapping[int, Ag
         axes.set_ylabel("nats", fontsize=8)
     if ranks:
         axes = every[len(claims_courses)]
-        values = list(ranks.values())
-        axes.plot(list(ranks), [each.rho for each in values], marker=".", color="k")
-        axes.fill_between(
-            list(ranks), [each.low for each in values], [each.high for each in values], color="k", alpha=0.15, linewidth=0
-        )
-        axes.set(title="order of the rows against the last one", ylabel="Spearman's ρ", ylim=(-1.05, 1.05))
-        axes.title.set_fontsize(9)
-    for axes in every[:panels]:
-        shares = sorted({share for course in claims_courses for by_share in course.differences.values() for share in by_share})
-        axes.set_xscale("log")
-        axes.set_xticks(shares, [str(share) for share in shares])
-        axes.minorticks_off()
+        axes.plot(list(ranks), [each.rho for each in ranks.values()], marker=".", color="black")
+        style.band(axes, ranks, [(each.low, each.high) for each in ranks.values()], "black")
+        axes.set_ylim(-1.05, 1.05)
+        axes.set_title("order of the rows against the last one", fontsize=9)
+        axes.set_ylabel("Spearman's ρ", fontsize=8)
+    shares = {share for course in claims_courses for by_share in course.differences.values() for share in by_share}
+    for axes in every:
+        style.logarithmic(axes, shares)
         axes.set_xlabel("per cent of the steps", fontsize=8)
         axes.grid(alpha=0.3)
-    for axes in every[panels:]:
-        axes.remove()
     figure.suptitle(f"Differences in {MEASURES[measure]}, pointwise 95 % intervals over pre-trainings; dashed: bound", fontsize=9)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120)
+    style.save(figure, path)

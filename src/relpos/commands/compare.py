@@ -19,7 +19,7 @@ from relpos.tables.differing import differences, in_words, titled
 from relpos.tables.experiment import Experiment
 from relpos.tables.paired_losses import PairedLoss, paired_losses, why_not
 from relpos.tables.plan import PlannedRow
-from relpos.tables.render import curves, text, write
+from relpos.tables.render import pictures, text, write
 from relpos.tables.render.cell import MISSING, signed
 from relpos.tables.render.side_tables import SideTable
 from relpos.tables.render.view import view_of
@@ -50,7 +50,7 @@ def compare(network: Names, examples: Count) -> str:
     view = view_of(Table(name, question, rows, baseline=experiment.baseline), side_tables)
     folder = runs_root() / "compare" / _folder_name(subjects, examples)
     write.write(folder, view)
-    curves.draw(folder / "curves.png", rows)
+    pictures.draw_losses(folder / "curves.png", rows)
     text.terminal(view)
     print(f"one page: {folder / 'table.html'}", file=sys.stderr)
     return str(folder)

@@ -8,12 +8,12 @@ from typing import Any, Unpack
 
 import torch
 
+from relpos import style
 from relpos.analysis.patterns import Pattern, draw_overview, draw_pattern, pattern, reveal
 from relpos.config.compose import composed, resolved
 from relpos.config.conf import conf_dir
 from relpos.config.schema import Network
 from relpos.errors import RelposError
-from relpos.files import replacing
 from relpos.ranges import Count
 from relpos.runs.networks import resolve
 from relpos.runs.run import runs_root
@@ -29,16 +29,14 @@ def draw(all: bool, network: str | None, layer: Count, heads: Count, length: Cou
     if all:
         patterns = overview(described, layer, length)
         path = runs_root() / "figures" / "patterns.png"
-        with replacing(path) as temporary:
-            draw_overview(patterns, temporary)
+        style.save(draw_overview(patterns), path, dpi=70)
         return str(path)
     name, state, model = _trained(network) if network else _fresh(described)
     shown = pattern(encoder_of(model), layer - 1, length, trained=network is not None)
     if shown is None:
         raise RelposError(f"{type(model.encoder.position).__name__} adds nothing to the scores: there is no pattern to draw")
     path = runs_root() / "figures" / f"{name}-layer{layer}.png"
-    with replacing(path) as temporary:
-        draw_pattern(shown, temporary, f"{name}, layer {layer}, {state}", heads)
+    style.save(draw_pattern(shown, f"{name}, layer {layer}, {state}", heads), path)
     return str(path)
 
 

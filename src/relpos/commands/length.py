@@ -6,12 +6,12 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from relpos import style
 from relpos.config.compose import names
 from relpos.errors import RelposError
-from relpos.files import replacing, write_json
+from relpos.files import write_json
 from relpos.measures.lengths import scores_by_length
 from relpos.ranges import Count, Length, Names, Threads
 from relpos.runs.networks import Network, labels, networks_of
@@ -39,8 +39,7 @@ def length(network: Names, lengths: Sequence[Length], tokens: Count, threads: Th
     name = networks[0].file_name if len(networks) == 1 else f"{len(networks)}-runs"
     folder = runs_root() / "length" / f"{name}-{digest}"
     write_json(folder / "length.json", {"lengths": wanted, "tokens": tokens, "runs": rows})
-    with replacing(folder / "length.png") as temporary:
-        draw_lengths(*curves(rows), temporary)
+    style.save(draw_lengths(*curves(rows)), folder / "length.png")
     return str(folder)
 
 
@@ -68,28 +67,20 @@ def _row(network: Network, name: str, lengths: list[int], tokens: int) -> dict[s
     }
 
 
-def draw_lengths(curves: Mapping[str, Points], ended: set[str], trained: set[int], path: str | Path) -> None:
+def draw_lengths(curves: Mapping[str, Points], ended: set[str], trained: set[int]) -> Any:
     """Draws loss against length. A cross ends the line of a scheme that refuses longer sequences (`ended`); vertical lines mark the
     trained lengths."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    lengths = sorted({length for points in curves.values() for length, _ in points} | trained)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(lengths, [str(length) for length in lengths])
-    axes.minorticks_off()
+    figure, axes = style.panel()
+    style.logarithmic(axes, {length for points in curves.values() for length, _ in points} | trained, base=2)
     for number, (name, points) in enumerate(curves.items()):
-        style = "-" if number < 10 else "--"  # ten colours
-        (line,) = axes.plot(*zip(*points, strict=True), style, marker=".", label=name, linewidth=1.2)
+        look = style.look(number)
+        axes.plot(*zip(*points, strict=True), marker=".", label=name, **look)
         if name in ended:
-            axes.plot(*points[-1], "x", color=line.get_color(), markersize=9)
+            axes.plot(*points[-1], "x", color=look["color"], markersize=9)
     for length in trained:
         axes.axvline(length, color="0.6", linestyle=(0, (4, 4)), linewidth=0.8, zorder=0)
-    axes.set_xlabel("length in tokens (vertical line: trained at; cross: no longer sequences)")
-    axes.set_ylabel("held-out loss, nats per token")
-    axes.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
-    figure.savefig(path, format="png", dpi=110)
+    axes.set(
+        xlabel="length in tokens (vertical line: trained at; cross: no longer sequences)", ylabel="held-out loss, nats per token"
+    )
+    style.legend(figure)
+    return figure

@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from relpos import style
 from relpos.config.compose import names
 from relpos.errors import RelposError
-from relpos.files import replacing, write_json
+from relpos.files import write_json
 from relpos.measures.kept import is_measured, measured, snapshots
 from relpos.measures.measure import Dials, Measure, NothingToMeasure, Results, chosen, measures
 from relpos.measures.sample import Sample, is_of_toy
@@ -121,13 +122,11 @@ def _draw(rows: Sequence[Results], folder: Path) -> None:
 
         gaps = {name: _mean([seed["shuffle_gap"] for seed in seeds]) for name, seeds in measured_gaps.items()}
         single = {name: seeds[0]["shuffle_gap_intervals"] for name, seeds in measured_gaps.items() if len(seeds) == 1}
-        with replacing(folder / "shuffle_gap.png") as temporary:
-            draw_gaps(gaps, single, temporary)
+        style.save(draw_gaps(gaps, single), folder / "shuffle_gap.png")
     if any(row.get("snapshots") for row in rows):
         from relpos.analysis.order_figure import draw_curves
 
-        with replacing(folder / "snapshots.png") as temporary:
-            draw_curves({name: _curve(seeds) for name, seeds in lines.items()}, temporary)
+        style.save(draw_curves({name: _curve(seeds) for name, seeds in lines.items()}), folder / "snapshots.png")
 
 
 def _mean(gaps: Sequence[dict[str, float]]) -> dict[str, float]:

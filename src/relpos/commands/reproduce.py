@@ -113,7 +113,7 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
         each: measures the networks that are not measured yet.
     """
     from relpos.tables import checks, choice, columns, comparison, heldout_lengths, order_columns, scores
-    from relpos.tables.render import curves, dots, multipliers, snapshots, text, write
+    from relpos.tables.render import pictures, text, write
     from relpos.tables.render.view import view_of
     from relpos.tables.table import Table
 
@@ -138,12 +138,9 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
     )
     view = view_of(table, choice.by_choice(rows, experiment))
     write.write(folder, view)
-    curves.draw(folder / "curves.png", rows)
-    snapshots.draw(folder / "snapshots.png", rows)
-    dots.draw(folder / "rows.png", rows)
+    pictures.draw(folder, rows)
     if experiment.primary is not None:
         _write_claims(experiment, rows, folder)
-    multipliers.draw(folder / "position_lr.png", rows)
     text.terminal(view)
 
 

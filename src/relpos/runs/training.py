@@ -79,7 +79,6 @@ def pretrain(run: Run) -> dict[str, Any]:
         return {}
     parameters = count(model)
     figure = run.path / "figures" / "kernels.png"
-    figure.parent.mkdir(exist_ok=True)
     if draw_kernels(model, figure):
         log_figure(trainer.loggers, "kernels", figure)
     save_model(run.path / "model", model, settings, load_tokenizer(run.inputs["tokenizer"].path))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from relpos.tables.render.dots import draw
+from relpos.tables.render.pictures import draw_ends
 from relpos.tables.row import NATS, Column, Row
 
 
@@ -16,15 +16,15 @@ def row(name: str, loss: float, *gaps: float) -> Row:
 def test_every_pre_training_is_drawn_and_the_picture_is_made_again_only_if_one_changes(tmp_path: Path) -> None:
     path = tmp_path / "rows.png"
     rows = [row("none", 6.1, 0.0, 0.0), row("fixed", 5.2, 1.4, 1.5)]
-    draw(path, rows)
+    draw_ends(path, rows)
     before = path.stat().st_mtime_ns, path.read_bytes()
     assert before[1].startswith(b"\x89PNG")
-    draw(path, rows)
+    draw_ends(path, rows)
     assert (path.stat().st_mtime_ns, path.read_bytes()) == before
-    draw(path, [rows[0], row("fixed", 5.2, 1.4, 1.6)])
+    draw_ends(path, [rows[0], row("fixed", 5.2, 1.4, 1.6)])
     assert path.read_bytes() != before[1]
 
 
 def test_rows_without_columns_about_order_have_no_picture(tmp_path: Path) -> None:
-    draw(tmp_path / "rows.png", [replace(row("none", 6.1, 0.0), columns={}, snapshots={})])
+    draw_ends(tmp_path / "rows.png", [replace(row("none", 6.1, 0.0), columns={}, snapshots={})])
     assert not (tmp_path / "rows.png").exists()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from relpos.tables.render.multipliers import draw
+from relpos.tables.render.pictures import draw_multipliers
 from relpos.tables.render.side_tables import by_multiplier
 from relpos.tables.render.view import view_of
 from relpos.tables.row import Row
@@ -43,9 +43,9 @@ def test_a_convolution_s_own_multiplier_is_swept_beside_a_table_of_positions() -
 
 
 def test_the_losses_are_drawn_against_the_multiplier(tmp_path: Path) -> None:
-    draw(tmp_path / "none.png", swept("fixed")[:1])
+    draw_multipliers(tmp_path / "none.png", swept("fixed")[:1])
     assert not (tmp_path / "none.png").exists()
-    draw(tmp_path / "some.png", swept("fixed"))
+    draw_multipliers(tmp_path / "some.png", swept("fixed"))
     assert (tmp_path / "some.png").read_bytes().startswith(b"\x89PNG")
 
 

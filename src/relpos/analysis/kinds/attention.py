@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from relpos import style
 from relpos.analysis.attention_mass import attention_mass
-from relpos.analysis.kinds import style
 from relpos.analysis.kinds.subject import Drawing, Subject
 from relpos.ranges import Count
 
@@ -34,8 +34,8 @@ class AttentionByOffset:
             figure, axes = style.grid(len(layers), 4, 2.8, 2.1)
             rows: list[dict[str, Any]] = []
             for number, (heads, panel) in enumerate(zip(layers, axes, strict=True), 1):
-                for head, (shares, look) in enumerate(zip(heads, style.lines(), strict=False)):
-                    panel.plot(attention["offsets"], shares, **{**look, "linewidth": 0.9})
+                for head, shares in enumerate(heads):
+                    panel.plot(attention["offsets"], shares, **style.look(head, 0.9))
                     rows.append(
                         {"layer": number, "head": head + 1}
                         | {str(offset): float(share) for offset, share in zip(attention["offsets"], shares, strict=True)}

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
+from relpos import style
 from relpos.analysis.kernel_types import kind
 from relpos.analysis.kernels import learned_kernels
-from relpos.analysis.kinds import style
 from relpos.analysis.kinds.subject import Drawing, Subject
 from relpos.errors import RelposError
 from relpos.ranges import at_least
@@ -55,9 +55,9 @@ def _drawing(name: str, title: str, layers: Sequence[np.ndarray], unit: str) -> 
     rows: list[dict[str, Any]] = []
     for number, (kernels, panel) in enumerate(zip(layers, axes, strict=True), 1):
         kinds = [kind(kernel) for kernel in kernels]
-        for place, (kernel, look) in enumerate(zip(kernels, style.lines(), strict=False)):
+        for place, kernel in enumerate(kernels):
             if place < 12:
-                panel.plot(offsets, kernel, **{**look, "linewidth": 0.9})
+                panel.plot(offsets, kernel, **style.look(place, 0.9))
             rows.append(
                 {"layer": number, unit: place + 1, "kind": kinds[place]}
                 | {str(o): float(v) for o, v in zip(offsets, kernel, strict=True)}

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from relpos import style
 from relpos.analysis.fit import Fit
-from relpos.analysis.kinds import style
 from relpos.analysis.kinds.subject import Drawing, Subject
 from relpos.analysis.profiles import Choices, fit_profiles, profiles
 from relpos.analysis.toeplitz import diagonal_means, toeplitz_r2
@@ -102,8 +102,8 @@ class Responses(_OfHeads):
             figure, axes = style.grid(len(heads), COLUMNS, 2.6, 2.0)
             rows: list[dict[str, Any]] = []
             for number, head in enumerate(heads):
-                for i, look in zip(places, style.lines(), strict=False):
-                    axes[number].plot(np.arange(n) - i, head[i], label=f"i = {i}", **{**look, "linewidth": 0.8})
+                for line, i in enumerate(places):
+                    axes[number].plot(np.arange(n) - i, head[i], label=f"i = {i}", **style.look(line, 0.8))
                     rows += [
                         {"head": number + 1, "i": i, "offset": j - i, "response": float(value)} for j, value in enumerate(head[i])
                     ]

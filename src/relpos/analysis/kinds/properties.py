@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relpos.analysis.kinds import style
+from relpos import style
 from relpos.analysis.kinds.subject import Drawing
 from relpos.analysis.properties import NAMES, properties
 

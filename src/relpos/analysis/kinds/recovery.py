@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from relpos import style
 from relpos.analysis.frozen_head import train_head
-from relpos.analysis.kinds import style
 from relpos.analysis.kinds.subject import Drawing, Subject, encoder_of
 from relpos.analysis.profiles import Choices, profiles
 from relpos.analysis.recovery import Recovery, Variant

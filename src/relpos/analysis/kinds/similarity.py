@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relpos.analysis.kinds import style
+from relpos import style
 from relpos.analysis.kinds.subject import Drawing, Subject
 from relpos.analysis.toeplitz import diagonal_means, toeplitz_r2
 from relpos.model.encoder import Encoder
@@ -48,8 +48,8 @@ class PositionSimilarity:
                 figure.colorbar(image, ax=axes[column], shrink=0.8)
                 axes[column].set_title(f"{name}, R² {toeplitz_r2(values):.3f}", fontsize=9)
                 n = len(values)
-                for row, look in zip(np.linspace(0, n - 1, min(self.rows + 2, n)).astype(int)[1:-1], style.lines(), strict=False):
-                    axes[2 + column].plot(range(n), values[row], label=f"i = {row}", **{**look, "linewidth": 0.5})
+                for line, row in enumerate(np.linspace(0, n - 1, min(self.rows + 2, n)).astype(int)[1:-1]):
+                    axes[2 + column].plot(range(n), values[row], label=f"i = {row}", **style.look(line, 0.5))
                 axes[2 + column].set_xlabel("position j", fontsize=8)
                 axes[2 + column].legend(fontsize=6, frameon=False)
             figure.suptitle(f"{subject.name}: position embeddings, products of rows", fontsize=10)

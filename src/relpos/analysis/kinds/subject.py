@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from relpos import style
 from relpos.analysis.texts import Texts
 from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
@@ -82,9 +83,7 @@ class Drawing:
         paths = [path]
         for suffix in ("png", "pdf") if self.figure is not None else ():
             paths.append(folder / f"{self.name}.{suffix}")
-            with replacing(paths[-1]) as temporary:
-                # Without the date, the same figure gives the same file.
-                self.figure.savefig(temporary, format=suffix, dpi=110, metadata={"CreationDate": None} if suffix == "pdf" else None)
+            style.save(self.figure, paths[-1])
         return paths
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relpos.analysis.kinds import style
+from relpos import style
 from relpos.analysis.kinds.similarity import products
 from relpos.analysis.kinds.subject import Drawing, Subject, encoder_of
 from relpos.analysis.profiles import profiles
@@ -100,9 +100,9 @@ def _row(what: str, layer: int | str = "", head: int | str = "", r2: float = 0.0
 
 def _course_figure(rows: Sequence[dict[str, Any]]) -> Any:
     figure, (axes,) = style.grid(1, 1, 5.6, 3.2)
-    for name, look in zip(dict.fromkeys(row["network"] for row in rows), style.lines(), strict=False):
+    for number, name in enumerate(dict.fromkeys(row["network"] for row in rows)):
         points = [(row["per_cent"], row["r2"]) for row in rows if row["network"] == name]
-        axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name, **look)
+        axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name, **style.look(number))
     axes.set_xscale("log")
     axes.set_xlabel("per cent of the steps")
     axes.set_ylabel("R² of P")

@@ -11,13 +11,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 from relpos.files import write_text
-from relpos.tables.render import figure
+from relpos.tables.render import svg
 from relpos.tables.render.cell import MINUS, number, signed
 from relpos.tables.render.side_tables import title
 from relpos.tables.render.view import View
 from relpos.tables.row import RowRun
 
-PARTS = ("templates/page.html.j2", "templates/page.css", "templates/page.js", "figure.py", "html.py", "cell.py", "side_tables.py")
+PARTS = ("templates/page.html.j2", "templates/page.css", "templates/page.js", "svg.py", "html.py", "cell.py", "side_tables.py")
 """What makes the page what it is, beside the numbers: where one of these changes, the page is written anew."""
 
 
@@ -114,13 +114,13 @@ def _panels(view: View) -> list[tuple[str, str]]:
     for head, cells in zip(view.heads, zip(*(line.cells for line in view.lines), strict=True), strict=True):
         columns = [cell.column for cell in cells]
         if any(column.mean is not None or column.printed is not None for column in columns):
-            panels.append((head, figure.intervals(head, names, columns)))
+            panels.append((head, svg.intervals(head, names, columns)))
     return sorted(panels, key=lambda panel: panel[0] != view.mean)
 
 
 def _curves(view: View) -> str | None:
     points = {line.row.name: line.row.heldout_loss for line in view.lines if line.row.heldout_loss}
-    return figure.curves("held-out loss (nats per predicted token)", points) if points else None
+    return svg.curves("held-out loss (nats per predicted token)", points) if points else None
 
 
 def _sortable(text: str) -> float:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from relpos import style
 from relpos.tables.row import Column
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
 INK, FAINT, OURS, PAPER = "#010101", "#020202", "#030303", "#040404"
 """Stand-ins that matplotlib takes for colours; `_svg` puts the page's own in their place."""
-LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a7a00", "#56b4e9", "#e69f00")
-"""Okabe and Ito's colours, which tell apart for the colour-blind and read on black and white; styles of line go on from there."""
-STYLES = ("-", "--", ":", "-.")
 WIDTH = 4.3
 """Inches: with letters of 10 points a panel of 340 pixels still reads."""
 
@@ -70,12 +68,11 @@ def _draw_constant_answer(axes: Axes, columns: Sequence[Column]) -> None:
 
 
 def curves(title: str, points: Mapping[str, Sequence[tuple[int, float]]]) -> str:
-    """Held-out loss against step, a line a row."""
+    """Held-out loss against step, a line per row."""
 
     def draw(axes: Axes) -> None:
         for place, (name, line) in enumerate(points.items()):
-            colour, style = LINES[place % len(LINES)], STYLES[place // len(LINES) % len(STYLES)]
-            axes.plot(*zip(*line, strict=True), label=name, linewidth=1.6, color=colour, linestyle=style)
+            axes.plot(*zip(*line, strict=True), label=name, **style.look(place, 1.6))
         axes.set_xlabel("step")
         axes.grid(color=FAINT, alpha=0.25)
         columns = 2 if len(points) > 6 else 1

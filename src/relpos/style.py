@@ -1,0 +1,120 @@
+"""How figures look and how they are written. Colours are those that the colour-blind can tell apart (Okabe & Ito 2008)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from relpos.files import replacing
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A7A00", "#56B4E9", "#E69F00")
+"""All read on white and on black: a page may be shown in either. Olive stands for their yellow, which does not read on white."""
+DASHES = ("-", "--", "-.", ":")
+
+
+def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **more: Any) -> tuple[Any, Any]:
+    """A figure of width × height inches and its axes, an array (rows, columns).
+
+    Args:
+        more: of `matplotlib.figure.Figure.subplots`.
+    """
+    # Without pyplot, which would keep every figure in memory and choose a window system.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, squeeze=False, **more)
+
+
+def panel(width: float = 7.2, height: float = 4.2) -> tuple[Any, Any]:
+    """A figure with one panel for lines."""
+    figure, axes = canvas(width, height)
+    axes[0, 0].grid(alpha=0.3)
+    return figure, axes[0, 0]
+
+
+def grid(count: int, columns: int, width: float = 2.4, height: float = 2.0) -> tuple[Any, list[Any]]:
+    """A figure and `count` small panels of width × height inches, in rows of `columns`."""
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    figure, axes = canvas(max(4.8, width * columns), max(2.8, height * rows + 0.6), rows, columns)
+    for empty in axes.flat[count:]:
+        empty.axis("off")
+    for each in axes.flat[:count]:
+        each.tick_params(labelsize=7)
+    return figure, list(axes.flat[:count])
+
+
+def look(number: int, width: float = 1.2) -> dict[str, Any]:
+    """Colour, dashes and width of a line, by its number: where the colours end, the same ones go on with other dashes."""
+    dash = DASHES[number // len(COLOURS) % len(DASHES)]
+    return {"color": COLOURS[number % len(COLOURS)], "linestyle": dash, "linewidth": width}
+
+
+def band(axes: Any, places: Iterable[float], intervals: Iterable[Sequence[float]], colour: str) -> None:
+    """Intervals (low, high) around a line of this colour."""
+    low, high = zip(*intervals, strict=True)
+    axes.fill_between(list(places), low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+def legend(figure: Any, *handles: Any, **more: Any) -> None:
+    """The names of the lines, to the right of the panels."""
+    figure.legend(*handles, loc="outside right upper", fontsize=8, frameon=False, **more)
+
+
+def logarithmic(axes: Any, places: Iterable[float], base: float = 10) -> None:
+    """A horizontal axis on a logarithmic scale, with ticks at these places alone."""
+    places = sorted(set(places))
+    axes.set_xscale("log", base=base)
+    axes.set_xticks(places, [f"{place:g}" for place in places])
+    axes.minorticks_off()
+
+
+def whole_numbers(axes: Any) -> None:
+    """Ticks at whole numbers only on the horizontal axis, which counts offsets or layers."""
+    axes.xaxis.get_major_locator().set_params(integer=True)
+
+
+def matrix(axes: Any, values: Any, centred: bool = True, covered: float = 0.995) -> Any:
+    """A matrix as a picture: red above zero and blue below, or from dark to light.
+
+    Args:
+        values: an array (n, n).
+        centred: whether zero is in the middle of the colours.
+        covered: fraction of the entries that the colours tell apart; the others have the outermost colour.
+    """
+    if not centred:
+        return axes.imshow(values, cmap="cividis", interpolation="nearest")
+    import numpy as np
+
+    # On a scale that ends at the largest entries, mostly those of [CLS], all others would look white.
+    most = float(np.quantile(np.abs(values), covered)) or 1.0
+    return axes.imshow(values, cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
+
+
+def save(figure: Any, path: Path, dpi: int = 130, stamp: str = "") -> None:
+    """Writes a figure, in the format that the suffix of the path names; the same figure gives the same file.
+
+    Args:
+        stamp: a comment in a PNG.
+    """
+    metadata = {".pdf": {"CreationDate": None}, ".png": {"Comment": stamp} if stamp else {}}
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:], dpi=dpi, metadata=metadata.get(path.suffix))
+
+
+def update(path: Path, content: Any, draw: Callable[[], Any]) -> None:
+    """Saves the figure that `draw` returns; does nothing if there is no content, or if the PNG shows this content already.
+
+    The PNG carries a hash of its content, so that a table that is only shown again does not load matplotlib.
+
+    Args:
+        content: all that is drawn, as what JSON can hold.
+    """
+    stamp = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    if content and not (path.exists() and stamp.encode() in path.read_bytes()):
+        save(draw(), path, stamp=stamp)

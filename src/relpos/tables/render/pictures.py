@@ -1,0 +1,136 @@
+"""The figures of a table: losses by step, what its snapshots know, sweeps of a multiplier, and its rows at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from relpos import style
+from relpos.measures.measure import measured_columns
+from relpos.tables.render.side_tables import sweeps, title
+from relpos.tables.row import LOSS, NATS, Column, Row
+
+END = 100
+"""Per cent of the steps at the end of a pre-training."""
+LINES = 24
+"""Rows that a column of the legend has room for."""
+MOST_BANDS = 6
+"""Rows up to which their intervals are drawn; those of more rows would hide the lines, and side tables have the standard errors."""
+NATS_PER_TOKEN = "held-out loss (nats per predicted token)"
+
+
+def draw(folder: Path, rows: Sequence[Row]) -> None:
+    """Draws each figure that the rows have numbers for; one that shows these numbers already is left as it is."""
+    draw_losses(folder / "curves.png", rows)
+    draw_snapshots(folder / "snapshots.png", rows)
+    draw_ends(folder / "rows.png", rows)
+    draw_multipliers(folder / "position_lr.png", rows)
+
+
+def draw_losses(path: Path, rows: Sequence[Row]) -> None:
+    """Held-out loss against step, a line per row."""
+    curves = {row.name: row.heldout_loss for row in rows if row.heldout_loss}
+    style.update(path, curves, lambda: _losses(curves))
+
+
+def draw_snapshots(path: Path, rows: Sequence[Row]) -> None:
+    """A panel per column against the per cent of the steps, a line per row, with 95 % intervals unless there are many rows."""
+    panels: dict[str, dict[str, dict[int, Column]]] = {}
+    for row in rows:
+        for percent, columns in sorted(row.snapshots.items()):
+            for name, column in columns.items():
+                if column.mean is not None:
+                    panels.setdefault(name, {}).setdefault(row.name, {})[percent] = column
+    has_bands = len(rows) <= MOST_BANDS
+    points = {
+        name: {row: [(percent, column.mean, column.interval) for percent, column in line.items()] for row, line in lines.items()}
+        for name, lines in panels.items()
+    }
+    style.update(path, panels and [points, has_bands], lambda: _snapshots(panels, [row.name for row in rows], has_bands))
+
+
+def draw_ends(path: Path, rows: Sequence[Row]) -> None:
+    """A panel per column, rows from top to bottom, the best of the first column first: a dot per pre-training, and their mean.
+
+    The columns are the measured ones and the loss of the last snapshot.
+    """
+    panels: dict[str, dict[str, Column]] = {}
+    for row in rows:
+        loss = {name: column for name, column in row.snapshots.get(END, {}).items() if name == LOSS}
+        measured = {name: row.columns[name] for name in measured_columns() if name in row.columns}
+        for name, column in (loss | measured).items():
+            if column.values:
+                panels.setdefault(name, {})[row.name] = column
+    values = {name: {row: column.values for row, column in columns.items()} for name, columns in panels.items()}
+    style.update(path, values, lambda: _ends(panels))
+
+
+def draw_multipliers(path: Path, rows: Sequence[Row]) -> None:
+    """The last held-out loss against the multiplier, a line for rows that differ in it alone; a larger dot marks the lowest."""
+    kinds = sweeps(rows)
+    style.update(path, [[kind, *sorted(losses.items())] for kind, losses in kinds.items()], lambda: _multipliers(kinds))
+
+
+def _losses(curves: Mapping[str, Sequence[tuple[int, float]]]) -> Any:
+    columns = -(-len(curves) // LINES)
+    figure, axes = style.panel(6.4 + 2.0 * columns, 4.0 if len(curves) < 12 else 5.6)
+    # The legend reads as the lines end, from top to bottom.
+    for number, (name, points) in enumerate(sorted(curves.items(), key=lambda item: -item[1][-1][1])):
+        axes.plot(*zip(*points, strict=True), label=name, marker=".", **style.look(number))
+    axes.set(xlabel="step", ylabel=NATS_PER_TOKEN)
+    style.legend(figure, ncols=columns, handlelength=3.5)
+    return figure
+
+
+def _snapshots(panels: Mapping[str, Mapping[str, Mapping[int, Column]]], rows: Sequence[str], has_bands: bool) -> Any:
+    figure, all_axes = style.canvas(3.6 * len(panels) + 1.6, 3.6 if len(rows) < 12 else 5.0, 1, len(panels))
+    handles: dict[str, Any] = {}  # a row may be missing in the first panel
+    for axes, (name, lines) in zip(all_axes[0], panels.items(), strict=True):
+        for row, line in lines.items():
+            look = style.look(rows.index(row))
+            handles[row] = axes.plot(list(line), [column.mean for column in line.values()], marker=".", **look)[0]
+            known = {percent: column.interval for percent, column in line.items() if column.interval is not None}
+            if known and has_bands:
+                style.band(axes, known, known.values(), look["color"])
+        style.logarithmic(axes, [percent for line in lines.values() for percent in line])
+        first = next(iter(next(iter(lines.values())).values()))
+        axes.set(xlabel="per cent of the steps", ylabel=_with_unit(name, first))
+        axes.grid(alpha=0.3)
+    style.legend(figure, list(handles.values()), list(handles))
+    return figure
+
+
+def _ends(panels: Mapping[str, Mapping[str, Column]]) -> Any:
+    (best, first), *_ = panels.items()
+    names = sorted(first, key=lambda row: float(first[row].mean or 0.0), reverse=best != LOSS)
+    figure, all_axes = style.canvas(1.6 + 2.4 * len(panels), 1.0 + 0.24 * len(names), 1, len(panels), sharey=True)
+    for axes, (name, columns) in zip(all_axes[0], panels.items(), strict=True):
+        for place, row in enumerate(names):
+            if row in columns:
+                values = columns[row].values
+                axes.plot(values, [place] * len(values), "o", color=style.COLOURS[0], alpha=0.6, markersize=4, linewidth=0)
+                axes.plot([columns[row].mean], [place], "|", color="black", markersize=11, markeredgewidth=1.6)
+        axes.set_xlabel(_with_unit(name, next(iter(columns.values()))))
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.grid(alpha=0.3)
+        axes.tick_params(axis="y", length=0)
+    return figure
+
+
+def _multipliers(kinds: Mapping[str, Mapping[float, float]]) -> Any:
+    figure, axes = style.panel()
+    for number, (kind, losses) in enumerate(kinds.items()):
+        look = style.look(number)
+        axes.plot(*zip(*sorted(losses.items()), strict=True), marker=".", label=kind, **look)
+        lowest = min(sorted(losses), key=losses.__getitem__)
+        axes.plot([lowest], [losses[lowest]], "o", color=look["color"], markersize=7)
+    style.logarithmic(axes, [multiplier for losses in kinds.values() for multiplier in losses])
+    axes.set(xlabel="recipe.position_lr", ylabel=f"last {NATS_PER_TOKEN}")
+    style.legend(figure)
+    return figure
+
+
+def _with_unit(name: str, column: Column) -> str:
+    return f"{title(name)}, {'nats per token' if column.metric == NATS else 'per cent right'}"
