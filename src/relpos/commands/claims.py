@@ -102,15 +102,11 @@ def page(
     Raises:
         RelposError: a test names a row that `rows.yaml` does not have.
     """
-    from rich.console import Console
-    from rich.progress import track
-
     from relpos.claims.verdict import adjusted, headline
+    from relpos.progress import tracked
 
-    console = Console(stderr=True)
-    hidden = not (console.is_terminal and runs.known)
-    bar = track(claims, "testing claims", console=console, transient=True, disable=hidden)  # models of many runs are loaded
-    by_claim = [_tested(claim, runs, rows) for claim in bar]
+    # With runs this takes a while: some rules load the networks of many.
+    by_claim = [_tested(claim, runs, rows) for claim in (tracked(claims, "testing claims") if runs.known else claims)]
     flat = iter(adjusted([verdict for verdicts in by_claim for verdict in verdicts]))
     corrected = [[next(flat) for _ in verdicts] for verdicts in by_claim]
     return {

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from relpos.config.compose import names
+from relpos.progress import bar
 from relpos.ranges import Count, Names
-from relpos.runs.bar import bar
 from relpos.runs.run import runs_root
 from relpos.tables.compared import compared_rows, subjects_of
 from relpos.tables.comparison import with_comparisons

@@ -7,7 +7,7 @@ import time
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 from rich.text import Text
 
 from relpos.launch.jobs import Standing
@@ -28,7 +28,7 @@ class Display:
     def __init__(self, standing: Standing) -> None:
         self.job, self.standing = standing.job, standing
         self.console = Console(stderr=True, highlight=False)
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         self.progress = Progress(*columns, console=self.console)
         self.bar = self.progress.add_task("runs", total=len(self.job.runs))
         self.announced = set(standing.finished)

@@ -41,7 +41,7 @@ def side_by_side(
         RelposError: a process ended before it was done with its item.
         KeyboardInterrupt: asked to stop; the processes have ended, and no file is half written.
     """
-    from relpos.runs.bar import bar
+    from relpos.progress import bar
 
     free: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
 

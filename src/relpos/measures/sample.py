@@ -14,7 +14,7 @@ from relpos.data.words import Words
 from relpos.errors import RelposError
 from relpos.files import read_yaml
 from relpos.measures.measure import Dials, NothingToMeasure
-from relpos.runs.bar import bar
+from relpos.progress import bar
 from relpos.runs.networks import Network
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Sample:
         return texts
 
     def bar(self, title: str, total: int) -> AbstractContextManager[Any]:
-        """A progress bar with the network's name, see `relpos.runs.bar`."""
+        """A progress bar with the network's name, see `relpos.progress`."""
         return bar(f"{self.network.name}: {title}", total)
 
 

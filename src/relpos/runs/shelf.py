@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from relpos.errors import RelposError
 from relpos.files import whole_lines
+from relpos.progress import tracked
 from relpos.runs.run import identity_of, read_record, runs_root
 
 What = TypeVar("What", bound=Hashable)
@@ -42,7 +43,8 @@ def finished(stage: str, root: Path | None = None) -> Iterator[tuple[Path, dict[
     A damaged record is named on stderr and left out: it is no reason to stop for those who read other runs. A progress bar is shown
     where there are many records.
     """
-    for folder in _shown(run_folders(stage, root), f"reading records of {stage}"):
+    folders = run_folders(stage, root)
+    for folder in tracked(folders, f"reading records of {stage}") if len(folders) > MANY else folders:
         try:
             record = read_record(folder)
         except RelposError as error:
@@ -50,14 +52,6 @@ def finished(stage: str, root: Path | None = None) -> Iterator[tuple[Path, dict[
             continue
         if record.get("state") == "finished":
             yield folder, record
-
-
-def _shown(folders: list[Path], title: str) -> Iterable[Path]:
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    return track(folders, title, console=console, transient=True, disable=len(folders) <= MANY or not console.is_terminal)
 
 
 def is_current(record: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from relpos.data.toy import FOLDERS
 from relpos.errors import RelposError
+from relpos.progress import reading
 from relpos.runs.plan import source_of
 from relpos.runs.retries import failures
 
@@ -32,7 +33,7 @@ def tokenizer(run: Run) -> Metrics:
     from relpos.data.tokenizer import train_tokenizer
 
     source = source_of(run)
-    with _reading(f"reading text for {run.name}", source) as progress:
+    with reading(f"reading text for {run.name}", source.characters()) as progress:
         documents = source.documents(progress)
         train_tokenizer(documents, run.path, run.config["vocabulary"], run.config["sample"], run.config["threads"])
     pieces = load_tokenizer(run.path).size
@@ -47,7 +48,7 @@ def store(run: Run) -> Metrics:
     from relpos.data.store import Store, write_store
 
     source = source_of(run)
-    with _reading(f"encoding text for {run.name}", source) as progress:
+    with reading(f"encoding text for {run.name}", source.characters()) as progress:
         write_store(source.documents(progress), load_tokenizer(run.inputs["tokenizer"].path), run.path, run.config["heldout"])
     written = Store(run.path)
     return {"sentences": len(written.sentences) - 1, "tokens": len(written.ids)}
@@ -101,9 +102,3 @@ def refuse_absent(run: Run) -> None:
         raise RelposError(f"data.glue: there is no folder {task['folder']} with files of task {task['name']} in {place}")
     for needed in run.inputs.values():
         refuse_absent(needed)
-
-
-def _reading(title: str, source: Any) -> Any:
-    from relpos.runs.reading import reading
-
-    return reading(title, source.characters())

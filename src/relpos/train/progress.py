@@ -7,8 +7,9 @@ import time
 from typing import Any
 
 import pytorch_lightning as pl
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
+
+from relpos.progress import display
 
 SECONDS = 30.0
 """Seconds between two lines where stderr is not a terminal."""
@@ -24,14 +25,8 @@ class Bar(pl.Callback):
 
     def __init__(self, name: str, steps: int) -> None:
         self.name, self.steps = name, steps
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[shown]}"),
-        )
-        self.progress = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+        columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), "{task.fields[shown]}"
+        self.progress = display(*columns)
         self.last_line = time.monotonic()
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:

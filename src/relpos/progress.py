@@ -1,0 +1,59 @@
+"""Progress bars on stderr. They show nothing where stderr is not a terminal, and disappear at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
+Item = TypeVar("Item")
+
+
+def display(*columns: str | ProgressColumn) -> Progress:
+    """A display of bars, with these columns of rich or with rich's usual ones."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    columns = columns or Progress.get_default_columns()
+    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+
+
+@contextmanager
+def bar(title: str, total: float | None, *columns: str | ProgressColumn) -> Iterator[Callable[[float], None]]:
+    """Yields a function to call with the size of each portion done.
+
+    Args:
+        title: shown before the bar.
+        total: the sum of all portions; None where it is not known.
+        columns: as of `display`.
+    """
+    with display(*columns) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda portion: progress.advance(task, portion)
+
+
+def tracked(items: Sequence[Item], title: str) -> Iterator[Item]:
+    """The items one after another, with a bar that says how many are done."""
+    with bar(title, len(items)) as advance:
+        for item in items:
+            yield item
+            advance(1)
+
+
+@contextmanager
+def reading(title: str, characters: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar for text that is read, in bytes and bytes per second.
+
+    Args:
+        title: shown before the bar.
+        characters: about how many there are to read; None where that is not known.
+    """
+    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = "{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    with bar(title, characters, *columns) as advance:
+        yield advance
