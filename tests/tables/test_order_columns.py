@@ -260,8 +260,8 @@ def test_a_gap_is_shown_with_three_decimals_and_has_no_best(table: Table, tmp_pa
     rows = [Row(name, columns={"shuffle_gap": Column([gap], [0], gap, metric="nats")}) for name, gap in gaps.items()]
     view = view_of(Table("t", "?", with_comparisons(rows, experiment(baseline=["none"]), {})))
     assert [(line.cells[0].text, line.cells[0].is_best) for line in view.lines] == [("0.000", False), ("0.600", False)]
-    assert view.deltas is not None
-    assert view.deltas.lines[1] == ("absolute", ["+0.600"])
+    (deltas,) = view.side_tables
+    assert deltas.lines[1] == ("absolute", ["+0.600"])
     assert "0.600" in latex(view)
 
 
@@ -310,7 +310,7 @@ def test_merged_figures_of_snapshots_are_found_without_their_weights(
 def test_a_table_with_snapshots_shows_their_course(made: Path) -> None:
     folder = made / "tables" / "ordered"
     text = (folder / "table.md").read_text(encoding="utf-8")
-    assert "| shuffle gap at per cent of the pre-training | 50 % | 100 % |" in text
+    assert "| shuffle gap at per cent of the steps | 50 % | 100 % |" in text
     assert "| none | 0.000 ± 0.000 | 0.000 ± 0.000 |" in text
     assert (folder / "snapshots.png").read_bytes().startswith(b"\x89PNG")
 

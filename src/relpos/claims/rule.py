@@ -15,7 +15,7 @@ from relpos.claims.contrasts import MEAN, Contrast
 from relpos.claims.requirements import Requirements
 from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import EXACT, NOT_RUN, Verdict, joined
-from relpos.tables.verdict import FAR
+from relpos.tables.verdict import SHORT_TRAVEL
 
 
 @dataclass(frozen=True)
@@ -178,11 +178,11 @@ def _slow(test: Test, place: Place) -> str:
     schemes = [row for row in test.rows if row != "none"]
     travels = [scale.travel(row) for scale in place.scales for row in schemes if row in scale.folders]
     known = [travel for travel in travels if travel is not None]
-    if not known or min(known) >= FAR:
+    if not known or min(known) >= SHORT_TRAVEL:
         return ""
     return (
         f"position parameters could move by at most about {min(known):.2g} (the sum of their learning rates); "
-        f"below {FAR:g} a scheme may lose by that alone: more steps, or recipe.position_lr"
+        f"below {SHORT_TRAVEL:g} a scheme may lose by that alone: more steps, or recipe.position_lr"
     )
 
 

@@ -38,7 +38,7 @@ def write_store(
         RelposError: there is no sentence, or the disk is full.
     """
     if not 0 < heldout < 1:
-        raise RelposError(f"data.heldout={heldout}: a share between 0 and 1")
+        raise RelposError(f"data.heldout={heldout}: a fraction between 0 and 1")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
     dtype = "<u2" if tokenizer.size <= 1 << 16 else "<u4"

@@ -44,7 +44,7 @@ STATISTICS: dict[str, Statistic] = {"mean": np.mean, "best": np.max, "median": n
 LEAST_SEM = 0.05
 LEAST_BOUND = 0.5
 BOUND_WITHOUT_SPREAD = 1.0
-FAR = 5.0
+SHORT_TRAVEL = 5.0
 """A position parameter that cannot move as far as this, see `Row.travel`, may not reach the value that it would learn: kernels of
 `fixed` reach about 4 when they can. A verdict about such rows says so."""
 WIDE, POWER = 1.959964, 0.841621

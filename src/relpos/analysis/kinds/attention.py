@@ -16,7 +16,7 @@ from relpos.ranges import Count
 
 @dataclass(frozen=True)
 class AttentionByOffset:
-    """The mean share of a token's attention at each offset, with a panel for each layer and a line for each head.
+    """The mean fraction of a token's attention at each offset, with a panel for each layer and a line for each head.
 
     Args:
         texts: how many.
@@ -45,5 +45,5 @@ class AttentionByOffset:
                 panel.set_ylim(bottom=0)
                 style.whole_numbers(panel)
             figure.supxlabel("offset of the attended token", fontsize=8)
-            figure.suptitle(f"{subject.name}: share of attention, a line for each head", fontsize=9)
+            figure.suptitle(f"{subject.name}: fraction of attention, a line for each head", fontsize=9)
             yield Drawing(f"attention_by_offset-{subject.name}", rows, figure)

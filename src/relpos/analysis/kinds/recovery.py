@@ -117,7 +117,7 @@ def _figure(name: str, variants: Sequence[Variant]) -> Any:
     for axes, key, title in zip(
         panels,
         ("loss", "gap", "distance"),
-        ("loss, nats a masked token", "order gap, nats", "distance of outputs (ring: at [CLS])"),
+        ("loss, nats per masked token", "order gap, nats", "distance of outputs (ring: at [CLS])"),
         strict=False,
     ):
         values = [getattr(variant, key) for variant in variants]
@@ -130,7 +130,7 @@ def _figure(name: str, variants: Sequence[Variant]) -> Any:
         axes.locator_params(axis="x", nbins=5)
         axes.grid(axis="y", color="0.9", linewidth=0.8)
         axes.set_axisbelow(True)
-    _shares(panels[3], variants)
+    _regained(panels[3], variants)
     for axes in panels:
         axes.set_ylim(len(variants) - 0.4, -0.6)
     for number, axes in enumerate(panels):
@@ -139,13 +139,13 @@ def _figure(name: str, variants: Sequence[Variant]) -> Any:
     return figure
 
 
-def _shares(axes: Any, variants: Sequence[Variant]) -> None:
-    """The shares of the loss that are regained, with their intervals; dotted lines mark nothing and all."""
+def _regained(axes: Any, variants: Sequence[Variant]) -> None:
+    """The fraction of the loss that each regains, with their intervals; dotted lines mark nothing and all."""
     for place, variant in enumerate(variants):
         if variant.recovered is not None:
             axes.plot(variant.recovered, place, "o", color=style.COLOURS[1], markersize=4)
         if variant.interval is not None:
             axes.plot(variant.interval, (place, place), "-", color=style.COLOURS[1], linewidth=1.2)
-    for share in (0, 1):
-        axes.axvline(share, color="0.4", linestyle=":", linewidth=0.8)
-    axes.set_title("share of the loss regained", fontsize=8)
+    for bound in (0, 1):
+        axes.axvline(bound, color="0.4", linestyle=":", linewidth=0.8)
+    axes.set_title("fraction of the loss regained", fontsize=8)

@@ -56,16 +56,16 @@ class Cell:
 
     @property
     def delta(self) -> str:
-        """`+2.1 (+3.4 %) * printed +4.1`: ours minus the baseline row's, the share of the errors, a star where Holm's p is below
+        """`+2.1 (+3.4 %) * printed +4.1`: ours minus the baseline row's, per cent of its errors, a star where Holm's p is below
         0.05, and the same difference of the printed numbers.
         """
         column = self.column
         if column.delta is None:
             return MISSING
-        share = f" ({signed(column.delta_percent)} %)" if column.delta_percent is not None else ""
+        percent = f" ({signed(column.delta_percent)} %)" if column.delta_percent is not None else ""
         star = " *" if column.delta_p_holm is not None and column.delta_p_holm < 0.05 else ""
         printed = f" printed {signed(column.delta_printed)}" if column.delta_printed is not None else ""
-        return f"{signed(column.delta, column.decimals)}{share}{star}{printed}"
+        return f"{signed(column.delta, column.decimals)}{percent}{star}{printed}"
 
 
 def number(value: float | None, decimals: int = 1) -> str:

@@ -14,7 +14,7 @@ NAMES = {"cola": "CoLA", "mnli_m": "MNLI-m", "mnli_mm": "MNLI-mm", "mrpc": "MRPC
 NAMES |= {"rte": "RTE", "sst2": "SST-2", "stsb": "STS-B", "wnli": "WNLI", "ax": "AX"}
 PRINTED = "printed (ours − printed) verdict"
 SERVER = "GLUE server (test)"
-DELTA = "Δ (Δ%: share of the errors; * p < 0.05, Holm) to the baseline row"
+DELTA = "Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)"
 LENGTHS = "held-out loss at length"
 STEPS = "held-out loss at step"
 MULTIPLIERS = "held-out loss at position_lr"
@@ -85,14 +85,14 @@ def losses_by_step(rows: Sequence[Row]) -> SideTable | None:
 
 def by_snapshot(rows: Sequence[Row]) -> list[SideTable]:
     """The columns about order along the pre-training, a table each; none where no snapshots were measured."""
-    shares = sorted({share for row in rows for share in row.snapshots})
+    percents = sorted({percent for row in rows for percent in row.snapshots})
     columns = [(name, column) for row in rows for then in row.snapshots.values() for name, column in then.items()]
     names = dict.fromkeys(name for name, column in columns if column.mean is not None)
     return [
         SideTable(
-            f"{title(name)} at per cent of the pre-training",
-            [f"{share} %" for share in shares],
-            [(row.name, [_point(row.snapshots.get(share, {}).get(name)) for share in shares]) for row in rows],
+            f"{title(name)} at per cent of the steps",
+            [f"{percent} %" for percent in percents],
+            [(row.name, [_point(row.snapshots.get(percent, {}).get(name)) for percent in percents]) for row in rows],
         )
         for name in names
     ]

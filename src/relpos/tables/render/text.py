@@ -13,7 +13,6 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from relpos.tables.render.cell import MISSING
-from relpos.tables.render.side_tables import SideTable
 from relpos.tables.render.view import View
 from relpos.tables.row import Column
 
@@ -23,11 +22,6 @@ NOTE = (
 )
 VERDICTS = {"reproduced": "green", "holds": "green", "above": "blue", "below": "red", "fails": "red"}
 """Colours of verdicts; yellow for the others."""
-
-
-def _side_tables(view: View) -> list[SideTable]:
-    """All side tables but losses by step; the page and LaTeX show the printed numbers and the server's in the cells instead."""
-    return [table for table in (view.printed, view.server) if table is not None] + view.side_tables
 
 
 def terminal(view: View, console: Console | None = None) -> None:
@@ -40,8 +34,8 @@ def terminal(view: View, console: Console | None = None) -> None:
     console.print(Text(view.table.question, style="italic"), soft_wrap=True)
     _print(texts, console)
     if view.columns:
-        console.print(" ".join(filter(None, (NOTE, view.note, view.position_lr, view.travel_note))), style="dim", soft_wrap=True)
-    for side_table in _side_tables(view):
+        console.print(f"{NOTE} {view.notes}".rstrip(), style="dim", soft_wrap=True)
+    for side_table in view.in_cells + view.side_tables:
         head, *lines = side_table.texts
         coloured = [[Text(text, style=_colour(text)) for text in line] for line in lines]
         _print([[Text(text, style="bold") for text in head], *coloured], console)
@@ -82,8 +76,8 @@ def markdown(view: View) -> str:
     for line in view.lines:
         texts = zip(map(escape, line.texts), line.is_best, strict=True)
         lines.append(_line([f"**{text}**" if is_best else text for text, is_best in texts]))
-    lines += ["", " ".join(filter(None, (NOTE, view.note, view.position_lr, view.travel_note))), ""] if view.columns else [""]
-    for side_table in [*_side_tables(view), *([view.by_step] if view.by_step is not None else [])]:
+    lines += ["", f"{NOTE} {view.notes}".rstrip(), ""] if view.columns else [""]
+    for side_table in [*view.in_cells, *view.side_tables, *([view.by_step] if view.by_step is not None else [])]:
         head, *texts_of_rows = side_table.texts
         lines += [*_head(head), *(_line([escape(text) for text in texts]) for texts in texts_of_rows), ""]
     lines += [f"- **{check.verdict}** — {escape(check.says)}: {escape(check.figures)}" for check in table.checks]

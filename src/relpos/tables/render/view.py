@@ -17,11 +17,12 @@ from relpos.tables.render.side_tables import (
     losses_by_step,
     printed,
     server,
+    sweeps,
     title,
 )
 from relpos.tables.row import Column, Row
 from relpos.tables.table import Table
-from relpos.tables.verdict import FAR
+from relpos.tables.verdict import SHORT_TRAVEL
 
 
 @dataclass(frozen=True)
@@ -69,14 +70,9 @@ class View:
         mean: head of the mean over GLUE's columns; None where there is none.
         heads: of the columns, then of their mean if there is one.
         lines: one for each row.
-        printed: the paper's numbers; None if there are none, as for the other side tables.
-        server: what the GLUE server answered.
-        deltas: differences to the baseline row.
-        by_length: held-out losses at other lengths.
-        by_step: held-out losses during training.
-        by_snapshot: what the networks knew of order during training.
-        by_multiplier: losses of rows that differ in `position_lr` alone.
-        more: other side tables; shown first.
+        in_cells: the paper's numbers and the GLUE server's, which the page and LaTeX show in the cells instead.
+        side_tables: those that are shown in every format.
+        by_step: held-out losses during training; None if there are none. The page shows them as a figure.
     """
 
     table: Table
@@ -84,14 +80,14 @@ class View:
     mean: str | None
     heads: list[str]
     lines: list[Line]
-    printed: SideTable | None
-    server: SideTable | None
-    deltas: SideTable | None
-    by_length: SideTable | None
+    in_cells: list[SideTable]
+    side_tables: list[SideTable]
     by_step: SideTable | None
-    by_snapshot: list[SideTable]
-    by_multiplier: SideTable | None
-    more: tuple[SideTable, ...] = ()
+
+    @property
+    def notes(self) -> str:
+        """What stands below the table in every format; empty if there is nothing to say."""
+        return " ".join(filter(None, (self.note, self.position_lr, self.travel_note)))
 
     @property
     def note(self) -> str | None:
@@ -104,24 +100,19 @@ class View:
         """Names the rows whose position parameters could not move far, in a table with verdicts; else None."""
         if all(cell.column.verdict is None for line in self.lines for cell in line.cells):
             return None
-        near = {line.row.name: line.row.travel for line in self.lines if line.row.travel is not None and line.row.travel < FAR}
-        said = ", ".join(f"{name} by {travel:.2g}" for name, travel in near.items())
+        travels = [(line.row.name, line.row.travel) for line in self.lines]
+        short = [f"{travel:.2g} in {name}" for name, travel in travels if travel is not None and travel < SHORT_TRAVEL]
+        if not short:
+            return None
         return (
-            f"Position parameters could move at most about so far: {said} (below {FAR:g}; more steps or recipe.position_lr)."
-            if near
-            else None
+            f"The learning rates let position parameters move by at most about {', '.join(short)}. "
+            f"Below {SHORT_TRAVEL:g} a row may lose by that alone: more steps or a higher recipe.position_lr help."
         )
 
     @property
     def all_heads(self) -> list[str]:
         """The heads with those of name and sizes, as over `Line.texts`."""
         return ["row", "parameters", "perplexity", *self.heads]
-
-    @property
-    def side_tables(self) -> list[SideTable]:
-        """The side tables that are shown in every format: differences to the baseline, lengths, snapshots, multipliers."""
-        every = (*self.more, self.deltas, self.by_length, *self.by_snapshot, self.by_multiplier)
-        return [table for table in every if table is not None]
 
     @property
     def position_lr(self) -> str | None:
@@ -136,7 +127,7 @@ class View:
             own = f" (conv_lr {row.conv_lr:g})" if row.conv_lr is not None else ""
             names.setdefault(f"{row.position_lr:g}{own}", []).append(row.name)
         plain = names.pop("1", [])
-        if not names or self.by_multiplier is not None:
+        if not names or sweeps(self.table.rows):
             return None
         if not plain and len(names) == 1:
             said = f"{next(iter(names))} for all rows"
@@ -147,7 +138,7 @@ class View:
 
 
 def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
-    """Builds the view: columns, cells, the best of them, side tables; `more` are additional side tables."""
+    """Builds the view: columns, cells, the best of them, side tables; `more` are additional side tables, which come first."""
     rows, columns = table.rows, columns_of(table.rows)
     mean = mean_name(columns) if mean_of(columns) else None
     heads = [*(title(name) for name in columns), *([mean] if mean else [])]
@@ -159,20 +150,16 @@ def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
         for place, (row, line) in enumerate(zip(rows, cells, strict=True))
     ]
     named = [(line.row.name, line.cells) for line in lines]
+    side_tables = [*more, deltas(heads, named), losses_by_length(rows), *by_snapshot(rows), by_multiplier(rows)]
     return View(
         table=table,
         columns=columns,
         mean=mean,
         heads=heads,
         lines=lines,
-        printed=printed(heads, named),
-        server=server(rows),
-        deltas=deltas(heads, named),
-        by_length=losses_by_length(rows),
+        in_cells=[table for table in (printed(heads, named), server(rows)) if table is not None],
+        side_tables=[table for table in side_tables if table is not None],
         by_step=losses_by_step(rows),
-        by_snapshot=by_snapshot(rows),
-        by_multiplier=by_multiplier(rows),
-        more=tuple(more),
     )
 
 
