@@ -53,8 +53,8 @@ def draw_kernels(model: Any, path: str | Path, input_ids: Ids | None = None) -> 
         panel.axvline(0, color="0.8", linewidth=0.5, zorder=0)
         panel.set_title(f"layer {layer}", fontsize=9)
     style.legend(figure, *panels[0].get_legend_handles_labels())
-    figure.supxlabel("offset of the attended token")
-    figure.supylabel("added to the score")
+    figure.supxlabel("offset of the attended token", fontsize=9)
+    figure.supylabel("added to the score", fontsize=9)
     style.save(figure, Path(path))
     return True
 
