@@ -5,9 +5,10 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -59,6 +60,20 @@ def _own_runs(_as_before: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command that must be refused, and returns the one line that says why."""
+    from relpos.cli import main
+
+    def refused(*command: str) -> str:
+        capsys.readouterr()
+        assert main(command) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    return refused
+
+
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """$RELPOS_RUNS with the toy language, its tokenizer and its store made once; copy or link from it."""
@@ -84,13 +99,27 @@ def toy_runs(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture(scope="session")
-def _model_folder(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tokenizer(prepared: Path) -> Any:
+    """That of the toy language."""
     from relpos.data.tokenizer import Tokenizer
+
+    return Tokenizer.load(next((prepared / "tokenizer").iterdir()))
+
+
+@pytest.fixture(scope="session")
+def store(prepared: Path) -> Any:
+    """The toy language, tokenised."""
+    from relpos.data.store import Store
+
+    return Store(next((prepared / "store").iterdir()))
+
+
+@pytest.fixture(scope="session")
+def _model_folder(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from relpos.runs import compose
     from relpos.train.network import build_model
     from relpos.train.weights import save_model
 
-    tokenizer = Tokenizer.load(next(prepared.glob("tokenizer/*/tokenizer.model")))
     cfg = compose("params", ["size=tiny", "position=composite", f"vocabulary={tokenizer.size}"])
     settings = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")}
     folder = tmp_path_factory.mktemp("a_network")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,52 +44,42 @@ def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "marker"
 
 
-def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(arguments) == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1, said
-    return said
-
-
 @pytest.mark.parametrize("command", [["fill", "a [MASK] b"], ["export", "to=there"], ["analyze", "kernels"]])
 @pytest.mark.parametrize("part", ["position", "conv"])
-def test_a_model_folder_runs_nothing(
-    command: list[str], part: str, marker: Path, model_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_folder_runs_nothing(command: list[str], part: str, marker: Path, model_folder: Path, refused: Any) -> None:
     folder = model_folder
     text = (folder / "config.yaml").read_text(encoding="utf-8")
     ours = {"position": "relpos.model.position.Composite", "conv": "relpos.model.conv.NoConv"}[part]
     assert ours in text
     (folder / "config.yaml").write_text(text.replace(ours, "evil.X"))
-    said = refusal([*command, f"network={folder}"], capsys)
+    said = refused(*command, f"network={folder}")
     assert str(folder / "config.yaml") in said
     assert f"{part}._target_=evil.X" in said
     assert "trust=evil" in said
     assert not marker.exists()
 
 
-def test_a_folder_of_relpos_export_runs_nothing(marker: Path, toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_of_relpos_export_runs_nothing(marker: Path, toy_runs: Path, refused: Any) -> None:
     folder = marker.parent / "exported"
     overrides = ["size=tiny", "position=fixed", "steps=1", "batch=2", "evaluations=1"]
     run = relpos.run(relpos.compose("pretrain", overrides)).path
     assert main(["export", f"network={run}", f"to={folder}"]) == 0
-    capsys.readouterr()
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert config["model_type"] == "relpos"
     config["position"] = {"_target_": "relpos.model.position.Merge", "parts": [config["position"], {"_target_": "evil.X"}]}
     (folder / "config.json").write_text(json.dumps(config))
-    said = refusal(["fill", "a [MASK] b", f"network={folder}"], capsys)
+    said = refused("fill", "a [MASK] b", f"network={folder}")
     assert f"{folder / 'config.json'}: position.parts.1._target_=evil.X" in said
     assert not marker.exists()
 
 
-def test_a_pretraining_record_runs_nothing(marker: Path, toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pretraining_record_runs_nothing(marker: Path, toy_runs: Path, refused: Any) -> None:
     cfg = relpos.compose("pretrain", ["size=tiny", "position=none", "steps=1", "batch=2", "evaluations=1", "snapshots=[50,100]"])
     run = relpos.run(cfg).path
     for file in (run / "config.yaml", run / "model" / "config.yaml"):
         file.write_text(file.read_text(encoding="utf-8").replace("relpos.model.position.NoPosition", "evil.X"))
     for name in (run, run / "snapshots" / "50.safetensors"):
-        assert "trust=evil" in refusal(["score", "a b", f"network={name}"], capsys)
+        assert "trust=evil" in refused("score", "a b", f"network={name}")
     for command in (["order", f"network={run}"], ["length", f"network={run}"], ["compare", str(run), str(run)]):
         main(command)
     main(["finetune", "size=tiny", "task=cola", f"network={run}", "steps=1"])
@@ -125,20 +116,20 @@ tasks: [{task}]
 )
 @pytest.mark.parametrize("command", [["reproduce", "dry_run=true"], ["status"]])
 def test_an_experiment_file_runs_nothing(
-    command: list[str], where: str, override: str, marker: Path, toy_runs: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str], where: str, override: str, marker: Path, toy_runs: Path, refused: Any
 ) -> None:
     parts = {"base": "seed=0", "row": "seed=0", "task": ""} | {where: override}
     (marker.parent / "travelled.yaml").write_text(EXPERIMENT.format(**parts))
     (marker.parent / "evil.yaml").write_text("columns: text\nmetric: evil.f\n")
-    said = refusal([*command, f"table={marker.parent / 'travelled.yaml'}"], capsys)
+    said = refused(*command, f"table={marker.parent / 'travelled.yaml'}")
     assert any(words in said for words in ("evil", "only names of relpos", "cannot import"))
     assert not marker.exists()
 
 
-def test_an_experiment_file_reads_no_secret(tmp_path: Path, toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_experiment_file_reads_no_secret(tmp_path: Path, toy_runs: Path, refused: Any) -> None:
     row = "'logger.project=${oc.env:WANDB_API_KEY}'"
     (tmp_path / "travelled.yaml").write_text(EXPERIMENT.format(base="seed=0", row=row, task=""))
-    said = refusal(["reproduce", "dry_run=true", f"table={tmp_path / 'travelled.yaml'}"], capsys)
+    said = refused("reproduce", "dry_run=true", f"table={tmp_path / 'travelled.yaml'}")
     assert "a file may refer to other keys" in said
 
 
@@ -232,8 +223,8 @@ def test_a_text_is_no_permission() -> None:
     assert "RELPOS_TRUST" not in os.environ
 
 
-def test_trust_wants_the_name_of_a_module(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "trust=../evil: the name of a module is expected" in refusal(["params", "trust=../evil"], capsys)
+def test_trust_wants_the_name_of_a_module(refused: Any) -> None:
+    assert "trust=../evil: the name of a module is expected" in refused("params", "trust=../evil")
 
 
 @pytest.mark.parametrize("more", [["position._target_=evil.X"], ["--config-dir", "mine", "position=mine"]])

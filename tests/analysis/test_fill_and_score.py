@@ -20,11 +20,6 @@ TEXT = "the dogs, and cats sleep."
 
 
 @pytest.fixture(scope="module")
-def tokenizer(prepared: Path) -> Tokenizer:
-    return Tokenizer.load(next((prepared / "tokenizer").glob("*/tokenizer.model")))
-
-
-@pytest.fixture(scope="module")
 def model(tokenizer: Tokenizer) -> MaskedLM:
     from relpos.train.network import network
 

@@ -24,16 +24,6 @@ from relpos.model.heads import MaskedLM
 from schemes import CONVS, POSITIONS, VOCABULARY, model_of
 
 
-@pytest.fixture(scope="module")
-def tokenizer(prepared: Path) -> Tokenizer:
-    return Tokenizer.load(next((prepared / "tokenizer").iterdir()))
-
-
-@pytest.fixture(scope="module")
-def store(prepared: Path) -> Store:
-    return Store(next((prepared / "store").iterdir()))
-
-
 def network(tokenizer: Tokenizer, position: str = "none", seed: int = 0, conv: str = "none") -> MaskedLM:
     """Random weights, away from zero, in float32, over the tokenizer's vocabulary."""
     return model_of(position, conv, seed=seed, vocabulary=tokenizer.size, max_positions=64).float()

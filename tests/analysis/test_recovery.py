@@ -6,24 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from analysis.test_kinds import Pieces
 from relpos.analysis.frozen_head import train_head
 from relpos.analysis.profiles import profiles
 from relpos.analysis.recovery import HELDOUT_SEED, Recovery, share_interval, text_losses
 from relpos.analysis.replacement import with_matrices, with_random_tisa
 from relpos.analysis.texts import Texts
-from relpos.data.marks import OURS
 from relpos.model.heads import MaskedLM
 from relpos.model.surgery import position_table
-from schemes import VOCABULARY, model_of
-
-
-class Pieces:
-    """A tokenizer of 23 pieces, each a word."""
-
-    cls, sep, mask, size, marks = 2, 3, 4, VOCABULARY, OURS
-
-    def word_piece(self, number: int) -> str:
-        return f"▁{chr(97 + number)}" if number > 4 else ""
+from schemes import model_of
 
 
 def counting(count: int) -> Texts:

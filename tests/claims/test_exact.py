@@ -1,5 +1,8 @@
 """What holds exactly holds, in exact and counts; with another formula it fails."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 
@@ -21,32 +24,29 @@ def test_holds(rule: Rule) -> None:
     assert found.verdict == "holds", found.figures
 
 
-def fails(rule: Rule) -> bool:
+MIRRORED: dict[str, tuple[Rule, type[Any], str, Callable[[Any], Any]]] = {
+    "a mirrored kernel is not Shaw's": (
+        exact.shaw_is_dynamic, Dynamic, "terms", lambda right: lambda *given: Terms(query=right(*given).query.flip(-1))
+    ),
+    "a mirrored convolution is not Eq. 7": (
+        exact.depthwise_is_convolution, DepthwiseConv, "forward", lambda right: lambda self, x: right(self, x.flip(1)).flip(1)
+    ),
+    "a shifted TISA is not the paper's": (
+        exact.tisa_is_fixed, Tisa, "prepare", lambda right: lambda self, n: tuple(beta.roll(1, -1) for beta in right(self, n))
+    ),
+    "a scheme without terms would ignore order": (
+        exact.order_is_ignored, Fixed, "terms",
+        lambda right: lambda self, layer, q, k, state: Terms(offset=torch.zeros_like(state[layer])),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", MIRRORED)
+def test_with_another_formula_it_fails(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule, of, method, other = MIRRORED[what]
+    monkeypatch.setattr(of, method, other(getattr(of, method)))
     (found,) = rule().verdicts(NO_RUNS)
-    return bool(found.verdict == "fails")
-
-
-def test_a_mirrored_kernel_is_not_shaws(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Dynamic.terms
-    monkeypatch.setattr(Dynamic, "terms", lambda *given: Terms(query=right(*given).query.flip(-1)))  # type: ignore[union-attr]
-    assert fails(exact.shaw_is_dynamic)
-
-
-def test_a_mirrored_convolution_is_not_equation_7(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = DepthwiseConv.forward
-    monkeypatch.setattr(DepthwiseConv, "forward", lambda self, x: right(self, x.flip(1)).flip(1))
-    assert fails(exact.depthwise_is_convolution)
-
-
-def test_a_shifted_tisa_is_not_the_papers(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Tisa.prepare
-    monkeypatch.setattr(Tisa, "prepare", lambda self, n: tuple(beta.roll(1, -1) for beta in right(self, n)))
-    assert fails(exact.tisa_is_fixed)
-
-
-def test_a_scheme_without_terms_would_ignore_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Fixed, "terms", lambda self, layer, q, k, state: Terms(offset=torch.zeros_like(state[layer])))
-    assert fails(exact.order_is_ignored)
+    assert found.verdict == "fails"
 
 
 def test_all_six_properties_are_found_by_trying() -> None:

@@ -12,12 +12,11 @@ from relpos.claims.over_training import agreements, courses, draw
 from relpos.commands.claims import chosen, of_table
 from relpos.commands.reproduce import show
 from relpos.launch.debug import Debug
-from relpos.runs.run import Run
 from relpos.tables.columns import summary
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table
 from relpos.tables.row import Column, Row
-from tables.small_data import write_data, write_experiment
+from tables.small_data import finish, write_data, write_experiment
 
 JITTER = (0.01, -0.01, 0.0)
 CLAIMS = chosen(load_claims("all"), ["C03", "C13"])
@@ -90,14 +89,8 @@ def test_a_table_that_names_its_primary_measure_has_its_claims_beside_it(
     plan = plan_table(given)
     for row in plan:
         for run, by in zip(row.pretrainings, JITTER, strict=True):
-            finish(run, {"dynamic": 3.0 + by, "fixed": 3.5 - by}[row.name])
+            loss = {"dynamic": 3.0 + by, "fixed": 3.5 - by}[row.name]
+            finish(run, {"heldout_loss": loss, "perplexity": 20.0, "parameters": 1000, "position_parameters": 10})
     show(given, plan, tmp_path / "table", None, Debug())
     first = (tmp_path / "table" / "claims.txt").read_text(encoding="utf-8").splitlines()[0]
     assert first.startswith("C03/loss  holds  held-out loss of these rows: dynamic beats fixed")
-
-
-def finish(run: Run, loss: float) -> None:
-    run.path.mkdir(parents=True)
-    inputs = {name: str(other.path) for name, other in run.inputs.items()}
-    metrics = {"heldout_loss": loss, "perplexity": 20.0, "parameters": 1000, "position_parameters": 10}
-    run.update(state="finished", stage=run.stage, identity=run.identity, meaning=run.meaning, inputs=inputs, metrics=metrics)

@@ -41,6 +41,8 @@ def test_error_reduction(tmp_path: Path, share: float, expected: str) -> None:
     said = found(error_reduction(contrasts=[["s5", "base"]]), made)
     assert said.verdict == expected, said.figures
     assert "over 4 pre-training seeds" in said.figures
+    made.scores["s5"]["rte"].answers.clear()
+    assert found(error_reduction(contrasts=[["s5", "base"]]), made).verdict == "not run"
 
 
 def test_fine_tunings_of_one_pre_training_are_averaged(tmp_path: Path) -> None:

@@ -10,20 +10,13 @@ from relpos.claims.comparisons import higher
 from relpos.claims.reading import read
 from relpos.files import write_json
 from relpos.measures.kept import VERSION
-from relpos.runs.run import Run, read_record
+from relpos.runs.run import read_record
 from relpos.tables.experiment import load
 from relpos.tables.plan import PlannedRow, plan_table
-from tables.small_data import write_experiment
+from tables.small_data import finish, write_experiment
 
 ROWS = {"none": ["position=none"], "fixed": ["position=fixed"], "wide": ["position=fixed", "k=9"]}
 SCORES = {"none": 20.0, "fixed": 30.0}
-
-
-def finish(run: Run, metrics: dict[str, Any], **changes: Any) -> None:
-    run.path.mkdir(parents=True, exist_ok=True)
-    inputs = {name: str(needed.path) for name, needed in run.inputs.items()}
-    record: dict[str, Any] = {"state": "finished", "stage": run.stage, "identity": run.identity, "meaning": run.meaning}
-    run.update(**(record | {"inputs": inputs, "metrics": metrics} | changes))
 
 
 def finish_row(row: PlannedRow) -> None:

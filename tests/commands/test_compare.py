@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,7 +159,7 @@ def test_losses_of_different_text_are_not_compared_and_the_table_says_why(
     assert "paired held-out loss" not in (folder / "table.md").read_text()
 
 
-def test_what_cannot_be_compared_is_refused_by_name(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_compared_is_refused_by_name(root: Path, tmp_path: Path, refused: Any) -> None:
     unfinished = shutil.copytree((root / "none").resolve(), tmp_path / "unfinished")
     record = json.loads((unfinished / "record.json").read_text())
     (unfinished / "record.json").write_text(json.dumps(record | {"state": "interrupted"}))
@@ -172,10 +173,7 @@ def test_what_cannot_be_compared_is_refused_by_name(root: Path, tmp_path: Path, 
         ([none, str(tmp_path)], "no finished run and no model folder"),
         ([none, "gone:row"], "no table 'gone'"),
     ):
-        assert main(["compare", *arguments]) == 1
-        error = capsys.readouterr().err
-        assert said in error
-        assert len(error.splitlines()) == 1
+        assert said in refused("compare", *arguments)
 
 
 @pytest.mark.parametrize("name", POSITIONS)

@@ -168,11 +168,8 @@ def test_with_a_key_it_is_uploaded(folder: Path, monkeypatch: pytest.MonkeyPatch
     (["spec=/nowhere.json"], "/nowhere.json: No such file"),
     (["table=small", "mode=maybe"], "mode=maybe: auto, online or offline is expected"),
 ])  # fmt: skip
-def test_a_wrong_override_is_one_line(overrides: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["dashboard", *overrides]) == 1
-    error = capsys.readouterr().err
-    assert said in error
-    assert len(error.splitlines()) == 1
+def test_a_wrong_override_is_one_line(overrides: list[str], said: str, folder: Path, refused: Any) -> None:
+    assert said in refused("dashboard", *overrides)
 
 
 def test_a_specification_that_does_not_fit_is_one_line(folder: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import relpos
-from linked import link_runs
+from linked import pretrained
 from relpos.cli import main
 from relpos.data.tokenizer import Tokenizer
 from relpos.files import write_text
@@ -20,21 +20,12 @@ from relpos.train.weights import load_model, read_model_config, save_model
 
 pytest.importorskip("transformers", reason="needs relpos[pretrained]")
 
-TINY = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "length=32", "size.layers=1", "size.max_positions=32"]
-
 
 @pytest.fixture(scope="module")
 def runs(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Two pre-trainings of two steps, one with a snapshot."""
-    root = tmp_path_factory.mktemp("runs")
-    link_runs(prepared, root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RELPOS_RUNS", str(root))
-        overrides = {"fixed": ["snapshots=[50]"], "absolute": ["size.embedding=64"]}
-        return {
-            name: relpos.run(relpos.compose("pretrain", [*TINY, f"position={name}", *more])).path
-            for name, more in overrides.items()
-        }
+    overrides = {"fixed": ["position=fixed", "snapshots=[50]"], "absolute": ["position=absolute", "size.embedding=64"]}
+    return pretrained(prepared, tmp_path_factory.mktemp("runs"), overrides)
 
 
 def exported(capsys: pytest.CaptureFixture[str], run: Path, to: Path) -> dict[str, Any]:
@@ -129,7 +120,7 @@ def test_what_leaves_is_a_run_for_the_other_commands(
 
 
 def test_a_mistake_is_one_line_and_writes_nothing(
-    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    runs: dict[str, Path], tmp_path: Path, refused: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     exported(capsys, runs["absolute"], tmp_path / "there")
     unfinished = shutil.copytree(runs["fixed"], tmp_path / "unfinished")
@@ -142,8 +133,5 @@ def test_a_mistake_is_one_line_and_writes_nothing(
         (unfinished, "new", "not finished (its record says running)"),
         (tmp_path / "there", "new", "this is a folder of Hugging Face already"),
     ):
-        assert main(["export", f"network={run}", f"to={tmp_path / to}"]) == 1
-        error = capsys.readouterr().err
-        assert said in error
-        assert len(error.splitlines()) == 1
+        assert said in refused("export", f"network={run}", f"to={tmp_path / to}")
     assert not (tmp_path / "new").exists()

@@ -1,6 +1,7 @@
 """`relpos merge`: runs of several machines become one runs folder; covers runs.merge and commands.merge."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,7 @@ from relpos.tables.columns import rows_of
 from relpos.tables.experiment import load
 from relpos.tables.plan import needed, plan_table, runs_of
 from relpos.tables.scores import read_scores
-from tables.small_data import write_data, write_experiment
-
-
-def finish(run: Run, metrics: dict[str, Any]) -> None:
-    run.path.mkdir(parents=True, exist_ok=True)
-    inputs = {name: str(other.path) for name, other in run.inputs.items()}
-    run.update(state="finished", stage=run.stage, identity=run.identity, meaning=run.meaning, inputs=inputs, metrics=metrics)
-
+from tables.small_data import finish, write_data, write_experiment
 
 PRETRAINED = {"heldout_loss": 3.0, "perplexity": 20.1, "parameters": 1000, "position_parameters": 10}
 
@@ -49,84 +43,80 @@ def train(runs: list[Run]) -> None:
             (run.path / name).write_text("x", encoding="utf-8")
 
 
-def merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "all"))
-    return main(["merge", str(tmp_path / "one"), str(tmp_path / "two"), *arguments])
+@pytest.fixture
+def merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Merges both machines' runs; what is said of it."""
+
+    def merged(*arguments: str, status: int = 0) -> str:
+        monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "all"))
+        assert main(["merge", str(tmp_path / "one"), str(tmp_path / "two"), *arguments]) == status
+        return capsys.readouterr().err
+
+    return merged
 
 
 def files(folder: Path) -> set[str]:
     return {path.name for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_table_finds_the_runs_of_both_machines(plans: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_finds_the_runs_of_both_machines(plans: Any, merged: Any, tmp_path: Path) -> None:
     train(plans("one", "none"))
     train(plans("two", "fixed"))
-    assert merged(tmp_path, monkeypatch) == 0
+    merged()
     plan = plan_table(load(str(tmp_path / "small.yaml")))
     assert {row.name: row.columns["cola"].mean for row in rows_of(plan)} == {"none": 50.0, "fixed": 50.0}
     assert [run for run in needed(runs_of(plan)) if run.state != "finished"] == []  # no store is made anew
 
 
-def test_weights_stay_behind_unless_asked_for(plans: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_stay_behind_unless_asked_for(plans: Any, merged: Any, tmp_path: Path) -> None:
     train(plans("one", "none"))
     train(plans("two", "fixed"))
-    assert merged(tmp_path, monkeypatch) == 0
+    merged()
     assert files(tmp_path / "all" / "pretrain") == {"record.json", "config.yaml", "cola.tsv", "claim.lock", "claim.json"}
     assert files(tmp_path / "all" / "store") == {"config.yaml", "claim.lock", "claim.json"}
-    assert merged(tmp_path, monkeypatch, "weights=true") == 0
+    merged("weights=true")
     assert {"model.safetensors", "10.safetensors"} < files(tmp_path / "all" / "pretrain")
     assert "record.json" in files(tmp_path / "all" / "store")
 
 
-def test_inputs_are_those_of_this_runs_folder(plans: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_are_those_of_this_runs_folder(plans: Any, merged: Any, tmp_path: Path) -> None:
     train(plans("one", "none"))
     train(plans("two", "none"))
-    assert merged(tmp_path, monkeypatch) == 0
+    merged()
     (pretraining,) = (run for run in plans("all", "none") if run.stage == "pretrain")
     assert pretraining.record["inputs"]["store"] == str(pretraining.inputs["store"].path)
 
 
-def test_results_that_were_measured_later_are_added(
-    plans: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_that_were_measured_later_are_added(plans: Any, merged: Any, tmp_path: Path) -> None:
     runs = plans("one", "none")
     train(runs)
     shutil.copytree(tmp_path / "one", tmp_path / "two")
-    assert merged(tmp_path, monkeypatch) == 0
+    merged()
     (pretraining,) = (tmp_path / "two" / "pretrain").iterdir()
     write_json(pretraining / "order" / "shuffle-0.json", {})
-    assert merged(tmp_path, monkeypatch) == 0
+    assert "relpos: 0 trained runs copied, 3 were here already" in merged()
     assert (tmp_path / "all" / "pretrain" / pretraining.name / "order" / "shuffle-0.json").is_file()
-    assert "relpos: 0 trained runs copied, 3 were here already" in capsys.readouterr().err
 
 
-def test_other_results_of_the_same_run_are_refused_before_anything_is_written(
-    plans: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_results_of_the_same_run_are_refused_before_anything_is_written(plans: Any, merged: Any, tmp_path: Path) -> None:
     train(plans("one", "none"))
     runs = plans("two", "none")
     train(runs)
     (pretraining,) = (run for run in runs if run.stage == "pretrain")
     pretraining.update(metrics=PRETRAINED | {"heldout_loss": 3.1})
-    assert merged(tmp_path, monkeypatch) == 1
-    (said,) = capsys.readouterr().err.splitlines()
+    (said,) = merged(status=1).splitlines()
     assert said.startswith(f"relpos: pretrain/{pretraining.path.name} has other results in two places (metrics.heldout_loss): ")
     assert not list((tmp_path / "all").glob("*"))
 
 
-def test_what_is_unfinished_or_damaged_is_told(
-    plans: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_unfinished_or_damaged_is_told(plans: Any, merged: Any, tmp_path: Path) -> None:
     train(plans("one", "none"))
     runs = plans("two", "fixed")
     train(runs)
     runs[-1].update(state="running")
-    assert merged(tmp_path, monkeypatch) == 0
-    assert "5 trained runs copied, 0 were here already, 1 unfinished ones left out" in capsys.readouterr().err
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "two"))
-    (runs[-2].path / "record.json").write_text("{", encoding="utf-8")
-    assert merged(tmp_path, monkeypatch) == 1
-    assert "relpos: damaged record" in capsys.readouterr().err
+    assert "5 trained runs copied, 0 were here already, 1 unfinished ones left out" in merged()
+    (tmp_path / "two" / "finetune" / runs[-2].path.name / "record.json").write_text("{", encoding="utf-8")
+    assert "relpos: damaged record" in merged(status=1)
 
 
 def record(folder: Path, table: str, **rows: dict[str, float]) -> None:
@@ -134,32 +124,26 @@ def record(folder: Path, table: str, **rows: dict[str, float]) -> None:
     write_json(folder / "tables" / table / "scores.json", {row: {"scores": scores} for row, scores in rows.items()})
 
 
-def test_scores_of_the_server_come_along_column_by_column(
-    plans: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scores_of_the_server_come_along_column_by_column(plans: Any, merged: Any, tmp_path: Path) -> None:
     for machine, row in (("one", "none"), ("two", "fixed")):
         train(plans(machine, row))
     record(tmp_path / "one", "small", none={"cola": 10.0}, fixed={"cola": 30.0})
     record(tmp_path / "two", "small", fixed={"cola": 30.0, "rte": 60.0})
-    assert merged(tmp_path, monkeypatch) == 0
+    said = merged()
     table = tmp_path / "all" / "tables" / "small"
     assert {row: recorded.scores for row, recorded in read_scores(table).items()} == {
         "none": {"cola": 10.0},
         "fixed": {"cola": 30.0, "rte": 60.0},
     }
-    assert "scores of the GLUE server copied; `relpos reproduce table=…` shows them: small" in capsys.readouterr().err
-    assert merged(tmp_path, monkeypatch) == 0
-    assert "GLUE" not in capsys.readouterr().err  # all are here
+    assert "scores of the GLUE server copied; `relpos reproduce table=…` shows them: small" in said
+    assert "GLUE" not in merged()  # all are here
 
 
-def test_other_scores_of_the_same_row_are_refused_before_anything_is_written(
-    plans: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_scores_of_the_same_row_are_refused_before_anything_is_written(plans: Any, merged: Any, tmp_path: Path) -> None:
     for machine, row, score in (("one", "none", 10.0), ("two", "fixed", 11.0)):
         train(plans(machine, row))
         record(tmp_path / machine, "small", none={"cola": score})
-    assert merged(tmp_path, monkeypatch) == 1
-    (said,) = capsys.readouterr().err.splitlines()
+    (said,) = merged(status=1).splitlines()
     assert "scores.json: row none: cola is 11.0 there and 10.0 elsewhere; `relpos record-scores` corrects" in said
     assert not list((tmp_path / "all").glob("*"))
 

@@ -8,36 +8,21 @@ from typing import Any
 import pytest
 
 import relpos
-from linked import link_runs
+from linked import pretrained
 from relpos.cli import main
 from relpos.config.arguments import rewritten
 from relpos.errors import RelposError
 from relpos.runs import runs_root
 from relpos.runs.networks import resolve
 
-TINY = [
-    "steps=2",
-    "batch=4",
-    "evaluations=1",
-    "data.pairs=64",
-    "length=32",
-    "size.layers=1",
-    "size.max_positions=32",
-]
 FEW = ["examples=20", "pairs.limit=4", "threads=1"]
 
 
 @pytest.fixture(scope="module")
 def runs(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Two pre-trainings of two steps, with a snapshot."""
-    root = tmp_path_factory.mktemp("runs")
-    link_runs(prepared, root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RELPOS_RUNS", str(root))
-        overrides = [*TINY, "snapshots=[50]"]
-        return {
-            name: relpos.run(relpos.compose("pretrain", [*overrides, f"position={name}"])).path for name in ("none", "absolute")
-        }
+    overrides = {name: ["snapshots=[50]", f"position={name}"] for name in ("none", "absolute")}
+    return pretrained(prepared, tmp_path_factory.mktemp("runs"), overrides)
 
 
 @pytest.fixture

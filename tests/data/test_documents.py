@@ -6,30 +6,8 @@ import pytest
 
 from relpos.data.documents import UNKNOWN, documents_of, wrapped_at
 
-WORDS = [
-    "the",
-    "old",
-    "man",
-    "and",
-    "his",
-    "dog",
-    "walked",
-    "along",
-    "the",
-    "river",
-    "until",
-    "they",
-    "came",
-    "to",
-    "a",
-    "bridge",
-    "of",
-    "grey",
-    "stone",
-    "where",
-    "nobody",
-    "was",
-]
+TEXT = "the old man and his dog walked along the river until they came to a bridge of grey stone where nobody was"
+WORDS = TEXT.split()
 
 
 def paragraphs(count: int) -> list[str]:
@@ -49,21 +27,14 @@ def read(text: str, portion: int = 997) -> list[tuple[str, list[str]]]:
     return [(document.source, [line.strip() for line in document.lines if line.strip()]) for document in found]
 
 
-def test_one_paragraph_a_line() -> None:
-    assert read("\n".join(paragraphs(60))) == [("x.txt", paragraphs(60))]
-
-
-def test_empty_lines_between_paragraphs_of_one_line_mean_nothing() -> None:
-    assert read("\n\n".join(paragraphs(60))) == [("x.txt", paragraphs(60))]
+@pytest.mark.parametrize(("between", "width"), [("\n", None), ("\n\n", None), ("\n\n", 60)], ids=["lines", "apart", "wrapped"])
+def test_a_paragraph_is_a_line_or_lines_up_to_an_empty_one(between: str, width: int | None) -> None:
+    text = between.join(textwrap.fill(paragraph, width) if width else paragraph for paragraph in paragraphs(60))
+    assert read(text) == [("x.txt", paragraphs(60))]
 
 
 def test_short_sentences_a_line_are_not_wrapped_text() -> None:
     assert wrapped_at([f"the {a} sees the {b} ." for a in WORDS for b in WORDS]) is None
-
-
-def test_wrapped_lines_are_joined() -> None:
-    text = "\n\n".join(textwrap.fill(paragraph, 60) for paragraph in paragraphs(60))
-    assert read(text) == [("x.txt", paragraphs(60))]
 
 
 def test_wrapped_lines_without_empty_lines_lose_no_word() -> None:

@@ -60,16 +60,6 @@ def test_windows_are_those_of_the_definition(documents: Documents, length: int) 
     assert rows(examples(Windows, documents, length)) == expected_windows(documents, length)
 
 
-def test_an_odd_sentence_is_not_paired_with_the_next_document() -> None:
-    made = examples(Pairs, [[[10], [11], [12]], [[20], [21]]], 16)
-    assert rows(made) == [[CLS, 10, SEP, 11, SEP], [CLS, 20, SEP, 21, SEP]]
-
-
-def test_a_cut_pair_keeps_its_last_separator() -> None:
-    made = examples(Pairs, [[[7] * 4, [8] * 90]], 16)
-    assert rows(made) == [[CLS, 7, 7, 7, 7, SEP, *[8] * 9, SEP]]
-
-
 def test_batches_are_padded_to_a_multiple_of_eight() -> None:
     ids, _ = examples(Pairs, [[[7] * 4, [8] * 5]], 128).batch(torch.tensor([0]))
     assert ids.shape == (1, 16)

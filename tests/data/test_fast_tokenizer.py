@@ -21,22 +21,17 @@ ODD = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def toy(prepared: Path) -> Tokenizer:
-    return Tokenizer.load(next((prepared / "tokenizer").glob("*/tokenizer.model")))
-
-
 def differing(tokenizer: Tokenizer, texts: list[str]) -> list[str]:
     fast = fast_tokenizer(tokenizer)
     theirs = fast.encode_batch(texts, add_special_tokens=False)
     return [text for text, ids, other in zip(texts, tokenizer.encode(texts), theirs, strict=True) if ids.tolist() != other.ids]
 
 
-def test_ids_of_the_toy_language_and_of_odd_texts_are_equal(toy: Tokenizer, prepared: Path) -> None:
+def test_ids_of_the_toy_language_and_of_odd_texts_are_equal(tokenizer: Tokenizer, prepared: Path) -> None:
     corpus = next((prepared / "toy").rglob("*.txt"))
     lines = corpus.read_text(encoding="utf-8").splitlines()[:2000]
     assert len(lines) >= 100
-    assert differing(toy, lines + ODD) == []
+    assert differing(tokenizer, lines + ODD) == []
 
 
 @pytest.mark.skipif(not os.environ.get("RELPOS_DATA"), reason="RELPOS_DATA names no folder of real text")
@@ -53,7 +48,7 @@ def beginning(file: Path) -> str:
         return stream.read(60_000)
 
 
-def test_special_tokens_in_a_text_are_those_of_ours(toy: Tokenizer) -> None:
+def test_special_tokens_in_a_text_are_those_of_ours(tokenizer: Tokenizer) -> None:
     texts = [
         "the [MASK] sleeps.",
         "the [MASK], and [MASK].",
@@ -63,31 +58,31 @@ def test_special_tokens_in_a_text_are_those_of_ours(toy: Tokenizer) -> None:
         "a [PAD][PAD]",
         " [MASK]",
     ]
-    fast = fast_tokenizer(toy)
+    fast = fast_tokenizer(tokenizer)
     for text in texts:
-        assert fast.encode(text, add_special_tokens=False).ids == toy.encode_marked(text).tolist(), text
+        assert fast.encode(text, add_special_tokens=False).ids == tokenizer.encode_marked(text).tolist(), text
 
 
-def test_a_text_stands_between_cls_and_sep_and_two_have_the_types_asked_for(toy: Tokenizer) -> None:
-    first, second = (ids.tolist() for ids in toy.encode(["the dogs", "sleep"]))
+def test_a_text_stands_between_cls_and_sep_and_two_have_the_types_asked_for(tokenizer: Tokenizer) -> None:
+    first, second = (ids.tolist() for ids in tokenizer.encode(["the dogs", "sleep"]))
     for second_type in (0, 1):
-        encoded = fast_tokenizer(toy, second_type).encode("the dogs", "sleep")
+        encoded = fast_tokenizer(tokenizer, second_type).encode("the dogs", "sleep")
         assert encoded.ids == [CLS, *first, SEP, *second, SEP]
         assert encoded.type_ids == [0] * (len(first) + 2) + [second_type] * (len(second) + 1)
 
 
-def test_auto_tokenizer_reads_the_folder(toy: Tokenizer, tmp_path: Path) -> None:
+def test_auto_tokenizer_reads_the_folder(tokenizer: Tokenizer, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")
-    write_fast_tokenizer(tmp_path, toy, max_length=64)
+    write_fast_tokenizer(tmp_path, tokenizer, max_length=64)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert theirs.is_fast
-    assert (theirs.pad_token_id, theirs.unk_token_id, theirs.mask_token_id) == (toy.pad, toy.unk, toy.mask)
-    assert (len(theirs), theirs.model_max_length) == (toy.size, 64)
-    assert theirs("the Dogs sleep.").input_ids == [CLS, *toy.encode(["the dogs sleep."])[0], SEP]
-    assert theirs.decode(toy.encode(["the dogs sleep."])[0]) == "the dogs sleep."
+    assert (theirs.pad_token_id, theirs.unk_token_id, theirs.mask_token_id) == (tokenizer.pad, tokenizer.unk, tokenizer.mask)
+    assert (len(theirs), theirs.model_max_length) == (tokenizer.size, 64)
+    assert theirs("the Dogs sleep.").input_ids == [CLS, *tokenizer.encode(["the dogs sleep."])[0], SEP]
+    assert theirs.decode(tokenizer.encode(["the dogs sleep."])[0]) == "the dogs sleep."
     assert theirs.get_vocab()["[UNK]"] == UNK == json.loads((tmp_path / "tokenizer.json").read_text())["model"]["unk_id"]
 
 
-def test_the_names_of_the_special_tokens_are_ours(toy: Tokenizer) -> None:
-    fast = fast_tokenizer(toy)
-    assert {name: fast.token_to_id(name) for name in toy.specials} == toy.specials
+def test_the_names_of_the_special_tokens_are_ours(tokenizer: Tokenizer) -> None:
+    fast = fast_tokenizer(tokenizer)
+    assert {name: fast.token_to_id(name) for name in tokenizer.specials} == tokenizer.specials

@@ -20,31 +20,22 @@ def refusal(path: Path, **options: object) -> str:
     return message
 
 
-def test_quotes_mean_nothing(tmp_path: Path) -> None:
-    path = write(tmp_path, "t.tsv", 'a\tb\n"one\ttwo\n"" three\tfo"ur\n')
-    assert read_table(path).rows == [['"one', "two"], ['"" three', 'fo"ur']]
-
-
-def test_only_line_feeds_end_lines(tmp_path: Path) -> None:
-    text = "one\u2028two\x85three\x0b\x0c\x1cfour"
-    assert read_table(write(tmp_path, "t.tsv", f"a\n{text}\n")).rows == [[text]]
-
-
-def test_line_ends_of_windows_are_no_text(tmp_path: Path) -> None:
-    table = read_table(write(tmp_path, "t.tsv", "a\tb\r\n1\t2\r\n"))
-    assert table.column("b") == ["2"]
-
-
-def test_byte_order_mark_is_no_column_name(tmp_path: Path) -> None:
-    assert read_table(write(tmp_path, "t.tsv", b"\xef\xbb\xbfQuality\n1\n")).has("Quality")
-
-
-def test_last_line_needs_no_line_end(tmp_path: Path) -> None:
-    assert len(read_table(write(tmp_path, "t.tsv", "a\n1\n2")).rows) == 2
-
-
-def test_empty_fields_stay(tmp_path: Path) -> None:
-    assert read_table(write(tmp_path, "t.tsv", "a\tb\n\t\n")).rows == [["", ""]]
+@pytest.mark.parametrize(
+    ("content", "header", "rows"),
+    [
+        pytest.param('a\tb\n"one\ttwo\n"" three\tfo"ur\n', ["a", "b"], [['"one', "two"], ['"" three', 'fo"ur']], id="quotes"),
+        pytest.param("a\nx\u2028y\x85z\x0b\x0c\x1c!\n", ["a"], [["x\u2028y\x85z\x0b\x0c\x1c!"]], id="line feeds alone end lines"),
+        pytest.param("a\tb\r\n1\t2\r\n", ["a", "b"], [["1", "2"]], id="line ends of Windows"),
+        pytest.param(b"\xef\xbb\xbfQuality\n1\n", ["Quality"], [["1"]], id="byte order mark"),
+        pytest.param("a\n1\n2", ["a"], [["1"], ["2"]], id="no last line end"),
+        pytest.param("a\tb\n\t\n", ["a", "b"], [["", ""]], id="empty fields"),
+    ],
+)
+def test_fields_are_what_stands_between_tabs_and_line_feeds(
+    content: str | bytes, header: list[str], rows: list[list[str]], tmp_path: Path
+) -> None:
+    table = read_table(write(tmp_path, "t.tsv", content))
+    assert (list(table.header), table.rows) == (header, rows)
 
 
 def test_file_without_header_starts_at_its_first_line(tmp_path: Path) -> None:

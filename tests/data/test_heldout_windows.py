@@ -1,6 +1,5 @@
 """The same text under the same masks, whatever the length of the windows."""
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,11 +10,12 @@ import torch
 from relpos.data.heldout_windows import heldout_texts, heldout_windows
 from relpos.data.marks import OURS
 from relpos.data.masking import IGNORED
+from relpos.data.store import Store
 from relpos.data.tokenizer import CLS, SEP
 from relpos.errors import RelposError
 
 
-def store(lengths: list[int], heldout: list[int]) -> Any:
+def made_store(lengths: list[int], heldout: list[int]) -> Any:
     """Documents of so many tokens, each in sentences of ten; ids count up from 5."""
     sentences, documents = [0], [0]
     for length in lengths:
@@ -38,14 +38,14 @@ def predicted(texts: Any, length: int) -> list[int]:
 
 
 def test_every_length_predicts_the_same_tokens() -> None:
-    texts = heldout_texts(store([500, 300, 700], [1, 0, 1]), 66, 10_000)
+    texts = heldout_texts(made_store([500, 300, 700], [1, 0, 1]), 66, 10_000)
     targets = predicted(texts, 66)
     assert len(targets) > 100
     assert all(predicted(texts, length) == targets for length in (8, 17, 34))
 
 
 def test_a_window_is_whole_and_framed() -> None:
-    texts = heldout_texts(store([200], [1]), 34, 10_000)
+    texts = heldout_texts(made_store([200], [1]), 34, 10_000)
     for batch in heldout_windows(texts, 34):
         for ids, real in zip(batch.input_ids, batch.attention_mask, strict=True):
             end = int(real.sum()) - 1
@@ -55,7 +55,7 @@ def test_a_window_is_whole_and_framed() -> None:
 
 
 def test_text_of_training_is_not_read_and_short_documents_are_left_out() -> None:
-    made = store([100, 100, 20], [0, 1, 1])
+    made = made_store([100, 100, 20], [0, 1, 1])
     texts = heldout_texts(made, 34, 10_000)
     assert len(texts) == 1
     text = torch.where(texts[0].labels == IGNORED, texts[0].ids, texts[0].labels)
@@ -63,20 +63,18 @@ def test_text_of_training_is_not_read_and_short_documents_are_left_out() -> None
 
 
 def test_the_text_asked_for_is_spread_over_documents() -> None:
-    texts = heldout_texts(store([640] * 10, [1] * 10), 66, 640)
+    texts = heldout_texts(made_store([640] * 10, [1] * 10), 66, 640)
     assert sum(len(text.ids) for text in texts) == pytest.approx(640, abs=64)
-    texts = heldout_texts(store([640] * 10, [1] * 10), 66, 1280)
+    texts = heldout_texts(made_store([640] * 10, [1] * 10), 66, 1280)
     assert len(texts) == 2
 
 
 def test_no_document_is_long_enough() -> None:
     with pytest.raises(RelposError, match="lengths=128: the longest held-out document has 60 tokens"):
-        heldout_texts(store([60, 500], [1, 0]), 128, 1000)
+        heldout_texts(made_store([60, 500], [1, 0]), 128, 1000)
 
 
-def test_a_store_on_disk(prepared: Path) -> None:
-    from relpos.data.store import Store
-
-    texts = heldout_texts(Store(next((prepared / "store").iterdir())), 64, 2000)
+def test_a_store_on_disk(store: Store) -> None:
+    texts = heldout_texts(store, 64, 2000)
     assert sum(len(text.ids) for text in texts) >= 1900
     assert predicted(texts, 64) == predicted(texts, 20)

@@ -1,5 +1,6 @@
 """The order of the pairs is a bijection, another one for every epoch and seed."""
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,12 +19,9 @@ def test_a_place_can_be_asked_for_alone() -> None:
     assert order(1000, 3, 1, torch.tensor([17, 999])).tolist() == whole[[17, 999]].tolist()
 
 
-def test_an_epoch_has_its_own_order() -> None:
-    assert order(1000, 0, 1, torch.arange(1000)).tolist() != order(1000, 1, 1, torch.arange(1000)).tolist()
-
-
-def test_a_seed_has_its_own_order() -> None:
-    assert order(1000, 0, 0, torch.arange(1000)).tolist() != order(1000, 0, 1, torch.arange(1000)).tolist()
+@pytest.mark.parametrize(("epoch", "seed"), [(1, 0), (0, 1)])
+def test_an_epoch_and_a_seed_have_an_order_of_their_own(epoch: int, seed: int) -> None:
+    assert order(1000, epoch, seed, torch.arange(1000)).tolist() != order(1000, 0, 0, torch.arange(1000)).tolist()
 
 
 def test_thirty_one_million_pairs_need_no_table() -> None:

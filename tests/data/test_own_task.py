@@ -17,16 +17,18 @@ def made(folder: Path, train: list[str], dev: list[str] | None = None, **keys: A
     return OwnTask(folder=str(folder), columns="text", **keys).arguments()
 
 
-def test_the_classes_are_those_of_the_training_file_sorted(tmp_path: Path) -> None:
-    assert made(tmp_path, ["b", "a", "c", "a"])["labels"] == ["a", "b", "c"]
-
-
-def test_classes_that_are_whole_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
-    assert made(tmp_path, ["10", "9", "-1"])["labels"] == ["-1", "9", "10"]
-
-
-def test_classes_can_be_said(tmp_path: Path) -> None:
-    assert made(tmp_path, ["b", "a"], labels=["c", "b", "a"])["labels"] == ["c", "b", "a"]
+@pytest.mark.parametrize(
+    ("train", "labels", "classes"),
+    [
+        (["b", "a", "c", "a"], None, ["a", "b", "c"]),
+        (["10", "9", "-1"], None, ["-1", "9", "10"]),  # sorted as numbers
+        (["b", "a"], ["c", "b", "a"], ["c", "b", "a"]),
+    ],
+)
+def test_the_classes_are_those_of_the_training_file_sorted_or_those_that_are_given(
+    train: list[str], labels: list[str] | None, classes: list[str], tmp_path: Path
+) -> None:
+    assert made(tmp_path, train, **({"labels": labels} if labels else {}))["labels"] == classes
 
 
 def test_a_label_of_the_dev_file_that_is_never_trained_on_is_refused_with_its_line(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Words permuted within windows."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,13 +16,8 @@ LENGTH = 24  # some examples are cut
 
 
 @pytest.fixture(scope="module")
-def store(prepared: Path) -> Store:
-    return Store(next((prepared / "store").iterdir()))
-
-
-@pytest.fixture(scope="module")
-def words(prepared: Path) -> Words:
-    return Words(Tokenizer.load(next((prepared / "tokenizer").iterdir())))
+def words(tokenizer: Tokenizer) -> Words:
+    return Words(tokenizer)
 
 
 @pytest.fixture(scope="module")

@@ -68,19 +68,13 @@ def test_a_broken_archive_names_the_file(tmp_path: Path) -> None:
         text_of(Files(corpus=str(tmp_path)))
 
 
-def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RelposError, match=r"no folder or file .*nowhere"):
-        Files(corpus=str(tmp_path / "nowhere")).files()
-
-
-def test_a_folder_without_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RelposError, match="no text file"):
-        Files(corpus=str(tmp_path)).files()
-
-
-def test_no_place_at_all_is_refused() -> None:
-    with pytest.raises(RelposError, match=r"data\.root=FOLDER"):
-        Files().files()
+@pytest.mark.parametrize(
+    ("corpus", "said"),
+    [("{here}/nowhere", r"no folder or file .*nowhere"), ("{here}", "no text file"), (None, r"data\.root=FOLDER")],
+)
+def test_a_place_without_text_is_refused(corpus: str | None, said: str, tmp_path: Path) -> None:
+    with pytest.raises(RelposError, match=said):
+        Files(corpus=corpus and corpus.format(here=tmp_path)).files()
 
 
 def test_the_root_holds_corpus_and_glue(tmp_path: Path) -> None:

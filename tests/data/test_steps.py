@@ -117,11 +117,6 @@ def test_a_step_may_have_no_chosen_token() -> None:
     assert min(step.chosen for step in Steps(one, 0, 1, 1, VOCABULARY, stop=30)) == 0  # training divides by 1 then
 
 
-def test_heldout_batches_hold_every_example_once(examples: Pairs) -> None:
-    batches = list(heldout_batches(examples, 8, VOCABULARY))
-    assert sum(len(batch.input_ids) for batch in batches) == 101
-
-
 def test_heldout_masks_do_not_depend_on_the_batch(examples: Pairs) -> None:
     def chosen(batch: int) -> int:
         return sum(int((part.labels != -100).sum()) for part in heldout_batches(examples, batch, VOCABULARY))

@@ -1,7 +1,7 @@
 """A store holds what was written, is whole or is none, and keeps documents together: writer, encoding, sentences, store."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -121,27 +121,23 @@ def test_of_a_single_document_the_end_is_held_out(tmp_path: Path, tokenizer: Tok
     assert np.diff(store.documents).tolist() == [90, 10]
 
 
-def test_a_missing_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RelposError, match=r"no manifest\.json"):
-        Store(tmp_path)
-
-
-def test_a_truncated_store_is_refused(folder: Path) -> None:
-    (folder / "ids.bin").write_bytes((folder / "ids.bin").read_bytes()[:-2])
-    with pytest.raises(RelposError, match=r"truncated store: .*ids\.bin has \d+ bytes, manifest says \d+; delete"):
-        Store(folder)
-
-
-def test_a_broken_manifest_is_refused(folder: Path) -> None:
-    (folder / MANIFEST).write_text((folder / MANIFEST).read_text()[:40])
-    with pytest.raises(RelposError, match="cannot be read"):
-        Store(folder)
-
-
-def test_another_format_is_refused(folder: Path) -> None:
-    manifest = json.loads((folder / MANIFEST).read_text())
-    (folder / MANIFEST).write_text(json.dumps(manifest | {"format": 99}))
-    with pytest.raises(RelposError, match="format 99"):
+@pytest.mark.parametrize(
+    ("file", "damaged", "message"),
+    [
+        (MANIFEST, None, r"no manifest\.json"),
+        ("ids.bin", lambda content: content[:-2], r"truncated store: .*ids\.bin has \d+ bytes, manifest says \d+; delete"),
+        (MANIFEST, lambda content: content[:40], "cannot be read"),
+        (MANIFEST, lambda content: json.dumps(json.loads(content) | {"format": 99}).encode(), "format 99"),
+    ],
+)
+def test_a_store_that_is_not_whole_or_of_another_format_is_refused(
+    file: str, damaged: Callable[[bytes], bytes] | None, message: str, folder: Path
+) -> None:
+    content = (folder / file).read_bytes()
+    (folder / file).unlink()
+    if damaged:
+        (folder / file).write_bytes(damaged(content))
+    with pytest.raises(RelposError, match=message):
         Store(folder)
 
 

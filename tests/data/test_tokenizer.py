@@ -84,14 +84,11 @@ def test_sentences_too_long_to_train_on_are_named_with_the_way_out(tmp_path: Pat
         train_tokenizer(iter([Document("a", iter([line]))]), tmp_path, 60, 1000, 1)
 
 
-def test_a_missing_tokenizer_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RelposError, match=r"tokenizer\.model: no such file"):
-        Tokenizer.load(tmp_path)
-
-
-def test_a_broken_tokenizer_is_refused(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_bytes(b"nothing of the kind")
-    with pytest.raises(RelposError, match=r"tokenizer\.model"):
+@pytest.mark.parametrize(("content", "said"), [(None, r"tokenizer\.model: no such file"), (b"nothing of it", r"tokenizer\.model")])
+def test_a_missing_and_a_broken_tokenizer_are_refused(content: bytes | None, said: str, tmp_path: Path) -> None:
+    if content:
+        (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(RelposError, match=said):
         Tokenizer.load(tmp_path)
 
 

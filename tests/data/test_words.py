@@ -1,17 +1,10 @@
 """What a word is."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words, is_punctuation
-
-
-@pytest.fixture(scope="module")
-def tokenizer(prepared: Path) -> Tokenizer:
-    return Tokenizer.load(next((prepared / "tokenizer").iterdir()))
 
 
 def spelled(tokenizer: Tokenizer, text: str) -> list[str]:

@@ -172,15 +172,12 @@ def test_a_run_that_leaves_python_does_not_end_the_launch(tmp_path: Path) -> Non
     assert run_all(runs, tmp_path / "table", Local(workers=1)) == runs[:1]
 
 
-def test_workers_that_end_before_they_do_anything_end_the_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "false")
-    with pytest.raises(RelposError, match=r"workers end with status 1: see .*worker-1\.log"):
-        run_all([noop("never")], tmp_path / "table", Local(workers=2))
-
-
-def test_workers_that_leave_before_all_is_done_end_the_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "true")
-    with pytest.raises(RelposError, match="workers end with status 0"):
+@pytest.mark.parametrize(("command", "said"), [("false", r"status 1: see .*worker-1\.log"), ("true", "status 0")])
+def test_workers_that_end_before_all_is_done_end_the_launch(
+    command: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", command)
+    with pytest.raises(RelposError, match=f"workers end with {said}"):
         run_all([noop("never")], tmp_path / "table", Local(workers=2))
 
 

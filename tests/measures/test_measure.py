@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import relpos
-from linked import link_runs
+from linked import TINY, pretrained
 from relpos.cli import main
 from relpos.measures import kinds
 from relpos.measures.kept import kept
@@ -18,7 +18,6 @@ from relpos.measures.measure import measures
 from relpos.measures.sample import Sample
 from relpos.tables.table import read
 
-TINY = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "length=32", "size.layers=1", "size.max_positions=32"]
 WIDTH = '''
 """How wide a network is."""
 
@@ -54,10 +53,7 @@ def width(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def trained(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A runs folder with one pre-training of two steps, with a snapshot."""
     root = tmp_path_factory.mktemp("runs")
-    link_runs(prepared, root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RELPOS_RUNS", str(root))
-        relpos.run(relpos.compose("pretrain", ["position=none", "snapshots=[50]", *TINY]))
+    pretrained(prepared, root, {"none": ["position=none", "snapshots=[50]"]})
     return root
 
 

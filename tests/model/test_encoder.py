@@ -42,15 +42,6 @@ def test_shared_layers_share_weights_but_not_positions() -> None:
     assert model(batch()[0]).shape == (2, 9, VOCABULARY)
 
 
-def test_two_schemes_start_from_the_same_weights_elsewhere() -> None:
-    def weights(scheme: Any) -> dict[str, Tensor]:
-        torch.manual_seed(4)
-        return build(SIZE, scheme, VOCABULARY).state_dict()
-
-    plain, composite = weights(NoPosition), weights(Composite)
-    assert all(torch.equal(value, composite[name]) for name, value in plain.items())
-
-
 def test_initialisation_is_the_authors() -> None:
     torch.manual_seed(0)
     model = build({**SIZE, "hidden": 128, "embedding": 64}, Composite, 2000)

@@ -3,6 +3,8 @@
 import json
 import os
 import pickle
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,19 +59,75 @@ def sharded(folder: Path) -> Path:
     return folder
 
 
-def test_a_folder_without_config_is_refused(folder: Path) -> None:
-    (folder / "config.json").unlink()
-    assert "or the config.json of a published checkpoint" in refused(folder)
+def foreign(folder: Path) -> None:
+    """One shard in the place of the other."""
+    sharded(folder)
+    first, second = (folder / f"model-0000{number}-of-00002.safetensors" for number in (1, 2))
+    first.write_bytes(second.read_bytes())
 
 
-def test_a_damaged_config_is_refused(folder: Path) -> None:
-    (folder / "config.json").write_text('{"model_type": "bert"')
-    assert "config.json: damaged" in refused(folder)
+def replaced(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text().replace(old, new))
 
 
-def test_an_unsupported_family_is_named_and_no_other_one_is_suggested_for_it(folder: Path) -> None:
-    said = refused(changed(folder, model_type="flaubert"))
-    assert "config.json: model_type=flaubert is not supported; these are: albert, bert, camembert, " in said
+KEY, NORM, SHARD = (
+    "bert.encoder.layer.1.attention.self.key.bias",
+    "bert.embeddings.LayerNorm.bias",
+    "model-00002-of-00002.safetensors",
+)
+BAD: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no config": (lambda to: (to / "config.json").unlink(), "or the config.json of a published checkpoint"),
+    "a damaged config": (lambda to: (to / "config.json").write_text('{"model_type": "bert"'), "config.json: damaged"),
+    "an unsupported family, for which no other one is suggested": (
+        lambda to: changed(to, model_type="flaubert"),
+        "config.json: model_type=flaubert is not supported; these are: albert, bert, camembert, ",
+    ),
+    "a missing weight": (lambda to: rewritten(to, **{KEY: None}), f"weight {KEY!r} is missing"),
+    "a part of a head": (lambda to: rewritten(to, cls__predictions__bias=None), "weight 'cls.predictions.bias' is missing"),
+    "an unknown weight": (
+        lambda to: rewritten(to, bert__encoder__gate=torch.ones(2)),
+        "weight 'bert.encoder.gate' is unknown to bert",
+    ),
+    "a weight of another shape": (
+        lambda to: changed(to, vocab_size=41),
+        "weight 'bert.embeddings.word_embeddings.weight' has shape (40, 16); by config.json it is (41, 16)",
+    ),
+    "quantised weights": (lambda to: rewritten(to, **{NORM: torch.ones(16, dtype=torch.int8)}), f"weight {NORM!r} is int8"),
+    "truncated weights": (lambda to: os.truncate(to / "model.safetensors", 5_000), "cannot read"),
+    "no weights": (lambda to: (to / "model.safetensors").unlink(), "model.safetensors or pytorch_model.bin is expected"),
+    "a missing shard": (lambda to: (sharded(to) / SHARD).unlink(), f"shard {SHARD} is missing"),
+    "a foreign shard": (foreign, "model.safetensors.index.json says otherwise"),
+    "a shard outside the folder": (
+        lambda to: replaced(sharded(to) / "model.safetensors.index.json", "model-00001", "../model-00001"),
+        "is missing",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_what_is_bad_is_named(what: str, folder: Path) -> None:
+    change, message = BAD[what]
+    change(folder)
+    assert message in refused(folder)
+
+
+def pickled(folder: Path, is_zip: bool = True) -> None:
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin", _use_new_zipfile_serialization=is_zip)
+    (folder / "model.safetensors").unlink()
+
+
+def with_old_names(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    old = {name: name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta") for name in weights}
+    save_file({old[name]: weight.clone() for name, weight in weights.items()}, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize("stored", [sharded, pickled, partial(pickled, is_zip=False), with_old_names])
+def test_shards_pickles_and_old_names_of_layer_norms_load_like_one_file(stored: Callable[[Path], object], folder: Path) -> None:
+    before, _ = relpos.load(folder)
+    stored(folder)
+    after, _ = relpos.load(folder)
+    assert all(map(torch.equal, before.parameters(), after.parameters()))
 
 
 @pytest.mark.parametrize("kind", ["MultipleChoice", "TokenClassification", "QuestionAnswering"])
@@ -146,81 +204,6 @@ def test_the_position_table_of_a_family_without_one_is_refused(tmp_path: Path) -
         position_table(saved(host("RoFormerModel"), tmp_path))
 
 
-def test_a_missing_weight_is_named(folder: Path) -> None:
-    name = "bert.encoder.layer.1.attention.self.key.bias"
-    assert f"weight {name!r} is missing" in refused(rewritten(folder, **{name: None}))
-
-
-def test_a_part_of_a_head_is_not_taken_for_none(folder: Path) -> None:
-    assert "weight 'cls.predictions.bias' is missing" in refused(rewritten(folder, cls__predictions__bias=None))
-
-
-def test_an_unknown_weight_is_named(folder: Path) -> None:
-    message = refused(rewritten(folder, bert__encoder__gate=torch.ones(2)))
-    assert "weight 'bert.encoder.gate' is unknown to bert" in message
-
-
-def test_a_weight_of_another_shape_is_named_with_both_shapes(folder: Path) -> None:
-    message = refused(changed(folder, vocab_size=41))
-    assert "weight 'bert.embeddings.word_embeddings.weight' has shape (40, 16); by config.json it is (41, 16)" in message
-
-
-def test_quantised_weights_are_refused(folder: Path) -> None:
-    name = "bert.embeddings.LayerNorm.bias"
-    assert f"weight {name!r} is int8" in refused(rewritten(folder, **{name: torch.ones(16, dtype=torch.int8)}))
-
-
-def test_truncated_weights_are_refused(folder: Path) -> None:
-    content = (folder / "model.safetensors").read_bytes()
-    (folder / "model.safetensors").write_bytes(content[:-100])
-    assert "cannot read" in refused(folder)
-
-
-def test_a_folder_without_weights_is_refused(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    assert "model.safetensors or pytorch_model.bin is expected" in refused(folder)
-
-
-def test_shards_load_like_one_file(folder: Path) -> None:
-    before, _ = relpos.load(folder)
-    after, _ = relpos.load(sharded(folder))
-    assert all(map(torch.equal, before.parameters(), after.parameters()))
-
-
-def test_a_missing_shard_is_named(folder: Path) -> None:
-    (sharded(folder) / "model-00002-of-00002.safetensors").unlink()
-    assert "shard model-00002-of-00002.safetensors is missing" in refused(folder)
-
-
-def test_a_foreign_shard_is_named(folder: Path) -> None:
-    sharded(folder)
-    first, second = (folder / f"model-0000{number}-of-00002.safetensors" for number in (1, 2))
-    first.write_bytes(second.read_bytes())
-    assert "model.safetensors.index.json says otherwise" in refused(folder)
-
-
-def test_a_shard_outside_the_folder_is_refused(folder: Path) -> None:
-    sharded(folder)
-    index = folder / "model.safetensors.index.json"
-    index.write_text(index.read_text().replace("model-00001", "../model-00001"))
-    assert "is missing" in refused(folder)
-
-
-def test_pickled_weights_are_read(folder: Path) -> None:
-    before, _ = relpos.load(folder)
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-    after, _ = relpos.load(folder)
-    assert all(map(torch.equal, before.parameters(), after.parameters()))
-
-
-def test_pickled_weights_in_the_old_format_are_read(folder: Path) -> None:
-    weights = load_file(folder / "model.safetensors")
-    torch.save(weights, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
-    (folder / "model.safetensors").unlink()
-    assert relpos.load(folder)[1] is None
-
-
 class Malicious:
     """Writes a file when it is unpickled."""
 
@@ -270,12 +253,3 @@ def test_nothing_is_written_beside_a_bad_checkpoint(folder: Path) -> None:
 def test_the_stored_number_format_is_kept(dtype: torch.dtype, tmp_path: Path) -> None:
     model, _ = relpos.load(saved(host("AlbertForMaskedLM", embedding_size=8).to(dtype), tmp_path))
     assert {parameter.dtype for parameter in model.parameters()} == {dtype}
-
-
-def test_old_names_of_layer_norms_are_understood(folder: Path) -> None:
-    before, _ = relpos.load(folder)
-    weights = load_file(folder / "model.safetensors")
-    old = {name: name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta") for name in weights}
-    save_file({old[name]: weight.clone() for name, weight in weights.items()}, folder / "model.safetensors")
-    after, _ = relpos.load(folder)
-    assert all(map(torch.equal, before.parameters(), after.parameters()))

@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from relpos.runs.run import Run
+
 WORDS = ["the", "a", "big", "small", "old", "red", "cat", "dog", "bird", "fish", "sees", "hears", "likes", "finds", "now"]
 
 
@@ -54,3 +56,12 @@ def write_experiment(folder: Path, **changes: Any) -> Path:
 def records(root: Path, stage: str) -> list[dict[str, Any]]:
     """The records of a stage."""
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted((root / stage).glob("*/record.json"))]
+
+
+def finish(run: Run, metrics: dict[str, Any], **changes: Any) -> Run:
+    """Leaves what a run that is finished leaves in its record."""
+    run.path.mkdir(parents=True, exist_ok=True)
+    inputs = {name: str(needed.path) for name, needed in run.inputs.items()}
+    record: dict[str, Any] = {"state": "finished", "stage": run.stage, "identity": run.identity, "meaning": run.meaning}
+    run.update(**(record | {"inputs": inputs, "metrics": metrics} | changes))
+    return run

@@ -1,22 +1,19 @@
 """The numbers of a table, from records written by hand."""
 
-import csv
-import io
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from rich.console import Console
 
 from relpos.runs import Run
 from relpos.tables.columns import GLUE, rows_of, summary
 from relpos.tables.plan import PlannedRow, Tuning
-from relpos.tables.render import pictures, text, write
+from relpos.tables.render import pictures, text
 from relpos.tables.render.cell import Cell
 from relpos.tables.render.view import view_of
 from relpos.tables.row import Row
 from relpos.tables.table import Table
+from tables.small_data import finish
 
 TASKS = {"mnli": ["mnli_m", "mnli_mm"]}
 
@@ -24,12 +21,6 @@ TASKS = {"mnli": ["mnli_m", "mnli_mm"]}
 @pytest.fixture(autouse=True)
 def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
-
-
-def finish(run: Run, metrics: dict[str, Any]) -> Run:
-    run.path.mkdir(parents=True)
-    run.update(state="finished", metrics=metrics)
-    return run
 
 
 def pretraining(name: str, perplexity: float | None = 10.0) -> Run:
@@ -163,22 +154,6 @@ def test_the_best_are_marked() -> None:
     lines = text.markdown(view_of(both())).splitlines()
     assert "| none | 1,234,567 | 12.00 | 0.0 | 51.0 | 25.5 |" in lines
     assert "| fixed | 1,234,567 | **9.00** | **40.0** | — | — |" in lines
-
-
-def test_files_say_the_same(tmp_path: Path) -> None:
-    write.write(tmp_path, view_of(both()))
-    assert json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))["rows"][1]["columns"]["cola"]["mean"] == 40.0
-    lines = list(csv.DictReader(io.StringIO((tmp_path / "table.csv").read_text(encoding="utf-8"))))
-    assert lines[1]["cola"] == "40.0"
-    assert (lines[1]["rte"], lines[1]["rte_n"]) == ("", "0")
-
-
-@pytest.mark.parametrize("width", [30, 200])
-def test_the_terminal_shows_every_number_whole(width: int) -> None:
-    console = Console(width=width, record=True, file=io.StringIO())
-    text.terminal(view_of(both()), console)
-    shown = console.export_text()
-    assert all(word in shown for word in ("1,234,567", "12.00", "51.0", "40.0", "—", "CoLA", "fixed"))
 
 
 def test_curves_are_drawn_once(tmp_path: Path) -> None:

@@ -66,18 +66,17 @@ def test_unknown_table_names_the_nearest() -> None:
         load("dmo")
 
 
-def test_broken_yaml_names_the_line(tmp_path: Path) -> None:
-    path = tmp_path / "broken.yaml"
-    path.write_text("question: x\nrows: [a\ntasks: [cola]\n", encoding="utf-8")
-    with pytest.raises(RelposError, match=r"broken.yaml:3: not YAML"):
-        load(str(path))
-
-
-def test_a_row_twice_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "t.yaml"
-    path.write_text("question: why\nrows:\n  a: [position=none]\n  a: [position=fixed]\ntasks: [cola]\n", encoding="utf-8")
-    with pytest.raises(RelposError, match=r"t\.yaml:4: not YAML: 'a' is given twice"):
-        load(str(path))
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("question: x\nrows: [a\ntasks: [cola]\n", "t.yaml:3: not YAML"),
+        ("question: x\nrows:\n  a: [k=2]\n  a: [k=3]\ntasks: [cola]\n", "t.yaml:4: not YAML: 'a' is given twice"),
+    ],
+)
+def test_what_is_no_yaml_is_named_with_its_line(content: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(content, encoding="utf-8")
+    with pytest.raises(RelposError, match=said):
+        load(str(tmp_path / "t.yaml"))
 
 
 def test_unknown_row_names_the_nearest() -> None:

@@ -5,9 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from claims.made_up import scale, scales
-from relpos.claims.reductions import error_reduction
-from relpos.claims.scales import Scores
 from relpos.runs.run import Run
 from relpos.tables.columns import rows_of
 from relpos.tables.intervals import answers, interval
@@ -63,21 +60,3 @@ def test_without_answers_the_pre_trainings_alone_count() -> None:
 
 def test_one_pre_training_has_no_such_interval() -> None:
     assert interval(tunings({0: 0.2}), "rte") is None
-
-
-@pytest.mark.parametrize(("share", "expected"), [(0.1, "holds"), (0.6, "fails"), (0.31, "undecided")])
-def test_error_reduction(tmp_path: Path, share: float, expected: str) -> None:
-    made = scale({})
-    for row, own in (("base", 0.3), ("s1", 0.5), ("s5", share)):
-        scores = Scores(metric="relpos.train.metrics.accuracy")
-        for seed in range(4):
-            said = with_errors(own, 100 * seed + len(row))
-            scores.values[seed, 0] = float(100 * np.mean(said == RIGHT))
-            scores.answers[seed, 0] = tmp_path / f"{row}{seed}.tsv"
-            write_answers(scores.answers[seed, 0], said, RIGHT)
-        made.scores[row] = {"rte": scores}
-    choices = ["s5"] if share > 0.5 else ["s1", "s5"]
-    (found,) = error_reduction(contrasts=[[row, "base"] for row in choices]).verdicts(scales(made))
-    assert found.verdict == expected, found.figures
-    made.scores["s5"]["rte"].answers.clear()
-    assert error_reduction(contrasts=[[row, "base"] for row in choices]).verdicts(scales(made))[0].verdict == "not run"

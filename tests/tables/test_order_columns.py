@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from linked import link_runs
+from linked import TINY, link_runs
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.measures.kept import kept
@@ -25,16 +25,6 @@ from relpos.tables.plan import plan_table
 from relpos.tables.row import Column, Row
 from relpos.tables.table import Table, read
 from tables.made_rows import experiment
-
-TINY = [
-    "steps=2",
-    "batch=4",
-    "evaluations=1",
-    "data.pairs=64",
-    "length=32",
-    "size.layers=1",
-    "size.max_positions=32",
-]
 
 
 def write(folder: Path, **changes: Any) -> Path:
