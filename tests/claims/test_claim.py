@@ -9,7 +9,6 @@ from omegaconf import OmegaConf
 
 from claims.made_up import JITTER, at_chance, glue, scale, scales
 from relpos.claims import claim as files
-from relpos.claims.network import nodes
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import Evidence, sided
 from relpos.commands.claims import claims, page
@@ -17,6 +16,7 @@ from relpos.config.compose import composed, resolved
 from relpos.errors import RelposError
 from relpos.runs import compose
 from relpos.tables.columns import GLUE
+from relpos.tables.estimate import scheme
 from relpos.tables.statistics import Difference
 
 OF_PAPERS = [*(f"C{n:02}" for n in range(1, 26)), *(f"W{n:02}" for n in range(1, 23))]
@@ -145,7 +145,7 @@ def test_rows_are_overrides_that_compose() -> None:
     rows = files.rows()
     composed = [compose("pretrain", overrides) for overrides in rows.values()]
     expected = [{key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("position", "conv")} for cfg in composed]
-    assert [nodes(overrides) for overrides in rows.values()] == expected
+    assert [scheme(overrides) for overrides in rows.values()] == [json.dumps(each, sort_keys=True) for each in expected]
     assert len(set(map(str, expected))) == len(rows)  # no two are the same model
 
 

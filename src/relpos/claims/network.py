@@ -8,9 +8,6 @@ from typing import Any
 
 from relpos.config.compose import composed, resolved
 
-Nodes = dict[str, object]
-"""`position` and `conv` as plain values."""
-
 
 def configured(overrides: Sequence[str]) -> dict[str, Any]:
     """The configuration of `relpos params OVERRIDES…`, resolved.
@@ -19,16 +16,6 @@ def configured(overrides: Sequence[str]) -> dict[str, Any]:
     3
     """
     return resolved(composed("params", overrides))
-
-
-def nodes(overrides: Sequence[str]) -> Nodes:
-    """The position scheme and the convolution that these overrides give.
-
-    >>> nodes(["position=none"])["position"]
-    {'_target_': 'relpos.model.position.NoPosition', '_partial_': True}
-    """
-    config = configured(overrides)
-    return {key: config[key] for key in ("position", "conv")}
 
 
 @cache
@@ -43,5 +30,5 @@ def position_parameters(*overrides: str) -> int:
     shape = Shape(
         size["heads"], size["hidden"] // size["heads"], size["hidden"], size["embedding"], size["layers"], size["max_positions"]
     )
-    scheme: Scheme = constructor(config["position"], "position")(shape)
-    return sum(parameter.numel() for parameter in scheme.parameters())
+    built: Scheme = constructor(config["position"], "position")(shape)
+    return sum(parameter.numel() for parameter in built.parameters())

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from relpos.claims.checkpoints import scales_of
 from relpos.claims.hosts import hosts_of
-from relpos.claims.network import nodes
 from relpos.claims.scales import LOSS, ORDER, Plain, Scale, Scales, Scores, Tuned
 from relpos.runs.run import runs_root
 from relpos.runs.shelf import finished, is_current, protocol
+from relpos.tables.estimate import scheme
 
 Rates = tuple[float, float | None]
 """`recipe.position_lr` and `recipe.conv_lr`."""
@@ -56,7 +56,7 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: I
     """
     root = root or runs_root()
     pretrainings = _finished(root, "pretrain")
-    names = {_key(nodes(overrides)): name for name, overrides in rows.items()} if pretrainings else {}
+    names = {scheme(overrides): name for name, overrides in rows.items()} if pretrainings else {}
     scales: dict[str, Scale] = {}
     variants: dict[tuple[str, str], dict[Rates, dict[Path, Plain]]] = {}  # scale and row → rates → pre-trainings
     older = 0
@@ -64,7 +64,7 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: I
         if not is_current(record):
             older += 1
             continue
-        row = names.get(_key(record["meaning"]))
+        row = names.get(json.dumps({key: record["meaning"][key] for key in ("position", "conv")}, sort_keys=True))
         if row is None:
             continue
         common, rates = _common(record["meaning"])
@@ -141,10 +141,6 @@ def _kept_gaps(folder: Path) -> dict[str, float]:
         for of_end in kept(folder, "shuffle")
         if of_end.share == END
     }
-
-
-def _key(node: Mapping[str, object]) -> str:
-    return json.dumps([node["position"], node["conv"]], sort_keys=True)
 
 
 def _finished(root: Path, stage: str) -> dict[Path, Plain]:

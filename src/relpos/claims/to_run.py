@@ -104,7 +104,7 @@ class ToRun:
 
     def __init__(self, rows: Mapping[str, Sequence[str]], experiments: Iterable[Experiment]) -> None:
         self.experiments = [file for file in experiments if not file.parameters and file.name[0] != "_"]
-        self.schemes = {row: scheme(overrides) for row, overrides in rows.items()}
+        self.row_of = {scheme(overrides): row for row, overrides in rows.items()}
         self.estimate = Estimate()
         self.rows_of = {experiment.name: self._rows_of(experiment) for experiment in self.experiments}
 
@@ -162,9 +162,8 @@ class ToRun:
             return {
                 name: _changed(overrides_of("finetune", experiment, overrides)) or "" for name, overrides in experiment.rows.items()
             }
-        names = {of_claims: row for row, of_claims in self.schemes.items()}
         schemes = {name: scheme(overrides_of("pretrain", experiment, overrides)) for name, overrides in experiment.rows.items()}
-        return {name: names.get(of_row, "") for name, of_row in schemes.items()}
+        return {name: self.row_of.get(of_row, "") for name, of_row in schemes.items()}
 
 
 def _changed(overrides: Iterable[str]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -25,7 +25,8 @@ def shipped(name: str) -> Path:
     return inside if inside.is_dir() else package.parents[1] / name
 
 
-def options() -> dict[str, list[str]]:
+@cache
+def options() -> Mapping[str, list[str]]:
     """The groups and their options, as the files lie in `conf`."""
     folders = (folder for folder in conf_dir().iterdir() if folder.is_dir() and folder.name != "hydra")
     return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}

@@ -144,11 +144,16 @@ def mean_length(run: Run) -> float:
         examples = Store(store.path).examples("train", run.config["packing"], run.config["length"], EXAMPLES)
         return float(examples.lengths(torch.arange(len(examples))).float().mean())
     if not texts and "toy" in (run.inputs if run.stage == "finetune" else start.inputs["tokenizer"].inputs):
-        from relpos.data.toy.chance import Chance
-        from relpos.data.toy.corpus import pair
-
-        texts = [" ".join([*first, ".", *second, "."]) for first, second in (pair(Chance(0, number)) for number in range(EXAMPLES))]
+        texts = _toy_texts()
     return fmean(min(length, words(text) + MARKS) for text in texts) if texts else length
+
+
+@cache
+def _toy_texts() -> list[str]:
+    from relpos.data.toy.chance import Chance
+    from relpos.data.toy.corpus import pair
+
+    return [" ".join([*first, ".", *second, "."]) for first, second in (pair(Chance(0, number)) for number in range(EXAMPLES))]
 
 
 def _task_texts(run: Run) -> list[str]:
