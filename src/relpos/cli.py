@@ -77,6 +77,8 @@ def _line(error: Exception) -> str | None:
         return "there is not enough memory"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, FileNotFoundError):  # of os.getcwd, which names no file
+        return "the working directory is gone"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):  # a stream has no file name
         return f"cannot write standard output or a file: {error.strerror}"
     return None

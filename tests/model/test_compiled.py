@@ -1,5 +1,6 @@
 """The kernels that are compiled for the processor at hand equal the definition. Skipped where there is no compiler."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,19 @@ def test_they_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernels.select("auto", Terms(), torch.zeros(1, 1, 3, 4), True) is fused
     with pytest.raises(RelposError, match="'compiled' needs Linux, a C\\+\\+ compiler"):
         kernels.select("compiled", Terms(), torch.zeros(1, 1, 3, 4), True)
+
+
+@pytest.mark.usefixtures("no_library")
+def test_a_machine_without_a_compiler_is_told_once_and_training_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(library, "_which", shutil.which)  # without what it has kept
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for _ in range(2):
+        assert kernels.select("auto", Terms(), torch.zeros(1, 1, 3, 4), True) is fused
+    said = "relpos: no C++ compiler g++: plain torch computes instead of the compiled CPU kernels\n"
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.usefixtures("no_library")

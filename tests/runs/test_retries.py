@@ -1,5 +1,7 @@
 """The rule for retries, as the record of a run tells it; every engine's processes pass it on their way into `execute`."""
 
+import errno
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +160,42 @@ def test_a_folder_that_another_process_has_begun_anew_is_left_to_it(run: Run, mo
     with pytest.raises(RelposError, match="is gone"):
         execute(run)
     assert run.record == {"state": "running", "starts": [{"pid": 1, "host": "elsewhere"}]}
+
+
+def test_what_a_process_of_another_host_left_behind_is_taken_up(run: Run) -> None:
+    run.path.mkdir(parents=True)
+    (run.path / "claim.lock").touch()
+    write_json(run.path / "claim.json", {"pid": 1, "host": "elsewhere", "since": "2020-01-01T00:00:00+00:00"})
+    write_json(run.path / "record.json", {"state": "running", "starts": [{"pid": 1, "host": "elsewhere"}]})
+    assert execute(run).state == "finished"
+    assert ends(run) == ["died", "finished"]
+
+
+def test_a_runs_folder_that_becomes_read_only_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    def lose(run: Run) -> dict[str, Any]:
+        patch.setattr("os.replace", refuse)
+        return {}
+
+    with monkeypatch.context() as patch:
+        patch.setitem(STAGES, "noop", lose)
+        with pytest.raises(RelposError, match=r"^cannot write .*record.json .*: Read-only file system"):
+            execute(run)
+    assert run.state == "running"  # as the folder says
+    assert execute(run).state == "finished"
+
+
+def test_a_runs_folder_that_becomes_a_file_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def replace(run: Run) -> dict[str, Any]:
+        shutil.rmtree(run.path.parent)
+        run.path.parent.touch()
+        return {}
+
+    monkeypatch.setitem(STAGES, "noop", replace)
+    with pytest.raises(RelposError, match=f"^{run.path} is gone"):
+        execute(run)
 
 
 def test_training_stops_at_the_next_checkpoint_when_the_folder_is_gone(tmp_path: Path) -> None:

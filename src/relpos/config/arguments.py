@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from argparse import ArgumentError
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,8 +15,6 @@ from relpos.config.task_file import is_file, read_task_file
 from relpos.errors import RelposError, nearest
 from relpos.pretrained.files import is_published, read_config
 
-FLAGS_WITH_VALUE = ("-cd", "--config-dir", "-cp", "--config-path", "-cn", "--config-name", "-p", "--package", "-c", "--cfg")
-"""Hydra's flags that take a value."""
 KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=|~")
 """How an argument with a key begins. `a = b` does not begin so, and is a text."""
 LISTED = {"fill": "text", "score": "text", "compare": "network", "merge": "folders"}
@@ -35,14 +34,28 @@ BASE = 768
 def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Hydra's flags, each with its value, and all other arguments. Hydra wants the flags first.
 
+    Raises:
+        RelposError: there is no such flag, or its value is missing or wrong.
+
     >>> flags_and_overrides(["position=none", "-m", "k=2,3", "--cfg", "job"])
     (['-m', '--cfg', 'job'], ['position=none', 'k=2,3'])
     """
+    from hydra._internal.utils import get_args_parser
+
     flags: list[str] = []
     overrides: list[str] = []
+    parser = get_args_parser()
+    known = parser._option_string_actions
     for argument in arguments:
-        is_value = bool(flags) and flags[-1] in FLAGS_WITH_VALUE
+        is_value = bool(flags) and flags[-1] in known and known[flags[-1]].nargs is None
         (flags if argument.startswith("-") or is_value else overrides).append(argument)
+    parser.exit_on_error = False
+    try:
+        _, unknown = parser.parse_known_args(flags)
+    except ArgumentError as error:
+        raise RelposError(str(error)) from None
+    if unknown:
+        raise RelposError(f"unknown flag {unknown[0]!r}.{nearest(unknown[0], known)}")
     return flags, overrides
 
 

@@ -27,7 +27,7 @@ def located(name: str | Path) -> Path:
         RelposError: there is no such folder, or the hub does not give such a checkpoint; one line.
     """
     folder = Path(name).expanduser()
-    if folder.is_dir() or not is_id(str(name)):
+    if folder.exists() or not is_id(str(name)):
         return folder
     try:
         from huggingface_hub import snapshot_download

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from pathlib import Path
 
 import torch
@@ -45,10 +46,11 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
 
 def _pickled(path: Path) -> dict[str, Tensor]:
     try:
-        try:
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        except RuntimeError:  # files in torch's format before 1.6 cannot be mapped
-            content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings(action="ignore"):  # torch wonders about the protocol of a pickle that another program wrote
+            try:
+                content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            except RuntimeError:  # files in torch's format before 1.6 cannot be mapped
+                content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise RelposError(f"{path}: holds more than weights: refused, and nothing in it was executed") from None
     except (RuntimeError, OSError, EOFError, ValueError) as error:

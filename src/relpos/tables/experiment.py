@@ -18,6 +18,8 @@ from relpos.trust import refuse_names
 
 STAGES = ("pretrain", "finetune", "noop", "order", "order_snapshots")
 
+MOST_ROWS = 1_000
+"""Each costs 5 ms of planning, or 20 ms with two tasks."""
 LONGEST_NAME = 100
 """Of a row, which is a part of file names and stands in every table."""
 
@@ -167,9 +169,12 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
     for key in ("rows", "stages"):
         if isinstance(values.get(key), dict):
             values[key] = {str(name): _overrides(f"{key}.{name}", overrides) for name, overrides in values[key].items()}
-    for name in values["rows"] if isinstance(values["rows"], dict) else ():
+    names = list(values["rows"]) if isinstance(values["rows"], dict) else []
+    for name in names:
         if not name.isprintable() or "/" in name or "\\" in name or len(name) > LONGEST_NAME:
             raise RelposError(f"rows: {name[:LONGEST_NAME]!r}: a name of at most {LONGEST_NAME} signs without / and \\ is expected")
+    if len(names) > MOST_ROWS:
+        raise RelposError(f"rows: {len(names):,} are too many: a table has {MOST_ROWS:,} at most")
     for key in ("seeds", "pretrain_seeds"):
         if key in values:
             check(key, values[key], Seeds)

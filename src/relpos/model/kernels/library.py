@@ -41,7 +41,10 @@ def load(build: bool) -> ctypes.CDLL | None:
         return _loaded["library"]
     if os.environ.get("RELPOS_COMPILE") == "0" or sys.platform != "linux":
         return None
-    compiler = _which(os.environ.get("CXX") or "g++")
+    compiler = _which(name := os.environ.get("CXX") or "g++")
+    if compiler is None and build:
+        print(f"relpos: no C++ compiler {name}: plain torch computes instead of the compiled CPU kernels", file=sys.stderr)
+        return _loaded.setdefault("library", None)
     if compiler is None or (not build and "none kept" in _loaded):
         return None
     try:

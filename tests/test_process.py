@@ -1,0 +1,66 @@
+"""What asks a process to stop is heard in the middle of any phase; benchmarks/signals.py tries all of them."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from linked import link_runs
+from relpos.process import interrupt, on_stops
+from relpos.runs import compose, execute, plan
+
+HALTING = """
+import sys, time
+import relpos.data.tokenizer, relpos.data.writer
+from relpos.cli import main
+
+owner, attribute = eval(sys.argv[1])
+before = getattr(owner, attribute)
+
+
+def halting(*given, **named):
+    before(*given, **named)
+    print("there", flush=True)
+    time.sleep(600)
+
+
+setattr(owner, attribute, halting)
+sys.argv = ["relpos", *sys.argv[2:]]
+sys.exit(main())
+"""
+"""`relpos`, which halts once it has called a function that is given before its arguments."""
+PRETRAIN = ["pretrain", "steps=2", "batch=4"]
+
+
+@pytest.mark.parametrize(
+    ("function", "number", "stages"),
+    [
+        ("relpos.data.tokenizer, 'reservoir'", signal.SIGHUP, ("toy",)),
+        ("relpos.data.writer._Writer, 'end'", signal.SIGTERM, ("toy", "tokenizer")),
+    ],
+)
+def test_a_signal_is_one_line_and_128_with_its_number(
+    function: str, number: signal.Signals, stages: tuple[str, ...], prepared: Path, tmp_path: Path, python: str
+) -> None:
+    link_runs(prepared, tmp_path / "runs", stages)
+    process = subprocess.Popen(
+        [python, "-c", HALTING, function, *PRETRAIN], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "there\n"
+        process.send_signal(number)
+        said = process.communicate()[1]
+    finally:
+        process.kill()
+    assert process.returncode == 128 + number
+    assert said.splitlines()[-1] == "relpos: interrupted; the same command goes on from here"
+    assert "Traceback" not in said
+    assert execute(plan(compose("pretrain", PRETRAIN[1:])).inputs["store"]).state == "finished"
+
+
+def test_under_nohup_a_closed_terminal_is_no_reason_to_stop() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    on_stops(interrupt)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
