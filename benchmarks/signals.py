@@ -48,8 +48,6 @@ tasks: []
 threads: 1
 """
 NOTE = "SentencePiece trains in one call into C++: a signal is heard when it returns. A table waits for its workers' checkpoints."
-    "SentencePiece's training is one call into C++: a signal is heard when it returns. A table waits for its workers' checkpoints."
-)
 SEVERAL = "four processes on one run, the holder killed"
 WRITTEN = ("tokenizer/*/*.model", "store/*/*.bin", "*/*/model/*.safetensors", "finetune/*/predictions/*", "order/*/order.json")
 
