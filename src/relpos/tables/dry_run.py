@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from relpos.runs.cost import flops
 from relpos.runs.estimate import Estimate, duration, how_busy
 from relpos.runs.run import Run
-from relpos.tables.order_cost import work_left
-from relpos.tables.order_instrument import Instrument
+from relpos.tables.order_instrument import Instrument, to_measure
 from relpos.tables.plan import PlannedRow
 
 
@@ -61,11 +60,12 @@ def _seconds(missing: list[Run], estimate: Estimate) -> tuple[dict[str, float], 
 
 def _of_order(rows: list[PlannedRow], instrument: Instrument, estimate: Estimate) -> str:
     """How many networks are to be measured, and about how long that takes."""
-    left = work_left(rows, instrument)
+    runs = {run.identity: run for row in rows for run in row.pretrainings}.values()
+    left = [asked for run in runs for asked in to_measure(run, instrument) if asked.instrument.missing(asked.network)]
     if not left:
         return "order: all is measured"
-    rates = [estimate.rate(run)[0] for run, _ in left]
-    hours = [operations / rate / 3600 for (_, operations), rate in zip(left, rates, strict=True) if rate]
+    rates = [estimate.rate(asked.run)[0] for asked in left]
+    hours = [asked.operations() / rate / 3600 for asked, rate in zip(left, rates, strict=True) if rate]
     about = f"about {duration(sum(hours))}" if len(hours) == len(left) else "an unknown time"
     return f"order: {about} to measure {len(left):,} networks, snapshots counted"
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
-from relpos.measures.kept import END
 from relpos.measures.measure import NATS, Figure, MeasuredColumn, Results, measured_columns
 from relpos.tables.columns import summary
-from relpos.tables.order_instrument import Each, Instrument, in_turn, results_of
+from relpos.tables.order_instrument import Each, Instrument, ToMeasure, in_turn, results_of
 from relpos.tables.plan import PlannedRow
 from relpos.tables.row import Column, Row
 from relpos.tables.statistics import Difference, Interval
@@ -38,17 +36,17 @@ def with_order(rows: Sequence[Row], plan: Iterable[PlannedRow], instrument: Inst
     return [_with_order(row, planned, instrument, results) for row, planned in zip(rows, plan, strict=True)]
 
 
-def _with_order(row: Row, planned: PlannedRow, instrument: Instrument, results: Mapping[Path, dict[int, list[Results]]]) -> Row:
-    states = [run.state for run in planned.pretrainings]
-    by_seed = {run.config["seed"]: results[run.path] for run in planned.pretrainings if run.path in results}
-    at_end = order_columns(instrument.columns(), {seed: of_seed[END][0] for seed, of_seed in by_seed.items()}, states)
-    course: dict[int, dict[str, Column]] = {}
-    if instrument.snapshots is not None:
-        names = instrument.columns(snapshots=True)
-        for share in sorted({share for of_seed in by_seed.values() for share in of_seed}):
-            then = {seed: of_seed[share][-1] for seed, of_seed in by_seed.items() if share in of_seed}
-            course[share] = order_columns(names, then, states)
-    return replace(row, columns=at_end | row.columns, snapshots=course)
+def _with_order(row: Row, planned: PlannedRow, instrument: Instrument, results: Sequence[tuple[ToMeasure, Results]]) -> Row:
+    states, folders = [run.state for run in planned.pretrainings], {run.path for run in planned.pretrainings}
+    at_end: dict[int, Results] = {}
+    course: dict[int, dict[int, Results]] = {}
+    for asked, figures in results:
+        if asked.run.path in folders:
+            by_seed = at_end if asked.instrument is instrument else course.setdefault(asked.share, {})
+            by_seed[asked.run.config["seed"]] = figures
+    names = instrument.columns(snapshots=True)
+    of_course = {share: order_columns(names, course[share], states) for share in sorted(course)}
+    return replace(row, columns=order_columns(instrument.columns(), at_end, states) | row.columns, snapshots=of_course)
 
 
 def order_columns(names: Iterable[str], by_seed: Mapping[int, Results], states: list[str]) -> dict[str, Column]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from relpos.config.compose import compose
 from relpos.data.pairs import AutoPairs, PairSource
 from relpos.errors import RelposError, nearest
 from relpos.measures.kept import END, is_measured, measured, snapshots
 from relpos.measures.measure import Dials, Measure, Results, chosen
-from relpos.measures.sample import Sample
+from relpos.measures.sample import Sample, is_toy
+from relpos.runs.cost import flops_per_token
 from relpos.runs.networks import Network, resolve
 from relpos.runs.run import Run
 from relpos.tables.experiment import Experiment
@@ -55,12 +55,9 @@ class Instrument:
                 print(f"relpos: {network.name} without {measure.name}: {error}", file=sys.stderr)
         return results
 
-    def has_measured(self, network: Network) -> bool:
-        """Whether no result of the network is left to measure."""
-        try:
-            return all(is_measured(network, self.dials, measure) for measure in self.measures)
-        except RelposError:  # the pairs cannot be read, as `results` says
-            return False
+    def missing(self, network: Network | None) -> list[Measure]:
+        """The measures whose results are still to come; all if the network is not trained yet."""
+        return [each for each in self.measures if network is None or not is_measured(network, self.dials, each)]
 
     def columns(self, snapshots: bool = False) -> list[str]:
         """The names of the columns that these measures give, at the end of the pre-training or for snapshots."""
@@ -114,60 +111,76 @@ def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Ins
 
 @dataclass(frozen=True)
 class ToMeasure:
-    """A network and how it is measured.
+    """A network and how it is measured. At the end of a pre-training there are two: for the table's columns, and as a snapshot.
 
     Args:
-        subject: the network.
-        instruments: first, at the end of a pre-training, that of the table's columns; last, if there is one, that of snapshots.
+        run: the pre-training.
+        share: per cent of its steps.
+        network: as it was then; None if the run is not finished.
+        instrument: what is measured of it.
     """
 
-    subject: Network
-    instruments: tuple[Instrument, ...]
+    run: Run
+    share: int
+    network: Network | None
+    instrument: Instrument
 
     def __str__(self) -> str:
-        return f"order of {self.subject.name}"
+        return f"order of {self.network.name if self.network else self.run.name}"
 
-    def results(self) -> list[Results]:
-        """The figures by each instrument."""
-        return [instrument.results(self.subject) for instrument in self.instruments]
+    def results(self) -> Results:
+        """The figures; none for a network that is not trained yet."""
+        return self.instrument.results(self.network) if self.network else {}
+
+    def operations(self) -> float:
+        """About how many operations the measures take that are still to come."""
+        toy, length = is_toy(self.run.inputs["store"].config["data"]), self.run.config["length"]
+        tokens = sum(each.tokens(self.instrument.dials, toy, length) for each in self.instrument.missing(self.network))
+        return flops_per_token(self.run) / 3 * tokens  # a training step counts three forward passes; measuring is one
+
+    def is_measured(self) -> bool:
+        """Whether no result is left to measure."""
+        try:
+            return not self.instrument.missing(self.network)
+        except RelposError:  # the pairs cannot be read, as `results` says
+            return False
 
 
-Each = Callable[[Callable[[ToMeasure], list[Results]], Sequence[ToMeasure]], list[list[Results]]]
+Each = Callable[[Callable[[ToMeasure], Results], Sequence[ToMeasure]], list[Results]]
 """Applies a function to each of some networks: one after another, or side by side."""
 
 
-def in_turn(function: Callable[[ToMeasure], list[Results]], networks: Sequence[ToMeasure]) -> list[list[Results]]:
+def in_turn(function: Callable[[ToMeasure], Results], networks: Sequence[ToMeasure]) -> list[Results]:
     """Measures one network after another in this process."""
     return [function(network) for network in networks]
 
 
-def skipped(_: Callable[[ToMeasure], list[Results]], networks: Sequence[ToMeasure]) -> list[list[Results]]:
+def skipped(_: Callable[[ToMeasure], Results], networks: Sequence[ToMeasure]) -> list[Results]:
     """Measures none of the networks: each has no figures."""
-    return [[{} for _ in network.instruments] for network in networks]
+    return [{} for _ in networks]
 
 
-def results_of(runs: Iterable[Run], instrument: Instrument, each: Each) -> dict[Path, dict[int, list[Results]]]:
-    """Folder of a finished pre-training → per cent of its steps → the figures by each instrument of the network as it was then.
+def to_measure(run: Run, instrument: Instrument) -> list[ToMeasure]:
+    """What is measured of a pre-training: of a finished one its networks that are here, of another one those that it will keep."""
+    end = resolve(run.path) if run.state == "finished" else None
+    asked = [ToMeasure(run, END, end, instrument)]
+    if instrument.snapshots is not None:
+        course = {**snapshots(end), END: end} if end else dict.fromkeys(sorted({*run.config["snapshots"], END}))
+        asked += [ToMeasure(run, share, network, instrument.snapshots) for share, network in course.items()]
+    return asked
+
+
+def results_of(runs: Iterable[Run], instrument: Instrument, each: Each) -> list[tuple[ToMeasure, Results]]:
+    """The figures of all networks of the finished pre-trainings.
 
     Args:
         runs: the pre-trainings.
         instrument: of the columns.
         each: measures the networks that are not measured yet.
     """
-    networks = {run.path: _networks(run, instrument) for run in runs if run.state == "finished"}
-    flat = [(path, share, network) for path, of_run in networks.items() for share, network in of_run.items()]
-    is_known = [all(each_of.has_measured(network.subject) for each_of in network.instruments) for _, _, network in flat]
-    missing = [network for (_, _, network), known in zip(flat, is_known, strict=True) if not known]
+    once = {run.path: run for run in runs if run.state == "finished"}.values()  # rows may share a pre-training
+    networks = [asked for run in once for asked in to_measure(run, instrument)]
+    is_known = [asked.is_measured() for asked in networks]
+    missing = [asked for asked, known in zip(networks, is_known, strict=True) if not known]
     new = iter(each(ToMeasure.results, missing) if missing else [])
-    results: dict[Path, dict[int, list[Results]]] = {path: {} for path in networks}
-    for (path, share, network), known in zip(flat, is_known, strict=True):
-        results[path][share] = network.results() if known else next(new)
-    return results
-
-
-def _networks(run: Run, instrument: Instrument) -> dict[int, ToMeasure]:
-    end = resolve(run.path)
-    if instrument.snapshots is None:
-        return {END: ToMeasure(end, (instrument,))}
-    of_snapshots = {share: ToMeasure(subject, (instrument.snapshots,)) for share, subject in snapshots(end).items()}
-    return of_snapshots | {END: ToMeasure(end, (instrument, instrument.snapshots))}
+    return [(asked, asked.results() if known else next(new)) for asked, known in zip(networks, is_known, strict=True)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from relpos.data.pairs import PairSource
 from relpos.measures.measure import Dials, Figure, Measure, MeasuredColumn, NothingToMeasure, Results
 from relpos.measures.sample import Sample
+from relpos.runs.cost import words
 
 GROUPS = {"same_word_pairs": "same_words", "other_pairs": "others"}
 """Column → its key among the results."""
@@ -76,5 +76,4 @@ class Pairs(Measure):
 def _tokens(source: PairSource) -> float:
     """A sentence of n tokens is read n times, each time with another one masked, and with a special token at either end."""
     texts = [text for pair in source.pairs() for text in (pair.good, pair.bad)]
-    lengths = [len(re.findall(r"\w+|[^\w\s]", text)) for text in texts]
-    return float(sum(n * (n + 2) for n in lengths))
+    return float(sum(n * (n + 2) for n in map(words, texts)))
