@@ -237,10 +237,11 @@ def several(parent: Path, prepared: Path, whole: dict[str, str]) -> dict[str, An
     root = fresh(parent, DATA, prepared)
     phase = Phase(PRETRAIN, PHASES["pre-training: a step"].within)
     holder, meeting = begin(PRETRAIN, root, phase)
-    while not (meeting / "there").exists():
+    while holder.is_alive() and not (meeting / "there").exists():
         time.sleep(0.02)
     others = [begin(PRETRAIN, root) for _ in range(3)]
-    while not all("waiting for" in (of_other / "stderr").read_text() for _, of_other in others if (of_other / "stderr").exists()):
+    saying = [folder / "stderr" for _, folder in others]
+    while holder.is_alive() and any("waiting for" not in said.read_text() for said in saying if said.exists()):
         time.sleep(0.02)
     holder.kill()
     holder.join()
