@@ -8,7 +8,7 @@ import torch
 
 from hosts import host, saved
 from relpos.claims import claim as files
-from relpos.claims.checkpoints import scales_of
+from relpos.claims.checkpoints import published_checkpoints
 from relpos.claims.scales import Scales
 from relpos.claims.toeplitz import close_to_toeplitz, goes_with_score, newer_is_more, rises_with_training, seldom_trained_is_less
 from relpos.cli import main
@@ -30,7 +30,7 @@ def checkpoint(folder: Path, kind: str, toeplitz: bool) -> str:
 
 def test_toeplitz_tables_hold_and_random_ones_fail_and_no_training_is_asked_for(tmp_path: Path) -> None:
     good, bad = checkpoint(tmp_path / "good", "BertModel", True), checkpoint(tmp_path / "bad", "BertModel", False)
-    holds, fails = close_to_toeplitz(row="absolute").verdicts(Scales([], published=scales_of([good, bad])))
+    holds, fails = close_to_toeplitz(row="absolute").verdicts(Scales([], published=published_checkpoints([good, bad])))
     assert (holds.verdict, fails.verdict) == ("holds", "fails")
     assert holds.scale == "good (3×16)"
     assert f"positions 1 to {POSITIONS};" in holds.figures
@@ -39,7 +39,7 @@ def test_toeplitz_tables_hold_and_random_ones_fail_and_no_training_is_asked_for(
 
 
 def test_what_needs_a_training_says_nothing_of_a_checkpoint(tmp_path: Path) -> None:
-    scales = Scales([], published=scales_of([checkpoint(tmp_path / "some", "BertModel", False)]))
+    scales = Scales([], published=published_checkpoints([checkpoint(tmp_path / "some", "BertModel", False)]))
     for test in (rises_with_training, goes_with_score, seldom_trained_is_less):
         assert test(row="absolute").verdicts(scales) == []
 
@@ -51,20 +51,20 @@ def test_newer_families_are_held_against_older_ones_with_tables_of_one_shape(
     old = checkpoint(tmp_path / "old", "BertModel", not newer_is_toeplitz)
     new = checkpoint(tmp_path / "new", "ElectraModel", newer_is_toeplitz)
     test = newer_is_more(newer=["electra"], older=["bert"])
-    (said,) = test.verdicts(Scales([], published=scales_of([old, new])))
+    (said,) = test.verdicts(Scales([], published=published_checkpoints([old, new])))
     assert said.verdict == expected
     assert "old (3×16)" in said.figures
-    assert test.verdicts(Scales([], published=scales_of([old])))[0].verdict == "not run"
+    assert test.verdicts(Scales([], published=published_checkpoints([old])))[0].verdict == "not run"
 
 
 def test_another_scheme_is_refused_by_name(tmp_path: Path) -> None:
     folder = saved(host("RoFormerModel", embedding_size=8), tmp_path / "turned")
     with pytest.raises(RelposError, match=r"turned: it has no table of position embeddings but \w+"):
-        scales_of([str(folder)])
+        published_checkpoints([str(folder)])
 
 
 def test_the_page_has_a_verdict_of_each_checkpoint(tmp_path: Path) -> None:
-    published = scales_of([checkpoint(tmp_path / "some", "RobertaForMaskedLM", True)])
+    published = published_checkpoints([checkpoint(tmp_path / "some", "RobertaForMaskedLM", True)])
     wanted = [claim for claim in files.load("wennberg2021") if claim.id in ("W01", "W06", "W07", "W18")]
     claims = page(wanted, Scales([], published=published), files.rows(), {})["claims"]
     assert [[finding["scale"] for finding in claim["findings"]] for claim in claims] == [["some (3×16)"]] * 4

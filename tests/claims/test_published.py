@@ -1,8 +1,8 @@
 """Scores held against published ones; W12."""
 
 from claims.made_up import around
-from claims.test_hosts import verdict
-from relpos.claims.hosts import Host
+from claims.test_tuned_checkpoints import verdict
+from relpos.claims.checkpoints import TunedCheckpoint
 from relpos.claims.published import above_published
 from relpos.claims.scales import Scale, Scales, Scores
 
@@ -11,7 +11,7 @@ COLUMNS = {"mnli_m": 84.6, "sst2": 92.9}
 
 def fine_tuned(host: str = "albert/albert-base-v2", **columns: list[float]) -> Scale:
     """Fine-tunings with TISA (S = 5) beside the embeddings, column → a score of each seed."""
-    made = Host({"host": host, "start": "regression", "reused": False}, "")
+    made = TunedCheckpoint({"checkpoint": host, "start": "regression", "reused": False}, "")
     made.scores["absolute_tisa"] = {
         name: Scores({(seed, 0): value for seed, value in enumerate(values)}) for name, values in columns.items()
     }
@@ -19,7 +19,7 @@ def fine_tuned(host: str = "albert/albert-base-v2", **columns: list[float]) -> S
 
 
 def w12(made: Scale) -> tuple[str, list[str]]:
-    return verdict("W12", Scales([], hosts=[made]))
+    return verdict("W12", Scales([], tuned=[made]))
 
 
 def test_scores_clearly_above_what_is_published_hold_and_the_share_of_errors_is_shown() -> None:

@@ -11,6 +11,7 @@ from relpos.claims.reading import read
 from relpos.files import write_json
 from relpos.measures.kept import VERSION
 from relpos.runs.run import read_record
+from relpos.tables.columns import GLUE
 from relpos.tables.experiment import load
 from relpos.tables.plan import PlannedRow, plan_table
 from tables.small_data import finish, write_experiment
@@ -42,7 +43,7 @@ def test_runs_are_found_by_what_they_are(rows: list[PlannedRow]) -> None:
     (found,) = read(ROWS)
     assert {row: list(folders) for row, folders in found.folders.items()} == {"none": [0], "fixed": [0]}
     assert found.scores["fixed"]["cola"].values == {(0, 0): 30.0, (0, 1): 31.0, (0, 2): 32.0}
-    assert found.columns("none", "fixed") == ["cola", "rte"]
+    assert found.shared(GLUE, "none", "fixed") == ["cola", "rte"]
     assert found.label.startswith("2×16, 3 steps of 8, files (")
     (finding,) = higher(contrasts=[["fixed", "none"]]).verdicts(read(ROWS))
     assert finding.verdict == "undecided"

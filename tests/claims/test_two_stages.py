@@ -1,4 +1,4 @@
-"""The claim about two stages, from records that nobody has trained."""
+"""The claim about two stages, from losses that nobody has measured."""
 
 from pathlib import Path
 
@@ -7,27 +7,21 @@ import pytest
 from claims.made_up import scale, scales
 from relpos.claims.scales import Scale
 from relpos.claims.trends import two_stages
-from relpos.files import write_json
 
 FIRST = {"share": 0.9, "length": 128, "batch": 128}
 
 
-def trained(folder: Path, losses: dict[str, list[float]], **meaning: object) -> Scale:
-    made = scale({}, length=512, **meaning)
-    for row, values in losses.items():
-        for seed, loss in enumerate(values):
-            path = folder / row / str(seed)
-            write_json(path / "record.json", {"metrics": {"heldout_loss": loss}})
-            made.folders.setdefault(row, {})[seed] = path
+def trained(losses: dict[str, list[float]], **meaning: object) -> Scale:
+    made = scale({row: {"loss": [-loss for loss in values]} for row, values in losses.items()}, length=512, **meaning)
+    made.folders = {row: dict.fromkeys(range(len(values)), Path()) for row, values in losses.items()}
     return made
 
 
 @pytest.mark.parametrize(("lost", "verdict"), [(0.0, "holds"), (0.02, "undecided"), (0.3, "fails")])
-def test_what_two_stages_lose(tmp_path: Path, lost: float, verdict: str) -> None:
+def test_what_two_stages_lose(lost: float, verdict: str) -> None:
     one, jitter = [3.0, 3.1, 2.9], [0.001, -0.001, 0.002]
-    whole = trained(tmp_path / "one", {"tisa": one, "absolute": one})
+    whole = trained({"tisa": one, "absolute": one})
     two = trained(
-        tmp_path / "two",
         {"tisa": [loss + lost + more for loss, more in zip(one, jitter, strict=True)], "absolute": [3.5]},
         first=FIRST,
     )
@@ -39,9 +33,9 @@ def test_what_two_stages_lose(tmp_path: Path, lost: float, verdict: str) -> None
     assert found.scale.endswith("the first 90% of the steps 128 at 128")
 
 
-def test_one_stage_alone_and_one_seed_decide_nothing(tmp_path: Path) -> None:
-    whole = trained(tmp_path / "one", {"tisa": [3.0]})
+def test_one_stage_alone_and_one_seed_decide_nothing() -> None:
+    whole = trained({"tisa": [3.0]})
     assert two_stages(row="tisa").verdicts(scales(whole)) == []
-    two = trained(tmp_path / "two", {"tisa": [3.0]}, first=FIRST)
+    two = trained({"tisa": [3.0]}, first=FIRST)
     (found,) = two_stages(row="tisa").verdicts(scales(whole, two))
     assert found.verdict == "undecided"

@@ -10,7 +10,7 @@ import torch
 from claims.made_up import saved, scale, scales
 from relpos.claims.dev_and_test import dev_above_test
 from relpos.claims.lengths import serves_longer
-from relpos.claims.scales import Scale, Scales
+from relpos.claims.scales import Scale, Scales, Scores
 from relpos.claims.step_time import step_time
 from relpos.claims.toeplitz import (
     close_to_toeplitz,
@@ -149,11 +149,10 @@ def test_toeplitz_along_training(tmp_path: Path, first: float, last: float, expe
 
 @pytest.mark.parametrize(("sign", "expected"), [(-1.0, "holds"), (1.0, "fails")])
 def test_toeplitz_with_loss(tmp_path: Path, sign: float, expected: str) -> None:
-    folders = []
-    for run in range(6):
-        folders.append(saved(tmp_path / str(run), lambda model, s=0.4 + run / 10: toeplitz(model, s), *ABSOLUTE))
-        write_json(folders[-1] / "record.json", {"metrics": {"heldout_loss": 3 + sign * run / 10}})
-    assert found(goes_with_score(row="absolute"), with_models("absolute", *folders)).verdict == expected
+    folders = [saved(tmp_path / str(run), lambda model, s=0.4 + run / 10: toeplitz(model, s), *ABSOLUTE) for run in range(6)]
+    made = with_models("absolute", *folders)
+    made.scores["absolute"] = {"loss": Scores({(run, 0): -(3 + sign * run / 10) for run in range(6)})}
+    assert found(goes_with_score(row="absolute"), made).verdict == expected
     assert found(goes_with_score(row="absolute"), with_models("absolute", *folders[:4])).verdict == "not run"
 
 

@@ -1,19 +1,95 @@
-"""Published checkpoints, in whose weights the claims about trained position embeddings are looked up."""
+"""Networks that the user names, from a folder or the hub: fine-tunings of them, and what their weights alone show.
+
+Rows of fine-tunings, as in Tables 3a and 3b of Wennberg & Henter (2021), start from the same network and differ only in the
+fine-tuning. So fine-tunings are what is repeated: their seeds take the place that seeds of pre-trainings have at other scales, and
+a finding concerns this one network. In the weights themselves the claims about trained position embeddings are looked up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from relpos.claims.scales import Scale
+from relpos.claims.scales import Plain, Scale, Tuned
 from relpos.errors import RelposError
+from relpos.pretrained.files import name_of
+from relpos.runs.shelf import protocol
 
 LENGTH = 128
 """Positions of the profiles of heads."""
+ROWS = {"keep": "absolute", "remove": "none"}
+"""`change.positions` → the row without TISA (S = 0)."""
+WITH_TISA = {"keep": "absolute_tisa", "remove": "tisa"}
+"""`change.positions` → the row with TISA."""
+NAMED_BY_S = {1: "_s1", 3: "_s3", 5: ""}
+"""S → the ending of that row's name."""
+Start = tuple[str, bool]
+"""How TISA starts (`change.start`), and whether one module serves all layers (`change.reused`)."""
 
 
 @dataclass
-class OfCheckpoint(Scale):
+class TunedCheckpoint(Scale):
+    """The fine-tunings of one network, with one way of starting TISA."""
+
+    @property
+    def label(self) -> str:
+        """`fine-tuned from albert-base-v2, TISA from regression`"""
+        start = "regression" if self.meaning["start"] == "regression" else "random values"
+        return f"fine-tuned from {self.meaning['checkpoint']}, TISA from {start}{', one module' * self.meaning['reused']}"
+
+    @property
+    def units(self) -> str:
+        return "fine-tuning seeds"
+
+
+def tuned_checkpoints(tunings: Mapping[Path, Plain]) -> list[Scale]:
+    """The scales of fine-tunings that started from a network named by the user, if it has position embeddings.
+
+    It has some if a fine-tuning removed them or fitted TISA to them. Runs of older code are not left out here: such records do not
+    show which code made them.
+
+    Args:
+        tunings: folder → record of finished fine-tunings.
+    """
+    by_checkpoint: dict[str, list[tuple[Path, Plain]]] = {}
+    for folder, record in tunings.items():
+        start = Path(record["inputs"]["start"])
+        if start.parent.name not in ("pretrain", "finetune"):
+            by_checkpoint.setdefault(str(start), []).append((folder, record))
+    scales: list[Scale] = []
+    for checkpoint, runs in by_checkpoint.items():
+        changes = [record["meaning"].get("change") or {} for _, record in runs]
+        if any(change.get("positions") == "remove" or change.get("start") == "regression" for change in changes):
+            starts = dict.fromkeys((change["start"], change["reused"]) for change in changes if change.get("tisa"))
+            scales += [_scale(checkpoint, start, runs) for start in starts]
+    return scales
+
+
+def _scale(checkpoint: str, start: Start, runs: Iterable[tuple[Path, Plain]]) -> Scale:
+    """One network's rows: those without TISA, and those whose TISA starts in this way. The protocol with most runs counts."""
+    scale = TunedCheckpoint({"checkpoint": name_of(Path(checkpoint)), "start": start[0], "reused": start[1]}, "")
+    tunings = []
+    for folder, record in runs:
+        meaning = record["meaning"]
+        if row := row_of(meaning.get("change") or {}, start):
+            tunings.append(Tuned(row, (meaning["seed"], 0), folder, record, protocol(meaning, without=("seed", "change"))))
+    scale.add(tunings)
+    return scale
+
+
+def row_of(change: Plain, start: Start) -> str | None:
+    """The row that a change makes of the network; None if no claim is about such a row."""
+    positions = change.get("positions", "keep")
+    if not change.get("tisa"):
+        return ROWS[positions]
+    if change["tisa"] not in NAMED_BY_S or (change["start"], change["reused"]) != start:
+        return None
+    return WITH_TISA[positions] + NAMED_BY_S[change["tisa"]]
+
+
+@dataclass
+class PublishedCheckpoint(Scale):
     """The scale of one published network. Nothing here knows how it was trained."""
 
     @property
@@ -27,7 +103,7 @@ class OfCheckpoint(Scale):
         return False
 
 
-def scales_of(checkpoints: Iterable[str]) -> list[Scale]:
+def published_checkpoints(checkpoints: Iterable[str]) -> list[Scale]:
     """A scale for each, the smallest network first.
 
     Args:
@@ -37,7 +113,6 @@ def scales_of(checkpoints: Iterable[str]) -> list[Scale]:
         RelposError: one cannot be read, or has no table of position embeddings.
     """
     from relpos.pretrained.checkpoint import Checkpoint
-    from relpos.pretrained.files import name_of
     from relpos.pretrained.hub import located
 
     scales: list[Scale] = []
@@ -48,5 +123,5 @@ def scales_of(checkpoints: Iterable[str]) -> list[Scale]:
         if scheme != "Absolute":
             raise RelposError(f"network={checkpoint}: it has no table of position embeddings but {scheme}")
         meaning = {"name": name_of(folder), "family": read.family.model_type, "size": read.settings["size"], "length": LENGTH}
-        scales.append(OfCheckpoint(meaning, "", {"absolute": {0: folder}}))
+        scales.append(PublishedCheckpoint(meaning, "", {"absolute": {0: folder}}))
     return sorted(scales, key=lambda scale: scale.magnitude)

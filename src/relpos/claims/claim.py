@@ -82,7 +82,7 @@ class Claim:
         from relpos.claims.scales import Scales
 
         found = [] if self.checkpoints == "only" else self.tester.verdicts(runs)
-        return found + (replace(self.tester, note="").verdicts(Scales(runs.hosts)) if self.checkpoints else [])
+        return found + (replace(self.tester, note="").verdicts(Scales(runs.tuned)) if self.checkpoints else [])
 
     def with_variants(self) -> list[Claim]:
         """The claim, then its variants."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from relpos.claims.comparisons import SEVERAL_SEEDS, decided, in_nats, mean_without_loss, single
-from relpos.claims.contrasts import MEAN, among, by_seed, gain
+from relpos.claims.contrasts import MEAN, by_seed, gain, shared
 from relpos.claims.requirements import SEVERAL, Requirements, of_column
 from relpos.claims.rule import Place, Test, rule
 from relpos.claims.scales import Scale
@@ -38,7 +38,7 @@ def _over_columns(
         return Verdict(UNDECIDED, joined([*figures, mean.said]), takes=SEVERAL_SEEDS)
     evidence, said = judge(mean.tested, tested)
     figures[0] += f" ({up} clearly above, {down} clearly below{said})"
-    return decided(scale, [*figures, mean.said], evidence, [mean.tested])
+    return decided(scale, [*figures, mean.said], [mean.tested], lambda _: evidence)
 
 
 def signs_above(columns: Sequence[Difference], needed: int) -> Evidence:
@@ -56,7 +56,7 @@ def _drawn(chance: np.random.Generator, tested: Difference) -> np.ndarray:
 
 def _telling(test: Test, scale: Scale) -> list[str]:
     """The columns in which at least one of the two rows is better than the constant answer."""
-    return scale.telling(among(scale.columns(*test.rows), test.columns), *test.rows)
+    return scale.telling(shared(scale, test.rows, only=test.columns), *test.rows)
 
 
 def _one_column(test: Test) -> Requirements:
@@ -129,7 +129,7 @@ def suffers_most(test: Test, place: Place, *, least: bool = False) -> Verdict | 
         f"loss in points: {losses}; {test.column} first in {share:.0%} of the draws "
         f"({share_in_deviations:.0%} in standard deviations)"
     )
-    return decided(scale, [figures], Evidence(1 - share, share), [_lead(tested, test.column, least)])
+    return decided(scale, [figures], [_lead(tested, test.column, least)], lambda _: Evidence(1 - share, share))
 
 
 def _share_first(drawn: np.ndarray, place: int, least: bool) -> float:
@@ -173,9 +173,7 @@ def loses_less_than_others(test: Test, place: Place) -> Verdict | None:
     gains = [gain(scale, pair, test.column), gain(scale, pair, only=others)]
     tested = difference(_advantages(scale, test.column, others), pair.second, pair.first)
     figures = [each.said for each in gains if each]
-    if tested is None:
-        return Verdict(UNDECIDED, joined(figures), takes="two pre-training seeds or more")
-    return decided(scale, figures, sided(tested), [tested])
+    return decided(scale, figures, [tested], lambda known: sided(known[0]), needs="two pre-training seeds or more")
 
 
 def _advantages(scale: Scale, column: str, others: Sequence[str]) -> dict[str, dict[int, float]]:

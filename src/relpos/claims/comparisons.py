@@ -88,32 +88,40 @@ def ladder(
     figures: Iterable[str],
     gains: Sequence[Gain | None],
     judge: Callable[[list[Difference]], Evidence],
-    needs: str = SEVERAL_SEEDS,
     decisive: Sequence[Difference] = (),
     is_missing: bool = False,
 ) -> Verdict:
-    """What every rule about scores says in turn: not run, undecided for want of seeds, or what its judge decides.
+    """`decided` with these gains; not run where one of them, or something else, is missing."""
+    if is_missing or any(each is None or not each.columns for each in gains):
+        return Verdict(NOT_RUN, joined(figures))
+    return decided(scale, figures, [each.tested for each in gains if each], judge, decisive=decisive)
+
+
+def decided(
+    scale: Scale,
+    figures: Iterable[str],
+    tested: Sequence[Difference | None],
+    judge: Callable[[list[Difference]], Evidence],
+    needs: str = SEVERAL_SEEDS,
+    decisive: Sequence[Difference] = (),
+    **how: Any,
+) -> Verdict:
+    """The verdict of a judge; if it is undecided, with the seeds that would find effects as large as these.
 
     Args:
         scale: its pre-trainings show what more seeds cost.
-        figures: what is said of the gains.
-        gains: all that the rule needs.
-        judge: their differences → evidence.
-        needs: what would show how much pre-trainings differ.
-        decisive: the differences of which more seeds would have to be sure; empty: all of `gains`.
-        is_missing: whether something else is missing.
+        figures: what is said of the differences.
+        tested: all that the judge needs; None: there are too few seeds for it.
+        judge: the differences → evidence.
+        needs: what would show how much pre-trainings differ, if one of them is None.
+        decisive: the differences of which more seeds would have to be sure; empty: all of `tested`.
+        how: further arguments of `to_decide`.
     """
-    if is_missing or any(each is None or not each.columns for each in gains):
-        return Verdict(NOT_RUN, joined(figures))
-    tested = [each.tested for each in gains if each and each.tested]
-    if len(tested) < len(gains):
+    known = [each for each in tested if each]
+    if len(known) < len(tested):
         return Verdict(UNDECIDED, joined(figures), takes=needs)
-    return decided(scale, figures, judge(tested), decisive or tested)
-
-
-def decided(scale: Scale, figures: Iterable[str], evidence: Evidence, effects: Sequence[Difference], **how: Any) -> Verdict:
-    """The verdict of some evidence; if it is undecided, with the seeds that would find effects as large as these."""
-    takes = to_decide(scale, effects, **how) if evidence.verdict == UNDECIDED else ""
+    evidence = judge(known)
+    takes = to_decide(scale, decisive or known, **how) if evidence.verdict == UNDECIDED else ""
     return Verdict(evidence.verdict, joined(figures), p=evidence.p, takes=takes)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from relpos.claims.scales import LOSS, ORDER, Scale, Seed
 from relpos.tables.columns import GLUE, means_by
@@ -12,7 +12,6 @@ from relpos.tables.pooled import contrast
 from relpos.tables.statistics import Difference, paired
 
 MEAN = "glue"
-T = TypeVar("T")
 WHERE = {LOSS: " nats of held-out loss less", ORDER: " nats of shuffle gap more"}
 
 
@@ -57,12 +56,12 @@ def gain(
         as_given: leave no column out.
     """
     first, second = rows
-    shared = among(scale.columns(first, second), only) if column == MEAN else scale.shared([column], first, second)
-    if not shared:
+    names = shared(scale, rows, column, only)
+    if not names:
         return None
-    columns = shared if as_given else scale.telling(shared, first, second)
+    columns = names if as_given else scale.telling(names, first, second)
     if not columns:
-        return Gain(0.0, None, (), f"{first} and {second}: at the constant answer in {', '.join(shared)}")
+        return Gain(0.0, None, (), f"{first} and {second}: at the constant answer in {', '.join(names)}")
     singles = [values(scale, row, columns) for row in (first, second)]
     if not all(singles):
         return None
@@ -81,8 +80,7 @@ def gain(
 def mean_gain(scale: Scale, pairs: Sequence[Contrast], column: str = MEAN, only: Sequence[str] | None = None) -> Gain | None:
     """The mean of the gains of several pairs `(first, second)`, in the columns that all of these rows have."""
     names = sorted({row for pair in pairs for row in pair})
-    shared = among(scale.columns(*names), only) if column == MEAN else scale.shared([column], *names)
-    columns = scale.telling(shared, *names)
+    columns = scale.telling(shared(scale, names, column, only), *names)
     if not columns:
         return None
     weights = dict.fromkeys(names, 0.0)
@@ -107,16 +105,24 @@ def gains_alike(
     These are the columns that all rows have and in which some row of some scale is better than the constant answer. If at another
     scale all rows are at the constant answer in such a column, the gain there is about zero, and it counts.
     """
-    names = list(GLUE) if column == MEAN else [column]
-    common = [name for name in names if all(scale.shared([name], *rows) for scale, rows in pairs)]
-    common = among(common, only if column == MEAN else None)
+    common = [name for name in named(column, only) if all(scale.shared([name], *rows) for scale, rows in pairs)]
     telling = [name for name in common if any(scale.telling([name], *rows) for scale, rows in pairs)]
     return [gain(*pair, column, telling or common, as_given=bool(telling)) for pair in pairs]
 
 
-def among(names: Iterable[T], only: Container[T] | None) -> list[T]:
-    """Those of `names` that are in `only`; None: all."""
-    return [name for name in names if only is None or name in only]
+def named(column: str, only: Container[str] | None = None) -> list[str]:
+    """The columns that a claim's `column` stands for: `glue` for the nine, or for those of them that are in `only`."""
+    return [name for name in GLUE if only is None or name in only] if column == MEAN else [column]
+
+
+def shared(scale: Scale, rows: Iterable[str], column: str = MEAN, only: Container[str] | None = None) -> list[str]:
+    """Those of these columns that all of these rows have."""
+    return scale.shared(named(column, only), *rows)
+
+
+def losses_of(scale: Scale, row: str) -> dict[int, float]:
+    """Pre-training seed → held-out loss."""
+    return {seed: -value for (seed, _), value in scale.scores[row][LOSS].values.items()}
 
 
 def values(scale: Scale, row: str, columns: Sequence[str]) -> dict[Seed, float]:
@@ -143,8 +149,8 @@ def pretraining_means(single: Mapping[Seed, float]) -> dict[int, float]:
 
 def _of_models(ours: Mapping[Seed, float], theirs: Mapping[Seed, float], digits: int) -> str:
     """All that can be said if the spread between pre-trainings is unknown: how much these two models differ."""
-    shared = among(ours, theirs)
-    tested = paired([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
+    both = [seed for seed in ours if seed in theirs]
+    tested = paired([ours[seed] for seed in both], [theirs[seed] for seed in both])
     if tested is None:
         return "(one run each)" if len(ours) == len(theirs) == 1 else "(no pre-training seeds to compare)"
     return f"(these two models: {_interval(tested, digits)} over {tested.n} fine-tunings; says nothing about other pre-trainings)"

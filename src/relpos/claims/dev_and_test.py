@@ -12,7 +12,7 @@ from typing import Any
 
 from relpos.claims.requirements import Requirements
 from relpos.claims.rule import Place, Test, once, rule
-from relpos.claims.verdict import UNDECIDED, Verdict, sided
+from relpos.claims.verdict import Verdict, sided
 from relpos.runs.run import runs_root
 from relpos.tables.columns import GLUE
 from relpos.tables.statistics import Difference, standard_error
@@ -48,7 +48,7 @@ def dev_above_test(test: Test, place: Place) -> Verdict | None:
     evidence = sided(tested)
     said = ", ".join(f"{name} {value:+.1f}" for name, value in differences.items())
     figures = f"dev − test: {said}; mean {tested.value:+.1f} [{tested.low:+.1f}, {tested.high:+.1f}] by the examples of both sets"
-    takes = "nothing that is trained: the examples of the dev and test sets are too few" * (evidence.verdict == UNDECIDED)
+    takes = "nothing that is trained: the examples of the dev and test sets are too few"
     return Verdict(evidence.verdict, figures, "rows with recorded scores", evidence.p, takes)
 
 

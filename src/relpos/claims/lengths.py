@@ -44,7 +44,9 @@ def serves_longer(test: Test, place: Place, *, bound: float = 0.02) -> Verdict |
     if not tested:
         return Verdict(UNDECIDED, joined(said), takes=models(scale, test.row, 2, f"measured at {lengths}"))
     said += [f"{n} tokens [{each.low:+.3f}, {each.high:+.3f}]" for n, each in zip(lengths[1:], tested, strict=True)]
-    return decided(scale, said, all_of([below(each, bound) for each in tested]), tested, against=bound, of_row=test.row)
+    return decided(
+        scale, said, tested, lambda known: all_of([below(each, bound) for each in known]), against=bound, of_row=test.row
+    )
 
 
 def _measured(scale: Scale, row: str, lengths: Sequence[int]) -> list[ByLength]:

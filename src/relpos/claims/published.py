@@ -9,7 +9,7 @@ from relpos.claims.contrasts import pretraining_means
 from relpos.claims.requirements import SEVERAL, Requirements
 from relpos.claims.rule import Place, Test, rule
 from relpos.claims.scales import Scale
-from relpos.claims.verdict import NOT_RUN, UNDECIDED, Verdict, all_of, joined, sided
+from relpos.claims.verdict import NOT_RUN, Verdict, all_of, sided
 from relpos.tables.statistics import Difference, paired
 
 
@@ -31,17 +31,15 @@ def above_published(test: Test, place: Place, *, checkpoint: str, scores: Mappin
     as exact, because their spread is unknown. A checkpoint is recognised by its name on the hub, or by the name of its folder.
     """
     scale = place.scale
-    if str(scale.meaning.get("host", "")).rpartition("/")[2] != checkpoint or not scale.scores.get(test.row):
+    if str(scale.meaning.get("checkpoint", "")).rpartition("/")[2] != checkpoint or not scale.scores.get(test.row):
         return None
     measured = {column: _measured(scale, test.row, column) for column in scores}
     if missing := [column for column, values in measured.items() if not values]:
         return Verdict(NOT_RUN, f"no scores of {test.row} in {', '.join(missing)}")
     tested = {column: paired(values, [scores[column]] * len(values)) for column, values in measured.items()}
     figures = [_said(column, scores[column], values, tested[column]) for column, values in measured.items()]
-    differences = [each for each in tested.values() if each]
-    if len(differences) < len(tested):
-        return Verdict(UNDECIDED, joined(figures), takes="two fine-tuning seeds or more of each task")
-    return decided(scale, figures, all_of([sided(each) for each in differences]), differences)
+    needs = "two fine-tuning seeds or more of each task"
+    return decided(scale, figures, list(tested.values()), lambda known: all_of([sided(each) for each in known]), needs)
 
 
 def _measured(scale: Scale, row: str, column: str) -> list[float]:

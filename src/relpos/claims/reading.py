@@ -13,8 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from relpos.claims.checkpoints import scales_of
-from relpos.claims.hosts import hosts_of
+from relpos.claims.checkpoints import published_checkpoints, tuned_checkpoints
 from relpos.claims.scales import LOSS, ORDER, Plain, Scale, Scales, Scores, Tuned
 from relpos.runs.run import runs_root
 from relpos.runs.shelf import finished, is_current, protocol
@@ -88,7 +87,7 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: I
     _read_scores({folder: record for folder, record in tunings.items() if is_current(record)}, places)
     for scale in scales.values():
         _read_order(scale)
-    return Scales(sorted(scales.values(), key=_largeness), older, hosts_of(tunings), scales_of(checkpoints))
+    return Scales(sorted(scales.values(), key=_largeness), older, tuned_checkpoints(tunings), published_checkpoints(checkpoints))
 
 
 def _largeness(scale: Scale) -> tuple[int, int, bool]:

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from relpos.claims.comparisons import decided, in_nats, mean_without_loss
-from relpos.claims.contrasts import MEAN, among, pretraining_means
+from relpos.claims.contrasts import MEAN, pretraining_means, shared
 from relpos.claims.requirements import of_column
 from relpos.claims.rule import Place, Test, rule
 from relpos.claims.scales import Scale, Seed
-from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict
-from relpos.tables.statistics import paired
+from relpos.claims.verdict import NOT_RUN, Evidence, Verdict
+from relpos.tables.statistics import Difference, paired
 
 Halves = dict[str, dict[str, dict[Seed, tuple[float, float]]]]
 """Row → column → seeds → score on even and on odd examples, × 100."""
@@ -40,7 +40,7 @@ def error_reduction(test: Test, place: Place) -> Verdict | None:
     scale = place.scale
     if not scale.has(*test.rows):
         return None
-    names = scale.telling(among(scale.columns(*test.rows), test.columns), *test.rows)
+    names = scale.telling(shared(scale, test.rows, only=test.columns), *test.rows)
     reductions = _reductions(halves_of(scale, test.rows, names), [row for row, _ in test.contrasts], test.contrasts[0].second)
     if not reductions:
         return Verdict(NOT_RUN, "needs fine-tunings that kept their answers on the dev sets")
@@ -52,21 +52,24 @@ def error_reduction(test: Test, place: Place) -> Verdict | None:
     seeds = sorted(set.intersection(*map(set, reductions.values())))
     together = pretraining_means({seed: _percent([of_seeds[seed] for of_seeds in reductions.values()]) for seed in seeds})
     tested, *of_columns = (paired(list(each.values()), [0.0] * len(each)) for each in (together, *by_column.values()))
-    if tested is None:
-        return Verdict(UNDECIDED, said, takes="two pre-training seeds or more of each row")
-    said += f"; together {tested.value:+.1f} % [{tested.low:+.1f}, {tested.high:+.1f}] over {tested.n} {scale.units}"
-    both_sides = mean_without_loss(tested, [each for each in of_columns if each])
-    return decided(scale, [said], Evidence(both_sides.holds / 2, both_sides.fails), [tested])
+    if tested is not None:
+        said += f"; together {tested.value:+.1f} % [{tested.low:+.1f}, {tested.high:+.1f}] over {tested.n} {scale.units}"
+
+    def judge(known: Sequence[Difference]) -> Evidence:
+        both_sides = mean_without_loss(known[0], [each for each in of_columns if each])
+        return Evidence(both_sides.holds / 2, both_sides.fails)
+
+    return decided(scale, [said], [tested], judge, "two pre-training seeds or more of each row")
 
 
 def halves_of(scale: Scale, rows: Sequence[str], names: Iterable[str]) -> Halves:
     """The scores on both halves, for the columns and seeds for which all of these rows have kept their answers."""
-    shared: dict[str, list[Seed]] = {}
+    kept: dict[str, list[Seed]] = {}
     for column in names:
         scores = [scale.scores[row][column] for row in rows]
-        shared[column] = [seed for seed in scores[0].answers if all(seed in of_row.answers for of_row in scores)]
+        kept[column] = [seed for seed in scores[0].answers if all(seed in of_row.answers for of_row in scores)]
     return {
-        row: {column: {seed: scale.scores[row][column].halves(seed) for seed in seeds} for column, seeds in shared.items() if seeds}
+        row: {column: {seed: scale.scores[row][column].halves(seed) for seed in seeds} for column, seeds in kept.items() if seeds}
         for row in rows
     }
 

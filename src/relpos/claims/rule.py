@@ -14,7 +14,7 @@ from typing import Any
 from relpos.claims.contrasts import MEAN, Contrast
 from relpos.claims.requirements import Requirements
 from relpos.claims.scales import Scale, Scales
-from relpos.claims.verdict import EXACT, NOT_RUN, Verdict, joined
+from relpos.claims.verdict import EXACT, NOT_RUN, UNDECIDED, Verdict, joined
 from relpos.tables.verdict import SHORT_TRAVEL
 
 
@@ -159,7 +159,8 @@ class Test:
             if verdict is None or (place.published and verdict.verdict == NOT_RUN):
                 continue
             figures = joined([verdict.figures, self.note, "" if verdict.verdict == NOT_RUN else _slow(self, place)])
-            found.append(replace(verdict, figures=figures, scale=verdict.scale or place.label))
+            takes = verdict.takes if verdict.verdict == UNDECIDED else ""
+            found.append(replace(verdict, figures=figures, scale=verdict.scale or place.label, takes=takes))
         return found
 
 

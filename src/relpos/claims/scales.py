@@ -156,10 +156,6 @@ class Scale:
         """Those of `columns` that all of these rows have."""
         return [column for column in columns if all(column in self.scores.get(row, {}) for row in rows)]
 
-    def columns(self, *rows: str) -> list[str]:
-        """GLUE's columns that all of these rows have."""
-        return self.shared(GLUE, *rows)
-
     def telling(self, columns: Sequence[str], *rows: str) -> list[str]:
         """Those of `columns` in which at least one of the rows is better than the constant answer; the others tell nothing."""
         shared = self.shared(columns, *rows)
@@ -167,7 +163,7 @@ class Scale:
 
     def has(self, *rows: str) -> bool:
         """Whether all of these rows have a score in some column of GLUE."""
-        return bool(self.columns(*rows))
+        return bool(self.shared(GLUE, *rows))
 
 
 @dataclass
@@ -177,13 +173,13 @@ class Scales:
     Args:
         known: scales of pre-trainings, the smallest first.
         older: how many runs of older code were left out.
-        hosts: scales of fine-tunings of networks named by the user, for claims about such.
+        tuned: scales of fine-tunings of networks named by the user, for claims about such.
         published: a scale for each checkpoint named by the user, for claims that a network's weights alone decide.
     """
 
     known: list[Scale]
     older: int = 0
-    hosts: list[Scale] = field(default_factory=list)
+    tuned: list[Scale] = field(default_factory=list)
     published: list[Scale] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Scale]:

@@ -34,7 +34,7 @@ def step_time(test: Test, place: Place, *, times: float = 1.5) -> Verdict | None
     slow = sum(ratio > times for ratio in ratios.values())
     verdict = HOLDS if not slow else FAILS if slow == len(ratios) else UNDECIDED
     said = ", ".join(f"{ratio:.2f} times {name}" for name, ratio in ratios.items())
-    takes = "benchmarks/step.py on a machine that does nothing else" if verdict == UNDECIDED else ""
+    takes = "benchmarks/step.py on a machine that does nothing else"
     return Verdict(verdict, f"{test.row} takes {said}, on {' and '.join(sorted(machines))}", takes=takes)
 
 

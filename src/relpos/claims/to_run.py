@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from relpos.claims.checkpoints import row_of
 from relpos.claims.claim import Claim
-from relpos.claims.hosts import row_of
 from relpos.claims.requirements import Requirements
 from relpos.claims.scales import Plain
 from relpos.runs.estimate import Estimate, duration

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relpos.claims.comparisons import decided
+from relpos.claims.contrasts import losses_of
 from relpos.claims.effort import longer, models
 from relpos.claims.requirements import SEVERAL
 from relpos.claims.rule import Place, Test, rule
@@ -128,7 +129,7 @@ def close_to_toeplitz(scale: Scale, row: str, folders: Sequence[Path]) -> Verdic
     figures = (
         f"R² {said} of {count_of(values, 'model')}, {_of_rows(scale, rows)}; the highest of {RANDOM} random tables {chance:.2f}"
     )
-    return Verdict(verdict, figures, takes=longer(scale) if verdict == UNDECIDED else "")
+    return Verdict(verdict, figures, takes=longer(scale))
 
 
 def _of_rows(scale: Scale, rows: int) -> str:
@@ -155,14 +156,13 @@ def profiles_close_to_toeplitz(scale: Scale, row: str, folders: Sequence[Path]) 
     verdict = _judged(values)
     spread = f"R² {min(values):.2f} to {max(values):.2f}, median {np.median(values):.2f}"
     figures = f"{spread}, over {len(values)} heads of the first layer"
-    return Verdict(verdict, figures, takes=longer(scale) if verdict == UNDECIDED else "")
+    return Verdict(verdict, figures, takes=longer(scale))
 
 
 def _above_zero(scale: Scale, row: str, figures: str, tested: Difference | None, how: str = "") -> Verdict:
     """The verdict on a difference over the models of one row; a single model leaves it undecided."""
-    if tested is None:
-        return Verdict(UNDECIDED, figures, takes=models(scale, row, SEVERAL, how))
-    return decided(scale, [figures], sided(tested), [tested], of_row=row)
+    needs = models(scale, row, SEVERAL, how)
+    return decided(scale, [figures], [tested], lambda known: sided(known[0]), needs, of_row=row)
 
 
 @of_weights("R² of P of {row} rises along the training", seeds=SEVERAL)
@@ -192,18 +192,15 @@ def goes_with_score(scale: Scale, row: str, folders: Sequence[Path]) -> Verdict:
     """Among runs of equal steps, those with a higher R² of P have a lower held-out loss: Spearman's ρ over five runs or more."""
     from scipy.stats import spearmanr
 
-    from relpos.runs.run import read_record
-
     if len(folders) < FOR_CORRELATION:
         return Verdict(NOT_RUN, f"needs {FOR_CORRELATION} pre-training seeds or more; there are {len(folders)}")
     rows = reached(scale, folders[0])
-    losses = [read_record(folder)["metrics"]["heldout_loss"] for folder in folders]
+    losses = [loss for seed, loss in losses_of(scale, row).items() if scale.folders[row][seed] in folders]
     correlated = spearmanr([r2(products(table_of(folder)[:rows])) for folder in folders], losses)
     rho, p = float(correlated.statistic), float(correlated.pvalue)
     evidence = Evidence(p if rho < 0 else 1.0, p if rho > 0 else 1.0)
     figures = f"ρ {rho:+.2f}, p {p:.2g}, {len(folders)} runs, {_of_rows(scale, rows)}"
-    takes = models(scale, row, _runs_for(rho)) if evidence.verdict == UNDECIDED else ""
-    return Verdict(evidence.verdict, figures, p=evidence.p, takes=takes)
+    return Verdict(evidence.verdict, figures, p=evidence.p, takes=models(scale, row, _runs_for(rho)))
 
 
 def _runs_for(rho: float) -> int:

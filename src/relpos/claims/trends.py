@@ -5,30 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import log2
+from statistics import fmean
 
 import numpy as np
 
 from relpos.claims.comparisons import decided, few_columns
-from relpos.claims.contrasts import MEAN, Gain, by_seed, gains_alike
+from relpos.claims.contrasts import MEAN, Gain, by_seed, gains_alike, losses_of, shared
 from relpos.claims.effort import to_decide
 from relpos.claims.requirements import SEVERAL, Requirements, of_column
 from relpos.claims.rule import Place, Test, rule
 from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, below, joined, sided
-from relpos.runs.run import read_record
 from relpos.tables.columns import GLUE
 from relpos.tables.statistics import ALPHA, Difference, combined, paired, welch
 
 MORE_SEEDS = "two pre-training seeds or more of both rows at each scale"
 
 
-def _names(column: str) -> list[str]:
-    return list(GLUE) if column == MEAN else [column]
-
-
 def sizes(alike: Sequence[Sequence[Scale]], rows: Sequence[str], column: str) -> list[list[Scale]]:
     """For each group its scales with these rows, one for each size, the smallest first; of a size, the one with most steps."""
-    groups = [{scale.magnitude: scale for scale in group if scale.shared(_names(column), *rows)} for group in alike]
+    groups = [{scale.magnitude: scale for scale in group if shared(scale, rows, column)} for group in alike]
     return [list(group.values()) for group in groups if len(group) > 1]
 
 
@@ -43,7 +39,7 @@ def _changed(
     digits = 1 if test.column in (MEAN, *GLUE) else 3
     figures = f"by {change.value:+.{digits}f} [{change.low:+.{digits}f}, {change.high:+.{digits}f}]"
     evidence = sided(change, bound)
-    takes = to_decide(scales[-1], [change], bound) + " at each scale" if evidence.verdict == UNDECIDED else ""
+    takes = to_decide(scales[-1], [change], bound) + " at each scale"
     return Verdict(evidence.verdict, joined([*said, what, figures]), p=evidence.p, takes=takes)
 
 
@@ -81,7 +77,7 @@ def shrinks(test: Test, place: Place, *, bound: float = 0.0) -> Verdict | None:
 def _numbers_of_pairs(test: Test, runs: Scales) -> Iterator[Place]:
     """Scales that differ in `pairs` alone."""
     for group in runs.alike("pairs"):
-        limited = [scale for scale in group if scale.shared(_names(test.column), *test.rows) and scale.meaning.get("pairs")]
+        limited = [scale for scale in group if shared(scale, test.rows, test.column) and scale.meaning.get("pairs")]
         if limited:
             yield Place(tuple(limited), f"{limited[0].label} to {limited[-1].meaning['pairs']:,}")
 
@@ -131,7 +127,7 @@ def steady(test: Test, place: Place, *, at_s: Sequence[int] = (1, 3, 5), bound: 
     points of GLUE is not applied to the mean of fewer columns. `at_s` has the S of each contrast.
     """
     scale = place.scale
-    if not any(scale.shared(_names(test.column), *each) for each in test.contrasts):
+    if not any(shared(scale, each, test.column) for each in test.contrasts):
         return None
     gains = gains_alike([(scale, each) for each in test.contrasts], test.column, test.columns)
     known = [each for each in gains if each]
@@ -150,8 +146,8 @@ def steady(test: Test, place: Place, *, at_s: Sequence[int] = (1, 3, 5), bound: 
     tested = paired(changes, [0.0] * len(changes))
     if tested is None:
         return Verdict(UNDECIDED, joined(said), takes="two pre-training seeds or more of every S")
-    figures = f"changes by {tested.value:+.2f} [{tested.low:+.2f}, {tested.high:+.2f}] over {tested.n} {scale.units}"
-    return decided(scale, [*said, figures], flat(tested, bound), [tested], against=bound if tested.value > 0 else -bound)
+    said.append(f"changes by {tested.value:+.2f} [{tested.low:+.2f}, {tested.high:+.2f}] over {tested.n} {scale.units}")
+    return decided(scale, said, [tested], lambda _: flat(tested, bound), against=bound if tested.value > 0 else -bound)
 
 
 def flat(tested: Difference, bound: float) -> Evidence:
@@ -183,32 +179,20 @@ def two_stages(test: Test, place: Place, *, bound: float = 0.02) -> Verdict:
     Holds: the 95 % interval of the loss over pre-training seeds lies below `bound` for `row`. Fails: it lies above. What the
     `others` lose is shown and does not decide. With one seed of each the claim is undecided.
     """
-    losses = {
-        row: [_losses(scale, row) for scale in place.scales]
-        for row in test.rows
-        if all(row in scale.folders for scale in place.scales)
-    }
+    having = [row for row in test.rows if all(row in scale.folders for scale in place.scales)]
+    losses = {row: [losses_of(scale, row) for scale in place.scales] for row in having}
     lost = {row: _lost(*both) for row, both in losses.items()}
     said = [f"{row} {tested.value:+.3f} [{tested.low:+.3f}, {tested.high:+.3f}]" for row, tested in lost.items() if tested]
     for row, (in_one, in_two) in losses.items():
         if not lost[row]:
-            said.append(f"{row} {_mean(in_two) - _mean(in_one):+.3f} (too few seeds)")
+            said.append(f"{row} {fmean(in_two.values()) - fmean(in_one.values()):+.3f} (too few seeds)")
     figures = f"two stages − one: {', '.join(said)}"
-    if (tested := lost[test.row]) is None:
-        return Verdict(UNDECIDED, figures, takes=f"two pre-training seeds or more of {test.row}")
-    return decided(place.scale, [figures], below(tested, bound), [tested], against=bound)
+    needs = f"two pre-training seeds or more of {test.row}"
+    return decided(place.scale, [figures], [lost[test.row]], lambda known: below(known[0], bound), needs, against=bound)
 
 
 def _lost(in_one: dict[int, float], in_two: dict[int, float]) -> Difference | None:
-    shared = [seed for seed in in_two if seed in in_one]
-    if len(shared) >= 2:
-        return paired([in_two[seed] for seed in shared], [in_one[seed] for seed in shared])
+    both = [seed for seed in in_two if seed in in_one]
+    if len(both) >= 2:
+        return paired([in_two[seed] for seed in both], [in_one[seed] for seed in both])
     return welch(list(in_two.values()), list(in_one.values()))
-
-
-def _losses(scale: Scale, row: str) -> dict[int, float]:
-    return {seed: float(read_record(folder)["metrics"]["heldout_loss"]) for seed, folder in scale.folders[row].items()}
-
-
-def _mean(losses: dict[int, float]) -> float:
-    return sum(losses.values()) / len(losses)

@@ -233,7 +233,7 @@ def early_kinds(scale: Scale, row: str, folders: Sequence[Path], *, early: int =
     then, late = np.mean(typed, axis=0)
     verdict = UNDECIDED if late < LEAST_TYPED else HOLDS if then >= 0.8 * late else FAILS
     figures = f"{then:.0%} of the kernels early, {late:.0%} at the end, {count_of(list(kept), 'model')}"
-    return Verdict(verdict, figures, takes=longer(scale) if verdict == UNDECIDED else "")
+    return Verdict(verdict, figures, takes=longer(scale))
 
 
 def _typed(kernels: np.ndarray) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from relpos.claims import claim as files
-from relpos.claims.hosts import hosts_of
+from relpos.claims.checkpoints import tuned_checkpoints
 from relpos.claims.scales import Scales
 from relpos.commands.claims import page
 
@@ -45,7 +45,7 @@ def verdict(name: str, runs: Scales) -> tuple[str, list[str]]:
 
 
 def test_the_rows_are_those_of_the_claims() -> None:
-    [host] = hosts_of(tunings(absolute=90.0, none=80.0, absolute_tisa=91.0, tisa=84.0, tisa_s3=83.0))
+    [host] = tuned_checkpoints(tunings(absolute=90.0, none=80.0, absolute_tisa=91.0, tisa=84.0, tisa_s3=83.0))
     assert host.label == "fine-tuned from albert, TISA from regression"
     assert set(host.scores) == {"absolute", "none", "absolute_tisa", "tisa", "tisa_s3"}
     assert host.scores["tisa"]["rte"].values[4, 0] == pytest.approx(84.3)
@@ -54,19 +54,19 @@ def test_the_rows_are_those_of_the_claims() -> None:
 def test_networks_that_were_pre_trained_here_and_those_without_positions_are_none() -> None:
     of_ours = {Path("a"): tuning({"positions": "remove"}, 0, 80.0, "runs/pretrain/absolute-0123")}
     unknown = {Path("b"): tuning({}, 0, 80.0), Path("c"): tuning(TISA | {"positions": "keep", "start": "random"}, 0, 80.0)}
-    assert hosts_of(of_ours | unknown) == []
+    assert tuned_checkpoints(of_ours | unknown) == []
 
 
 def test_each_way_of_starting_is_a_scale_of_its_own_beside_the_same_host() -> None:
     random = {Path("r"): tuning(TISA | {"positions": "remove", "start": "random"}, 0, 81.0)}
-    scales = hosts_of(tunings(absolute=90.0, tisa=84.0) | random)
+    scales = tuned_checkpoints(tunings(absolute=90.0, tisa=84.0) | random)
     assert [scale.label.partition(", ")[2] for scale in scales] == ["TISA from regression", "TISA from random values"]
     assert [scale.scores["tisa"]["rte"].values[0, 0] for scale in scales] == [pytest.approx(83.7), 81.0]
     assert all("absolute" in scale.scores for scale in scales)
 
 
 def test_claims_about_such_networks_are_decided_over_fine_tuning_seeds() -> None:
-    runs = Scales([], hosts=hosts_of(tunings(absolute=90.0, none=80.0, absolute_tisa=92.0, tisa=84.0)))
+    runs = Scales([], tuned=tuned_checkpoints(tunings(absolute=90.0, none=80.0, absolute_tisa=92.0, tisa=84.0)))
     for name in ("W08", "W13", "W14"):
         decided, [said] = verdict(name, runs)
         assert decided == "holds", said
@@ -75,5 +75,5 @@ def test_claims_about_such_networks_are_decided_over_fine_tuning_seeds() -> None
 
 
 def test_claims_about_training_from_scratch_do_not_see_them() -> None:
-    runs = Scales([], hosts=hosts_of(tunings(absolute=90.0, none=80.0, tisa=84.0)))
+    runs = Scales([], tuned=tuned_checkpoints(tunings(absolute=90.0, none=80.0, tisa=84.0)))
     assert verdict("W15", runs) == ("not run", [])
