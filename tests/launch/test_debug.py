@@ -54,7 +54,7 @@ def test_it_can_be_stopped_and_goes_on(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setitem(STAGES, "noop", lambda run: signal.raise_signal(number) or {})
-        assert main(["reproduce", table, "engine=debug"]) == 130
+        assert main(["reproduce", table, "engine=debug"]) == 128 + number
     assert capsys.readouterr().err.splitlines()[-1] == "relpos: interrupted; the same command goes on from here"
     assert main(["reproduce", table, "engine=debug"]) == 0
     assert len(list((tmp_path / "runs" / "noop").glob("*/record.json"))) == 3

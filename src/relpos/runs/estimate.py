@@ -87,8 +87,9 @@ class Estimate:
         except RelposError:  # such as a network that cannot be read; who trains it is told
             return None
         self.measured.append(rate)
-        with suppress(RelposError):  # a folder that cannot be written to is no reason not to estimate
-            keep(rate)
+        if runs_root().is_dir():  # a plan makes no folder
+            with suppress(RelposError):  # nor is one that cannot be written to a reason not to estimate
+                keep(rate)
         return rate.value
 
 
