@@ -12,7 +12,7 @@ from relpos.files import write_json
 from relpos.runs import estimate, measurement, plan
 from relpos.runs.cost import Rate, flops, flops_done, flops_per_token
 from relpos.runs.estimate import Estimate, keep
-from relpos.runs.run import Run, runs_root
+from relpos.runs.run import Run, make_runs_root, runs_root
 
 HERE = {"processor": "one", "cores": 2}
 
@@ -71,6 +71,7 @@ def test_finished_fine_tunings_of_the_same_task_count_before_those_of_others() -
 
 
 def test_a_step_is_measured_once_for_runs_alike_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_runs_root()
     runs = [pretraining(f"seed={seed}", "data=files") for seed in (0, 1)] + [pretraining("data=files", "size=base")]
     now = Estimate(measures=True)
     assert [now.rate(run)[1] for run in runs[:2]] == ["a rate measured here"] * 2
