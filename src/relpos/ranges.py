@@ -194,9 +194,9 @@ def describe(annotation: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """As it is typed on the command line: `null`, `true`, `[1, 2]`."""
+    """As it is typed on the command line: `null`, `true`, `[1, 2]`; in one line."""
     spelled = {None: "null", True: "true", False: "false"}
-    return spelled[value] if value is None or isinstance(value, bool) else str(value)
+    return spelled[value] if value is None or isinstance(value, bool) else " ".join(str(value).splitlines())
 
 
 def _is_list(value: Any) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 from relpos.errors import RelposError
 from relpos.runs import estimate, measurement
+from relpos.runs.run import make_runs_root
 from relpos.tables import dry_run
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
@@ -20,6 +21,7 @@ def told(tmp_path: Path, *overrides: str) -> str:
 def test_the_sentence_names_the_time_its_source_and_how_busy_the_machine_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    make_runs_root()  # keeps the rate
     monkeypatch.setattr(estimate.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     quiet = told(tmp_path)
     assert quiet.endswith("runs by a rate measured here")

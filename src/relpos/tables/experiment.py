@@ -190,7 +190,7 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
     for name in values.get("stages", ()):
         _known("stages: unknown stage", name, STAGES)
     _check_order(values)
-    values["tasks"] = [_task(name, Path(path).parent) for name in values["tasks"]]
+    values["tasks"] = [_task(str(name), Path(path).parent) for name in values["tasks"]]
     for key in ("baseline", "choices"):
         for name in values.get(key, ()):
             _known(f"{key}: unknown row", name, values["rows"])
