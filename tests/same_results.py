@@ -18,7 +18,7 @@ from same import ROOT, checked_out
 RESULTS = ROOT / "experiments" / "results"
 VERDICTS = ("holds", "fails", "undecided", "not run")
 CLAIM = re.compile(r"[CWX]\d\d(/\w+)?  ")
-FIGURE = re.compile(rf"(?<![\w.])[-−+]?\d[\d,]*(?:\.\d+)?|\b(?:{'|'.join(VERDICTS)})\b")
+NUMBER = re.compile(r"(?<![\w.])[-−+]?\d[\d,]*(?:\.\d+)?")
 
 
 def said(tree: Path, folder: Path) -> dict[str, str]:
@@ -69,7 +69,8 @@ def figures(text: str) -> list[str]:
             claim, _, rest = line.partition("  ")
             found.append(f"{claim}: {rest.partition('  ')[0]}")
         elif claim and line.strip().startswith(VERDICTS):
-            found.append(f"{claim}: {' '.join(FIGURE.findall(line))}")
+            verdict = next(verdict for verdict in VERDICTS if line.strip().startswith(verdict))
+            found.append(f"{claim}: {verdict} {' '.join(NUMBER.findall(line))}")
     return found
 
 
