@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -122,7 +123,7 @@ def test_stopping_the_launcher_stops_its_jobs_and_the_same_command_goes_on(folde
     run = wait_for(lambda: in_the_middle(table, "none"), launcher)
     launcher.terminate()
     launcher.communicate(timeout=PATIENCE)
-    assert launcher.returncode == 130
+    assert launcher.returncode == 128 + signal.SIGTERM
     assert not slurm("squeue", "--noheader")
     assert record(run)["state"] == "interrupted"
     again = table.start()
