@@ -69,7 +69,7 @@ def losses(store: Store, kernel: str, dropout_seed: int, precision: str, count: 
     model = network(nodes | {"vocabulary": store.vocabulary, "kernel": kernel}).train()
     recipe = Recipe(lr=1e-3, warmup=30)
     optimizer = recipe.optimizer(model)
-    schedule = recipe.schedule(optimizer, count)
+    schedule = recipe.scheduler(optimizer, count)
     steps = Steps(store.examples("train", "pair", 128), 0, BATCH, BATCH, store.vocabulary)
     curve = []
     for number in range(count):

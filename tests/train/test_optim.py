@@ -10,7 +10,7 @@ from relpos.train.optim import Recipe
 
 def rates(recipe: Recipe, steps: int) -> list[float]:
     optimizer = recipe.optimizer(nn.Linear(2, 2))
-    schedule = recipe.schedule(optimizer, steps)
+    schedule = recipe.scheduler(optimizer, steps)
     found = []
     for _ in range(steps):
         found.append(optimizer.param_groups[0]["lr"])
@@ -25,6 +25,18 @@ def test_warm_up_as_a_share_then_linear_to_zero() -> None:
 
 def test_warm_up_as_a_count() -> None:
     assert Recipe(lr=1.0, warmup=10_000).warmup_steps(125_000) == Recipe(lr=1.0, warmup=0.08).warmup_steps(125_000) == 10_000
+
+
+def test_warm_up_then_constant_then_linear_to_zero() -> None:
+    recipe = Recipe(lr=1.0, warmup=2, schedule="wsd", decay=0.4)
+    assert recipe.decay_start(10) == 6
+    assert rates(recipe, 10) == pytest.approx([0, 0.5, 1, 1, 1, 1, 1, 3 / 4, 2 / 4, 1 / 4])
+    assert rates(Recipe(lr=1.0, warmup=2, schedule="wsd", decay=4), 10) == rates(recipe, 10)
+
+
+@pytest.mark.parametrize("recipe", [Recipe(lr=0.5, warmup=0.1), Recipe(lr=0.5, warmup=100, schedule="wsd")])
+def test_how_far_a_parameter_may_move_is_the_sum_of_the_rates(recipe: Recipe) -> None:
+    assert recipe.travel(1000) == pytest.approx(sum(rates(recipe, 1000)), rel=0.01)
 
 
 def test_biases_and_norms_are_exempt_from_decay_and_kernels_are_not() -> None:

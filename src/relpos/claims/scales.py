@@ -135,7 +135,9 @@ class Scale:
         recipe = self.meaning.get("recipe")
         if not recipe or "lr" not in recipe:
             return None
-        return float(recipe["lr"]) * self.meaning["steps"] / 2 * self.slowest.get(row, 1.0)  # /2: it rises and falls linearly
+        from relpos.train.optim import Recipe
+
+        return Recipe.of(recipe).travel(self.meaning["steps"]) * self.slowest.get(row, 1.0)
 
     def add(self, tunings: Sequence[Tuned]) -> None:
         """Reads the scores of fine-tunings; into each column those of the protocol that most of them share."""

@@ -110,7 +110,13 @@ def _of_records(stage: str) -> Iterable[Rate]:
     here = hardware()
     for _, record in finished(stage):
         starts = record.get("starts", [])
-        if len(starts) != 1 or not record.get("fit_seconds") or not record.get("flops") or record.get("hardware") != here:
+        if (
+            len(starts) != 1
+            or starts[0].get("from_step")
+            or not record.get("fit_seconds")
+            or not record.get("flops")
+            or record.get("hardware") != here
+        ):
             continue
         devices, seconds = starts[0].get("processes", 1), record["fit_seconds"]
         if "gpus" not in here:

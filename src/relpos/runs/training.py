@@ -29,11 +29,12 @@ from relpos.model.build import count
 from relpos.model.encoder import Encoder
 from relpos.model.precision import slowdown_of_bf16
 from relpos.process import ASKED
+from relpos.runs import trunk
 from relpos.runs.changed import changed_position
 from relpos.runs.model import of_finetuning, of_pretraining
 from relpos.runs.plan import task_files
 from relpos.runs.run import Run
-from relpos.train.checkpoint import Checkpointing, Snapshots, WholeCheckpoints, newest, stopping
+from relpos.train.checkpoint import Checkpointing, Kept, Snapshots, WholeCheckpoints, newest, stopping
 from relpos.train.finetune import Finetuning, FinetuningData, columns
 from relpos.train.group import Group, present
 from relpos.train.loggers import JsonLines, conclude, identified, log_figure
@@ -152,14 +153,22 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
     kept = None if ASKED in os.environ else _recorded(run, "threads", group.world)
     threads = set_threads(config["speed"]["threads"] or kept)
     checkpoint = newest(folder)
+    shared = None if checkpoint or group.world > 1 else trunk.find(run, threads, microbatch)
+    if shared:
+        checkpoint = shared.checkpoint
+        trunk.copy_log(shared, run)
     step = _checked_step(checkpoint, module) if checkpoint else 0
     if group.sums([step])[0] != step * group.world:
         raise RelposError(f"the processes of {run.path} see different checkpoints: is the folder one for all nodes?")
     callbacks: list[pl.Callback] = [Checkpointing(folder, config["checkpoint_every"], group)]
+    if group.world == 1 and (end := trunk.last_constant_step(run)):
+        callbacks.insert(0, Kept(run.path / trunk.FOLDER, end))  # first, because checkpointing may stop at this step
     loggers: list[Any] = []
     if group.first:
         recorded = isinstance(module, Pretraining) and module.recorder is not None
         run.note_start(from_step=step, threads=threads, processes=group.world, microbatch=microbatch, recorded=recorded)
+        if shared:
+            run.note_start(checkpoint=shared.checkpoint.name, trunk_of=shared.folder.name)
         callbacks += [Snapshots(run.path / "snapshots", config["snapshots"]), Bar(run.name, module.steps)]
         loggers = [JsonLines(run.path / "metrics.jsonl", step), *_more_loggers(run)]
     trainer = pl.Trainer(

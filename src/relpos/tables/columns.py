@@ -63,12 +63,14 @@ def _rates(run: Run) -> tuple[float, float | None]:
 
 
 def _travel(run: Run, metrics: Mapping[str, Any]) -> float | None:
-    """The sum of the learning rates of position parameters, which rise and fall linearly: about as far as Adam can move them."""
+    """The sum of the learning rates of position parameters: about as far as Adam can move them."""
     recipe = run.config.get("recipe") or {}
     if "lr" not in recipe or not (metrics["position_parameters"] or run.config.get("conv")):
         return None
     slowest = min(rate for rate in _rates(run) if rate is not None)
-    return float(recipe["lr"]) * slowest * run.config["steps"] / 2
+    from relpos.train.optim import Recipe
+
+    return Recipe.of(recipe).travel(run.config["steps"]) * slowest
 
 
 def _column(name: str, tunings: list[Tuning], by_pretraining: bool) -> Column:

@@ -130,6 +130,24 @@ class Checkpointing(pl.Callback):
         self.asked = number
 
 
+class Kept(pl.Callback):
+    """Writes the checkpoint of one step, which stays when the run is finished.
+
+    Args:
+        folder: where it lies.
+        step: after which it is written.
+    """
+
+    def __init__(self, folder: Path, step: int) -> None:
+        self.folder, self.step = folder, step
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
+        """Writes it when the step is reached."""
+        if trainer.global_step == self.step:
+            module.check_finite()
+            trainer.save_checkpoint(self.folder / "last.ckpt")
+
+
 class Snapshots(pl.Callback):
     """Keeps the weights at some per cents of the steps: `snapshots/<per cent>.safetensors`."""
 
@@ -141,5 +159,10 @@ class Snapshots(pl.Callback):
         from relpos.train.weights import save_weights
 
         for share in self.shares:
-            if trainer.global_step == max(1, round(int(trainer.max_steps) * share / 100)):
+            if trainer.global_step == snapshot_step(share, int(trainer.max_steps)):
                 save_weights(module.model, self.folder / f"{share}.safetensors")  # type: ignore[arg-type]
+
+
+def snapshot_step(share: int, steps: int) -> int:
+    """The step, rounded, at which `share` per cent of the steps are done."""
+    return max(1, round(steps * share / 100))

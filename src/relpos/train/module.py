@@ -50,7 +50,7 @@ class Training(pl.LightningModule):
     def configure_optimizers(self) -> Any:
         """AdamW, and the schedule that `training_step` advances."""
         optimizer = self.recipe.optimizer(self.model)
-        return {"optimizer": optimizer, "lr_scheduler": self.recipe.schedule(optimizer, self.steps)}
+        return {"optimizer": optimizer, "lr_scheduler": self.recipe.scheduler(optimizer, self.steps)}
 
     def forward_scope(self, step: int, examples: Tensor) -> Any:
         """Seeds dropout for the examples (b,) of one forward pass and gives the context of that pass."""

@@ -1,8 +1,10 @@
-"""AdamW with the papers' parameter groups, and the linear schedule."""
+"""AdamW with the papers' parameter groups, and the schedule of its rate."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -24,6 +26,10 @@ class Recipe:
             about the sum of the learning rates, whatever the gradient, and biases of scores have farther to go than weights of
             matrices: in a short run they cannot get there at the rate of all others. 1 in the papers.
         conv_lr: the same for the convolution alone; None: `position_lr` counts for it too.
+        schedule: `linear`: after the warm-up the rate falls linearly to 0, as in the papers. `wsd` (warm-up, stable, decay; Hu et
+            al. 2024, MiniCPM): it stays at `lr` and falls linearly to 0 over the last steps. Until then the length of the run does
+            not matter, so that runs of several lengths share that part, see `relpos.runs.trunk`.
+        decay: steps over which `wsd` falls, as a count (1 or more) or as a share of the steps.
     """
 
     lr: NotNegative
@@ -34,10 +40,30 @@ class Recipe:
     clip: Positive = 1.0
     position_lr: Positive = 1.0
     conv_lr: Positive | None = None
+    schedule: Literal["linear", "wsd"] = "linear"
+    decay: NotNegative = 0.2
+
+    @classmethod
+    def of(cls, recipe: Mapping[str, Any]) -> Recipe:
+        """The recipe in a run's configuration or meaning, which may have further keys, such as `batch`."""
+        return cls(**{field.name: recipe[field.name] for field in fields(cls) if field.name in recipe})
 
     def warmup_steps(self, steps: int) -> int:
         """Steps of warm-up in a run of `steps`."""
         return int(self.warmup if self.warmup >= 1 else self.warmup * steps)
+
+    def decay_start(self, steps: int) -> int:
+        """The step of a run of `steps` from which on the rate falls."""
+        warmup = self.warmup_steps(steps)
+        if self.schedule == "linear":
+            return warmup
+        return max(warmup, steps - int(self.decay if self.decay >= 1 else self.decay * steps))
+
+    def travel(self, steps: int) -> float:
+        """About the sum of the learning rates: how far Adam moves a parameter, at most."""
+        if self.schedule == "linear":
+            return self.lr * steps / 2
+        return self.lr * (steps + self.decay_start(steps) - self.warmup_steps(steps)) / 2
 
     def optimizer(self, model: nn.Module) -> torch.optim.AdamW:
         """AdamW; biases and LayerNorms are exempt from decay, tables, kernels and convolution taps are not.
@@ -65,11 +91,13 @@ class Recipe:
         beta1, beta2 = self.betas
         return torch.optim.AdamW(groups, lr=self.lr, betas=(beta1, beta2), eps=self.eps, fused=True)
 
-    def schedule(self, optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
-        """Linear from 0 (the first update) to `lr`, then linear to 0 at the last step."""
-        warmup = self.warmup_steps(steps)
+    def scheduler(self, optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
+        """Linear from 0 (the first update) to `lr`, which stays until `decay_start`, then linear to 0 at the last step."""
+        warmup, start = self.warmup_steps(steps), self.decay_start(steps)
 
         def factor(step: int) -> float:
-            return step / max(1, warmup) if step < warmup else max(0.0, (steps - step) / max(1, steps - warmup))
+            if step < start:
+                return min(1.0, step / max(1, warmup))
+            return max(0.0, (steps - step) / max(1, steps - start))
 
         return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)

@@ -1,0 +1,95 @@
+"""Runs of several lengths that share their first steps: with `recipe.schedule=wsd` a scaling curve costs one training.
+
+Until its rate falls, a pre-training does not depend on how many steps follow: every draw is a function of the step. Each such run
+keeps the checkpoint of that moment in `trunk/`. It is also, bit for bit, where a longer run of otherwise the same meaning would be
+at that step, so that a longer run begins there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from relpos.errors import RelposError
+from relpos.files import whole_lines, write_text
+from relpos.runs.run import Run, read_record, runs_root
+from relpos.runs.shelf import LOGGED, is_current
+from relpos.train.checkpoint import newest, snapshot_step
+from relpos.train.optim import Recipe
+
+FOLDER = "trunk"
+"""In a run's folder: its checkpoint at the last step of the constant rate."""
+
+
+class Trunk(NamedTuple):
+    """Where a run begins: the checkpoint, its step, and the folder of the run that has kept it."""
+
+    checkpoint: Path
+    step: int
+    folder: Path
+
+
+def last_constant_step(run: Run) -> int | None:
+    """The step after which a pre-training's rate falls; None if no other run can share the steps until then.
+
+    A warm-up that is a share of the steps is another one in a longer run, and so is a first phase.
+    """
+    recipe = Recipe.of(run.config["recipe"])
+    if run.stage != "pretrain" or recipe.schedule == "linear" or 0 < recipe.warmup < 1 or "first" in run.meaning:
+        return None
+    return recipe.decay_start(run.config["steps"])
+
+
+def find(run: Run, threads: int, microbatch: int) -> Trunk | None:
+    """The farthest step of another run at which this one can begin; None where there is none.
+
+    Results depend on threads and micro-batch in their last bits, so that the other run must have the same.
+
+    Args:
+        run: a pre-training that has no checkpoint of its own.
+        threads: of the processor.
+        microbatch: examples of a pass.
+    """
+    end = last_constant_step(run)
+    if end is None:
+        return None
+    steps = run.config["steps"]
+    end = min([end, *(snapshot_step(share, steps) - 1 for share in run.config["snapshots"])])  # a snapshot needs its own training
+    inputs = {name: other.identity for name, other in run.inputs.items()}
+    found = []
+    for folder in (runs_root() / run.stage).glob(f"{run.name}-*"):
+        record = {} if folder == run.path else read_record(folder)
+        if not record or not list((folder / FOLDER).glob("*.ckpt")) or not is_current(record):
+            continue
+        of_record = {name: Path(path).name.rpartition("-")[2] for name, path in record["inputs"].items()}
+        step = Recipe.of(record["meaning"]["recipe"]).decay_start(record["meaning"]["steps"])
+        alike = (of_record, _shared(record["meaning"])) == (inputs, _shared(run.meaning))
+        if alike and step <= end and _computed_with(record, threads, microbatch):
+            found.append((step, folder))
+    for step, folder in sorted(found, reverse=True):
+        try:
+            if checkpoint := newest(folder / FOLDER):
+                return Trunk(checkpoint, step, folder)
+        except RelposError as error:  # another run's file is no reason to fail: this one can do without
+            print(f"relpos: {error}", file=sys.stderr)
+    return None
+
+
+def copy_log(trunk: Trunk, run: Run) -> None:
+    """Gives a run the log of the steps that it shares."""
+    lines = [line for line in whole_lines(trunk.folder / LOGGED) if json.loads(line)["step"] <= trunk.step]
+    write_text(run.path / LOGGED, "".join(lines))
+
+
+def _shared(meaning: dict[str, Any]) -> dict[str, Any]:
+    """What runs that share their first steps have in common."""
+    recipe = {key: value for key, value in meaning["recipe"].items() if key != "decay"}
+    return {key: value for key, value in meaning.items() if key != "steps"} | {"recipe": recipe}
+
+
+def _computed_with(record: dict[str, Any], threads: int, microbatch: int) -> bool:
+    begun = [start for start in record.get("starts", []) if "from_step" in start]
+    wanted = {"threads": threads, "microbatch": microbatch, "processes": 1}
+    return bool(begun) and all(start.get(key) == value for start in begun for key, value in wanted.items())

@@ -1,0 +1,91 @@
+"""Runs of several lengths share their first steps, and each ends in the bits of a training of its own."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from linked import link_runs
+from relpos.runs import Run, compose, execute, plan
+
+WSD = [
+    "position=composite",
+    "batch=4",
+    "log_every=1",
+    "evaluations=2",
+    "speed.threads=1",
+    "recipe.schedule=wsd",
+    "recipe.warmup=2",
+]
+
+
+def run_of(*overrides: str) -> Run:
+    return plan(compose("pretrain", [*WSD, *overrides]))
+
+
+def weights(run: Run) -> dict[str, torch.Tensor]:
+    return load_file(run.path / "model" / "model.safetensors")
+
+
+def steps_logged(run: Run) -> list[int]:
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    return [line["step"] for line in lines if "loss" in line]
+
+
+def test_a_longer_run_begins_where_a_shorter_one_began_to_decay_and_ends_in_the_same_bits(
+    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = execute(run_of("steps=10"))
+    long = execute(run_of("steps=20"))
+    assert [start["from_step"] for start in short.record["starts"]] == [0]
+    (start,) = long.record["starts"]
+    assert (start["from_step"], start["trunk_of"]) == (8, short.path.name)
+    heldout = long.metrics["heldout_loss"]
+    assert steps_logged(long) == list(range(1, 21))
+    ours, of_short = weights(long), weights(short)
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "alone"))
+    link_runs(toy_runs, tmp_path / "alone")
+    alone = execute(run_of("steps=20"))
+    assert alone.record["starts"][0]["from_step"] == 0
+    assert alone.identity == long.identity
+    assert alone.metrics["heldout_loss"] == heldout
+    theirs = weights(alone)
+    assert all(torch.equal(ours[name], theirs[name]) for name in (ours | theirs))
+    assert any(not torch.equal(ours[name], of_short[name]) for name in ours)
+
+
+def test_another_decay_shares_the_trunk(toy_runs: Path) -> None:
+    execute(run_of("steps=10"))
+    assert execute(run_of("steps=10", "recipe.decay=1")).record["starts"][0]["from_step"] == 8
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["seed=1"],
+        ["recipe.lr=0.002"],
+        ["recipe.warmup=0.2"],
+        ["recipe.schedule=linear"],
+        ["speed.threads=2"],
+        ["speed.microbatch=2"],
+        ["snapshots=[30]"],
+        ["steps=8"],
+    ],
+)
+def test_what_the_first_steps_depend_on_is_not_shared(toy_runs: Path, changes: list[str]) -> None:
+    execute(run_of("steps=10"))
+    assert execute(run_of("steps=20", *changes)).record["starts"][0]["from_step"] == 0
+
+
+def test_a_damaged_trunk_is_named_and_not_used(toy_runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    short = execute(run_of("steps=10"))
+    (kept,) = (short.path / "trunk").glob("*.ckpt")
+    kept.write_bytes(kept.read_bytes()[:-1] + b"\0\0")
+    assert execute(run_of("steps=20")).record["starts"][0]["from_step"] == 0
+    assert f"damaged checkpoint {kept}" in capfd.readouterr().err
+
+
+def test_a_run_with_a_linear_schedule_keeps_no_trunk(toy_runs: Path) -> None:
+    assert not (execute(run_of("steps=10", "recipe.schedule=linear")).path / "trunk").exists()
