@@ -192,13 +192,13 @@ def about(tested: Difference, *, value: float = 0.0, bound: float = 0.5) -> Evid
     "the mean of these differences above zero, none clearly below: {contrasts}",
     partial(_requires, every=False),
     _places,
-    in_nats,
+    lambda test: test,
 )
-def higher_on_average(test: Test, place: Place) -> Verdict | None:
+def higher_on_average(test: Test, place: Place, *, bound: float = 0.0) -> Verdict | None:
     """The first rows are above their second ones on average, and none is clearly below.
 
     Holds: the 95 % interval of the mean difference lies above zero, and no contrast's lies below, by Holm's correction. Fails: that
-    of the mean or of a contrast lies below, by Holm's correction.
+    of the mean or of a contrast lies below, by Holm's correction. With a `bound`, a smaller mean counts as none.
     """
     gains = [gain(place.scale, each, test.column, test.columns) for each in test.contrasts]
     if not any(gains):
@@ -206,13 +206,13 @@ def higher_on_average(test: Test, place: Place) -> Verdict | None:
     mean = mean_gain(place.scale, test.contrasts, test.column, test.columns)
     figures = figures_of(replace(test, beside=(), apart=()), place.scale, [*gains, mean])
     decisive = [mean.tested] if mean and mean.tested else []
-    return ladder(place.scale, figures, [mean, *gains], lambda all_: mean_without_loss(all_[0], all_[1:]), decisive=decisive)
+    return ladder(place.scale, figures, [mean, *gains], lambda all_: mean_without_loss(all_[0], all_[1:], bound), decisive=decisive)
 
 
-def mean_without_loss(mean: Difference, parts: Sequence[Difference]) -> Evidence:
+def mean_without_loss(mean: Difference, parts: Sequence[Difference], bound: float = 0.0) -> Evidence:
     """The evidence for a claim that a mean lies above zero and none of its parts clearly below."""
     losses = [each.p if each.value < 0 else 1.0 for each in parts]
-    of_mean = sided(mean)
+    of_mean = sided(mean, bound)
     holds = of_mean.holds if min(holm(losses)) >= ALPHA else 1.0
     return Evidence(holds, all_of([of_mean, *(Evidence(1.0, loss) for loss in losses)]).fails)
 

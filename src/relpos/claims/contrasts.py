@@ -71,7 +71,8 @@ def gain(
     value = tested.value if tested else _mean(ours) - _mean(theirs)
     digits = 3 if columns[0] in WHERE else 1
     if tested:
-        spread = f"{_interval(tested, digits)} over {tested.n} {scale.units}, {tested.freedom:.3g} degrees of freedom"
+        beside = f"; these pairs alone {_interval(tested.alone, digits)}" if tested.alone else ""
+        spread = f"{_interval(tested, digits)} over {tested.n} {scale.units}, {tested.freedom:.3g} degrees of freedom{beside}"
     else:
         spread = _of_models(singles[0], singles[1], digits)
     return Gain(value, tested, tuple(columns), f"{first} − {second} {value:+.{digits}f} {spread}{_where(columns)}")

@@ -39,12 +39,14 @@ class Difference:
         error: its standard error; below 1e-12 the interval is a point.
         freedom: degrees of freedom of the t-distribution.
         n: pairs, or values of `first`.
+        alone: of a moderated error, the same difference by its own pairs alone; see `relpos.tables.pooled`.
     """
 
     value: float
     error: float
     freedom: float
     n: int
+    alone: Difference | None = None
 
     @property
     def low(self) -> float:
