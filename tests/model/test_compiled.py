@@ -23,6 +23,8 @@ TERMS: dict[str, dict[str, int]] = {
     "none": {}, "offset": {"offset": 1}, "query": {"query": 5}, "key": {"key": 7}, "value": {"value": 5},
     "wide": {"query": 41, "key": 41}, "dense": {"dense": 1},
     "all": {"offset": 1, "query": 9, "key": 5, "value": 3, "dense": 1},
+    "columns": {"query": 9, "key": 6, "columns": 1}, "mapped query": {"query": 4, "columns": 1, "value": 5},
+    "reach": {"reach": 3, "offset": 1}, "reach of all": {"reach": 4, "query": 9, "key": 5, "value": 3, "dense": 1, "columns": 1},
 }  # fmt: skip
 
 
@@ -44,7 +46,18 @@ def no_library() -> None:
 def kind(name: str, outside: str, dtype: torch.dtype = torch.float32, content: bool = True, width: int = 8) -> proof.Kind:
     terms = TERMS[name]
     widths = {part: terms.get(part) for part in ("query", "key", "value")}
-    return proof.Kind(CPU, dtype, width, content, "offset" in terms, dense="dense" in terms, outside=outside, **widths)  # type: ignore[arg-type]
+    return proof.Kind(
+        CPU,
+        dtype,
+        width,
+        content,
+        "offset" in terms,
+        dense="dense" in terms,
+        outside=outside,
+        columns="columns" in terms,
+        reach=terms.get("reach"),
+        **widths,
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -62,6 +75,13 @@ def test_values_and_gradients_are_as_near_to_float64_as_those_of_eager(
 @pytest.mark.parametrize("width", [8, 64, 72])
 def test_they_are_for_sequences_in_several_blocks(width: int, dtype: torch.dtype) -> None:
     assert proof.compare(compiled, kind("all", "clamp", dtype, width=width), 197, True, 0.1) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("reach", [0, 5, 63, 64, 100, 500])
+def test_they_are_where_blocks_see_a_part_of_the_sequence(reach: int, dtype: torch.dtype) -> None:
+    for name in ("all", "columns"):
+        assert proof.compare(compiled, kind(name, "clamp", dtype)._replace(reach=reach), 197, True, 0.1) is None
 
 
 def test_they_are_without_content() -> None:

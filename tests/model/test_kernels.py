@@ -40,11 +40,20 @@ def mask() -> Tensor:
     return real
 
 
-def run(kernel: Any, names: tuple[str, ...], outside: str, dropout: tuple[float, int], real: Tensor | None) -> list[Tensor]:
+# Offsets −8 … 8 → columns of query and key; not one to one, and neither symmetric nor rising.
+COLUMNS = torch.tensor([4, 4, 4, 0, 1, 1, 2, 0, 3, 3, 1, 2, 4, 4, 0, 0, 0])
+SEEN: list[dict[str, Any]] = [{"columns": COLUMNS}, {"reach": 0}, {"reach": 3}, {"columns": COLUMNS, "reach": 2}]
+
+
+def run(
+    kernel: Any, names: tuple[str, ...], outside: str, dropout: tuple[float, int], real: Tensor | None, **seen: Any
+) -> list[Tensor]:
     """Output and gradients."""
     x = inputs(names)
-    terms = Terms(**{name: x[name] for name in names}, outside=outside)
+    terms = Terms(**{name: x[name] for name in names}, outside=outside, **seen)
     y = kernel.attention(x["q"], x["k"], x["v"], terms, real, dropout)
+    if seen.get("reach") is not None and real is not None:  # what a token gets that sees nothing but padding means nothing
+        y = y * real[:, None, :, None]
     (y * numbers(B, H, N, D, seed=9)).sum().backward()
     return [y.detach(), *(value.grad for value in x.values())]
 
@@ -78,6 +87,66 @@ def test_eager_equals_the_loops(names: tuple[str, ...], outside: str) -> None:
                 x["q"][b, h], x["k"][b, h], x["v"][b, h], add, 1.0, real[b].tolist(), value if "value" in names else None
             )
             torch.testing.assert_close(y[b, h], expected, atol=1e-11, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seen", SEEN, ids=str)
+@pytest.mark.parametrize("names", [(), ("query", "key"), ("offset", "query", "value")], ids="+".join)
+def test_columns_and_reach_of_eager_equal_the_loops(names: tuple[str, ...], seen: dict[str, Any]) -> None:
+    x, real = inputs(names), mask()
+    y = eager.attention(x["q"], x["k"], x["v"], Terms(**{name: x[name] for name in names}, **seen), real, (0.0, 0))
+    columns, reach = seen.get("columns"), seen.get("reach", N)
+
+    for b, h in product(range(B), range(H)):
+
+        def read(row: Tensor, offset: int) -> Tensor:
+            return reference.read(row, offset, "clamp") if columns is None else row[columns[offset + N - 1]]
+
+        for i in range(N):
+            keys = [j for j in range(N) if abs(j - i) <= reach and real[b, j]]
+            if not keys:
+                continue
+            scores = []
+            for j in keys:
+                s = x["q"][b, h, i] @ x["k"][b, h, j]
+                s = s + (x["offset"][h, j - i + N - 1] if "offset" in names else 0)
+                s = s + (read(x["query"][b, h, i], j - i) if "query" in names else 0)
+                s = s + (read(x["key"][b, h, j], i - j) if "key" in names else 0)
+                scores.append(s)
+            u = [reference.read(x["value"], j - i, "clamp") if "value" in names else 0 for j in keys]
+            p = torch.softmax(torch.stack(scores), 0)
+            expected = sum(weight * (x["v"][b, h, j] + row) for weight, j, row in zip(p, keys, u, strict=True))
+            torch.testing.assert_close(y[b, h, i], expected, atol=1e-11, rtol=1e-9)
+
+
+@pytest.mark.parametrize("dropout", [(0.0, 0), (0.3, 12345)], ids=["kept", "dropped"])
+@pytest.mark.parametrize("seen", SEEN, ids=str)
+@pytest.mark.parametrize("names", COMBINATIONS, ids="+".join)
+def test_columns_and_reach_of_fused_equal_eager(names: tuple[str, ...], seen: dict[str, Any], dropout: tuple[float, int]) -> None:
+    found, expected = (run(kernel, names, "clamp", dropout, mask(), **seen) for kernel in (fused, eager))
+    torch.testing.assert_close(found, expected, atol=1e-11, rtol=1e-9)
+
+
+def test_kernels_with_columns_are_added_by_offset() -> None:
+    """A map meets a window, and another map; the shorter reach holds."""
+    x = inputs(("query", "key"))
+    mapped, window = (
+        Terms(query=x["query"], columns=COLUMNS, reach=5),
+        Terms(query=x["query"], key=x["key"], outside="zero", reach=3),
+    )
+    added = [eager.scores(None, None, terms, x["v"]) for terms in (mapped, window)]
+    for total in (mapped + window, window + mapped):
+        assert total.reach == 3
+        torch.testing.assert_close(eager.scores(None, None, total, x["v"]), sum(added))
+    assert (mapped + Terms()).reach == 5
+    torch.testing.assert_close(eager.scores(None, None, mapped + mapped, x["v"]), 2 * added[0])
+
+
+def test_fused_leaves_kernels_of_a_wider_format_to_others() -> None:
+    """Gates are summed along the sentence; of two large sums in bfloat16 little of the difference would be left."""
+    v = numbers(*SHAPES["query"][:3], D).bfloat16()
+    assert not fused.supports(Terms(query=numbers(*SHAPES["query"]).float()), v, True)
+    assert fused.supports(Terms(query=numbers(*SHAPES["query"]).bfloat16()), v, True)
+    assert fused.supports(Terms(offset=numbers(*SHAPES["offset"]).float()), v, True)
 
 
 @pytest.mark.parametrize("dropout", [(0.0, 0), (0.3, 12345)], ids=["kept", "dropped"])

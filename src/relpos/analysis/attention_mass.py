@@ -66,7 +66,7 @@ def _attention(encoder: Encoder, ids: Ids) -> Iterator[tuple[int, Heads]]:
     for call in record(encoder, ids):
         if call.q is None or call.k is None or position.scale is None:  # no q·k: the scores are the terms alone
             empty = torch.zeros(len(ids), position.shape.heads, ids.shape[1], 0, device=ids.device)
-            yield call.layer, probabilities(scores(None, None, call.terms, empty), None)
+            yield call.layer, probabilities(scores(None, None, call.terms, empty), None, call.terms.reach)
         else:
             q, k, _ = position.turn(call.layer, call.q, call.k, call.q, call.state)
-            yield call.layer, probabilities(scores(q * position.scale, k, call.terms, q), None)
+            yield call.layer, probabilities(scores(q * position.scale, k, call.terms, q), None, call.terms.reach)

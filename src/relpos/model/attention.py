@@ -10,7 +10,7 @@ from torch import Tensor, cat, nn
 from relpos.model import kernels
 from relpos.model.conv import Conv
 from relpos.model.dropout import Draw, Dropout
-from relpos.model.position.base import Scheme, Terms
+from relpos.model.position.base import Input, Scheme, Terms
 from relpos.model.shape import Heads, Mask, Shape
 from relpos.model.tokens import Tokens
 
@@ -65,6 +65,9 @@ class Attention(nn.Module):
     def forward(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall) -> Float[Tensor, "*kept hidden"]:
         q, k, v = self.heads(x, call)
         draw = self.dropout.draw(call.layer)
+        if self.scored:
+            given = Input(x, call.held, call.mask, self.maps)
+            call = call._replace(state=call.position.see(call.layer, given, call.state))
         if self.scored == self.shape.heads:
             y = self.attend(q, k, v, call, draw)
         elif self.scored == 0:
@@ -87,6 +90,10 @@ class Attention(nn.Module):
         kernel = kernels.select(self.kernel, terms, v, self.training, scale is not None)
         self.ran = kernels.name_of(kernel)
         return kernel.attention(*content, terms, call.mask, dropout)
+
+    def maps(self, x: Float[Tensor, "*tokens hidden"]) -> dict[str, Float[Tensor, "*tokens _"]]:
+        """q, k, v side by side of all heads, those for which there is a linear map here."""
+        return dict(zip(self.widths, self.project(x).split(list(self.widths.values()), -1), strict=True)) if self.widths else {}
 
     def heads(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall) -> tuple[Any, Any, Any]:
         """q, k (B, scored, n, head_dim), v (B, H, n, head_dim); None for those that neither scheme nor convolution needs."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,12 +39,12 @@ class _Call(ctypes.Structure):
     _fields_ = (
         *((name, _INT) for name in ("batch", "heads", "n", "width")),
         *((name, _View) for name in ("q", "k", "v", "y", "grad_q", "grad_k", "grad_v")),
-        *((name, _POINTER) for name in ("p", "offset", "query", "key", "value", "dense")),
+        *((name, _POINTER) for name in ("p", "offset", "query", "key", "value", "dense", "columns")),
         *((name, _INT) for name in ("query_width", "key_width", "value_width", "dense_batch")),
         *((name, _POINTER) for name in ("grad_offset", "grad_query", "grad_key", "grad_value", "grad_dense")),
         ("mask", _POINTER),
         ("dropout", DropoutCall),
-        *((name, _INT) for name in ("zero", "threads")),
+        *((name, _INT) for name in ("zero", "reach", "threads")),
     )
 
 
@@ -102,33 +102,42 @@ def _beside(x: Tensor) -> Tensor:
     return x.new_empty(x.shape[0], x.shape[2], x.shape[1], x.shape[3]).transpose(1, 2)
 
 
+class _Rest(NamedTuple):
+    """What is no tensor."""
+
+    outside: str
+    reach: int | None
+    draw: Draw
+
+
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, q: Tensor | None, k: Tensor | None, v: Tensor, offset: Tensor | None, query: Tensor | None, key: Tensor | None,
-        value: Tensor | None, dense: Tensor | None, mask: Tensor | None, outside: str, draw: Draw, keep: bool,
+        value: Tensor | None, dense: Tensor | None, columns: Tensor | None, mask: Tensor | None, rest: _Rest, keep: bool,
     ) -> Tensor:  # fmt: skip
         batch, heads, n, _ = v.shape
         tables = [None if x is None else x.float().contiguous() for x in (offset, query, key, value)]
         tables.append(None if dense is None else dense.to(v.dtype).contiguous())
         q, k, v = (None if x is None else _in_rows(x) for x in (q, k, v))  # type: ignore[assignment]
+        columns = None if columns is None else columns.to(torch.int32).contiguous()
         mask = None if mask is None else mask.contiguous()
         y = _beside(v)
-        p = v.new_empty(batch, heads, n, n) if keep or draw.rate > 0 else None
-        call, alive = _call(q, k, v, y, p, tables, mask, outside, draw)
+        p = v.new_empty(batch, heads, n, n) if keep or rest.draw.rate > 0 else None
+        call, alive = _call(q, k, v, y, p, tables, columns, mask, rest)
         run("relpos_attention", call, v.dtype, backward=False)
         del alive  # the call holds addresses only: until here the tensors had to live
-        ctx.save_for_backward(q, k, v, p, mask, *tables)
-        ctx.outside, ctx.draw = outside, draw
+        ctx.save_for_backward(q, k, v, p, columns, mask, *tables)
+        ctx.rest = rest
         ctx.types = [None if x is None else x.dtype for x in (offset, query, key, value, dense)]
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, p, mask, *tables = ctx.saved_tensors
+        q, k, v, p, columns, mask, *tables = ctx.saved_tensors
         grad = _in_rows(grad)
-        call, alive = _call(q, k, v, grad, p, tables, mask, ctx.outside, ctx.draw)
+        call, alive = _call(q, k, v, grad, p, tables, columns, mask, ctx.rest)
         grads = [None if x is None else _beside(x) for x in (q, k, v)]
         call.grad_q, call.grad_k, call.grad_v = map(_view, grads)
         offset, query, key, value, dense = tables
@@ -160,21 +169,22 @@ def _call(
     y: Tensor,
     p: Tensor | None,
     tables: Sequence[Tensor | None],
+    columns: Tensor | None,
     mask: Tensor | None,
-    outside: str,
-    draw: Draw,
+    rest: _Rest,
 ) -> tuple[_Call, list[Tensor]]:
     """What both passes need, and the tensors that must live as long."""
     batch, heads, n, width = v.shape
-    dropout, alive = dropout_call((batch, heads, n, n), draw)
+    dropout, alive = dropout_call((batch, heads, n, n), rest.draw)
     call = _Call(batch, heads, n, width, _view(q), _view(k), _view(v), _view(y))
-    call.p, call.mask, call.dropout = pointer(p), pointer(mask), dropout
+    call.p, call.columns, call.mask, call.dropout = pointer(p), pointer(columns), pointer(mask), dropout
     call.offset, call.query, call.key, call.value, call.dense = map(pointer, tables)
     _, query, key, value, dense = tables
     call.query_width, call.key_width = (0 if x is None else x.shape[3] for x in (query, key))
     call.value_width = 0 if value is None else len(value)
     call.dense_batch = 0 if dense is None or len(dense) == 1 else dense.stride(0)
-    call.zero, call.threads = outside == "zero", torch.get_num_threads()
+    call.zero, call.threads = rest.outside == "zero", torch.get_num_threads()
+    call.reach = n if rest.reach is None else rest.reach
     return call, alive
 
 
@@ -189,5 +199,5 @@ def attention(
         q, k = q.to(dtype), k.to(dtype)
     inputs = (q, k, v.to(dtype), terms.offset, terms.query, terms.key, terms.value, terms.dense)
     keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
-    result: Heads = _Attention.apply(*inputs, mask, terms.outside, Draw(*dropout), keep)
+    result: Heads = _Attention.apply(*inputs, terms.columns, mask, _Rest(terms.outside, terms.reach, Draw(*dropout)), keep)
     return result

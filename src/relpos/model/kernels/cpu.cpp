@@ -256,12 +256,13 @@ struct AttentionCall {
   const float* key;                  // (batch, heads, n, key_width) or null
   const float* value;                // (value_width, width) or null
   const char* dense;                 // (1 or batch, heads, n, n) or null
+  const int32_t* columns;            // (2n − 1), the column of query and key for each offset; or null: o + k, and beyond as `zero` says
   int64_t query_width, key_width, value_width, dense_batch;  // dense_batch: from one sequence's to the next
   float *grad_offset, *grad_query, *grad_key, *grad_value;  // (batch, heads, …) each, zero before
   char* grad_dense;                  // (batch, heads, n, n)
   const uint8_t* mask;               // (batch, n), 1 at real tokens; or null
   Dropout dropout;
-  int64_t zero, threads;             // zero: windows end at ±k, else their outermost weights go on
+  int64_t zero, reach, threads;      // zero: windows end at ±k, else their outermost weights go on; reach: farthest token seen
 };
 
 struct NormCall {
@@ -361,6 +362,32 @@ inline void grad_key_windows(const float* s, float* grad, float* left, float* ri
   for (int64_t j = stop; j < n; ++j) left[j] += s[j];
 }
 
+// The same where `columns` says which weight belongs to the offset from the row's token to token j, which stands at columns[j]; for
+// keys at columns[−j], of the offset from token j.
+inline void add_mapped(float* s, const float* kernel, const int32_t* columns, int64_t first, int64_t stop) {
+#pragma omp simd
+  for (int64_t j = first; j < stop; ++j) s[j] += kernel[columns[j]];
+}
+inline void grad_mapped(const float* s, float* grad, const int32_t* columns, int64_t first, int64_t stop) {
+  for (int64_t j = first; j < stop; ++j) grad[columns[j]] += s[j];
+}
+inline void add_mapped_keys(float* s, const float* kernel, const int32_t* columns, int64_t width, int64_t first, int64_t stop) {
+#pragma omp simd
+  for (int64_t j = first; j < stop; ++j) s[j] += kernel[j * width + columns[-j]];
+}
+inline void grad_mapped_keys(const float* s, float* grad, const int32_t* columns, int64_t width, int64_t first, int64_t stop) {
+  for (int64_t j = first; j < stop; ++j) grad[j * width + columns[-j]] += s[j];
+}
+
+// The tokens that rows from `start` on see: from `first` on, `count` of them.
+struct Seen {
+  int64_t first, stop, count;
+  Seen(const AttentionCall& call, int64_t start, int64_t rows)
+      : first(start > call.reach ? start - call.reach : 0),
+        stop(start + rows + call.reach < call.n ? start + rows + call.reach : call.n),
+        count(stop - first) {}
+};
+
 template <class T>
 void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
   const int64_t n = call.n, d = call.width, block = block_of(n), place = b * call.heads + h;
@@ -380,12 +407,15 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
     for (int64_t j = 0; j < n; ++j) hidden[j] = call.mask[b * n + j] ? 0.0f : -1e30f;
   for (int64_t start = 0; start < n; start += block) {
     const int64_t rows = start + block < n ? block : n - start;
+    const Seen block_sees(call, start, rows);
     if (call.q.data)
-      product(false, true, rows, n, d, 1.0f, at<T>(call.q, b, h, start), call.q.token, at<T>(call.k, b, h), call.k.token, 0.0f, scores, n);
+      product(false, true, rows, block_sees.count, d, 1.0f, at<T>(call.q, b, h, start), call.q.token, at<T>(call.k, b, h, block_sees.first),
+              call.k.token, 0.0f, scores + block_sees.first, n);
     else
       std::memset(scores, 0, rows * n * sizeof(float));
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t i = start + row;
+      const Seen sees(call, i, 1);
       float* s = scores + row * n;
       if (call.offset) {
         const float* offset = call.offset + h * (2 * n - 1) + n - 1 - i;
@@ -397,21 +427,29 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
 #pragma omp simd
         for (int64_t j = 0; j < n; ++j) s[j] += load(dense[j]);
       }
-      if (call.query) add_window(s, call.query + (place * n + i) * call.query_width, call.query_width, i, n, zero);
-      if (key) add_key_windows(s, key, left, right, call.key_width, i, n, zero);
+      if (call.query && call.columns)
+        add_mapped(s, call.query + (place * n + i) * call.query_width, call.columns + n - 1 - i, sees.first, sees.stop);
+      else if (call.query)
+        add_window(s, call.query + (place * n + i) * call.query_width, call.query_width, i, n, zero);
+      if (key && call.columns)
+        add_mapped_keys(s, key, call.columns + n - 1 + i, call.key_width, sees.first, sees.stop);
+      else if (key)
+        add_key_windows(s, key, left, right, call.key_width, i, n, zero);
       if (call.mask) {
 #pragma omp simd
         for (int64_t j = 0; j < n; ++j) s[j] += hidden[j];
       }
-      float top = s[0], total = 0;
+      float top = s[sees.first], total = 0;
 #pragma omp simd reduction(max : top)
-      for (int64_t j = 0; j < n; ++j) top = s[j] > top ? s[j] : top;
+      for (int64_t j = sees.first; j < sees.stop; ++j) top = s[j] > top ? s[j] : top;
 #pragma omp simd reduction(+ : total)
-      for (int64_t j = 0; j < n; ++j) {
+      for (int64_t j = sees.first; j < sees.stop; ++j) {
         const float e = exponential(s[j] - top);
         s[j] = e;
         total += e;
       }
+      std::memset(s, 0, sees.first * sizeof(float));
+      std::memset(s + sees.stop, 0, (n - sees.stop) * sizeof(float));
       const float share = 1.0f / total;
       T* p = call.p ? reinterpret_cast<T*>(call.p) + (place * n + i) * n : nullptr;
       T* used = kept + row * n;
@@ -433,7 +471,8 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
     }
     const T* used = dropping || !call.p ? kept : reinterpret_cast<const T*>(call.p) + (place * n + start) * n;
     T* y = at<T>(call.y, b, h, start);
-    product(false, false, rows, d, n, rescale, used, n, at<T>(call.v, b, h), call.v.token, 0.0f, out, d);
+    product(false, false, rows, d, block_sees.count, rescale, used + block_sees.first, n, at<T>(call.v, b, h, block_sees.first),
+            call.v.token, 0.0f, out, d);
     if (call.value) {  // the probabilities summed by offset, times the table
       const int64_t width = call.value_width;
       std::memset(summed, 0, rows * width * sizeof(float));
@@ -468,19 +507,23 @@ void attention_backward(const AttentionCall& call, int64_t b, int64_t h) {
   float* upstream = scratch(6, call.value ? block * d : 0);
   float* grad_key = call.grad_key ? call.grad_key + place * n * call.key_width : nullptr;
   if (grad_key) std::memset(edges, 0, 2 * n * sizeof(float));
+  const bool part = call.reach < n;  // a block adds to the gradients of some keys only
+  if (part) std::memset(grad_k, 0, 2 * n * d * sizeof(float));
   for (int64_t start = 0; start < n; start += block) {
     const int64_t rows = start + block < n ? block : n - start;
-    const float beta = start ? 1.0f : 0.0f;
+    const float beta = start || part ? 1.0f : 0.0f;
+    const Seen block_sees(call, start, rows);
+    const int64_t seen = block_sees.first;
     const T* y = at<T>(call.y, b, h, start);
     const T* p = reinterpret_cast<const T*>(call.p) + (place * n + start) * n;
-    product(false, true, rows, n, d, rescale, y, call.y.token, at<T>(call.v, b, h), call.v.token, 0.0f, grads, n);
+    product(false, true, rows, block_sees.count, d, rescale, y, call.y.token, at<T>(call.v, b, h, seen), call.v.token, 0.0f, grads + seen, n);
     const T* used = p;
     if (dropping) {
       used = kept;
 #pragma omp simd
       for (int64_t j = 0; j < rows * n; ++j) kept[j] = positive(p[j]);
     }
-    product(true, false, n, d, rows, rescale, used, n, y, call.y.token, beta, grad_v, d);
+    product(true, false, block_sees.count, d, rows, rescale, used + seen, n, y, call.y.token, beta, grad_v + seen * d, d);
     if (call.value) {
       float* of_sums = summed + block * value_width;
       for (int64_t row = 0; row < rows; ++row)
@@ -497,7 +540,10 @@ void attention_backward(const AttentionCall& call, int64_t b, int64_t h) {
     }
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t i = start + row;
+      const Seen sees(call, i, 1);
       float* s = grads + row * n;
+      std::memset(s, 0, sees.first * sizeof(float));
+      std::memset(s + sees.stop, 0, (n - sees.stop) * sizeof(float));
       const T* signs = p + row * n;
       float dot = 0;
 #pragma omp simd reduction(+ : dot)
@@ -519,8 +565,14 @@ void attention_backward(const AttentionCall& call, int64_t b, int64_t h) {
         T* to = reinterpret_cast<T*>(call.grad_dense) + (place * n + i) * n;
         narrow(s, to, n);
       }
-      if (call.grad_query) grad_window(s, call.grad_query + (place * n + i) * call.query_width, call.query_width, i, n, zero);
-      if (grad_key) grad_key_windows(s, grad_key, left, right, call.key_width, i, n, zero);
+      if (call.grad_query && call.columns)
+        grad_mapped(s, call.grad_query + (place * n + i) * call.query_width, call.columns + n - 1 - i, sees.first, sees.stop);
+      else if (call.grad_query)
+        grad_window(s, call.grad_query + (place * n + i) * call.query_width, call.query_width, i, n, zero);
+      if (grad_key && call.columns)
+        grad_mapped_keys(s, grad_key, call.columns + n - 1 + i, call.key_width, sees.first, sees.stop);
+      else if (grad_key)
+        grad_key_windows(s, grad_key, left, right, call.key_width, i, n, zero);
     }
     if (!call.q.data) continue;
     const T* of_scores = reinterpret_cast<const T*>(grads);
@@ -528,8 +580,10 @@ void attention_backward(const AttentionCall& call, int64_t b, int64_t h) {
       narrow(grads, kept, rows * n);
       of_scores = kept;
     }
-    product(false, false, rows, d, n, 1.0f, of_scores, n, at<T>(call.k, b, h), call.k.token, 0.0f, grad_q + start * d, d);
-    product(true, false, n, d, rows, 1.0f, of_scores, n, at<T>(call.q, b, h, start), call.q.token, beta, grad_k, d);
+    product(false, false, rows, d, block_sees.count, 1.0f, of_scores + seen, n, at<T>(call.k, b, h, seen), call.k.token, 0.0f,
+            grad_q + start * d, d);
+    product(true, false, block_sees.count, d, rows, 1.0f, of_scores + seen, n, at<T>(call.q, b, h, start), call.q.token, beta,
+            grad_k + seen * d, d);
   }
   if (grad_key && !zero)
     for (int64_t j = 0; j < n; ++j) {

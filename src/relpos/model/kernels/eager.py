@@ -23,24 +23,28 @@ def supports(terms: Terms, v: Heads, training: bool) -> bool:
 
 
 def scores(q: Heads | None, k: Heads | None, terms: Terms, like: Heads) -> Scores:
-    """s, padding not yet hidden; q is scaled; q and k are None for attention without q·k."""
+    """s, padding and what is out of reach not yet hidden; q is scaled; q and k are None for attention without q·k."""
     batch, heads, n, _ = like.shape
     s = like.new_zeros(batch, heads, n, n) if q is None or k is None else q @ k.transpose(-1, -2)
     offsets = _offsets(n, like.device)  # (n, n), j − i
     if terms.offset is not None:
         s = s + terms.offset[:, offsets + n - 1]
     if terms.query is not None:
-        s = s + _read(terms.query, offsets, terms.outside)
+        s = s + _read(terms.query, offsets, terms)
     if terms.key is not None:
-        s = s + _read(terms.key, offsets, terms.outside).transpose(-1, -2)  # [j, i] at i − j
+        s = s + _read(terms.key, offsets, terms).transpose(-1, -2)  # [j, i] at i − j
     if terms.dense is not None:
         s = s + terms.dense
     return s
 
 
-def probabilities(s: Scores, mask: Mask | None) -> Scores:
-    """Softmax over the real keys."""
-    return torch.softmax(s if mask is None else s.masked_fill(~mask[:, None, None, :], MASKED), -1)
+def probabilities(s: Scores, mask: Mask | None, reach: int | None = None) -> Scores:
+    """Softmax over the real keys that are at most `reach` tokens away."""
+    if mask is not None:
+        s = s.masked_fill(~mask[:, None, None, :], MASKED)
+    if reach is not None:
+        s = s.masked_fill(_offsets(s.shape[-1], s.device).abs() > reach, -torch.inf)
+    return torch.softmax(s, -1)
 
 
 def attention(
@@ -56,7 +60,7 @@ def attention(
         >>> attention(None, None, v, Terms(offset=beta), None, (0.0, 0)).flatten().tolist()
         [1.0, 2.0, 1.0]
     """
-    p = drop(probabilities(scores(q, k, terms, v), mask), dropout).to(v.dtype)
+    p = drop(probabilities(scores(q, k, terms, v), mask, terms.reach), dropout).to(v.dtype)
     y = p @ v
     return y if terms.value is None else y + _weighted(p, terms.value, terms.outside)
 
@@ -66,9 +70,11 @@ def _offsets(n: int, device: torch.device) -> Int[Tensor, "{n} {n}"]:
     return token[None, :] - token[:, None]
 
 
-def _read(kernel: Float[Tensor, "batch heads n width"], offsets: Int[Tensor, "n n"], outside: str) -> Scores:
+def _read(kernel: Float[Tensor, "batch heads n width"], offsets: Int[Tensor, "n n"], terms: Terms) -> Scores:
     """The convolution kernel of each token, read at these offsets."""
-    k = kernel.shape[-1] // 2
+    if terms.columns is not None:
+        return kernel.gather(-1, terms.columns[offsets + len(offsets) - 1].expand(*kernel.shape[:2], -1, -1))
+    k, outside = kernel.shape[-1] // 2, terms.outside
     columns = (offsets.clamp(-k, k) + k).expand(*kernel.shape[:2], -1, -1)
     read = kernel.gather(-1, columns)
     return read if outside == "clamp" else read * (offsets.abs() <= k).to(kernel.dtype)

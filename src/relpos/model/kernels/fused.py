@@ -6,6 +6,7 @@ dropped probability is stored with a minus sign, so that no mask is stored, conv
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,8 +21,10 @@ from relpos.model.shape import Heads, Mask
 
 
 def supports(terms: Terms, v: Heads, training: bool) -> bool:
-    """Everything but a value table."""
-    return terms.value is None
+    """Everything but a value table, and but kernels in a wider number format than the scores: they would be rounded to that."""
+    scores = torch.finfo(compute_dtype(v)).eps
+    exact = any(x is not None and torch.finfo(x.dtype).eps < scores for x in (terms.query, terms.key))
+    return terms.value is None and not exact
 
 
 def _add_query_(s: Matrices, kernel: Kernels, outside: str) -> None:
@@ -130,6 +133,16 @@ def _term_grads(s: Tensor, ctx: Any) -> list[Tensor | None]:
     return grads
 
 
+def _hiding(terms: Terms, v: Heads) -> Terms:
+    """The same without `reach`: β hides what is farther away."""
+    if terms.reach is None:
+        return terms
+    _, heads, n, _ = v.shape
+    offset = v.new_zeros(heads, 2 * n - 1) if terms.offset is None else terms.offset
+    far = torch.arange(1 - n, n, device=v.device).abs() > terms.reach
+    return replace(terms, offset=offset.masked_fill(far, -torch.inf), reach=None)
+
+
 def attention(
     q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int]
 ) -> Heads:
@@ -143,7 +156,9 @@ def attention(
         >>> attention(None, None, v, Terms(offset=beta), None, (0.0, 0)).flatten().tolist()
         [1.0, 2.0, 1.0]
     """
-    dtype = compute_dtype(v)
+    dtype, terms = compute_dtype(v), _hiding(terms, v)
+    if terms.columns is not None:
+        terms = replace(terms.by_offset(), outside="zero")  # nothing is outside
     q = v.new_zeros(v.shape) if q is None else q
     k = q if k is None else k
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)

@@ -41,6 +41,8 @@ class Kind(NamedTuple):
     dense: bool
     value: int | None
     outside: Outside
+    columns: bool = False  # query and key are read through a map from offset to column
+    reach: int | None = None
 
 
 _passed: dict[tuple[str, Kind], bool] = {}
@@ -53,7 +55,10 @@ def kind_of(terms: Terms, v: Tensor, content: bool) -> Kind:
     dense = terms.dense is not None
     outside: Outside = "zero" if terms.windowed and terms.outside == "zero" else "clamp"
     dtype = compute_dtype(v)
-    return Kind(v.device, dtype, v.shape[-1], content, terms.offset is not None, query, key, dense, value, outside)
+    mapped = terms.columns is not None and (query, key) != (None, None)
+    return Kind(
+        v.device, dtype, v.shape[-1], content, terms.offset is not None, query, key, dense, value, outside, mapped, terms.reach
+    )
 
 
 def holds(kernel: ModuleType, kind: Kind) -> bool:
@@ -118,12 +123,19 @@ def _run(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, dtyp
     if kind.value:
         shapes["value"] = (kind.value, kind.head_dim)
     x = {name: _numbers(number, shape, kind).to(dtype).requires_grad_() for number, (name, shape) in enumerate(shapes.items())}
-    terms = Terms(**{name: value for name, value in x.items() if name not in "qkv"}, outside=kind.outside)
+    columns = None
+    if kind.columns:
+        width = min(table for table in (kind.query, kind.key) if table)
+        columns = 3 * torch.arange(2 * n - 1, device=kind.device) // 2 % width
+    filled = {name: value for name, value in x.items() if name not in "qkv"}
+    terms = Terms(**filled, outside=kind.outside, columns=columns, reach=kind.reach)
     mask = None
     if padded:
         mask = torch.ones(BATCH, n, dtype=torch.bool, device=kind.device)
         mask[1, n - n // 3 :] = False
     y = kernel.attention(x.get("q"), x.get("k"), x["v"], terms, mask, Draw(rate, 1234567))
+    if mask is not None and kind.reach is not None:  # what a token gets that sees nothing but padding means nothing
+        y = y * mask[:, None, :, None]
     y.backward(_numbers(99, full, kind).to(y.dtype))
     grads = {f"gradient of {name}": value.grad for name, value in x.items() if value.grad is not None}
     return {name: value.detach().double() for name, value in ({"output": y} | grads).items()}

@@ -46,8 +46,9 @@ WARPS = 4
 
 
 def supports(terms: Terms, v: Heads, training: bool) -> bool:
-    """All terms, on CUDA where Triton is installed, but not in float64 and not for heads that fill more than a tile."""
-    served = v.device.type == "cuda" and v.shape[-1] <= WIDEST_HEAD and compute_dtype(v) != torch.float64
+    """All terms but columns and reach, on CUDA where Triton is installed; not in float64 and not for heads wider than a tile."""
+    plain = terms.columns is None and terms.reach is None
+    served = plain and v.device.type == "cuda" and v.shape[-1] <= WIDEST_HEAD and compute_dtype(v) != torch.float64
     return served and find_spec("triton") is not None
 
 

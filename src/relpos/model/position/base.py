@@ -2,25 +2,47 @@
 
     s_ij = scale · q_i·k_j + β_{j−i} + a_{i, j−i} + b_{j, i−j} + D_ij           y_i = Σ_j softmax_j(s_ij) (v_j + u_{j−i})
 
-A convolution kernel, in this folder just kernel, is a row of weights by offset. An offset is counted from the token that owns the
-kernel to the other one; +1 is the next token.
+over all j, or over those with |j − i| ≤ reach. A convolution kernel, in this folder just kernel, is a row of weights by offset. An
+offset is counted from the token that owns the kernel to the other one; +1 is the next token.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.model.initial import uniform_
-from relpos.model.shape import Heads, Shape
+from relpos.model.shape import Heads, Mask, Shape
+from relpos.model.tokens import Tokens
 
 Outside = Literal["clamp", "zero"]
+
+
+class Input(NamedTuple):
+    """What a layer's attention is given, for schemes that read more than q and k.
+
+    Args:
+        x: the layer's input, normed, at the tokens `held`; of padding it says nothing that may reach an output.
+        held: the tokens that x holds.
+        mask: (B, n) true at real tokens; None: all are real.
+        project: rows of the width `hidden` → their q, k and v by the layer's own maps, (rows, heads · head_dim) each; those that
+            the layer has no map for are missing.
+    """
+
+    x: Float[Tensor, "*tokens hidden"]
+    held: Tokens
+    mask: Mask | None
+    project: Callable[[Float[Tensor, "rows hidden"]], dict[str, Tensor]]
+
+    def zero_padding(self, x: Float[Tensor, "batch n width"]) -> Float[Tensor, "batch n width"]:
+        """x with zeros at padding."""
+        return x if self.mask is None else x.masked_fill(~self.mask[:, :, None], 0.0)
 
 
 @dataclass(frozen=True)
@@ -29,7 +51,11 @@ class Terms:
 
     `outside` says what query, key and value do beyond ±k: `clamp` lets the outermost weight go on, `zero` ends it. The width
     2k+1 of these tensors says k; the offset o stands in column o + k. `offset` covers all offsets of a sequence, o in column
-    o + n − 1. Any floating-point type will do; an attention kernel adds them in that of the scores.
+    o + n − 1. Any floating-point type will do; an attention kernel adds them in that of the scores, but
+    query and key in their own where it is wider.
+
+    With `columns` query and key may have any width: the offset o stands in column columns[o + n − 1] of both, and several may share
+    one. `reach` is how far a token sees to either side; None: it sees all.
     """
 
     offset: Float[Tensor, "heads offsets"] | None = None  # β, 2n−1 offsets
@@ -38,30 +64,48 @@ class Terms:
     dense: Float[Tensor, "#batch heads n n"] | None = None  # D, the same for all sequences or one for each
     value: Float[Tensor, "value_width head_dim"] | None = None  # u, width 2k+1, read at j − i
     outside: str = "clamp"
+    columns: Int[Tensor, "offsets"] | None = None  # 2n−1 offsets, as β's
+    reach: int | None = None
 
     def __add__(self, other: Terms) -> Terms:
-        """Field by field. A narrower window is first extended to the wider one, as `outside` says.
+        """Field by field. A narrower window is first extended to the wider one, as `outside` says; kernels with columns are first
+        extended to all offsets, and so are those that they meet. The shorter reach holds.
 
         Raises:
             RelposError: both have windows, and the two end differently.
         """
-        ends = sorted({terms.outside for terms in (self, other) if terms.windowed})
+        mapped = self.columns is not None or other.columns is not None
+        one, two = (self.by_offset(), other.by_offset()) if mapped else (self, other)
+        ends = sorted({terms.outside for terms in (one, two) if terms.windowed})
         if len(ends) > 1:
             raise RelposError(f"windows with outside={ends[0]} and outside={ends[1]} cannot be added")
-        outside = ends[0] if ends else self.outside
+        outside = ends[0] if ends else one.outside
         return Terms(
-            offset=_plus(self.offset, other.offset),
-            query=_plus(_extended(self.query, other.query, outside), _extended(other.query, self.query, outside)),
-            key=_plus(_extended(self.key, other.key, outside), _extended(other.key, self.key, outside)),
-            dense=_plus(self.dense, other.dense),
-            value=_plus(_extended(self.value, other.value, outside, 0), _extended(other.value, self.value, outside, 0)),
+            offset=_plus(one.offset, two.offset),
+            query=_plus(_extended(one.query, two.query, outside), _extended(two.query, one.query, outside)),
+            key=_plus(_extended(one.key, two.key, outside), _extended(two.key, one.key, outside)),
+            dense=_plus(one.dense, two.dense),
+            value=_plus(_extended(one.value, two.value, outside, 0), _extended(two.value, one.value, outside, 0)),
             outside=outside,
+            columns=two.columns if one.columns is None else one.columns,
+            reach=min((terms.reach for terms in (one, two) if terms.reach is not None), default=None),
         )
 
     @property
     def windowed(self) -> bool:
         """Whether `outside` says anything here."""
-        return any(window is not None for window in (self.query, self.key, self.value))
+        kernels = (self.query, self.key) if self.columns is None else ()
+        return any(window is not None for window in (*kernels, self.value))
+
+    def by_offset(self) -> Terms:
+        """The same with a column for each offset in query and key."""
+        wide = [None if x is None else self._by_offset(x) for x in (self.query, self.key)]
+        filled = next((x for x in wide if x is not None), None)
+        columns = None if filled is None else torch.arange(filled.shape[-1], device=filled.device)
+        return replace(self, query=wide[0], key=wide[1], columns=columns)
+
+    def _by_offset(self, kernel: Tensor) -> Tensor:
+        return extend(kernel, kernel.shape[2], self.outside) if self.columns is None else kernel[..., self.columns]
 
 
 def _plus(x: Tensor | None, y: Tensor | None) -> Tensor | None:
@@ -121,6 +165,10 @@ class Scheme(nn.Module):
     def prepare(self, n: int) -> Any:
         """What all layers need for sequences of length n; computed once a forward pass and handed on as `state`."""
         return None
+
+    def see(self, layer: int, given: Input, state: Any) -> Any:
+        """The `state` of this pass for `turn` and `terms`, where it depends on the layer's input or on padding."""
+        return state
 
     def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: Any) -> tuple[Heads, Heads, Heads]:
         """Queries, keys and values before scaling, turned."""

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
-from relpos.model.position.base import Position, Scheme, Terms
+from relpos.model.position.base import Input, Position, Scheme, Terms
 from relpos.model.shape import Heads, Shape
 
 
@@ -67,6 +67,9 @@ class Merge(Scheme):
 
     def prepare(self, n: int) -> list[Any]:
         return [part.prepare(n) for part in self.parts]
+
+    def see(self, layer: int, given: Input, state: list[Any]) -> list[Any]:
+        return [part.see(layer, given, own) for part, own in zip(self.parts, state, strict=True)]
 
     def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]) -> tuple[Heads, Heads, Heads]:
         for part, own in zip(self.parts, state, strict=True):
