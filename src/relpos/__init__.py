@@ -9,6 +9,8 @@ Everything the command line does, from a notebook:
     known = relpos.order(run.path)["shuffle_gap"]["all"]
     guesses = relpos.FillMask(run.path)("the cat [MASK] on the mat")
     total = relpos.Score(run.path)("the cat sat on the mat").total
+
+And its attention for a network of your own: `relpos.attention(q, k, v, offset=bias)`.
 """
 
 from __future__ import annotations
@@ -24,10 +26,11 @@ if TYPE_CHECKING:
 
     from relpos.analysis import fill, score
     from relpos.data.tokenizer import Tokenizer
+    from relpos.model.function import attention
     from relpos.model.heads import Classifier, MaskedLM
     from relpos.runs import Run
 
-__all__ = ["FillMask", "Score", "analysis", "build", "compose", "load", "order", "run"]
+__all__ = ["FillMask", "Score", "analysis", "attention", "build", "compose", "load", "order", "run"]
 
 
 def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
@@ -198,4 +201,8 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module("relpos.analysis")
+    if name == "attention":
+        from relpos.model.function import attention
+
+        return attention
     raise AttributeError(f"module 'relpos' has no attribute {name!r}")

@@ -1,0 +1,145 @@
+"""`relpos.attention` equals the equation, whatever holes are filled, and its gradients are the same bits each time."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import relpos
+from relpos.errors import RelposError
+
+BATCH, HEADS, N, WIDTH, K = 2, 3, 6, 4, 1
+NAMES = ("offset", "from_query", "from_key", "dense", "value")
+
+
+def drawn(dtype: torch.dtype = torch.float64, n: int = N) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = dict.fromkeys("qkv", (BATCH, HEADS, n, WIDTH)) | {
+        "offset": (HEADS, 2 * n - 1),
+        "from_query": (BATCH, HEADS, n, 2 * K + 1),
+        "from_key": (BATCH, HEADS, n, 2 * K + 1),
+        "dense": (1, HEADS, n, n),
+        "value": (2 * K + 1, WIDTH),
+    }
+    return {name: torch.randn(shape, generator=generator).to(dtype).requires_grad_() for name, shape in shapes.items()}
+
+
+def looped(given: dict[str, Tensor], outside: str, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    """Equation by equation; a window beyond its end has its outermost weight, or none."""
+
+    def window(kernel: Tensor, o: int) -> Any:
+        return kernel[max(-K, min(K, o)) + K] if abs(o) <= K or outside == "clamp" else 0.0
+
+    v = given["v"]
+    y = torch.zeros_like(v)
+    for b in range(BATCH):
+        for h in range(HEADS):
+            for i in range(N):
+                read = [j for j in range(N) if (mask is None or mask[b, j]) and (not causal or j <= i)]
+                scores = []
+                for j in read:
+                    s = scale * sum(given["q"][b, h, i, c] * given["k"][b, h, j, c] for c in range(WIDTH)) if "q" in given else 0.0
+                    s = s + (given["offset"][h, j - i + N - 1] if "offset" in given else 0.0)
+                    s = s + (window(given["from_query"][b, h, i], j - i) if "from_query" in given else 0.0)
+                    s = s + (window(given["from_key"][b, h, j], i - j) if "from_key" in given else 0.0)
+                    scores.append(s + (given["dense"][0, h, i, j] if "dense" in given else torch.zeros((), dtype=v.dtype)))
+                weights = torch.stack(scores).softmax(0)
+                for weight, j in zip(weights, read, strict=True):
+                    u = window(given["value"], j - i) if "value" in given else 0.0
+                    y[b, h, i] = y[b, h, i] + weight * (v[b, h, j] + u)
+    return y
+
+
+def call(given: dict[str, Tensor], **keys: Any) -> Tensor:
+    rest = {name: x for name, x in given.items() if name not in "qkv"}
+    return relpos.attention(given.get("q"), given.get("k"), given["v"], **rest, **keys)
+
+
+MASK = torch.tensor([[True] * N, [True, True, False, True, True, False]])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("outside", ["clamp", "zero"])
+@pytest.mark.parametrize("names", [(), *((name,) for name in NAMES), NAMES], ids=lambda names: "+".join(names) or "none")
+def test_values_and_gradients_are_those_of_the_equation(names: tuple[str, ...], outside: str, causal: bool) -> None:
+    every = drawn()
+    given = {name: every[name] for name in ("q", "k", "v", *names)}
+    for mask in (None, MASK):
+        ours = call(given, outside=outside, mask=mask, causal=causal, scale=0.3)
+        theirs = looped(given, outside, mask, causal, 0.3)
+        assert (ours - theirs).abs().max() < 1e-10
+        weights = torch.linspace(-1, 1, ours.numel(), dtype=ours.dtype).view_as(ours)
+        for mine, other in zip(
+            torch.autograd.grad((ours * weights).sum(), list(given.values())),
+            torch.autograd.grad((theirs * weights).sum(), list(given.values())),
+            strict=True,
+        ):
+            assert (mine - other).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 2e-5), (torch.bfloat16, 0.1)])
+def test_other_number_formats_equal_float64(dtype: torch.dtype, close: float, causal: bool) -> None:
+    exact = {name: x.detach().to(dtype).double().requires_grad_() for name, x in drawn(n=40).items()}
+    given = {name: x.detach().to(dtype).requires_grad_() for name, x in exact.items()}
+    mask = torch.arange(40)[None] < torch.tensor([[40], [23]])
+    ours, theirs = call(given, mask=mask, causal=causal), call(exact, mask=mask, causal=causal)
+    assert ours.dtype == dtype
+    assert (ours.double() - theirs).abs().max() < close
+    ours.double().square().sum().backward()
+    theirs.square().sum().backward()
+    for name in given:
+        mine, other = given[name].grad, exact[name].grad
+        assert mine is not None and other is not None and torch.isfinite(mine).all()  # noqa: PT018
+        assert (mine.double() - other).abs().max() <= 5 * close * (1 + other.abs().max())
+
+
+def test_gradients_have_the_same_bits_each_time() -> None:
+    given = drawn(torch.float32, n=40)
+
+    def gradients() -> list[Tensor]:
+        return list(torch.autograd.grad(call(given, dropout=0.2, seed=3).square().sum(), list(given.values())))
+
+    first = gradients()
+    for _ in range(9):
+        assert all(torch.equal(mine, other) for mine, other in zip(gradients(), first, strict=True))
+
+
+def test_a_seed_decides_dropout() -> None:
+    given = drawn(torch.float32)
+    assert torch.equal(call(given, dropout=0.5, seed=1), call(given, dropout=0.5, seed=1))
+    assert not torch.equal(call(given, dropout=0.5, seed=1), call(given, dropout=0.5, seed=2))
+    assert torch.equal(call(given, dropout=0.0), call(given))
+
+
+def test_the_terms_alone_make_the_scores() -> None:
+    given = {name: x for name, x in drawn().items() if name in ("v", "offset")}
+    assert (call(given) - looped(given, "clamp", None, False, 0.0)).abs().max() < 1e-10
+
+
+def test_the_scale_is_one_over_the_root_of_the_width() -> None:
+    given = {name: x for name, x in drawn().items() if name in "qkv"}
+    expected = torch.nn.functional.scaled_dot_product_attention(given["q"], given["k"], given["v"])
+    assert (call(given) - expected).abs().max() < 1e-12
+    assert math.isclose(WIDTH**-0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"offset": torch.zeros(3, 10)}, "offset is (3, 10)"),
+        ({"from_query": torch.zeros(2, 3, 6, 4)}, "2k+1"),
+        ({"dense": torch.zeros(3, 3, 6, 6)}, "1 or 2"),
+        ({"mask": torch.zeros(2, 6)}, "must be bool"),
+        ({"outside": "wrap"}, "outside"),
+        ({"dropout": 1.5}, "dropout"),
+        ({"k": None}, "give both, or neither"),
+    ],
+)
+def test_what_does_not_fit_is_named(change: dict[str, Any], said: str) -> None:
+    x = torch.zeros(2, 3, 6, 4)
+    with pytest.raises(RelposError) as caught:
+        relpos.attention(**({"q": x, "k": x, "v": x} | change))
+    assert said in str(caught.value)
