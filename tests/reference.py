@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 import reference_conv
+import reference_input
 from reference_absolute import carried, mixed, synthesizer_dense, synthesizer_random, tupe
+from reference_input import Given
 from reference_offsets import alibi, kerple, kerple_power, t5, tisa, turned
 
 Term = Callable[[Any, int, int, int, int, Tensor, Tensor], Tensor | float]
@@ -70,19 +72,6 @@ def huang4(scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Ten
     return (dot(q[i], row) + dot(k[j], row)) / math.sqrt(len(row))
 
 
-def merge(scheme: Any, layer: int, head: int, *pair: Any) -> Any:
-    """Σ of the parts"""
-    return sum(TERMS[type(part).__name__](part, layer, head, *pair) for part in scheme.parts)
-
-
-def turned_by_parts(scheme: Any, layer: int, head: int, q: Any, k: Any, v: Any) -> tuple[Any, Any, Any]:
-    """One part after the other"""
-    for part in scheme.parts:
-        turn = TURNS.get(type(part).__name__)
-        q, k, v = turn(part, layer, head, q, k, v) if turn else (q, k, v)
-    return q, k, v
-
-
 def swin(scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tensor) -> Tensor:
     """β_{j−i}"""
     return scheme.beta[layer, head, j - i + scheme.shape.max_positions - 1]
@@ -109,8 +98,8 @@ TERMS: dict[str, Term] = {
     "KerplePower": kerple_power,
     "Rope": none,
     "Swin": swin,
-    "Merge": merge,
 }
+SEEING = {"Inkling": reference_input.inkling}
 
 Turn = Callable[..., Any]  # (scheme, layer, head, q, k, v) of one sequence and head → q, k, v
 TURNS: dict[str, Turn] = {
@@ -118,8 +107,25 @@ TURNS: dict[str, Turn] = {
     "SynthesizerRandom": mixed,
     "SynthesizerDense": mixed,
     "Rope": turned,
-    "Merge": turned_by_parts,
 }
+
+
+def term(given: Given, scheme: Any, *pair: Any) -> Any:
+    """T_ij; of a merge, Σ of its parts."""
+    name = type(scheme).__name__
+    if name == "Merge":
+        return sum(term(given, part, *pair) for part in scheme.parts)
+    return SEEING[name](given, scheme, *pair) if name in SEEING else TERMS[name](scheme, *pair)
+
+
+def turn(given: Given, scheme: Any, layer: int, head: int, *projected: Any) -> Any:
+    """q, k, v turned; in a merge by one part after the other."""
+    name = type(scheme).__name__
+    if name == "Merge":
+        for part in scheme.parts:
+            projected = turn(given, part, layer, head, *projected)
+        return projected
+    return TURNS[name](scheme, layer, head, *projected) if name in TURNS else projected
 
 
 def valued(scheme: Any, layer: int, offset: int) -> Any:
@@ -136,6 +142,8 @@ def scale(scheme: Any) -> float | None:
     name, width = type(scheme).__name__, scheme.shape.head_dim
     if name.startswith("Synthesizer"):
         return 1.0 if scheme.mixture else None
+    if name == "Inkling":
+        return 1 / math.sqrt(width) if scheme.root else 1 / width
     return 1 / math.sqrt(2 * width if name == "Tupe" else width)
 
 
@@ -230,15 +238,15 @@ def _projected(encoder: Any, layer: Any, x: list[Tensor], real: list[bool]) -> d
 def _context(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[bool]) -> Tensor:
     """(n, heads · d_h): what goes into W_o."""
     scheme, conv, heads, width = encoder.position, layer.attention.conv, encoder.shape.heads, encoder.shape.head_dim
-    term, turn = TERMS[type(scheme).__name__], TURNS.get(type(scheme).__name__)
-    projected, scored, parts = _projected(encoder, layer, x, real), reference_conv.scored(conv, heads), []
+    given, projected = Given(layer.attention, x, real), _projected(encoder, layer, x, real)
+    scored, parts = reference_conv.scored(conv, heads), []
     for head in range(scored):
         q, k, v = (projected[name][:, head * width : (head + 1) * width] if name in projected else None for name in "qkv")
 
         def add(i: int, j: int, head: int = head, q: Any = q, k: Any = k) -> Any:
-            return term(scheme, number, head, i, j, q, k)
+            return term(given, scheme, number, head, i, j, q, k)
 
-        q, k, v = turn(scheme, number, head, q, k, v) if turn else (q, k, v)
+        q, k, v = turn(given, scheme, number, head, q, k, v)
         parts.append(attend(q, k, v, add, scale(scheme), real, lambda offset: valued(scheme, number, offset)))
     rest = [projected["v"][:, head * width : (head + 1) * width] for head in range(scored, heads)]
     parts += reference_conv.unscored(conv, x, projected.get("q"), rest, real) if rest else []

@@ -13,7 +13,9 @@ from relpos.model.build import build
 from relpos.model.conv import Conv
 from relpos.model.heads import MaskedLM
 from relpos.model.position import Scheme
+from relpos.model.position.base import Input
 from relpos.model.shape import Shape
+from relpos.model.tokens import Tokens
 from relpos.trust import constructor
 
 FULL = bool(os.environ.get("RELPOS_FULL"))  # set by .ci/run: full crosses of presets, which take minutes
@@ -90,6 +92,14 @@ def model_of(
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, dtype=torch.float64), alpha=spread)
     return model
+
+
+def given(shape: Shape, batch: int, n: int, seed: int = 4) -> Input:
+    """A layer's input: random numbers, all tokens real, random maps."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(batch, n, shape.hidden, generator=generator).double()
+    maps = torch.randn(2, shape.hidden, shape.heads * shape.head_dim, generator=generator).double()
+    return Input(x, Tokens(batch, n), None, lambda rows: {"q": rows @ maps[0], "k": rows @ maps[1]})
 
 
 def batch(rows: int = 2, n: int = 9, seed: int = 1) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,8 @@ import reference
 from relpos.errors import RelposError
 from relpos.model.kernels import eager, fused
 from relpos.model.position import Scheme, Terms
-from schemes import CONVS, FULL, POSITIONS, SHAPE, batch, model_of, node, preset, reads, variants
+from relpos.model.position.base import Input
+from schemes import CONVS, FULL, POSITIONS, SHAPE, batch, given, model_of, node, preset, reads, variants
 
 KERNELS = {"eager": eager, "fused": fused}
 EVERY = pytest.mark.parametrize("name", POSITIONS)
@@ -34,7 +35,7 @@ def filled(name: str, **keys: Any) -> Any:
 
 def terms_of(position: Any, n: int = 7, seed: int = 3) -> Terms:
     q, k = torch.randn(2, 2, SHAPE.heads, n, SHAPE.head_dim, generator=torch.Generator().manual_seed(seed)).double()
-    return position.terms(1, q, k, position.prepare(n))
+    return position.terms(1, q, k, position.see(1, given(SHAPE, len(q), n), position.prepare(n)))
 
 
 def is_relative(name: str) -> bool:
@@ -154,6 +155,16 @@ class Reversed(Scheme):
 
     def prepare(self, n: int) -> Any:
         return self.scheme.prepare(n)
+
+    @property
+    def scale(self) -> float | None:
+        return self.scheme.scale
+
+    def turn(self, layer: int, q: Tensor, k: Tensor, v: Tensor, state: Any) -> tuple[Tensor, Tensor, Tensor]:
+        return self.scheme.turn(layer, q, k, v, state)
+
+    def see(self, layer: int, given: Input, state: Any) -> Any:
+        return self.scheme.see(layer, given, state)
 
     def terms(self, layer: int, q: Tensor, k: Tensor, state: Any) -> Terms:
         terms = self.scheme.terms(layer, q, k, state)

@@ -9,6 +9,7 @@ from relpos.model.position.dynamic import Dynamic
 from relpos.model.position.fixed import Fixed
 from relpos.model.position.floater import Floater
 from relpos.model.position.huang4 import Huang4
+from relpos.model.position.inkling import Inkling
 from relpos.model.position.kerple import Kerple, KerplePower
 from relpos.model.position.key import Key
 from relpos.model.position.merge import Merge
@@ -32,6 +33,7 @@ __all__ = [
     "Fixed",
     "Floater",
     "Huang4",
+    "Inkling",
     "Kerple",
     "KerplePower",
     "Key",
