@@ -232,7 +232,7 @@ def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) 
     """How much pre-trainings of `row` with different seeds differ; None if no row has several pre-trainings.
 
     The variance is the sum of two components, seeds and errors, each estimated from all rows; degrees of freedom by Satterthwaite's
-    formula. If the test of equal spreads rejects, it is the row's own.
+    formula. If the test of equal spreads rejects, it is the row's own, moderated by those of the other rows.
 
     >>> spread({"a": {0: 71.0, 1: 73.0}}, "a")
     Spread(variance=2.0, freedom=1.0)
@@ -245,8 +245,8 @@ def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) 
     cells = _cells(pool)
     fit = _fit(cells, is_crossed=False)
     if equal_spreads(cells) < ALPHA:
-        values = list(pool[row].values())
-        return Spread(float(np.var(values, ddof=1)), len(values) - 1.0) if len(values) > 1 else None
+        values, prior = list(pool[row].values()), _prior(cells, False)
+        return prior.moderated(float(np.var(values, ddof=1)), len(values) - 1.0) if prior and len(values) > 1 else None
     crossed = _fit(cells, is_crossed=True)
     by_seeds = fit.df_resid - crossed.df_resid
     if by_seeds < 1 or crossed.df_resid < 1:
