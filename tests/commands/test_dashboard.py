@@ -3,6 +3,7 @@
 import json
 import socket
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -45,8 +46,9 @@ def offline(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
-    """A pre-training and a fine-tuning of a table, one after the other in this process, as a worker makes them."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Made]]:
+    """The runs of a table of two rows, each a pre-training and a fine-tuning, made one after the other in this process, as a worker
+    makes them. The table and its workspace are written, too."""
     folder = tmp_path_factory.mktemp("made")
     environment = {"RELPOS_RUNS": folder / "runs", "RELPOS_DATA": write_data(folder / "data"), "WANDB_MODE": "offline"}
     with pytest.MonkeyPatch.context() as patch:
@@ -54,23 +56,56 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
             patch.setenv(name, str(value))
         patch.delenv("WANDB_API_KEY", raising=False)
         base = ["data=files", "size=tiny", "size.hidden=16", "size.embedding=16", "size.ffn=16", "logger=wandb", "log_every=1"]
-        given = experiment.load(str(write_experiment(folder, base=base, rows={"fixed": ["position=fixed", "k=2"]}, tasks=["cola"])))
-        row = plan_table(given)[0]
-        return [Made.of(execute(run)) for run in (row.pretrainings[0], row.tunings[0].run)]
+        rows = {"fixed": ["position=fixed", "k=2"], "both": ["position=absolute_tisa"]}
+        path = write_experiment(folder, base=base, rows=rows, tasks=["cola"])
+        runs = [run for row in plan_table(experiment.load(str(path))) for run in (row.pretrainings[0], row.tunings[0].run)]
+        yield [Made.of(execute(run)) for run in runs]
+
+
+@pytest.fixture(scope="module")
+def workspace(made: list[Made]) -> dict[str, Any]:
+    """What `relpos dashboard` makes of the table of these runs."""
+    root = made[0].path.parents[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RELPOS_RUNS", str(root))
+        patch.setenv("RELPOS_DATA", str(root.parent / "data"))
+        assert main(["reproduce", f"table={root.parent / 'small.yaml'}"]) == 0
+        assert main(["dashboard", "table=small", "mode=offline"]) == 0
+        return dashboard.read(root / "tables" / "small" / "dashboard.json")
 
 
 def test_the_runs_of_a_table_share_its_group(made: list[Made]) -> None:
-    for one in made:
-        fields = {
-            "id": one.run.identity,
-            "name": one.path.name,
-            "group": "small",
-            "type": one.run.stage,
-            "tags": ["fixed", "small"],
-        }
-        told = one.found["run"] | {"tags": sorted(one.found["run"]["tags"])}
+    schemes = ["Fixed", "Fixed", "Absolute + Tisa", "Absolute + Tisa"]
+    for one, scheme, row in zip(made, schemes, ["fixed", "fixed", "both", "both"], strict=True):
+        keys = {"table": "small", "row": row, "scheme": scheme, "stage": one.run.stage}
+        fields = {"id": one.run.identity, "name": one.path.name, "group": "small", "type": one.run.stage}
+        told = one.found["run"]
         assert {key: told[key] for key in fields} == fields
-        assert told["config"]["row"] == "fixed"
+        assert sorted(told["tags"]) == sorted(keys.values())
+        assert {key: told["config"][key] for key in keys} == keys
+
+
+def test_the_configuration_is_what_the_run_means(made: list[Made]) -> None:
+    for one in made:
+        meaning = json.loads(json.dumps(one.run.meaning))
+        assert {key: value for key, value in one.found["run"]["config"].items() if key in meaning} == meaning
+
+
+def test_every_panel_of_the_workspace_has_something_to_show(made: list[Made], workspace: dict[str, Any]) -> None:
+    panels = [panel for section in workspace["sections"] for panel in section["panels"]]
+    logged = {key.split("/")[0] for one in made for row in one.found["history"] for key in row}
+    final = {key for one in made for key in one.found["summary"]}
+    config = set.intersection(*(set(one.found["run"]["config"]) for one in made))
+    assert {name for panel in panels for name in panel.get("y", [])} <= logged
+    assert {name for panel in panels for name in panel.get("media_keys", [])} <= logged
+    shown = {name for panel in panels for name in panel.get("metrics", [])}
+    assert shown <= final
+    assert {"perplexity", "cola"} <= shown
+    assert {panel["groupby"] for panel in panels if "groupby" in panel} <= config
+    [table] = [panel["markdown"] for panel in panels if panel["panel"] == "MarkdownPanel"]
+    assert "| fixed |" in table
+    assert "| both |" in table
+    assert workspace["filters"] == {"group": made[0].found["run"]["group"], "shared": []}
 
 
 def test_the_history_is_what_was_logged(made: list[Made]) -> None:
@@ -83,7 +118,7 @@ def test_the_history_is_what_was_logged(made: list[Made]) -> None:
 
 
 def test_the_summary_has_the_final_figures(made: list[Made]) -> None:
-    pretraining, tuning = made
+    pretraining, tuning, *_ = made
     for name in ("perplexity", "parameters", "position_parameters"):
         assert pretraining.found["summary"][name] == pretraining.metrics[name]
     assert tuning.found["summary"]["cola"] == tuning.metrics["columns"]["cola"]
@@ -91,13 +126,31 @@ def test_the_summary_has_the_final_figures(made: list[Made]) -> None:
 
 
 def test_the_kernels_are_there_to_look_at(made: list[Made]) -> None:
-    assert any(key.startswith("kernels") for row in made[0].found["history"] for key in row)
-    assert list(made[0].path.glob("wandb/offline-run-*/files/media/images/kernels*.png"))
+    pretrainings = [one for one in made if one.run.stage == "pretrain"]
+    assert len(pretrainings) == 2
+    for one in pretrainings:
+        assert any(key.startswith("kernels") for row in one.found["history"] for key in row)
+        (picture,) = one.path.glob("wandb/offline-run-*/files/media/images/kernels*.png")
+        assert picture.read_bytes() == (one.path / "figures" / "kernels.png").read_bytes()
+
+
+def test_nothing_is_uploaded_but_figures_and_pictures(made: list[Made]) -> None:
+    assert [one.found["artifacts"] for one in made] == [0] * len(made)
+    kinds = {path.suffix for one in made for path in one.path.glob("wandb/offline-run-*/files/media/**/*") if path.is_file()}
+    assert kinds == {".png"}
+
+
+def test_tags_are_as_weights_and_biases_takes_them() -> None:
+    told = identified("id", "name", "pretrain", {}, scheme="Fixed", table="pretrain", row="r" * 70)
+    assert told["tags"] == ["pretrain", "r" * 64, "Fixed"]
+    assert told["config"]["row"] == "r" * 70
 
 
 def test_a_run_that_broke_off_does_not_swallow_the_next(tmp_path: Path) -> None:
     for name in ("first", "second"):
-        logger = wandb_logger("p", None, "offline", run=identified(name, name, "pretrain", {}), folder=tmp_path / name)
+        logger = wandb_logger(
+            "p", None, "offline", run=identified(name, name, "pretrain", {}, scheme="Fixed"), folder=tmp_path / name
+        )
         logger.log_metrics({"loss": 1.0}, step=1)
         if name == "second":
             conclude([logger], {"columns": {"cola": 3.0}})

@@ -27,6 +27,7 @@ from relpos.files import sha256
 from relpos.model.attention import kernels_used
 from relpos.model.build import count
 from relpos.model.encoder import Encoder
+from relpos.model.position.merge import name_of
 from relpos.model.precision import slowdown_of_bf16
 from relpos.process import ASKED
 from relpos.runs import trunk
@@ -170,7 +171,7 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
         if shared:
             run.note_start(checkpoint=shared.checkpoint.name, trunk_of=shared.folder.name)
         callbacks += [Snapshots(run.path / "snapshots", config["snapshots"]), Bar(run.name, module.steps)]
-        loggers = [JsonLines(run.path / "metrics.jsonl", step), *_more_loggers(run)]
+        loggers = [JsonLines(run.path / "metrics.jsonl", step), *_more_loggers(run, module.model)]
     trainer = pl.Trainer(
         accelerator=config["speed"]["accelerator"],
         devices=_device(config["speed"]["accelerator"], group),
@@ -296,10 +297,15 @@ def _checked_step(path: Path, module: Training) -> int:
     return int(content["global_step"])
 
 
-def _more_loggers(run: Run) -> list[Any]:
+def _more_loggers(run: Run, model: Any) -> list[Any]:
     if not run.config["logger"]:
         return []
-    fields = identified(run.identity, run.path.name, run.stage, run.meaning, run.config.get("table"), run.config.get("row"))
+    names: dict[str, Any] = {
+        "scheme": name_of(model.encoder.position),
+        "table": run.config.get("table"),
+        "row": run.config.get("row"),
+    }
+    fields = identified(run.identity, run.path.name, run.stage, run.meaning, **names)
     return [instantiate(run.config["logger"], "logger", run=fields, folder=run.path)]
 
 

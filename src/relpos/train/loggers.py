@@ -13,6 +13,8 @@ from pytorch_lightning.loggers import Logger
 from relpos.files import whole_lines, write_text
 
 Mode = Literal["auto", "online", "offline"]
+LONGEST_TAG = 64
+"""Characters; Weights & Biases allows no more."""
 
 
 class JsonLines(Logger):
@@ -42,15 +44,17 @@ class JsonLines(Logger):
 
 
 def identified(
-    identity: str, name: str, stage: str, meaning: dict[str, Any], table: str | None = None, row: str | None = None
+    identity: str, name: str, stage: str, meaning: dict[str, Any], *, scheme: str, table: str | None = None, row: str | None = None
 ) -> dict[str, Any]:
-    """What a logger is told about a run. The runs of a table share its group; table and row are tags, and keys to group by.
+    """What a logger is told about a run. The runs of a table share its group; table, row, scheme and stage are tags, and keys to
+    group by.
 
     A run that several tables share is logged under the table that made it.
     """
-    names = {key: value for key, value in (("table", table), ("row", row)) if value}
-    fields = {"id": identity, "name": name, "group": table or name, "job_type": stage, "tags": list(names.values())}
-    return fields | {"config": meaning | names}
+    names = {"table": table, "row": row, "scheme": scheme, "stage": stage}
+    known = {key: value for key, value in names.items() if value}
+    tags = list(dict.fromkeys(value[:LONGEST_TAG] for value in known.values()))  # W&B refuses two that are equal
+    return {"id": identity, "name": name, "group": table or name, "job_type": stage, "tags": tags, "config": meaning | known}
 
 
 def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str, Any], folder: Path) -> Logger:

@@ -42,9 +42,8 @@ class Merge(Scheme):
         first = self.parts[0]
         for part in self.parts:
             if part.scale != first.scale:
-                raise RelposError(
-                    f"Merge: {_name(first)} multiplies q·k by {_factor(first)}, {_name(part)} by {_factor(part)}; they have no sum"
-                )
+                one, two = f"{name_of(first)} multiplies q·k by {_factor(first)}", f"{name_of(part)} by {_factor(part)}"
+                raise RelposError(f"Merge: {one}, {two}; they have no sum")
         self.projections = frozenset().union(*(part.projections for part in self.parts))
         self.max_length = min((part.max_length for part in self.parts if part.max_length is not None), default=None)
         self.same_each_step = all(part.same_each_step for part in self.parts)
@@ -87,8 +86,9 @@ class Merge(Scheme):
             part.check_length(n)
 
 
-def _name(part: Scheme) -> str:
-    return type(part).__name__
+def name_of(scheme: Scheme) -> str:
+    """The class of a scheme; of a merge its parts' classes, `Absolute + Tisa`."""
+    return " + ".join(map(name_of, scheme.parts)) if isinstance(scheme, Merge) else type(scheme).__name__
 
 
 def _factor(part: Scheme) -> str:
