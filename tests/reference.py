@@ -99,7 +99,7 @@ TERMS: dict[str, Term] = {
     "Rope": none,
     "Swin": swin,
 }
-SEEING = {"Inkling": reference_input.inkling}
+SEEING = {"Fox": reference_input.fox, "Inkling": reference_input.inkling}
 
 Turn = Callable[..., Any]  # (scheme, layer, head, q, k, v) of one sequence and head → q, k, v
 TURNS: dict[str, Turn] = {

@@ -62,7 +62,7 @@ def variants(group: str, name: str) -> list[dict[str, Any]]:
     own = node(group, name)
     found: list[dict[str, Any]] = [
         {},
-        *({key: not value} for key, value in own.items() if value in (True, False) and key[0] != "_"),
+        *({key: not value} for key, value in own.items() if isinstance(value, bool) and key[0] != "_"),
     ]
     return found + ([{"outside": "zero"}] if reads(group, name, "outside") else [])
 

@@ -20,7 +20,8 @@ from schemes import CONVS, FULL, POSITIONS, SHAPE, batch, given, model_of, node,
 KERNELS = {"eager": eager, "fused": fused}
 EVERY = pytest.mark.parametrize("name", POSITIONS)
 SHUFFLED = torch.tensor([3, 1, 8, 0, 5, 7, 2, 6, 4])
-WITHOUT_SILENCE = {"alibi", "kerple", "kerple_power"}  # no parameters, or none that may be zero
+WITHOUT_SILENCE = {"alibi", "fox", "kerple", "kerple_power"}  # no parameters, or none that may be zero, or half-open gates
+WITHOUT_DIRECTION = {"fox"}  # its kernels are sums along the row, from the left
 
 
 def cases(group: str, names: list[str]) -> list[Any]:
@@ -175,6 +176,8 @@ class Reversed(Scheme):
 
 @KERNELLED
 def test_direction_reversing_input_and_kernels_reverses_the_output(name: str) -> None:
+    if name in WITHOUT_DIRECTION:
+        pytest.skip("kernels of the reversed input are others")
     model = model_of(name).eval()
     ids, _ = batch(rows=1)
     forwards = model.encoder(ids)

@@ -8,6 +8,7 @@ from relpos.model.position.composite_key import CompositeKey
 from relpos.model.position.dynamic import Dynamic
 from relpos.model.position.fixed import Fixed
 from relpos.model.position.floater import Floater
+from relpos.model.position.fox import Fox
 from relpos.model.position.huang4 import Huang4
 from relpos.model.position.inkling import Inkling
 from relpos.model.position.kerple import Kerple, KerplePower
@@ -32,6 +33,7 @@ __all__ = [
     "Dynamic",
     "Fixed",
     "Floater",
+    "Fox",
     "Huang4",
     "Inkling",
     "Kerple",

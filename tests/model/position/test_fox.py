@@ -1,0 +1,57 @@
+"""FoX's gates: where it is ALiBi, what each gate reaches, and in which number format sums are."""
+
+import math
+
+import pytest
+import torch
+
+from relpos.model.kernels import eager
+from relpos.model.position import Fox
+from relpos.model.position.base import Input, Terms
+from schemes import SHAPE, given
+
+
+def terms_of(scheme: Fox, seen: Input) -> Terms:
+    q = torch.zeros(seen.held.batch, SHAPE.heads, seen.held.n, SHAPE.head_dim, dtype=seen.x.dtype)
+    return scheme.terms(1, q, q, scheme.see(1, seen, scheme.prepare(seen.held.n)))
+
+
+def added(scheme: Fox, seen: Input) -> torch.Tensor:
+    """T (B, H, n, n) of one layer."""
+    return eager.scores(None, None, terms_of(scheme, seen), torch.zeros(len(seen.x), SHAPE.heads, seen.held.n, 1).to(seen.x))
+
+
+@pytest.mark.parametrize("bias", [0.0, 5.0])
+def test_a_constant_gate_is_alibi(bias: float) -> None:
+    scheme = Fox(SHAPE, bias).double()
+    torch.nn.init.zeros_(scheme.gates)
+    offsets = torch.arange(9)[None, :] - torch.arange(9)[:, None]
+    slope = math.log(1 + math.exp(-bias))
+    torch.testing.assert_close(added(scheme, given(SHAPE, 2, 9)), (-slope * offsets.abs()).double().expand(2, SHAPE.heads, 9, 9))
+
+
+def test_a_gate_stands_between_its_token_and_what_precedes_it() -> None:
+    """On both sides: of the pairs (i, j) those that the gate of token 3 parts from one another, and those it closes."""
+    scheme = Fox(SHAPE).double()
+    seen = given(SHAPE, 1, 7)
+    before = added(scheme, seen)
+    seen.x[0, 3] += 1
+    changed = (added(scheme, seen) - before).abs().amax((0, 1)) > 1e-12
+    expected = [[min(i, j) < 3 <= max(i, j) for j in range(7)] for i in range(7)]
+    assert changed.tolist() == expected
+
+
+def test_padding_inside_has_no_gate() -> None:
+    scheme = Fox(SHAPE, 1.0).double()
+    seen = given(SHAPE, 1, 7)
+    mask = torch.tensor([[True, True, False, True, False, False, True]])
+    inside = added(scheme, seen._replace(mask=mask))[0][:, mask[0]][:, :, mask[0]]
+    alone = given(SHAPE, 1, 4)._replace(x=seen.x[:, mask[0]])
+    torch.testing.assert_close(inside, added(scheme, alone)[0])
+
+
+def test_sums_are_float32_where_the_input_is_bfloat16() -> None:
+    seen = given(SHAPE, 1, 7)
+    terms = terms_of(Fox(SHAPE).bfloat16(), seen._replace(x=seen.x.bfloat16()))
+    assert terms.query is not None
+    assert terms.query.dtype == torch.float32
