@@ -99,7 +99,11 @@ TERMS: dict[str, Term] = {
     "Rope": none,
     "Swin": swin,
 }
-SEEING = {"Fox": reference_input.fox, "Inkling": reference_input.inkling}
+SEEING = {
+    "Deberta": reference_input.deberta,
+    "Fox": reference_input.fox,
+    "Inkling": reference_input.inkling,
+}
 
 Turn = Callable[..., Any]  # (scheme, layer, head, q, k, v) of one sequence and head → q, k, v
 TURNS: dict[str, Turn] = {
@@ -144,7 +148,7 @@ def scale(scheme: Any) -> float | None:
         return 1.0 if scheme.mixture else None
     if name == "Inkling":
         return 1 / math.sqrt(width) if scheme.root else 1 / width
-    return 1 / math.sqrt(2 * width if name == "Tupe" else width)
+    return 1 / math.sqrt({"Tupe": 2, "Deberta": 3}.get(name, 1) * width)
 
 
 def needed(scheme: Any) -> str:

@@ -39,3 +39,25 @@ def fox(given: Given, scheme: Any, layer: int, head: int, i: int, j: int, q: Ten
             z = (scheme.gates[layer, row] * given.x[token]).sum() + scheme.gate_bias[layer, row]
             total = total - torch.log(1 + math.e ** (-z))
     return total
+
+
+def _log_bucket(distance: int, buckets: int, max_distance: int) -> int:
+    """i − j → its bucket, negative where j follows."""
+    middle, far = buckets // 2, abs(distance)
+    if far <= middle:
+        return distance
+    grown = math.log(far / middle) / math.log((max_distance - 1) / middle) * (middle - 1)
+    return (middle + math.ceil(grown - 1e-9)) * (1 if distance > 0 else -1)
+
+
+def deberta(given: Given, scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tensor) -> Tensor:
+    """(q_i · (W_K p)_δ + k_j · (W_Q p)_δ) / √(3 d_h) with p the normed row δ of the table, δ from bucket(i − j)"""
+    row = _log_bucket(i - j, len(scheme.table) // 2, 512) + len(scheme.table) // 2
+    p, d_h = scheme.table[min(max(row, 0), len(scheme.table) - 1)], scheme.shape.head_dim
+    mean = p.sum() / len(p)
+    p = (p - mean) / torch.sqrt(((p - mean) ** 2).sum() / len(p) + 1e-7) * scheme.norm.weight + scheme.norm.bias
+    maps = given.attention.project if scheme.share else scheme.own[layer]
+    made = maps.weight @ p + maps.bias  # queries of all heads with scores, then their keys
+    first = head * d_h
+    query, key = made[first : first + d_h], made[scheme.shape.heads * d_h + first :][:d_h]
+    return ((q[i] * key).sum() + (k[j] * query).sum()) / math.sqrt(3 * d_h)

@@ -20,7 +20,13 @@ from schemes import CONVS, FULL, POSITIONS, SHAPE, batch, given, model_of, node,
 KERNELS = {"eager": eager, "fused": fused}
 EVERY = pytest.mark.parametrize("name", POSITIONS)
 SHUFFLED = torch.tensor([3, 1, 8, 0, 5, 7, 2, 6, 4])
-WITHOUT_SILENCE = {"alibi", "fox", "kerple", "kerple_power"}  # no parameters, or none that may be zero, or half-open gates
+WITHOUT_SILENCE = {
+    "alibi",  # no parameters
+    "deberta",  # a scale of its own, and the layer's biases
+    "fox",  # half-open gates
+    "kerple",  # none that may be zero
+    "kerple_power",
+}
 WITHOUT_DIRECTION = {"fox"}  # its kernels are sums along the row, from the left
 
 
@@ -169,9 +175,10 @@ class Reversed(Scheme):
 
     def terms(self, layer: int, q: Tensor, k: Tensor, state: Any) -> Terms:
         terms = self.scheme.terms(layer, q, k, state)
+        terms = terms if terms.columns is None else terms.by_offset()
         flipped = {key: None if (x := getattr(terms, key)) is None else x.flip(-1) for key in ("offset", "query", "key")}
         value = None if terms.value is None else terms.value.flip(0)
-        return Terms(**flipped, value=value, outside=terms.outside)
+        return Terms(**flipped, value=value, outside=terms.outside, columns=terms.columns, reach=terms.reach)
 
 
 @KERNELLED

@@ -69,6 +69,9 @@ class Conv(nn.Module):
         missing = sorted((self.projections | self.reads) - position.projections)
         if missing:
             raise RelposError(f"conv {own} works on {', '.join(missing)}, which position {other} does without")
+        replaced = sorted(self.projections & position.maps)
+        if replaced:
+            raise RelposError(f"conv {own} makes {', '.join(replaced)}, whose linear maps position {other} needs")
 
 
 class NoConv(Conv):

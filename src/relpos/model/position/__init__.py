@@ -5,6 +5,7 @@ from relpos.model.position.alibi import Alibi
 from relpos.model.position.base import Position, Scheme, Terms
 from relpos.model.position.composite import Composite
 from relpos.model.position.composite_key import CompositeKey
+from relpos.model.position.deberta import Deberta
 from relpos.model.position.dynamic import Dynamic
 from relpos.model.position.fixed import Fixed
 from relpos.model.position.floater import Floater
@@ -30,6 +31,7 @@ __all__ = [
     "Alibi",
     "Composite",
     "CompositeKey",
+    "Deberta",
     "Dynamic",
     "Fixed",
     "Floater",

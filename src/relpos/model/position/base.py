@@ -126,6 +126,7 @@ class Scheme(nn.Module):
     """
 
     projections: frozenset[str] = frozenset("qkv")  # which linear maps the attention needs
+    maps: frozenset[str] = frozenset()  # which of the layer's own maps `see` applies: no convolution may stand in their place
     max_length: int | None = None  # None: runs at any length
     same_each_step: bool = True  # whether passes of one shape do the same operations in every step: others are not recorded
 

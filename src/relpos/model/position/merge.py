@@ -45,6 +45,7 @@ class Merge(Scheme):
                 one, two = f"{name_of(first)} multiplies q·k by {_factor(first)}", f"{name_of(part)} by {_factor(part)}"
                 raise RelposError(f"Merge: {one}, {two}; they have no sum")
         self.projections = frozenset().union(*(part.projections for part in self.parts))
+        self.maps = frozenset().union(*(part.maps for part in self.parts))
         self.max_length = min((part.max_length for part in self.parts if part.max_length is not None), default=None)
         self.same_each_step = all(part.same_each_step for part in self.parts)
 
