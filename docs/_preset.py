@@ -32,9 +32,20 @@ class Preset:
 
     @property
     def parts(self) -> list[Preset]:
-        """The parts of a merge; any other preset is its only part."""
-        nodes = self.node.get("parts")
-        return [Preset(self.group, part["_target_"].rpartition(".")[2], part) for part in nodes] if nodes else [self]
+        """The schemes in a merge or in a list by layers, also in those inside them; any other preset is its only part."""
+        nodes = self.node.get("parts") or self.node.get("layers")
+        return [found for node in nodes for found in self._inner(node).parts] if nodes else [self]
+
+    def _inner(self, node: dict[str, Any]) -> Preset:
+        return Preset(self.group, node["_target_"].rpartition(".")[2], node)
+
+    @property
+    def label(self) -> str:
+        """The class with the values of its keys: `Rope(10000.0)`; of a merge, those of its parts."""
+        if nodes := self.node.get("parts"):
+            return " + ".join(self._inner(node).label for node in nodes)
+        values = ", ".join(_word(value) for key, value in self.node.items() if not key.startswith("_"))
+        return f"{self.name}({values})" if values else self.name
 
     @property
     def kind(self) -> type[Any]:
@@ -42,7 +53,12 @@ class Preset:
 
     @property
     def equations(self) -> list[str]:
-        """The formulas in an indented block of the docstring, else the one that it begins with; of a merge, its parts' names."""
+        """The formulas in an indented block of the docstring, else the one that it begins with.
+
+        Of a merge, its parts' names; of a list by layers, what each layer of a period has.
+        """
+        if nodes := self.node.get("layers"):
+            return [f"T^({number}) = {self._inner(node).label}" for number, node in enumerate(nodes)]
         if self.parts != [self]:
             return [" + ".join(part.name for part in self.parts)]
         text = _documented(self.kind, BLOCK)
@@ -53,10 +69,11 @@ class Preset:
     @property
     def source(self) -> str:
         """Paper and equation: the first that the YAML file names, else the module, else the class."""
-        if self.parts != [self]:
+        head = _yaml(self).split("\n_target_")[0]
+        if self.parts != [self] and not re.search(AUTHORS, head):
             return "; ".join(dict.fromkeys(part.source for part in self.parts))
         texts = [
-            _yaml(self).split("\n_target_")[0],
+            head,
             sys.modules[self.kind.__module__].__doc__ or "",
             *(_own_doc(kind) for kind in _lineage(self.kind)),
         ]
@@ -69,7 +86,7 @@ class Preset:
     def formula(self) -> str:
         """The number of its parameters as a formula, from the line `Parameters: …` of the docstring."""
         if self.parts != [self]:
-            return " + ".join(part.formula for part in self.parts)
+            return " + ".join(formula for part in self.parts if (formula := part.formula) != "0") or "0"
         return re.findall(r"(?m)^\s*Parameters: (.*)$", _documented(self.kind, r"Parameters: "))[0]
 
     @property

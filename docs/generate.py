@@ -155,7 +155,7 @@ def sizes(preset: Preset) -> tuple[float | None, float | None, float | None]:
     if position.scale is not None and call.q is not None and call.k is not None:
         q, k = call.turned(position, call.q, call.k) or (call.q, call.k)
         content = rms(position.scale * q @ k.transpose(-1, -2))
-    filled = any(value is not None for name, value in vars(call.terms).items() if name not in ("outside", "value"))
+    filled = any(value is not None for name, value in vars(call.terms).items() if name not in ("outside", "value", "reach"))
     like = torch.zeros(1, encoder.shape.heads, 128, encoder.shape.head_dim, dtype=torch.float64)
     return None if added is None else rms(added), content, rms(scores(None, None, call.terms, like)) if filled else None
 

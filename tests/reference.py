@@ -98,6 +98,7 @@ TERMS: dict[str, Term] = {
     "KerplePower": kerple_power,
     "Rope": none,
     "Swin": swin,
+    "Window": none,
 }
 SEEING = {
     "Deberta": reference_input.deberta,
@@ -114,35 +115,54 @@ TURNS: dict[str, Turn] = {
 }
 
 
-def term(given: Given, scheme: Any, *pair: Any) -> Any:
-    """T_ij; of a merge, Σ of its parts."""
+def parts_at(scheme: Any, layer: int) -> list[tuple[Any, int]]:
+    """The schemes that act in a layer, each with the number of this layer among its own."""
     name = type(scheme).__name__
     if name == "Merge":
-        return sum(term(given, part, *pair) for part in scheme.parts)
-    return SEEING[name](given, scheme, *pair) if name in SEEING else TERMS[name](scheme, *pair)
+        return [found for part in scheme.parts for found in parts_at(part, layer)]
+    if name == "Layers":
+        turn = own = 0
+        for _ in range(layer):  # one layer after the other, as they take their turns
+            turn, own = (turn + 1, own) if turn + 1 < scheme.period else (0, own + 1) if scheme.cycle else (turn, own + 1)
+        return parts_at(scheme.parts[turn], own)
+    return [(scheme, layer)]
 
 
-def turn(given: Given, scheme: Any, layer: int, head: int, *projected: Any) -> Any:
-    """q, k, v turned; in a merge by one part after the other."""
-    name = type(scheme).__name__
-    if name == "Merge":
-        for part in scheme.parts:
-            projected = turn(given, part, layer, head, *projected)
-        return projected
-    return TURNS[name](scheme, layer, head, *projected) if name in TURNS else projected
+def term(given: Given, scheme: Any, layer: int, *pair: Any) -> Any:
+    """T_ij, Σ of the schemes that act in a layer."""
+    total = 0.0
+    for part, own in parts_at(scheme, layer):
+        name = type(part).__name__
+        total = total + (SEEING[name](given, part, own, *pair) if name in SEEING else TERMS[name](part, own, *pair))
+    return total
+
+
+def turn(scheme: Any, layer: int, head: int, *projected: Any) -> Any:
+    """q, k, v turned by one scheme after the other."""
+    for part, own in parts_at(scheme, layer):
+        if type(part).__name__ in TURNS:
+            projected = TURNS[type(part).__name__](part, own, head, *projected)
+    return projected
 
 
 def valued(scheme: Any, layer: int, offset: int) -> Any:
     """u_{j−i}: what is added to the values."""
-    if type(scheme).__name__ == "Merge":
-        return sum(valued(part, layer, offset) for part in scheme.parts)
-    table = getattr(scheme, "value", None)
-    return 0.0 if table is None else torch.stack([read(table[layer, :, c], offset, scheme.outside) for c in range(table.shape[2])])
+    total = 0.0
+    for part, own in parts_at(scheme, layer):
+        if (table := getattr(part, "value", None)) is not None:
+            columns = range(table.shape[2])
+            total = total + torch.stack([read(table[own, :, c], offset, part.outside) for c in columns])
+    return total
+
+
+def reach(scheme: Any, layer: int) -> float:
+    """How far a token sees to each side."""
+    return min((part.reach for part, _ in parts_at(scheme, layer) if hasattr(part, "reach")), default=math.inf)
 
 
 def scale(scheme: Any) -> float | None:
     """The factor of q·k; None where there is no q·k."""
-    scheme = scheme.parts[0] if type(scheme).__name__ == "Merge" else scheme
+    scheme, _ = parts_at(scheme, 0)[0]
     name, width = type(scheme).__name__, scheme.shape.head_dim
     if name.startswith("Synthesizer"):
         return 1.0 if scheme.mixture else None
@@ -154,7 +174,7 @@ def scale(scheme: Any) -> float | None:
 def needed(scheme: Any) -> str:
     """Which of q, k, v the attention has linear maps for, in their order."""
     name = type(scheme).__name__
-    if name == "Merge":
+    if name in ("Merge", "Layers"):
         return "".join(letter for letter in "qkv" if any(letter in needed(part) for part in scheme.parts))
     if name.startswith("Synthesizer") and not scheme.mixture:
         return "v" if name == "SynthesizerRandom" else "qv"
@@ -168,7 +188,7 @@ def sinusoid(position: int, channel: int, width: int) -> float:
 
 def embedded(scheme: Any, n: int, width: int) -> Tensor | None:
     """(n, embedding) added to the words."""
-    if type(scheme).__name__ == "Merge":
+    if type(scheme).__name__ in ("Merge", "Layers"):
         found = [rows for part in scheme.parts if (rows := embedded(part, n, width)) is not None]
         return torch.stack(found).sum(0) if found else None
     if type(scheme).__name__ == "Absolute":
@@ -180,13 +200,20 @@ def embedded(scheme: Any, n: int, width: int) -> Tensor | None:
 
 
 def attend(
-    q: Any, k: Any, v: Tensor, add: Callable[[int, int], Any], scale: float | None, real: list[bool], value: Any = None
+    q: Any,
+    k: Any,
+    v: Tensor,
+    add: Callable[[int, int], Any],
+    scale: float | None,
+    real: list[bool],
+    value: Any = None,
+    far: float = math.inf,
 ) -> Tensor:
     """One sequence and head: q, k, v (n, d_h) → y (n, d_h). `add(i, j)` is T_ij, `value(offset)` the row added to v_j.
-    Without a scale there is no q·k."""
+    Without a scale there is no q·k. A token sees real tokens that are at most `far` away; padding, which may see none, itself."""
     rows = []
     for i in range(len(v)):
-        keys = [j for j in range(len(v)) if real[j]]
+        keys = [j for j in range(len(v)) if real[j] and abs(j - i) <= far] or [i]
         scores = [add(i, j) if scale is None else dot(q[i], k[j]) * scale + add(i, j) for j in keys]
         top = max(float(score.detach()) for score in scores)
         powers = [torch.exp(score - top) for score in scores]
@@ -250,8 +277,10 @@ def _context(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[
         def add(i: int, j: int, head: int = head, q: Any = q, k: Any = k) -> Any:
             return term(given, scheme, number, head, i, j, q, k)
 
-        q, k, v = turn(given, scheme, number, head, q, k, v)
-        parts.append(attend(q, k, v, add, scale(scheme), real, lambda offset: valued(scheme, number, offset)))
+        q, k, v = turn(scheme, number, head, q, k, v)
+        parts.append(
+            attend(q, k, v, add, scale(scheme), real, lambda offset: valued(scheme, number, offset), reach(scheme, number))
+        )
     rest = [projected["v"][:, head * width : (head + 1) * width] for head in range(scored, heads)]
     parts += reference_conv.unscored(conv, x, projected.get("q"), rest, real) if rest else []
     after = reference_conv.after(conv, list(projected["v"]), real)

@@ -67,17 +67,18 @@ def kerple_power(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: 
 
 
 def turned(scheme: Any, layer: int, head: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(x, y) of channels 2m, 2m+1 at position p → (x cos − y sin, y cos + x sin) of the angle p 10000^(−2m/head_dim)"""
+    """(x, y) of channels 2m, 2m+1 at position p → (x cos − y sin, y cos + x sin) of the angle p base^(−2m/head_dim),
+    0 from pair fraction · head_dim/2 on"""
 
     def turn(table: Tensor) -> Tensor:
         rows = []
         for p, row in enumerate(table):
             channels = []
             for m in range(len(row) // 2):
-                angle = p / 10000 ** (2 * m / len(row))
+                angle = p / scheme.base ** (2 * m / len(row)) if m + 1 <= scheme.fraction * (len(row) / 2) else 0.0
                 x, y = row[2 * m], row[2 * m + 1]
                 channels += [x * math.cos(angle) - y * math.sin(angle), y * math.cos(angle) + x * math.sin(angle)]
             rows.append(torch.stack(channels))
         return torch.stack(rows)
 
-    return turn(q), turn(k), v
+    return turn(q), turn(k), turn(v) if scheme.values else v

@@ -15,7 +15,7 @@ from relpos.pretrained.bert import FAMILY as BERT
 from relpos.pretrained.electra import FAMILY as ELECTRA
 from relpos.pretrained.family import SIZE, Family, Key, linear
 
-_ROPE = {"_target_": "relpos.model.position.Rope", "base": 10000.0, "values": Key("rotary_value", False)}
+_ROPE = {"_target_": "relpos.model.position.Rope", "base": 10000.0, "values": Key("rotary_value", False), "fraction": 1.0}
 _SIZE = SIZE | {"embedding": Key("embedding_size", 768), "max_positions": Key("max_position_embeddings", 1536)}
 _MASKED, _UNTIED = (replace(head, architecture="RoFormerForMaskedLM") for head in BERT.heads[:2])
 

@@ -205,9 +205,13 @@ def _shape_name(plain: dict[str, Any]) -> str:
 
 
 def _class_name(node: dict[str, Any]) -> str:
-    """The class's name in snake case; of a merge, the names of its parts: `absolute+tisa`."""
-    parts = node.get("parts") or [node]
-    return "+".join(_snake(part["_target_"].rpartition(".")[2]) for part in parts)
+    """The class's name in snake case; of a merge, the names of its parts: `absolute+tisa`; of a list by layers, those of its
+    schemes: `rope_or_rope+window`."""
+    if parts := node.get("parts"):
+        return "+".join(map(_class_name, parts))
+    if layers := node.get("layers"):
+        return "_or_".join(dict.fromkeys(map(_class_name, layers)))
+    return _snake(node["_target_"].rpartition(".")[2])
 
 
 def _snake(name: str) -> str:

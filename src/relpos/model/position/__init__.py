@@ -14,6 +14,7 @@ from relpos.model.position.huang4 import Huang4
 from relpos.model.position.inkling import Inkling
 from relpos.model.position.kerple import Kerple, KerplePower
 from relpos.model.position.key import Key
+from relpos.model.position.layers import Layers
 from relpos.model.position.merge import Merge
 from relpos.model.position.none import NoPosition
 from relpos.model.position.rope import Rope
@@ -24,6 +25,7 @@ from relpos.model.position.synthesizer_random import SynthesizerRandom
 from relpos.model.position.t5 import T5
 from relpos.model.position.tisa import Tisa
 from relpos.model.position.tupe import Tupe
+from relpos.model.position.window import Window
 
 __all__ = [
     "T5",
@@ -41,6 +43,7 @@ __all__ = [
     "Kerple",
     "KerplePower",
     "Key",
+    "Layers",
     "Merge",
     "NoPosition",
     "Position",
@@ -53,4 +56,5 @@ __all__ = [
     "Terms",
     "Tisa",
     "Tupe",
+    "Window",
 ]

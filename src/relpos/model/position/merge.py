@@ -34,16 +34,18 @@ class Merge(Scheme):
         (torch.Size([3, 6]), torch.Size([2, 5]))
     """
 
+    between = " + "  # its parts' names
+
     def __init__(self, shape: Shape, parts: Sequence[Position]) -> None:
         super().__init__(shape)
         if not parts:
-            raise RelposError("Merge needs at least one part")
+            raise RelposError(f"{type(self).__name__} needs at least one part")
         self.parts: Sequence[Scheme] = nn.ModuleList(part(shape) for part in parts)  # type: ignore[assignment]
         first = self.parts[0]
         for part in self.parts:
             if part.scale != first.scale:
                 one, two = f"{name_of(first)} multiplies q·k by {_factor(first)}", f"{name_of(part)} by {_factor(part)}"
-                raise RelposError(f"Merge: {one}, {two}; they have no sum")
+                raise RelposError(f"{type(self).__name__}: {one}, {two}; they have no sum")
         self.projections = frozenset().union(*(part.projections for part in self.parts))
         self.maps = frozenset().union(*(part.maps for part in self.parts))
         self.max_length = min((part.max_length for part in self.parts if part.max_length is not None), default=None)
@@ -88,8 +90,8 @@ class Merge(Scheme):
 
 
 def name_of(scheme: Scheme) -> str:
-    """The class of a scheme; of a merge its parts' classes, `Absolute + Tisa`."""
-    return " + ".join(map(name_of, scheme.parts)) if isinstance(scheme, Merge) else type(scheme).__name__
+    """The class of a scheme; of a merge its parts' classes, `Absolute + Tisa`; of a list by layers, `Rope | NoPosition`."""
+    return scheme.between.join(map(name_of, scheme.parts)) if isinstance(scheme, Merge) else type(scheme).__name__
 
 
 def _factor(part: Scheme) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from jaxtyping import Complex
 from torch import Tensor
@@ -9,7 +11,7 @@ from torch import Tensor
 from relpos.errors import RelposError
 from relpos.model.position.base import Scheme
 from relpos.model.shape import Heads, Shape
-from relpos.ranges import Positive, checked
+from relpos.ranges import Positive, checked, up_to
 
 
 class Rope(Scheme):
@@ -21,6 +23,10 @@ class Rope(Scheme):
     permutation of channels. Angles are float64, products float32 (float64 in a model of float64), whatever q and k are.
 
     `values=true` turns v as well, as some published RoFormers do; the output then depends on absolute positions too.
+
+    `fraction` below 1 gives p-RoPE (Barbero et al. 2025, "Round and round we go! What makes rotary positional encodings useful?"):
+    θ_m = 0 for m ≥ ⌊fraction · head_dim/2⌋, so that the slowest pairs, which hardly turn, carry content alone. The angles of the
+    others stay as they are; in GPT-NeoX, whose rotary part is narrower too, they depend on its width.
 
     Parameters: 0
 
@@ -37,12 +43,16 @@ class Rope(Scheme):
     """
 
     @checked
-    def __init__(self, shape: Shape, base: Positive = 10000.0, values: bool = False) -> None:
+    def __init__(
+        self, shape: Shape, base: Positive = 10000.0, values: bool = False, fraction: Annotated[float, up_to(0, 1)] = 1.0
+    ) -> None:
         super().__init__(shape)
-        self.values = values
+        self.base, self.values, self.fraction = float(base), values, fraction
         if shape.head_dim % 2:
             raise RelposError(f"Rope turns pairs of channels: head_dim = hidden / heads must be even, not {shape.head_dim}")
-        steps = float(base) ** (-torch.arange(0, shape.head_dim, 2, dtype=torch.float64) / shape.head_dim)
+        pairs = int(fraction * shape.head_dim / 2)
+        steps = self.base ** (-torch.arange(0, shape.head_dim, 2, dtype=torch.float64) / shape.head_dim)
+        steps[pairs:] = 0
         self.keep_exact("wave", steps)  # (head_dim / 2,) the angle from one position to the next
 
     def prepare(self, n: int) -> Complex[Tensor, "{n} pairs"]:

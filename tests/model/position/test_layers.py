@@ -1,0 +1,180 @@
+"""Another scheme in each layer: facts beyond the general laws."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import reference
+from relpos.errors import RelposError
+from relpos.model.attention import LayerCall
+from relpos.model.build import build
+from relpos.model.position import (
+    T5,
+    Absolute,
+    Alibi,
+    Dynamic,
+    Fixed,
+    Inkling,
+    Layers,
+    Merge,
+    NoPosition,
+    Position,
+    Rope,
+    SynthesizerRandom,
+    Window,
+)
+from relpos.model.position.merge import name_of
+from relpos.model.tokens import Tokens
+from schemes import SHAPE, SIZE, VOCABULARY, batch, preset
+
+MIXED: list[Position] = [
+    partial(Merge, parts=[partial(Rope, base=160.0, fraction=0.5), partial(Window, reach=2)]),
+    NoPosition,
+    partial(Dynamic, k=2, outside="zero", value=True),
+    partial(Merge, parts=[partial(Inkling, rank=2), partial(Fixed, k=1), Absolute]),
+]
+
+
+def model_of(position: Position, layers: int, **size: Any) -> Any:
+    """As `schemes.model_of`, with a scheme that is no preset."""
+    torch.manual_seed(0)
+    model = build({**SIZE, "layers": layers, **size}, position, VOCABULARY).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, dtype=torch.float64), alpha=0.5)
+    return model
+
+
+@pytest.mark.parametrize("cycle", [True, False])
+@pytest.mark.parametrize("layers", [3, 6])
+@pytest.mark.parametrize("shared", [True, False])
+def test_outputs_and_gradients_equal_the_loops(cycle: bool, layers: int, shared: bool) -> None:
+    encoder = model_of(partial(Layers, layers=MIXED, cycle=cycle), layers, share_layers=shared).encoder
+    ids, mask = [7, 9, 5, 0, 12], [True, True, True, False, True]
+    found: list[list[Tensor]] = []
+    for hidden in (
+        encoder(torch.tensor([ids]), torch.tensor([mask]))[0],
+        reference.encode(encoder, ids, mask, [0] * 5),
+    ):
+        encoder.zero_grad()
+        (hidden[mask].sin()).sum().backward()
+        found.append([hidden[mask].detach(), *(p.grad.clone() for p in encoder.parameters() if p.grad is not None)])
+    torch.testing.assert_close(found[0], found[1], atol=1e-10, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("cycle", "places"),
+    [
+        (True, [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1), (0, 2)]),
+        (False, [(0, 0), (1, 0), (2, 0), (2, 1), (2, 2), (2, 3), (2, 4)]),
+    ],
+)
+def test_layers_go_through_the_list(cycle: bool, places: list[tuple[int, int]]) -> None:
+    scheme = Layers(replace(SHAPE, layers=7), [Fixed, Dynamic, NoPosition], cycle)
+    assert [scheme.at(layer) for layer in range(7)] == places
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("cycle", [True, False])
+def test_a_scheme_has_parameters_for_its_own_layers_alone(layers: int, cycle: bool) -> None:
+    shape = replace(SHAPE, layers=layers)
+    scheme = Layers(shape, [Fixed, T5, partial(Dynamic, k=2)], cycle)
+    assert scheme.count(shape) == sum(p.numel() for p in scheme.parameters())
+    assert all(part.count(part.shape) > 0 for part in scheme.parts)
+    assert sum(part.shape.layers for part in scheme.parts) == layers
+
+
+def test_a_list_of_one_is_that_scheme_in_all_layers() -> None:
+    ids, mask = batch()
+    one, listed = model_of(Fixed, 3), model_of(partial(Layers, layers=[Fixed]), 3)
+    listed.load_state_dict({key.replace("position.", "position.parts.0."): value for key, value in one.state_dict().items()})
+    assert torch.equal(one(ids, mask), listed(ids, mask))
+
+
+def test_a_merge_of_lists_adds_up_what_the_layers_have() -> None:
+    part = partial(Layers, layers=[Fixed, NoPosition])
+    scheme = Merge(replace(SHAPE, layers=2), [part, partial(Layers, layers=[NoPosition, Alibi])])
+    state = scheme.prepare(5)
+    q = torch.zeros(1, SHAPE.heads, 5, SHAPE.head_dim)
+    found = [scheme.terms(layer, q, q, state).offset for layer in (0, 1)]
+    assert torch.equal(found[0], scheme.parts[0].parts[0].prepare(5)[0])  # type: ignore[arg-type, index]
+    assert torch.equal(found[1], Alibi(SHAPE).prepare(5))  # type: ignore[arg-type]
+
+
+def test_the_name_says_what_takes_turns_and_what_is_added() -> None:
+    assert name_of(Layers(SHAPE, [Rope, partial(Merge, parts=[Rope, partial(Window, reach=1)])])) == "Rope | Rope + Window"
+
+
+def test_what_the_network_asks_of_a_scheme_holds_for_the_list() -> None:
+    shape = replace(SHAPE, layers=4)
+    limited = Layers(shape, [Rope, Absolute])
+    assert limited.max_length == SHAPE.max_positions
+    assert limited.acts_on_scores
+    assert limited.embed(3) is not None
+    assert not Layers(shape, [Absolute, NoPosition]).acts_on_scores
+
+
+def test_schemes_with_another_scale_and_an_empty_list_are_refused() -> None:
+    with pytest.raises(RelposError, match=r"^Layers: Rope multiplies q·k by 0.5, SynthesizerRandom by nothing"):
+        Layers(SHAPE, [Rope, partial(SynthesizerRandom, mixture=False)])
+    with pytest.raises(RelposError, match="^Layers needs at least one scheme$"):
+        Layers(SHAPE, [])
+
+
+def test_a_window_lets_information_pass_as_far_as_its_layers_reach() -> None:
+    model = model_of(partial(Window, reach=1), 3)
+    ids, _ = batch(rows=1)
+    other = ids.clone()
+    other[0, 0] += 1
+    moved = (model.encoder(ids) - model.encoder(other)).abs().amax(2)[0]
+    assert moved.gt(0).tolist() == [True] * 4 + [False] * 5
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2, 3])
+@pytest.mark.parametrize("name", ["modernbert", "mmbert"])
+def test_attention_is_that_of_modernbert(name: str, layer: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rotation pairs channels m and m + head_dim/2, ours neighbours: the rows of the maps to q and k are put in that order.
+    It computes angles and rotates in float32, for which float64 is put here."""
+    from transformers import ModernBertConfig
+    from transformers.masking_utils import create_bidirectional_mask, create_bidirectional_sliding_window_mask
+    from transformers.models.modernbert.modeling_modernbert import ModernBertAttention, ModernBertRotaryEmbedding
+
+    heads, width, n = 2, 8, 150
+    config = ModernBertConfig(
+        hidden_size=heads * width, num_attention_heads=heads, num_hidden_layers=6, attn_implementation="sdpa",
+        **({"global_rope_theta": 10_000.0} if name == "mmbert" else {}),
+    )  # fmt: skip
+    monkeypatch.setattr(torch, "float", torch.float64)
+    monkeypatch.setattr(Tensor, "float", Tensor.double)
+    torch.manual_seed(1)
+    theirs, x = ModernBertAttention(config, layer).double().eval(), torch.randn(2, n, heads * width, dtype=torch.float64)
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.normal_()
+    kind = config.layer_types[layer]
+    turns = ModernBertRotaryEmbedding(config)(x, torch.arange(n)[None], kind)
+    masked = create_bidirectional_sliding_window_mask if kind == "sliding_attention" else create_bidirectional_mask
+    real = torch.ones(2, n, dtype=torch.bool)
+    real[1, -20:] = False
+    expected = theirs(x, turns, masked(config=config, inputs_embeds=x, attention_mask=real.long()))[0]
+
+    sizes = {"hidden": heads * width, "heads": heads, "max_positions": n}
+    encoder = model_of(preset("position", name), 6, **sizes).encoder
+    ours = encoder.layers[layer].attention
+    neighbours = torch.arange(width).view(2, -1).t().flatten()  # 0, 4, 1, 5, …
+    rows = torch.arange(2 * heads * width).view(-1, width)[:, neighbours].flatten()
+    with torch.no_grad():
+        ours.project.weight.copy_(torch.cat((theirs.Wqkv.weight[rows], theirs.Wqkv.weight[2 * heads * width :])))
+        ours.output.weight.copy_(theirs.Wo.weight)
+        for part in (ours.project, ours.output):
+            part.bias.zero_()
+    held = Tokens(2, n)
+    global_layer, found = (
+        ours(x, LayerCall(number, encoder.position, encoder.position.prepare(n), real, held, held)) for number in (0, layer)
+    )
+    torch.testing.assert_close(found[real], expected[real], atol=1e-10, rtol=1e-10)
+    assert (global_layer[real] - expected[real]).abs().max().item() > 1e-3 or layer % 3 == 0
