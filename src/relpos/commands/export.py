@@ -37,7 +37,7 @@ def export(network: str, to: str) -> str:
     labels = (record.get("meaning", {}).get("task") or {}).get("labels")
     config = write(target, model, settings, given.tokenizer(), readme, list(labels) if labels else None)
     how = (
-        "import relpos, then AutoModel…, or relpos.load"
+        "import relpos, then AutoModel…, or relpos.load; without relpos AutoModel… with trust_remote_code=True"
         if config["model_type"] == OWN
         else "AutoModel… of transformers, or relpos.load"
     )

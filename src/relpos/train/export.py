@@ -1,4 +1,4 @@
-"""Writes a network as a model folder of Hugging Face: configuration, weights, tokenizer and model card."""
+"""Writes a network as a model folder of Hugging Face: configuration, weights, code, tokenizer and model card."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from relpos.files import cannot_write, replacing_folder, write_json, write_text
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.pretrained.export import to_huggingface
 from relpos.pretrained.files import OWN
+from relpos.train import standalone
 
 ARCHITECTURES = {MaskedLM: "RelposForMaskedLM", Classifier: "RelposForSequenceClassification"}
 
@@ -48,8 +49,9 @@ def export(
         raise RelposError(f"to={folder} already exists and is not an empty folder: name another one, or delete it")
     try:
         config, weights = to_huggingface(model, settings)
-    except RelposError:  # transformers has no such network; it opens ours after `import relpos`
+    except RelposError:  # transformers has no such network; it opens ours after `import relpos`, or with the code in the folder
         config = {"model_type": OWN, "architectures": [ARCHITECTURES[type(model)]], "tie_word_embeddings": False} | dict(settings)
+        config["auto_map"] = standalone.AUTO_MAP
         weights = {name: value.detach() for name, value in model.named_parameters()}
     # In a file, parts of one tensor may not share memory, and numbers must lie side by side.
     tensors = {name: value.cpu().clone(memory_format=torch.contiguous_format) for name, value in weights.items()}
@@ -61,6 +63,8 @@ def export(
         config |= {"problem_type": kind}
     with replacing_folder(folder) as temporary:
         write_json(temporary / "config.json", config)
+        if config["model_type"] == OWN:
+            standalone.write(temporary, settings)
         # RoFormer in transformers has a table of its positions; ours needs none.
         longest = config.get("max_position_embeddings", model.encoder.position.max_length)
         tokenizer.save(temporary)

@@ -1,11 +1,12 @@
 """`AutoModel…` opens folders whose `model_type` is relpos. Imported when `transformers` is, see `relpos/__init__.py`.
 
 The parameters have our own names, so that the folder opens with `relpos.load` too. The classes contain no code of the
-network: they build ours and return its outputs.
+network: they build ours and return its outputs. Where relpos is not installed, they come with the folder (standalone.py).
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
 
 from relpos.model.heads import class_logits
+from relpos.train import standalone
 from relpos.train.huggingface_config import RelposConfig
 from relpos.train.network import network
 
@@ -46,6 +48,13 @@ class RelposPreTrainedModel(PreTrainedModel):
     def set_input_embeddings(self, value: nn.Module) -> None:
         """Replaces the word table."""
         self.encoder.embedding.words = value
+
+    def save_pretrained(self, save_directory: Any, is_main_process: bool = True, *arguments: Any, **options: Any) -> None:
+        """As for every model of transformers; the folder carries the code of the network, as that of `relpos export`."""
+        self.config.auto_map = standalone.AUTO_MAP
+        super().save_pretrained(save_directory, is_main_process, *arguments, **options)
+        if is_main_process:
+            standalone.write(Path(save_directory), self.config.settings())
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

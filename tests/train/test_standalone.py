@@ -1,0 +1,182 @@
+"""Exported networks open where relpos is not installed, with the code that their folder carries, and compute the same."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import relpos
+from relpos.data.tokenizer import Tokenizer
+from relpos.errors import RelposError
+from relpos.train import standalone
+from relpos.train.export import export
+from relpos.train.network import network
+from schemes import CONVS, POSITIONS, SIZE, node
+
+transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")
+transformers.utils.logging.disable_progress_bar()
+
+MERGED = {"_target_": "relpos.model.position.Merge", "parts": [node("position", "rope"), node("position", "composite")]}
+CONVOLUTIONS = {"_target_": "relpos.model.conv.Merge", "parts": [node("conv", "depthwise"), node("conv", "qk")]}
+NETWORKS: dict[str, tuple[Any, Any, int | None]] = {
+    "composite": (node("position", "composite"), node("conv", "none"), None),
+    "tisa": (node("position", "tisa"), node("conv", "none"), None),
+    "rope_depthwise": (node("position", "rope"), node("conv", "depthwise"), None),
+    "merged_convbert": (MERGED, node("conv", "convbert"), None),
+    "inkling_merged": (node("position", "inkling"), CONVOLUTIONS, None),
+    "classifier": (node("position", "shaw"), node("conv", "qk"), 3),
+}
+"""Position scheme, convolution, outputs of a classifier."""
+
+ELSEWHERE = """
+import importlib.util, json, sys
+from pathlib import Path
+
+class Refusing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("relpos", "jaxtyping", "pytorch_lightning", "hydra", "omegaconf"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Refusing())
+import torch, transformers
+transformers.utils.logging.disable_progress_bar()
+answers = {}
+for folder in sorted(Path(sys.argv[1]).iterdir()):
+    kind = "SequenceClassification" if folder.name == "classifier" else "MaskedLM"
+    auto, trusting = getattr(transformers, "AutoModelFor" + kind), {"trust_remote_code": True}
+    model = auto.from_pretrained(folder, dtype=torch.float64, **trusting).eval()
+    given = torch.load(folder / "given.pt")
+    different = (model(given["ids"], attention_mask=given["mask"]).logits - given["logits"]).abs().max().item()
+    answers[folder.name] = {"different": different, "class": type(model).__name__}
+    if kind == "MaskedLM":
+        found = transformers.pipeline("fill-mask", model=str(folder), top_k=2, **trusting)("the [MASK], and cats.")
+        answers[folder.name]["filled"] = [one["token"] for one in found]
+        model.train()
+        model(given["ids"], attention_mask=given["mask"], labels=given["ids"]).loss.backward()
+        answers[folder.name]["trained"] = all(part.grad is not None for part in model.parameters())
+        model.save_pretrained(folder / "again")
+        again = auto.from_pretrained(folder / "again", dtype=torch.float64, **trusting)
+        answers[folder.name]["again"] = all(map(torch.equal, model.parameters(), again.parameters()))
+answers["modules"] = [name for name in sys.modules if name.partition(".")[0] in ("relpos", "jaxtyping", "omegaconf")]
+print(json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def exported(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for each network, with inputs and our logits beside it."""
+    tokenizer = Tokenizer.load(next((prepared / "tokenizer").glob("*/tokenizer.model")))
+    root = tmp_path_factory.mktemp("exported")
+    ids = torch.randint(5, tokenizer.size, (2, 9), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(ids)
+    mask[1, 6:] = 0
+    for name, (position, conv, outputs) in NETWORKS.items():
+        settings = {"size": SIZE, "position": position, "conv": conv, "vocabulary": tokenizer.size}
+        settings |= {"outputs": outputs} if outputs else {}
+        torch.manual_seed(0)
+        model = network(settings).double().eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.normal_(0, 0.3)
+        export(root / name, model, settings, tokenizer, str)
+        torch.save({"ids": ids, "mask": mask, "logits": model(ids, mask).detach()}, root / name / "given.pt")
+    return root
+
+
+@pytest.fixture(scope="module")
+def elsewhere(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a Python says that has transformers and torch, but neither relpos nor its other libraries."""
+    cache = tmp_path_factory.mktemp("cache")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"HF_HOME": str(cache), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-I", "-c", ELSEWHERE, str(exported)]
+    done = subprocess.run(command, cwd=cache, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    answers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answers
+
+
+def test_they_compute_the_same(elsewhere: dict[str, Any]) -> None:
+    assert elsewhere["modules"] == []
+    for name in NETWORKS:
+        assert elsewhere[name]["different"] < 1e-10, name
+    assert elsewhere["classifier"]["class"] == "RelposForSequenceClassification"
+
+
+def test_the_pipeline_fills_masks_as_we_do(elsewhere: dict[str, Any], exported: Path) -> None:
+    for name in NETWORKS:
+        if name != "classifier":
+            [guesses] = relpos.FillMask(exported / name)("the [MASK], and cats.", top=2)
+            assert elsewhere[name]["filled"] == [guess.id for guess in guesses], name
+
+
+def test_they_are_trained_and_saved_with_their_code(elsewhere: dict[str, Any], exported: Path) -> None:
+    for name in NETWORKS:
+        if name != "classifier":
+            assert elsewhere[name]["trained"], name
+            assert elsewhere[name]["again"], name
+            relpos.load(exported / name)
+
+
+def test_what_is_saved_with_relpos_carries_the_code_too(exported: Path, tmp_path: Path) -> None:
+    model = transformers.AutoModelForMaskedLM.from_pretrained(exported / "tisa")
+    assert type(model).__module__ == "relpos.train.huggingface"
+    model.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["auto_map"] == standalone.AUTO_MAP
+    assert (tmp_path / "modeling_relpos.py").read_text() == (exported / "tisa" / "modeling_relpos.py").read_text()
+
+
+def test_relpos_never_runs_the_code_of_a_folder(exported: Path, tmp_path: Path) -> None:
+    for path in (exported / "composite").iterdir():
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "modeling_relpos.py").write_text("raise SystemExit('a stranger')", encoding="utf-8")
+    given = torch.load(tmp_path / "given.pt")
+    model, _ = relpos.load(tmp_path)
+    torch.testing.assert_close(model(given["ids"], given["mask"]), given["logits"])
+    for trusting in ({}, {"trust_remote_code": True}):  # once relpos is imported, its own classes come first
+        theirs = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path, dtype=torch.float64, **trusting).eval()
+        torch.testing.assert_close(theirs(given["ids"], given["mask"]).logits, given["logits"])
+
+
+@pytest.mark.parametrize("kind", ["position", "conv"])
+def test_the_file_is_complete_and_fit_to_read_for_every_scheme(kind: str, tmp_path: Path, ruff: Any) -> None:
+    for name in POSITIONS if kind == "position" else CONVS:
+        settings = {"position": node("position", "none"), "conv": node("conv", "none")} | {kind: node(kind, name)}
+        (tmp_path / f"{name}.py").write_text(standalone.code(settings), encoding="utf-8")
+        assert ">>>" not in (tmp_path / f"{name}.py").read_text(), name
+    ruff("check", "--isolated", "--select", "F401,F811,E9", str(tmp_path))
+    if kind == "position":  # no two of these share a name, which would get a longer one
+        ruff("format", "--isolated", "--line-length", "132", "--check", str(tmp_path))
+
+
+@pytest.fixture
+def ruff() -> Any:
+    def run(*arguments: str) -> None:
+        done = subprocess.run([sys.executable, "-m", "ruff", *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return run
+
+
+def test_a_scheme_of_the_users_own_travels_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_of_standalone.py").write_text(
+        "import torch\nfrom relpos.model.position import Scheme, Terms\n\n\n"
+        "class Mine(Scheme):\n    def terms(self, layer, q, k, state):\n"
+        "        return Terms(offset=torch.zeros(self.shape.heads, 2 * q.shape[2] - 1))\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("RELPOS_TRUST", "mine_of_standalone")
+    settings = {"position": {"_target_": "mine_of_standalone.Mine"}, "conv": node("conv", "none")}
+    code = standalone.code(settings)
+    assert "class Mine(Scheme):" in code
+    assert '"mine_of_standalone.Mine": Mine' in code
+    monkeypatch.delenv("RELPOS_TRUST")
+    with pytest.raises(RelposError, match="trust=mine_of_standalone"):
+        standalone.code(settings)
