@@ -77,6 +77,21 @@ def swin(scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tenso
     return scheme.beta[layer, head, j - i + scheme.shape.max_positions - 1]
 
 
+def xl(scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tensor) -> Tensor:
+    """(q_i + v) · W_R r_{i−j} / √head_dim"""
+    width, d_h = scheme.shape.hidden, len(q[i])
+    half = width - width // 2
+    waves = [(i - j) / 10000 ** (2 * (c % half) / width) for c in range(width)]
+    r = torch.tensor([math.sin(x) if c < half else math.cos(x) for c, x in enumerate(waves)], dtype=torch.float64)
+    rows = scheme.weight[layer, head * d_h : (head + 1) * d_h]
+    return sum((q[i][c] + scheme.v[layer, head, c]) * dot(rows[c], r) for c in range(d_h)) / math.sqrt(d_h)
+
+
+def biased(scheme: Any, layer: int, head: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """q + u"""
+    return torch.stack([row + scheme.u[layer, head] for row in q]), k, v
+
+
 TERMS: dict[str, Term] = {
     "NoPosition": none,
     "Absolute": none,
@@ -99,6 +114,7 @@ TERMS: dict[str, Term] = {
     "Rope": none,
     "Swin": swin,
     "Window": none,
+    "XL": xl,
 }
 SEEING = {
     "Deberta": reference_input.deberta,
@@ -112,6 +128,7 @@ TURNS: dict[str, Turn] = {
     "SynthesizerRandom": mixed,
     "SynthesizerDense": mixed,
     "Rope": turned,
+    "XL": biased,
 }
 
 

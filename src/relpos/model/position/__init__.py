@@ -26,9 +26,11 @@ from relpos.model.position.t5 import T5
 from relpos.model.position.tisa import Tisa
 from relpos.model.position.tupe import Tupe
 from relpos.model.position.window import Window
+from relpos.model.position.xl import XL
 
 __all__ = [
     "T5",
+    "XL",
     "Absolute",
     "Alibi",
     "Composite",
