@@ -11,6 +11,7 @@ import torch
 
 from relpos.analysis.attention_mass import attention_mass
 from relpos.analysis.minimal_pairs import PairScores, minimal_pairs
+from relpos.analysis.mirror_gap import mirror_gap
 from relpos.analysis.order_probes import held_out_r2, order_probes
 from relpos.analysis.resampling import crossed_interval, pooled_interval, ratio_interval
 from relpos.analysis.shuffle_gap import shuffle_gap
@@ -66,6 +67,12 @@ def test_a_kernel_of_one_direction_has_learned_an_order(forward: MaskedLM, token
         gap = shuffle_gap(forward, store.examples("heldout", packing, 64, 60), Words(tokenizer))
         assert all(low > 0 for low, _ in gap.intervals.values())
         assert gap.gaps["2"] < gap.gaps["all"]
+
+
+def test_a_kernel_of_one_direction_has_learned_the_direction(forward: MaskedLM, store: Store) -> None:
+    for packing in ("pair", "document"):
+        [(low, _)] = mirror_gap(forward, store.examples("heldout", packing, 64, 60)).intervals.values()
+        assert low > 0
 
 
 def test_a_kernel_of_one_direction_is_better_than_its_mirror_image(forward: MaskedLM, tokenizer: Tokenizer) -> None:

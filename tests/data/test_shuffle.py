@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from relpos.data.masking import IGNORED
-from relpos.data.shuffle import WINDOWS, masked_batches, permutation, permuted, shuffled, windows_of_text
+from relpos.data.shuffle import WINDOWS, masked_batches, mirrored, permutation, permuted, shuffled, windows_of_text
 from relpos.data.steps import MicroBatch
 from relpos.data.store import Store
 from relpos.data.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
@@ -55,6 +55,20 @@ def test_each_window_holds_the_same_words(batches: list[tuple[MicroBatch, torch.
                     assert _whole_words(after_row[place : place + pieces], group) == Counter(group)
                     place += pieces
     assert changed > 50
+
+
+def test_a_mirrored_row_is_its_tokens_from_the_last_to_the_first(batches: list[tuple[MicroBatch, torch.Tensor]]) -> None:
+    padded = 0
+    for batch, _ in batches:
+        after = mirrored(batch)
+        assert after.attention_mask is batch.attention_mask
+        for name in ("input_ids", "labels"):
+            rows = zip(getattr(batch, name).tolist(), getattr(after, name).tolist(), batch.attention_mask.tolist(), strict=True)
+            for before_row, after_row, real in rows:
+                n = sum(real)
+                assert after_row == before_row[:n][::-1] + before_row[n:]
+                padded += n < len(real)
+    assert padded > 50
 
 
 def test_special_tokens_and_padding_stay(batches: list[tuple[MicroBatch, torch.Tensor]], words: Words) -> None:

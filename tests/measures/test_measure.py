@@ -83,7 +83,7 @@ def test_a_new_file_is_a_measure_of_relpos_order_and_a_column_of_tables(
 
 def test_the_measures_are_the_files_of_the_folder_in_their_order() -> None:
     names = [measure.name for measure in measures()]
-    assert names[:4] == ["shuffle", "pairs", "probes", "attention"]
+    assert names[:5] == ["shuffle", "mirror", "pairs", "probes", "attention"]
     assert sorted(names) == sorted(path.stem for path in Path(kinds.__path__[0]).glob("[!_]*.py"))
 
 

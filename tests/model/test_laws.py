@@ -4,6 +4,7 @@ What more there is to one of them stands in a file of its own.
 """
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ import torch
 from torch import Tensor
 
 import reference
+from relpos.data.shuffle import mirrored
+from relpos.data.steps import MicroBatch
 from relpos.errors import RelposError
 from relpos.model.kernels import eager, fused
 from relpos.model.position import Scheme, Terms
@@ -27,6 +30,7 @@ WITHOUT_SILENCE = {
     "kerple",  # none that may be zero
     "kerple_power",
 }
+BLIND = {"none", "alibi", "kerple", "kerple_power", "window"}  # to direction: T depends on |j − i| alone
 WITHOUT_DIRECTION = {"fox"}  # its kernels are sums along the row, from the left
 
 
@@ -219,6 +223,24 @@ def test_order_everything_else_sees_it(position: str, conv: str) -> None:
     model = model_of(position, conv).eval()
     ids, _ = batch(rows=1)
     assert (model.encoder(ids[:, SHUFFLED]) - model.encoder(ids)[:, SHUFFLED]).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("position", "conv"), [(name, "none") for name in POSITIONS] + [("none", conv) for conv in CONVS if conv != "none"]
+)
+def test_mirror_reversing_the_row_reverses_the_output_of_those_that_see_distance_alone(position: str, conv: str) -> None:
+    """Row 1 has padding, which stays at the right."""
+    model = model_of(position, conv).eval()
+    ids, mask = batch()
+    rows = MicroBatch(ids, mask.bool(), ids)
+    reversed_rows = mirrored(rows)
+    there, back = (model.encoder(part.input_ids, part.attention_mask) for part in (rows, reversed_rows))
+    back = torch.stack([mirrored(replace(rows, input_ids=column)).input_ids for column in back.unbind(-1)], -1)
+    apart = ((there - back) * mask[:, :, None]).abs().amax((1, 2))
+    if position in BLIND and conv == "none":
+        assert apart.max() < 1e-11
+    else:
+        assert apart.min() > 1e-4
 
 
 @pytest.mark.parametrize(

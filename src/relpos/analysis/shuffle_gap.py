@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,13 +20,14 @@ from relpos.model.heads import MaskedLM
 
 BATCH_TOKENS = 2_048
 Floats = npt.NDArray[np.float64]
+Change = Callable[[MicroBatch, torch.Tensor], MicroBatch]
 
 
 @dataclass(frozen=True)
-class ShuffleGap:
-    """Gaps in nats per predicted token, by window (`"2"`, …, `"all"`); `loss` is that of the text without permutation.
+class Gaps:
+    """Gaps in nats per predicted token, by change of the text; `loss` is that of the text as written.
 
-    `intervals` are 95 % bootstrap intervals over examples, `differences` (examples,) the summed losses with permutation minus those
+    `intervals` are 95 % bootstrap intervals over examples, `differences` (examples,) the summed losses with the change minus those
     without, and `predicted` (examples,) the number of tokens that they are summed over.
     """
 
@@ -37,36 +38,52 @@ class ShuffleGap:
     predicted: Floats
 
 
-def shuffle_gap(model: MaskedLM, examples: Examples, words: Words, advance: Callable[[int], object] = lambda _: None) -> ShuffleGap:
-    """The gap for windows of 2, 3, 4, 8 and all words of a sentence.
+def shuffle_gap(model: MaskedLM, examples: Examples, words: Words, advance: Callable[[int], object] = lambda _: None) -> Gaps:
+    """The gap for windows of 2, 3, 4, 8 and all words of a sentence: `"2"`, …, `"all"`.
+
+    Args:
+        model, examples, advance: as of `gaps`, with six passes.
+        words: the word boundaries under the tokenizer of the examples.
+    """
+
+    def within(window: int | None) -> Change:
+        return lambda batch, numbers: permuted(batch, numbers, words, window)
+
+    return gaps(model, examples, {name(window): within(window) for window in WINDOWS}, advance)
+
+
+def gaps(
+    model: MaskedLM, examples: Examples, changes: Mapping[str, Change], advance: Callable[[int], object] = lambda _: None
+) -> Gaps:
+    """By how much each change of the text raises the loss.
 
     Args:
         model: on whatever device it is; computed in float32.
         examples: held-out examples, cut to the length of the training.
-        words: the word boundaries under the tokenizer of the examples.
-        advance: called with the number of examples whenever some are done, once for each of the six passes over them.
+        changes: masked examples and their numbers (b,) → the same examples with tokens moved, none lost.
+        advance: called with the number of examples whenever some are done, once for each pass over them: one, and one a change.
     """
     vocabulary = model.encoder.embedding.words.num_embeddings
     before, predicted = np.zeros(len(examples)), np.zeros(len(examples))
-    after = {name(window): np.zeros(len(examples)) for window in WINDOWS}
+    after = {key: np.zeros(len(examples)) for key in changes}
     with exact(model):
         for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS):
             rows = numbers.numpy()
             predicted[rows] = (batch.labels != IGNORED).sum(1).numpy()
             before[rows] = _losses(model, batch)
             advance(len(rows))
-            for window in WINDOWS:
-                after[name(window)][rows] = _losses(model, permuted(batch, numbers, words, window))
+            for key, change in changes.items():
+                after[key][rows] = _losses(model, change(batch, numbers))
                 advance(len(rows))
     tokens = max(predicted.sum(), 1.0)
     differences = {key: losses - before for key, losses in after.items()}
-    gaps = {key: float(difference.sum() / tokens) for key, difference in differences.items()}
+    found = {key: float(difference.sum() / tokens) for key, difference in differences.items()}
     intervals = {key: ratio_interval(difference, predicted) for key, difference in differences.items()}
-    return ShuffleGap(float(before.sum() / tokens), gaps, intervals, differences, predicted)
+    return Gaps(float(before.sum() / tokens), found, intervals, differences, predicted)
 
 
 def heldout_losses(model: MaskedLM, examples: Examples, advance: Callable[[int], object] = lambda _: None) -> tuple[Floats, Floats]:
-    """(examples,) the summed loss of each example in nats, and how many tokens were predicted; arguments as of `shuffle_gap`."""
+    """(examples,) the summed loss of each example in nats, and how many tokens were predicted; arguments as of `gaps`."""
     vocabulary = model.encoder.embedding.words.num_embeddings
     losses, predicted = np.zeros(len(examples)), np.zeros(len(examples))
     with exact(model):

@@ -1,8 +1,8 @@
-"""Held-out examples with the words of each sentence permuted within windows.
+"""Held-out examples with the words of each sentence permuted within windows, or with each row read from right to left.
 
 Examples are cut and masked first and permuted afterwards, so that the same tokens are predicted with and without the permutation.
-[CLS], [SEP] and padding stay where they are, the pieces of a word stay together, and masks travel with their pieces. Words are read
-off the ids before masking: a random replacement may look like the beginning of a word.
+Masks travel with their pieces. Where words are permuted, [CLS], [SEP] and padding stay where they are, and the pieces of a word
+stay together. Words are read off the ids before masking: a random replacement may look like the beginning of a word.
 """
 
 from __future__ import annotations
@@ -51,6 +51,21 @@ def permuted(batch: MicroBatch, numbers: Tensor, words: Words, window: int | Non
         window: None: all words.
     """
     source = permutation(torch.where(batch.labels == IGNORED, batch.input_ids, batch.labels), batch, numbers, words, window)
+    return _moved(batch, source)
+
+
+def mirrored(batch: MicroBatch) -> MicroBatch:
+    """`batch` with the real tokens of each row from the last to the first, [CLS] and [SEP] among them; padding stays at the right.
+
+    The distance between any two tokens stays the same, also from a token to [CLS]: a network that sees nothing but distances
+    predicts the same. With [CLS] and [SEP] left in their places it would not.
+    """
+    place, lengths = torch.arange(batch.input_ids.shape[1]), batch.attention_mask.sum(1, keepdim=True)
+    return _moved(batch, torch.where(place < lengths, lengths - 1 - place, place))
+
+
+def _moved(batch: MicroBatch, source: Tensor) -> MicroBatch:
+    """`batch` with each token, and what is to be predicted there, taken from the place `source` (b, n)."""
     return replace(batch, input_ids=batch.input_ids.gather(1, source), labels=batch.labels.gather(1, source))
 
 

@@ -38,7 +38,7 @@ class Dials:
     """On how much is measured.
 
     Args:
-        examples: held-out examples of the shuffle gap, at most.
+        examples: held-out examples of the shuffle gap and the mirror gap, at most.
         form: of the pseudo-log-likelihood, `within_word` or `plain`.
         pairs: the same minimal pairs for all networks, or for each those that suit it.
     """

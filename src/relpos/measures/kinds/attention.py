@@ -11,7 +11,7 @@ from relpos.measures.sample import TEXTS, WINDOW, Sample
 class Attention(Measure):
     """Attention mass by layer and head, see `relpos.analysis.attention_mass`."""
 
-    place = 4
+    place = 5
 
     def meaning(self, dials: Dials, toy: bool) -> dict[str, Any]:
         return {"texts": TEXTS, "window": WINDOW}

@@ -21,7 +21,7 @@ RIGHT = {"1": 1.0, "0": 0.0, "t": 0.5}
 class Pairs(Measure):
     """Accuracy in per cent by pseudo-log-likelihood, see `relpos.analysis.minimal_pairs`."""
 
-    place = 2
+    place = 3
     columns = tuple(
         MeasuredColumn(name, title, "accuracy", guess=50.0, bounds=(0.0, 100.0))
         for name, title in (("same_word_pairs", "same-word pairs"), ("other_pairs", "other pairs"))

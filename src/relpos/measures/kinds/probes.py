@@ -11,7 +11,7 @@ from relpos.measures.sample import TEXTS, WINDOW, Sample
 class Probes(Measure):
     """R² of linear probes by layer, see `relpos.analysis.order_probes`."""
 
-    place = 3
+    place = 4
 
     def meaning(self, dials: Dials, toy: bool) -> dict[str, Any]:
         return {"texts": TEXTS, "window": WINDOW}
