@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import relpos
+from relpos.errors import RelposError
 from relpos.train.optim import Recipe
 
 
@@ -75,6 +76,42 @@ def test_a_factor_raises_the_rate_of_scheme_and_convolution_alone() -> None:
     assert all(rates[name] == 1e-3 for name in rates.keys() - faster)
     assert {group["weight_decay"] for group in groups if group["lr"] == 1e-2} == {0.01, 0.0}
     assert groups[0]["lr"] == 1e-3  # the rate that is logged
+
+
+def rates_of(recipe: Recipe, *overrides: str) -> dict[str, float]:
+    """Parameter → the factor of its learning rate."""
+    model = relpos.build(relpos.compose("params", ["size=tiny", *overrides]))
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    groups = recipe.optimizer(model).param_groups
+    return {names[id(parameter)]: group["lr"] / recipe.lr for group in groups for parameter in group["params"]}
+
+
+LISTED = "position.layers=[{_target_: relpos.model.position.Fixed}, {_target_: relpos.model.position.T5}]"
+
+
+@pytest.mark.parametrize("overrides", [["position=absolute_tisa"], ["position=layers", LISTED]])
+def test_each_part_of_a_merge_or_of_a_list_by_layers_may_have_a_factor_of_its_own(overrides: list[str]) -> None:
+    rates = rates_of(Recipe(lr=1e-3, warmup=0, position_lr=[2, 30], conv_lr=3), *overrides, "conv=depthwise")
+    for name, rate in rates.items():
+        assert rate == pytest.approx(2 if ".parts.0" in name else 30 if ".parts.1" in name else 3 if ".conv." in name else 1)
+    assert len(set(rates.values())) == 4
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["position=tisa"], "a list of 1, one for each part of the scheme, is expected"),
+        (["position=absolute_tisa"], "a list of 2, one for each part of the scheme, is expected"),
+        (
+            ["position=merge", "position.parts=[" + ", ".join(["{_target_: relpos.model.position.Fixed}"] * 3) + "]", "conv=qk"],
+            "the convolution needs a rate of its own, recipe.conv_lr",
+        ),
+    ],
+)
+def test_factors_that_do_not_fit_the_parts_are_refused_in_one_line(overrides: list[str], message: str) -> None:
+    with pytest.raises(RelposError) as error:
+        rates_of(Recipe(lr=1e-3, warmup=0, position_lr=[1, 2, 3]), *overrides)
+    assert str(error.value) == f"recipe.position_lr=[1, 2, 3]: {message}"
 
 
 def test_a_convolution_may_have_a_factor_of_its_own() -> None:

@@ -18,8 +18,9 @@ from relpos.claims.scales import LOSS, ORDER, Plain, Scale, Scales, Scores, Tune
 from relpos.runs.run import runs_root
 from relpos.runs.shelf import finished, is_current, protocol
 from relpos.tables.estimate import scheme
+from relpos.tables.row import PartRates, rates_of, slowest
 
-Rates = tuple[float, float | None]
+Rates = tuple[PartRates, float | None]
 """`recipe.position_lr` and `recipe.conv_lr`."""
 DISTINGUISHING = ("seed", "position", "conv", "sources")
 """Keys of a pre-training's meaning in which the runs of one scale may differ."""
@@ -73,9 +74,9 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: I
         variants.setdefault((key, row), {}).setdefault(rates, {})[folder] = record
     places: dict[str, tuple[Scale, str, int]] = {}  # name of a pre-training's folder → its scale, row and seed
     for (key, row), by_rates in variants.items():
-        (position_lr, conv_lr), chosen = max(by_rates.items(), key=lambda item: (len(item[1]), item[0][1] is not None, -item[0][0]))
+        rates, chosen = max(by_rates.items(), key=lambda item: (len(item[1]), item[0][1] is not None, -slowest(item[0][0])))
         scale = scales[key]
-        scale.slowest[row] = position_lr if conv_lr is None else min(position_lr, conv_lr)
+        scale.slowest[row] = slowest(*rates)
         losses = scale.scores.setdefault(row, {}).setdefault(LOSS, Scores())
         for folder, record in chosen.items():
             seed = record["meaning"]["seed"]
@@ -99,9 +100,8 @@ def _common(meaning: Plain) -> tuple[Plain, Rates]:
     common = {key: value for key, value in meaning.items() if key not in DISTINGUISHING}
     if "recipe" not in common:
         return common, (1.0, None)
-    recipe = dict(common["recipe"])
-    rates = float(recipe.pop("position_lr", 1.0)), recipe.pop("conv_lr", None)
-    return common | {"recipe": recipe}, rates
+    recipe = {key: value for key, value in common["recipe"].items() if key not in ("position_lr", "conv_lr")}
+    return common | {"recipe": recipe}, rates_of(common["recipe"])
 
 
 def _read_scores(tunings: Mapping[Path, Plain], places: Mapping[str, tuple[Scale, str, int]]) -> None:

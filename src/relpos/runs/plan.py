@@ -172,6 +172,8 @@ def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
 def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
     """The recipe without `steps`, `batch` and `head`, whose dials at the top level count, and without what is idle."""
     recipe = {key: value for key, value in recipe.items() if key not in ("steps", "batch", "head")}
+    if isinstance(rates := recipe.get("position_lr"), list) and len(set(rates)) == 1:
+        recipe["position_lr"] = rates[0]
     if recipe.get("conv_lr") in (None, recipe.get("position_lr")):
         recipe.pop("conv_lr", None)
     if recipe.get("position_lr") == 1:

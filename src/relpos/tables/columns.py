@@ -16,7 +16,7 @@ from relpos.runs.shelf import logged
 from relpos.tables import intervals
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow, Tuning
-from relpos.tables.row import Column, Row
+from relpos.tables.row import Column, Row, rates_of, slowest
 from relpos.tables.row_runs import row_runs
 from relpos.tables.statistics import interval
 
@@ -38,7 +38,7 @@ def _row(planned: PlannedRow) -> Row:
         tunings = [tuning for tuning in planned.tunings if tuning.task == task]
         for name in tunings[0].run.config["task"]["columns"]:
             columns[name] = _column(name, tunings, by_pretraining)
-    position_lr, conv_lr = _rates(planned.pretrainings[0]) if planned.pretrainings else (1.0, None)
+    position_lr, conv_lr = rates_of(planned.pretrainings[0].config.get("recipe") or {}) if planned.pretrainings else (1.0, None)
     return Row(
         name=planned.name,
         overrides=planned.overrides,
@@ -55,22 +55,14 @@ def _row(planned: PlannedRow) -> Row:
     )
 
 
-def _rates(run: Run) -> tuple[float, float | None]:
-    """`recipe.position_lr`, and `recipe.conv_lr` where it is another."""
-    recipe = run.config.get("recipe") or {}
-    position_lr, conv_lr = float(recipe.get("position_lr", 1.0)), recipe.get("conv_lr")
-    return position_lr, None if conv_lr in (None, position_lr) else float(conv_lr)
-
-
 def _travel(run: Run, metrics: Mapping[str, Any]) -> float | None:
     """The sum of the learning rates of position parameters: about as far as Adam can move them."""
     recipe = run.config.get("recipe") or {}
     if "lr" not in recipe or not (metrics["position_parameters"] or run.config.get("conv")):
         return None
-    slowest = min(rate for rate in _rates(run) if rate is not None)
     from relpos.train.optim import Recipe
 
-    return Recipe.of(recipe).travel(run.config["steps"]) * slowest
+    return Recipe.of(recipe).travel(run.config["steps"]) * slowest(*rates_of(recipe))
 
 
 def _column(name: str, tunings: list[Tuning], by_pretraining: bool) -> Column:

@@ -7,11 +7,15 @@ losses at other lengths.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from relpos.measures.measure import NATS
 from relpos.tables.statistics import Interval
 
+PartRates = float | tuple[float, ...]
+"""The factor of a learning rate, or those of the parts of a merge."""
 Seed = int | str
 """Seed of a value: a fine-tuning's, such as 42. With several pre-trainings it is the text `1/42`: fine-tuning 42 of pre-training 1,
 or `1` where the pre-training itself is measured."""
@@ -150,7 +154,8 @@ class Row:
         travel: how far a parameter of the position scheme could move in pre-training, about: the sum of its learning rates. None
             where there is no such parameter, or nothing was pre-trained.
         perplexity: on held-out text, the mean over the finished pre-trainings.
-        position_lr: the factor of the pre-training's learning rate for the parameters of scheme and convolution.
+        position_lr: the factor of the pre-training's learning rate for the parameters of scheme and convolution, or one for each
+            part of the scheme.
         conv_lr: that for the convolution's, where it has one of its own.
         columns: name → scores.
         mean: of GLUE's columns, seed by seed; `of` names them.
@@ -169,7 +174,7 @@ class Row:
     position_parameters: int | None = None
     travel: float | None = None
     perplexity: float | None = None
-    position_lr: float = 1.0
+    position_lr: PartRates = 1.0
     conv_lr: float | None = None
     columns: dict[str, Column] = field(default_factory=dict)
     mean: Column = Column()
@@ -179,3 +184,20 @@ class Row:
     runs: list[RowRun] = field(default_factory=list)
     printed_parameters: float | None = None
     test: dict[str, float | None] = field(default_factory=dict)
+
+
+def rates_of(recipe: Mapping[str, Any]) -> tuple[PartRates, float | None]:
+    """`position_lr`, and `conv_lr` where it is another, of a recipe as a run's configuration has it.
+
+    >>> rates_of({"position_lr": [1, 30]})
+    ((1.0, 30.0), None)
+    """
+    given, conv_lr = recipe.get("position_lr", 1.0), recipe.get("conv_lr")
+    position_lr = float(given) if isinstance(given, int | float) else tuple(map(float, given))
+    return position_lr, None if conv_lr in (None, position_lr) else float(conv_lr)
+
+
+def slowest(position_lr: PartRates, conv_lr: float | None = None) -> float:
+    """The smallest of the factors."""
+    rates = position_lr if isinstance(position_lr, tuple) else (position_lr,)
+    return min(*rates, rates[0] if conv_lr is None else conv_lr)

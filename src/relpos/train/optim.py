@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
+from relpos.errors import RelposError
 from relpos.model.conv import Conv
 from relpos.model.position import Scheme
 from relpos.ranges import NotNegative, Positive, Rate
@@ -24,8 +25,9 @@ class Recipe:
         clip: the largest norm of the gradient of all parameters together.
         position_lr: multiplies the learning rate of the parameters of position scheme and convolution. AdamW moves a weight by
             about the sum of the learning rates, whatever the gradient, and biases of scores have farther to go than weights of
-            matrices: in a short run they cannot get there at the rate of all others. 1 in the papers.
-        conv_lr: the same for the convolution alone; None: `position_lr` counts for it too.
+            matrices: in a short run they cannot get there at the rate of all others. 1 in the papers. A list has one factor
+            for each part of a merge or of a list by layers, in their order.
+        conv_lr: the same for the convolution alone; None: `position_lr` counts for it too, if it is one number.
         schedule: `linear`: after the warm-up the rate falls linearly to 0, as in the papers. `wsd` (warm-up, stable, decay; Hu et
             al. 2024, MiniCPM): it stays at `lr` and falls linearly to 0 over the last steps. Until then the length of the run does
             not matter, so that runs of several lengths share that part, see `relpos.runs.trunk`.
@@ -38,7 +40,7 @@ class Recipe:
     betas: tuple[Rate, Rate] = (0.9, 0.999)
     eps: NotNegative = 1e-6
     clip: Positive = 1.0
-    position_lr: Positive = 1.0
+    position_lr: Positive | Sequence[Positive] = 1.0
     conv_lr: Positive | None = None
     schedule: Literal["linear", "wsd"] = "linear"
     decay: NotNegative = 0.2
@@ -69,27 +71,45 @@ class Recipe:
         """AdamW; biases and LayerNorms are exempt from decay, tables, kernels and convolution taps are not.
 
         Differs from the authors' code: eps is added after the bias correction, as PyTorch does.
+
+        Raises:
+            RelposError: `position_lr` is a list that does not fit the position scheme, or leaves the convolution without a factor.
         """
         exempt = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
         exempt |= {id(p) for name, p in model.named_parameters() if name.endswith("bias")}
-        of_kind = {Scheme: self.position_lr, Conv: self.position_lr if self.conv_lr is None else self.conv_lr}
-        multiplier = {
-            id(p): value for kind, value in of_kind.items() for m in model.modules() if isinstance(m, kind) for p in m.parameters()
-        }
+        multiplier = self._multipliers(model)
         groups = [
             {
                 "params": [p for p in model.parameters() if (id(p) in exempt, multiplier.get(id(p), 1)) == (without_decay, times)],
                 "weight_decay": 0.0 if without_decay else self.weight_decay,
                 "lr": self.lr * times,
             }
-            for times in dict.fromkeys(
-                (1, *of_kind.values())
-            )  # at 1 the groups, and with them the optimiser's state, are the papers'
+            for times in dict.fromkeys((1, *multiplier.values()))  # at 1 the groups, and so the optimiser's state, are the papers'
             for without_decay in (False, True)
         ]
         groups = [group for group in groups if group["params"]]
         beta1, beta2 = self.betas
         return torch.optim.AdamW(groups, lr=self.lr, betas=(beta1, beta2), eps=self.eps, fused=True)
+
+    def _multipliers(self, model: nn.Module) -> dict[int, float]:
+        """Id of a parameter of position scheme or convolution → the factor of its rate."""
+        schemes, convs = ([m for m in model.modules() if isinstance(m, kind)] for kind in (Scheme, Conv))
+        parts: list[nn.Module] = list(schemes[:1])  # the first holds all others
+        of_convs = [p for conv in convs for p in conv.parameters()]
+        if isinstance(self.position_lr, Sequence):
+            parts, rates = list(getattr(parts[0], "parts", parts)) if parts else [], list(self.position_lr)
+            if len(rates) != len(parts):
+                raise RelposError(
+                    f"recipe.position_lr={rates}: a list of {len(parts)}, one for each part of the scheme, is expected"
+                )
+            if of_convs and self.conv_lr is None:
+                raise RelposError(f"recipe.position_lr={rates}: the convolution needs a rate of its own, recipe.conv_lr")
+            conv_lr = self.conv_lr or 1.0
+        else:
+            rates = [self.position_lr] * len(parts)
+            conv_lr = self.position_lr if self.conv_lr is None else self.conv_lr
+        times = {id(p): rate for part, rate in zip(parts, rates, strict=True) for p in part.parameters()}
+        return times | {id(p): conv_lr for p in of_convs}
 
     def scheduler(self, optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
         """Linear from 0 (the first update) to `lr`, which stays until `decay_start`, then linear to 0 at the last step."""

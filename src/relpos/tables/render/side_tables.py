@@ -109,7 +109,8 @@ def by_multiplier(rows: Sequence[Row]) -> SideTable | None:
 def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
     """Overrides of the rows but the multiplier → multiplier → last held-out loss, for overrides with several multipliers.
 
-    The multiplier is `conv_lr` where the convolution has one of its own, else `position_lr`.
+    The multiplier is `conv_lr` where the convolution has one of its own, else `position_lr`; rows whose parts have factors of their
+    own are left out.
 
     >>> loss = [(100, 4.5)]
     >>> sweeps([Row("a", ["position=t5"], heldout_loss=loss), Row("b", ["position=t5", "recipe.position_lr=3"], position_lr=3.0)])
@@ -121,7 +122,8 @@ def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
             own = "position_lr" if row.conv_lr is None else "conv_lr"
             kind = " ".join(override for override in row.overrides if f"recipe.{own}=" not in override)
             multiplier = row.position_lr if row.conv_lr is None else row.conv_lr
-            kinds.setdefault(kind, {})[multiplier] = row.heldout_loss[-1][1]
+            if not isinstance(multiplier, tuple):
+                kinds.setdefault(kind, {})[multiplier] = row.heldout_loss[-1][1]
     return {kind: losses for kind, losses in kinds.items() if len(losses) > 1}
 
 

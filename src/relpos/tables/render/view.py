@@ -118,14 +118,15 @@ class View:
     def position_lr(self) -> str | None:
         """Which rows have a `position_lr` of their own, and where it was chosen; None if none has, or if the table sweeps it.
 
-        >>> rows = [Row("a"), Row("b", position_lr=10.0), Row("c", position_lr=30.0, conv_lr=3.0)]
+        >>> rows = [Row("a"), Row("b", position_lr=10.0), Row("c", position_lr=(1.0, 30.0), conv_lr=3.0)]
         >>> view_of(Table("t", "?", rows, tuned="sweep")).position_lr
-        'position_lr, chosen in table sweep: 10 for b, 30 (conv_lr 3) for c, 1 for the others.'
+        'position_lr, chosen in table sweep: 10 for b, 1 + 30 (conv_lr 3) for c, 1 for the others.'
         """
         names: dict[str, list[str]] = {}
         for row in self.table.rows:
             own = f" (conv_lr {row.conv_lr:g})" if row.conv_lr is not None else ""
-            names.setdefault(f"{row.position_lr:g}{own}", []).append(row.name)
+            rates = row.position_lr if isinstance(row.position_lr, tuple) else (row.position_lr,)
+            names.setdefault(f"{' + '.join(f'{rate:g}' for rate in rates)}{own}", []).append(row.name)
         plain = names.pop("1", [])
         if not names or sweeps(self.table.rows):
             return None
