@@ -59,7 +59,7 @@ def test_a_run_leaves_with_its_weights_and_its_record(
         assert f"# {runs[name].name}\n" in card
         assert f"| heldout_loss | {record['metrics']['heldout_loss']:.6g} |" in card
         assert f"commit: {record['commit'] or 'not recorded'}" in card
-        assert ("import relpos  #" in card) == (kind == "relpos")
+        assert ("import relpos  #" in card) == ("trust_remote_code=True)" in card) == (kind == "relpos")
         assert str(tmp_path) not in card
         assert record["starts"][0]["host"] not in card.split()
 
@@ -84,8 +84,46 @@ def test_the_card_has_the_question_of_the_table_that_a_run_was_made_for(
     run = shutil.copytree(runs["fixed"], tmp_path / "run")
     with (run / "config.yaml").open("a") as file:
         file.write("table: demo\n")
+        file.write("row: my row\n")
     exported(capsys, run, tmp_path / "out")
-    assert f"Trained for the question: {experiment.load('demo').question}" in (tmp_path / "out" / "README.md").read_text()
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"Trained for the question: {experiment.load('demo').question}" in card
+    assert "Row `my row` of the table `demo`." in card
+    assert "relpos reproduce table=demo 'rows=[my row]'" in card
+
+
+def test_the_card_has_the_command_without_folders(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(runs["fixed"], tmp_path / "run")
+    record = json.loads((run / "record.json").read_text()) | {
+        "command": "relpos pretrain data=files data.root=/somewhere/texts k=2"
+    }
+    (run / "record.json").write_text(json.dumps(record))
+    exported(capsys, run, tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "```sh\nrelpos pretrain data=files data.root=texts k=2\n```" in card
+    assert "/somewhere" not in card
+
+
+def test_the_card_has_what_was_measured_of_this_network(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(runs["fixed"], tmp_path / "run")
+    for share, gap in ((50, 0.25), (100, 1.5)):
+        shuffled = {"shuffle_gap": {"all": gap}, "shuffle_gap_intervals": {"all": [gap - 0.1, gap + 0.1]}, "heldout_loss": 9.5}
+        results = shuffled | {"by_example": {"all": [gap], "predicted": [1]}}
+        content = {"meaning": {"measure": "shuffle", "version": 2, "examples": 7}, "share": share, "results": results}
+        write_text(run / "order" / f"shuffle-{share}.json", json.dumps(content))
+    exported(capsys, run, tmp_path / "whole")
+    whole = (tmp_path / "whole" / "README.md").read_text()
+    assert "| shuffle gap, nats, 7 examples | 1.500 (1.400 to 1.600) |" in whole
+    exported(capsys, run / "snapshots" / "50.safetensors", tmp_path / "half")
+    half = (tmp_path / "half" / "README.md").read_text()
+    assert "after 50 % of its steps" in half
+    assert "| shuffle gap, nats, 7 examples | 0.250 (0.150 to 0.350) |" in half
+    assert "| held-out loss, nats, 7 examples | 9.500 |" in half
+    assert "| heldout_loss |" not in half  # that is of the last step
 
 
 def test_the_card_resolves_nothing_that_a_run_of_somebody_else_says(

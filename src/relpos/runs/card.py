@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -15,15 +16,38 @@ pipeline("fill-mask", model="FOLDER")("the cat [MASK] on the mat")"""
 CLASSIFIER = """from transformers import pipeline
 
 pipeline("text-classification", model="FOLDER")({"text": "first text", "text_pair": "second text"})"""
-OPENS_OWN = "`transformers` has no such network: relpos registers a class of its own."
+OPENS_OWN = (
+    "`transformers` has no such network. With relpos, which registers a class of its own, no code of this folder is run; without "
+    "it, `trust_remote_code=True` runs `modeling_relpos.py`, which needs torch and transformers alone and computes the same."
+)
 LICENCE = (
     "Whoever trained the weights says under which licence they are; it depends on the text that they were trained on. relpos "
     "itself is under the MIT licence."
 )
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a network comes from, beyond the record of its run.
+
+    Args:
+        table, row: what the run was made for.
+        question: of that table.
+        command: makes the run again.
+        measured: what was measured of the network → its value.
+        share: per cent of the training steps that the network has done.
+    """
+
+    table: str | None = None
+    row: str | None = None
+    question: str | None = None
+    command: str | None = None
+    measured: Mapping[str, str] = field(default_factory=dict)
+    share: int = 100
+
+
 def card(
-    name: str, config: Mapping[str, Any], record: Mapping[str, Any], settings: Mapping[str, Any], question: str | None = None
+    name: str, config: Mapping[str, Any], record: Mapping[str, Any], settings: Mapping[str, Any], origin: Origin | None = None
 ) -> str:
     """The text of the card.
 
@@ -32,40 +56,53 @@ def card(
         config: content of the exported `config.json`.
         record: of the run; empty for a model folder that stands alone. Its paths and host names are left out.
         settings: the description of the network in a model folder: size, position, conv, …
-        question: of the table that the run was made for, if there is one.
+        origin: where it comes from.
     """
-    classifies = "outputs" in settings
+    origin = origin or Origin()
+    classifies, is_own = "outputs" in settings, config["model_type"] == OWN
     task = "text-classification" if classifies else "fill-mask"
     tags = list(dict.fromkeys(["relpos", str(config["model_type"])]))
     front = {"library_name": "transformers", "pipeline_tag": task, "tags": tags}
     example = CLASSIFIER if classifies else LOAD
-    if config["model_type"] == OWN:
-        example = f"import relpos  # lets transformers open it; no remote code\n{example}"
+    elsewhere = example.replace('"FOLDER")', '"FOLDER", trust_remote_code=True)')
+    opened = [f"import relpos  # lets transformers open it; no remote code\n{example}", elsewhere] if is_own else [example]
     parts = [
         f"---\n{OmegaConf.to_yaml(OmegaConf.create(front))}---",
         f"# {name}",
-        *([f"Trained for the question: {question}"] if question else []),
+        *([f"Trained for the question: {origin.question}"] if origin.question else []),
         f"An encoder with the position scheme {_class(settings['position'])} and the convolution {_class(settings['conv'])}, "
-        "trained with relpos. " + (OPENS_OWN if config["model_type"] == OWN else f"It opens as `{config['architectures'][0]}`."),
-        f"```python\n{example}\n```",
-        *_record(record),
+        f"trained with relpos{f', after {origin.share} % of its steps' if origin.share < 100 else ''}. "
+        + (OPENS_OWN if is_own else f"It opens as `{config['architectures'][0]}`."),
+        *(f"```python\n{code}\n```" for code in opened),
+        *_made(origin),
+        *_record(record, origin),
         f"## Network\n\n```yaml\n{OmegaConf.to_yaml(OmegaConf.create(dict(settings))).strip()}\n```",
         f"## Licence\n\n{LICENCE}",
     ]
     return "\n\n".join(parts) + "\n"
 
 
+def _made(origin: Origin) -> list[str]:
+    """Of which row it is, and the command that makes it again."""
+    row = f"Row `{origin.row}` of the table `{origin.table}`." if origin.table and origin.row else None
+    again = f"```sh\n{origin.command}\n```" if origin.command else None
+    found = [part for part in (row, again) if part]
+    return ["## Made by", *found] if found else []
+
+
 def _class(node: Mapping[str, Any]) -> str:
     return str(node["_target_"]).rpartition(".")[2]
 
 
-def _record(record: Mapping[str, Any]) -> list[str]:
-    """What the record says of the training: metrics, command, versions, hardware."""
+def _record(record: Mapping[str, Any], origin: Origin) -> list[str]:
+    """What the record says of the training, metrics, versions, hardware; and what was measured later."""
     if not record:
         return ["No record of the training came with this network."]
-    metrics = record.get("metrics") or {}
+    metrics = (record.get("metrics") or {}) if origin.share == 100 else {}  # they are of the last step
     figures = {name: value for name, value in metrics.items() if isinstance(value, int | float)} | metrics.get("columns", {})
-    lines = [f"| {name} | {value:.6g} |" for name, value in figures.items()]
+    rows = {name: f"{value:,}" if isinstance(value, int) else f"{value:.6g}" for name, value in figures.items()} | dict(
+        origin.measured
+    )
     meaning = {name: value for name, value in record["meaning"].items() if name not in ("size", "position", "conv")}
     facts = {
         "stage": record.get("stage"),
@@ -76,8 +113,9 @@ def _record(record: Mapping[str, Any]) -> list[str]:
         "seconds": record.get("seconds"),
         "meaning": _without_paths(meaning),
     }
+    lines = [f"| {name} | {value} |" for name, value in rows.items()]
     return [
-        "## Results\n\n| | |\n|---|---:|\n" + "\n".join(lines),
+        *(["## Results\n\n| | |\n|---|---:|\n" + "\n".join(lines)] if lines else []),
         f"## Training\n\n```yaml\n{OmegaConf.to_yaml(OmegaConf.create(facts)).strip()}\n```",
     ]
 
