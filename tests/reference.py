@@ -112,6 +112,7 @@ TERMS: dict[str, Term] = {
     "Kerple": kerple,
     "KerplePower": kerple_power,
     "Rope": none,
+    "SelectiveRope": none,
     "Swin": swin,
     "Window": none,
     "XL": xl,
@@ -130,6 +131,7 @@ TURNS: dict[str, Turn] = {
     "Rope": turned,
     "XL": biased,
 }
+SEEING_TURNS = {"SelectiveRope": reference_input.selective_rope}
 
 
 def parts_at(scheme: Any, layer: int) -> list[tuple[Any, int]]:
@@ -154,11 +156,14 @@ def term(given: Given, scheme: Any, layer: int, *pair: Any) -> Any:
     return total
 
 
-def turn(scheme: Any, layer: int, head: int, *projected: Any) -> Any:
+def turn(given: Given, scheme: Any, layer: int, head: int, *projected: Any) -> Any:
     """q, k, v turned by one scheme after the other."""
     for part, own in parts_at(scheme, layer):
-        if type(part).__name__ in TURNS:
-            projected = TURNS[type(part).__name__](part, own, head, *projected)
+        name = type(part).__name__
+        if name in SEEING_TURNS:
+            projected = SEEING_TURNS[name](given, part, own, head, *projected)
+        elif name in TURNS:
+            projected = TURNS[name](part, own, head, *projected)
     return projected
 
 
@@ -294,7 +299,7 @@ def _context(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[
         def add(i: int, j: int, head: int = head, q: Any = q, k: Any = k) -> Any:
             return term(given, scheme, number, head, i, j, q, k)
 
-        q, k, v = turn(scheme, number, head, q, k, v)
+        q, k, v = turn(given, scheme, number, head, q, k, v)
         parts.append(
             attend(q, k, v, add, scale(scheme), real, lambda offset: valued(scheme, number, offset), reach(scheme, number))
         )

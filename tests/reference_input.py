@@ -61,3 +61,34 @@ def deberta(given: Given, scheme: Any, layer: int, head: int, i: int, j: int, q:
     first = head * d_h
     query, key = made[first : first + d_h], made[scheme.shape.heads * d_h + first :][:d_h]
     return ((q[i] * key).sum() + (k[j] * query).sum()) / math.sqrt(3 * d_h)
+
+
+def selective_rope(
+    given: Given, scheme: Any, layer: int, head: int, q: Tensor, k: Tensor, v: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(x, y) of channels 2m, 2m+1 at token t → (x cos − y sin, y cos + x sin) of the angle θ_m Σ φ over the real tokens up to t"""
+    n, side, heads = len(q), scheme.side, scheme.shape.heads
+    zero = torch.zeros((), dtype=torch.float64)
+
+    def low(token: int, r: int) -> Tensor:
+        """A number of D x̂; 0 for padding and beyond the row."""
+        if not 0 <= token < n or not given.real[token]:
+            return zero
+        x = given.x[token]
+        return (scheme.down[layer, r] * x).sum() * math.sqrt(heads) / torch.sqrt((x * x).sum())
+
+    turned: tuple[list[list[Tensor]], ...] = ([], [])
+    for m in range(q.shape[1] // 2):
+        pair, angle = head * (q.shape[1] // 2) + m, zero
+        for t in range(n):
+            step = zero
+            for o in range(-side, side + 1):
+                for r in range(scheme.rank):
+                    step = step + scheme.taps[layer, pair, o + side] * scheme.up[layer, pair, r] * low(t + o, r)
+            angle = angle + (step if given.real[t] else zero)
+            turn = angle / scheme.base ** (2 * m / q.shape[1])
+            for rows, table in zip(turned, (q, k), strict=True):
+                x, y = table[t, 2 * m], table[t, 2 * m + 1]
+                rows.append([x * torch.cos(turn) - y * torch.sin(turn), y * torch.cos(turn) + x * torch.sin(turn)])
+    q, k = (torch.stack([channel for t in range(n) for row in rows[t::n] for channel in row]).view(n, -1) for rows in turned)
+    return q, k, v

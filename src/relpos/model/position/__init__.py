@@ -18,6 +18,7 @@ from relpos.model.position.layers import Layers
 from relpos.model.position.merge import Merge
 from relpos.model.position.none import NoPosition
 from relpos.model.position.rope import Rope
+from relpos.model.position.selective_rope import SelectiveRope
 from relpos.model.position.sinusoidal import Sinusoidal
 from relpos.model.position.swin import Swin
 from relpos.model.position.synthesizer_dense import SynthesizerDense
@@ -51,6 +52,7 @@ __all__ = [
     "Position",
     "Rope",
     "Scheme",
+    "SelectiveRope",
     "Sinusoidal",
     "Swin",
     "SynthesizerDense",

@@ -69,7 +69,7 @@ class Rope(Scheme):
         return turned(q.to(dtype), turns), turned(k.to(dtype), turns), v
 
 
-def turned(x: Heads, turns: Complex[Tensor, "n head_dim/2"]) -> Heads:
+def turned(x: Heads, turns: Complex[Tensor, "*each n head_dim/2"]) -> Heads:
     """x, each pair of channels turned."""
     # Contiguous here, so that the attention kernel, which would else make the same copy, need not.
     pairs = torch.view_as_complex(x.contiguous().unflatten(-1, (-1, 2)))
