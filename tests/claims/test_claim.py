@@ -103,7 +103,10 @@ COMPARE_ROWS = ["C01", "C02", "C03", "C04", "C05", "C13", "C15", "C17", "C18", "
 
 @pytest.mark.parametrize("name", COMPARE_ROWS)
 def test_every_claim_that_compares_rows_can_be_decided_in_nats(name: str) -> None:
-    rows = {row: {"loss": [by / 1000 for by in JITTER], "order": [by / 1000 for by in JITTER]} for row in of_id(name).tester.rows}
+    near = {
+        base: [base + by / 1000 for by in JITTER] for base in (-5.0, 0.0, 1.0)
+    }  # of losses, less is worse: none is on the plateau
+    rows = {row: {"loss": near[-5.0 if row == "none" else 0.0], "order": near[1.0]} for row in of_id(name).tester.rows}
     first = of_id(name).tester.contrasts[0].first
     for measure in ("loss", "order"):
         rows[first][measure] = [5.0 + by / 1000 for by in JITTER]
@@ -116,7 +119,7 @@ def test_every_claim_that_compares_rows_can_be_decided_in_nats(name: str) -> Non
 )
 def test_a_variant_compares_the_rows_in_nats(name: str, gain: float, expected: str) -> None:
     measure = name.partition("/")[2]
-    values = {"dynamic": [gain + jitter / 1000 for jitter in JITTER], "fixed": [jitter / 1000 for jitter in JITTER[::-1]]}
+    values = {"dynamic": [1 + gain + jitter / 1000 for jitter in JITTER], "fixed": [1 + jitter / 1000 for jitter in JITTER[::-1]]}
     made = scale({row: {measure: of_row} for row, of_row in values.items()})
     assert verdicts(name, made) == ([expected], expected)
     assert verdicts("C03", made) == ([], "not run")

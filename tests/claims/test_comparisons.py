@@ -9,7 +9,7 @@ from relpos.claims.columns import gain_without_loss, loses_less_than_others, sig
 from relpos.claims.comparisons import about, higher, higher_on_average, not_higher, not_lower
 from relpos.claims.scales import Scale, Scores
 from relpos.claims.trends import falls, shrinks, steady
-from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Verdict, adjusted, all_of, headline
+from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED, Evidence, Verdict, adjusted, all_of, headline
 from relpos.tables.columns import GLUE
 
 
@@ -146,15 +146,49 @@ def test_among_many_tests_a_small_p_value_is_not_enough() -> None:
     assert [finding.verdict for finding in adjusted([*page[:2], exact])] == [HOLDS, HOLDS, HOLDS]
     corrected = adjusted([*page, exact])
     assert [finding.verdict for finding in corrected[:2]] == [UNDECIDED, HOLDS]
-    assert corrected[0].figures == "a; by itself it holds with p 0.04; p 0.2 among the 10 tests of this page leaves it undecided"
+    assert corrected[0].figures == "a; by itself it holds with p 0.04; p 0.2 among the 10 of the paper here leaves it undecided"
     assert corrected[-1] == exact
 
 
+def test_records_of_another_scale_change_no_verdict() -> None:
+    page = [Verdict(HOLDS if p < 0.05 else UNDECIDED, "a", "here", p) for p in (0.04, 0.001, 0.6)]
+    merged = [*page, *(Verdict(UNDECIDED, "b", "there", p) for p in (0.5,) * 50), *(Verdict(HOLDS, "c", "there", 1e-9),) * 50]
+    assert adjusted(merged)[:3] == adjusted(page)
+
+
 def test_the_largest_scale_that_decides_is_the_headline() -> None:
-    of = {verdict: Verdict(verdict, "") for verdict in (HOLDS, FAILS, UNDECIDED, NOT_RUN)}
-    assert headline([of[HOLDS], of[FAILS], of[UNDECIDED], of[NOT_RUN]]) == FAILS
-    assert headline([of[UNDECIDED], of[NOT_RUN]]) == UNDECIDED
-    assert headline([of[NOT_RUN]]) == headline([]) == NOT_RUN
+    of = {verdict: Verdict(verdict, "") for verdict in (HOLDS, FAILS, UNDECIDED, NOT_HERE, NOT_RUN)}
+    assert headline([of[HOLDS], of[FAILS], of[UNDECIDED], of[NOT_RUN]]) == of[FAILS]
+    assert headline([of[UNDECIDED], of[NOT_HERE], of[NOT_RUN]]) == of[UNDECIDED]
+    assert headline([of[NOT_HERE], of[NOT_RUN]]) == of[NOT_HERE]
+    assert headline([of[NOT_RUN]]) == headline([]) == of[NOT_RUN]
+
+
+def _nats(**rows: tuple[float, float]) -> Scale:
+    """Row → held-out loss and shuffle gap."""
+    near = [by / 100 for by in JITTER]
+    values = {
+        row: {"loss": [by - loss for by in near[:: -1 if place else 1]], "order": [gap + by for by in near]}
+        for place, (row, (loss, gap)) in enumerate(rows.items())
+    }
+    return scale(values)
+
+
+def test_of_two_rows_on_the_plateau_nothing_can_be_said() -> None:
+    made = _nats(none=(6.14, 0.0), absolute=(6.15, 0.06), value=(6.10, 0.04), fixed=(5.2, 1.4))
+    above = only(higher(contrasts=[["fixed", "absolute"]], column="loss").verdicts(scales(made)))
+    assert (above.verdict, above.word) == (HOLDS, "holds, absolute on the plateau")
+    both = only(higher(contrasts=[["fixed", "absolute"], ["value", "absolute"]], column="loss").verdicts(scales(made)))
+    assert (both.verdict, both.p) == (NOT_HERE, None)
+    assert both.figures.endswith("both rows of value − absolute are on the bag-of-words plateau")
+    against = only(higher(contrasts=[["value", "fixed"], ["value", "absolute"]], column="loss").verdicts(scales(made)))
+    assert (against.verdict, against.word) == (FAILS, "fails, value and absolute on the plateau")  # one contrast is enough
+
+
+def test_the_row_without_positions_is_not_named_and_others_need_both_a_lead_and_a_gap() -> None:
+    made = _nats(none=(6.14, 0.0), behind=(6.14, 0.3), small=(5.9, 0.08), ahead=(5.9, 0.3))
+    assert [made.is_on_plateau(row) for row in ("none", "behind", "small", "ahead", "missing")] == [True, True, True, False, None]
+    assert only(higher(contrasts=[["ahead", "none"]], column="loss").verdicts(scales(made))).word == HOLDS
 
 
 @pytest.mark.parametrize(("gain", "expected"), [(-1.0, "holds"), (-0.3, "holds"), (2.0, "fails"), (0.35, "undecided")])

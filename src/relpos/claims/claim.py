@@ -39,6 +39,7 @@ class Claim:
         restated: how the test differs from the paper's words, and why, if these could not be decided even if they are true.
         test: the `rule` that tests it (`comparisons.higher` is `higher` in `relpos.claims.comparisons`) and its arguments.
         variants: measure → bound in nats; for each of these measures a claim that compares rows has a variant.
+        paper: the file that it stands in.
         checkpoints: whether fine-tunings of published checkpoints test it: `too`, `only`, or not (empty).
         measure: a variant's, `loss` (held-out loss) or `order` (shuffle gap over all words); None: the claim itself.
     """
@@ -52,6 +53,7 @@ class Claim:
     measure: str | None = None
     restated: str = ""
     checkpoints: str = ""
+    paper: str = ""
 
     @cached_property
     def tester(self) -> Test:
@@ -134,8 +136,16 @@ def load(paper: str) -> list[Claim]:
         texts = {key: str(content.get(key, "")) for key in ("says", "source", "printed", "restated", "checkpoints")}
         if texts["checkpoints"] not in OF_CHECKPOINTS:
             raise RelposError(f"claim {name}: checkpoints: {texts['checkpoints']!r} is neither 'too' nor 'only'")
-        claims += Claim(str(name), **texts, test=content["test"], variants=content.get("variants", {})).with_variants()
+        claims += Claim(str(name), **texts, test=content["test"], variants=content.get("variants", {}), paper=paper).with_variants()
     return claims
+
+
+def families(claims: Iterable[Claim]) -> list[list[Claim]]:
+    """What a paper claims in one measure, for each paper and measure of these claims: chance is corrected for among such tests."""
+    wanted = list(claims)
+    known = {claim.id: claim for claim in [*load("all"), *wanted]}
+    kinds = dict.fromkeys((claim.paper, claim.measure) for claim in wanted)
+    return [[claim for claim in known.values() if (claim.paper, claim.measure) == kind] for kind in kinds]
 
 
 def rows() -> dict[str, list[str]]:

@@ -43,7 +43,7 @@ def comparison(
             return ladder(place.scale, [*figures, too_few], gains, lambda _: all_of(parts), is_missing=bool(too_few))
 
         requires = partial(_requires, every=bounded)
-        return Rule(look, options_of(judge), says, requires, _places, variant or in_nats)
+        return Rule(look, options_of(judge), says, requires, _places, variant or in_nats, by_contrast=True)
 
     return made
 

@@ -16,14 +16,12 @@ from pathlib import Path
 from relpos.claims.checkpoints import published_checkpoints, tuned_checkpoints
 from relpos.claims.scales import LOSS, ORDER, Plain, Scale, Scales, Scores, Tuned
 from relpos.runs.run import runs_root
-from relpos.runs.shelf import finished, is_current, protocol
+from relpos.runs.shelf import common, finished, is_current, protocol
 from relpos.tables.estimate import scheme
 from relpos.tables.row import PartRates, rates_of, slowest
 
 Rates = tuple[PartRates, float | None]
 """`recipe.position_lr` and `recipe.conv_lr`."""
-DISTINGUISHING = ("seed", "position", "conv", "sources")
-"""Keys of a pre-training's meaning in which the runs of one scale may differ."""
 NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "pretrain": {
         **dict.fromkeys(("stage", "identity"), str),
@@ -67,10 +65,10 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: I
         row = names.get(json.dumps({key: record["meaning"][key] for key in ("position", "conv")}, sort_keys=True))
         if row is None:
             continue
-        common, rates = _common(record["meaning"])
+        shared, rates = common(record["meaning"]), rates_of(record["meaning"].get("recipe") or {})
         store = Path(record["inputs"]["store"]).name
-        key = json.dumps([common, store], sort_keys=True)
-        scales.setdefault(key, Scale(common, store))
+        key = json.dumps([shared, store], sort_keys=True)
+        scales.setdefault(key, Scale(shared, store))
         variants.setdefault((key, row), {}).setdefault(rates, {})[folder] = record
     places: dict[str, tuple[Scale, str, int]] = {}  # name of a pre-training's folder → its scale, row and seed
     for (key, row), by_rates in variants.items():
@@ -93,15 +91,6 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: I
 
 def _largeness(scale: Scale) -> tuple[int, int, bool]:
     return scale.magnitude, scale.meaning["steps"], "first" not in scale.meaning
-
-
-def _common(meaning: Plain) -> tuple[Plain, Rates]:
-    """The part of a pre-training's meaning that its scale has in common, and its own `position_lr` and `conv_lr`."""
-    common = {key: value for key, value in meaning.items() if key not in DISTINGUISHING}
-    if "recipe" not in common:
-        return common, (1.0, None)
-    recipe = {key: value for key, value in common["recipe"].items() if key not in ("position_lr", "conv_lr")}
-    return common | {"recipe": recipe}, rates_of(common["recipe"])
 
 
 def _read_scores(tunings: Mapping[Path, Plain], places: Mapping[str, tuple[Scale, str, int]]) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 from relpos.claims.contrasts import MEAN, Contrast
 from relpos.claims.requirements import Requirements
 from relpos.claims.scales import Scale, Scales
-from relpos.claims.verdict import EXACT, NOT_RUN, UNDECIDED, Verdict, joined
+from relpos.claims.verdict import EXACT, FAILS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined
+from relpos.tables.plateau import NONE
 from relpos.tables.verdict import SHORT_TRAVEL
 
 
@@ -55,6 +56,7 @@ class Rule:
         requires: what the runs must have; None: the test needs no runs.
         places: where to look.
         variant: the same claim in a measure in nats, apart from measure and bound; None: it does not compare rows.
+        by_contrast: whether each contrast is judged by itself, so that one of them is enough for the claim to fail.
     """
 
     judge: Judge
@@ -63,6 +65,7 @@ class Rule:
     requires: Callable[[Test], Requirements | None]
     places: Places
     variant: Callable[[Test], Test] | None = None
+    by_contrast: bool = False
 
     def __call__(self, **arguments: Any) -> Test:
         """The test of a claim.
@@ -155,13 +158,31 @@ class Test:
         """One for each place that says something of the claim, the largest last; published checkpoints come after all."""
         found: list[Verdict] = []
         for place in self.rule.places(self, runs):
-            verdict = self.rule.judge(self, place, **self.options)
+            verdict = self._verdict(place)
             if verdict is None or (place.published and verdict.verdict == NOT_RUN):
                 continue
             figures = joined([verdict.figures, self.note, "" if verdict.verdict == NOT_RUN else _slow(self, place)])
-            takes = verdict.takes if verdict.verdict == UNDECIDED else ""
+            takes = verdict.takes if verdict.verdict in (UNDECIDED, NOT_HERE) else ""
             found.append(replace(verdict, figures=figures, scale=verdict.scale or place.label, takes=takes))
         return found
+
+    def _verdict(self, place: Place) -> Verdict | None:
+        """The judge's verdict. Of two rows that are both on the bag-of-words plateau nothing can be said; one that is, is named."""
+        found = self.rule.judge(self, place, **self.options)
+        on_it = {row for scale in place.scales for row in self.rows if scale.is_on_plateau(row)}
+        if found is None or found.verdict == NOT_RUN or not on_it:
+            return found
+        named = tuple(row for row in dict.fromkeys(row for pair in self.contrasts for row in pair) if row in on_it and row != NONE)
+        others = [pair for pair in self.contrasts if not on_it.issuperset(pair)]
+        if len(others) == len(self.contrasts):
+            return replace(found, on_plateau=named)
+        if self.rule.by_contrast and others:
+            rest = self.rule.judge(replace(self, contrasts=others), place, **self.options)
+            if rest and rest.verdict == FAILS:
+                return replace(rest, figures=found.figures, on_plateau=named)
+        mute = "; ".join(str(pair) for pair in self.contrasts if pair not in others)
+        why = f"both rows of {mute} are on the bag-of-words plateau"
+        return Verdict(NOT_HERE, joined([found.figures, why]), takes="longer training, until one of them has left the plateau")
 
 
 def each_scale(test: Test, runs: Scales) -> list[Place]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from relpos.runs.shelf import most_shared
 from relpos.tables.columns import GLUE
+from relpos.tables.plateau import is_on_plateau
 from relpos.tables.statistics import standard_error
 
 LOSS, ORDER = "loss", "order"
@@ -162,6 +163,19 @@ class Scale:
         """Those of `columns` in which at least one of the rows is better than the constant answer; the others tell nothing."""
         shared = self.shared(columns, *rows)
         return [column for column in shared if any(self.scores[row][column].is_above_constant for row in rows)]
+
+    def is_on_plateau(self, row: str) -> bool | None:
+        """Whether a row has not left the bag-of-words plateau; None where its shuffle gap was not measured."""
+        of_rows = {
+            column: {
+                name: {seed: value for (seed, _), value in scores[column].values.items()}
+                for name, scores in self.scores.items()
+                if column in scores
+            }
+            for column in (LOSS, ORDER)
+        }
+        losses = {name: {seed: -value for seed, value in values.items()} for name, values in of_rows[LOSS].items()}
+        return is_on_plateau(losses, {name: values.values() for name, values in of_rows[ORDER].items()}, row)
 
     def has(self, *rows: str) -> bool:
         """Whether all of these rows have a score in some column of GLUE."""

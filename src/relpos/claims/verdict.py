@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from relpos.tables.statistics import ALPHA, Difference, benjamini_hochberg, holm
-from relpos.tables.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED
+from relpos.tables.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED
 
-__all__ = ["FAILS", "HOLDS", "NOT_RUN", "UNDECIDED", "Evidence", "Verdict", "adjusted", "all_of", "headline", "sided"]
+__all__ = ["FAILS", "HOLDS", "NOT_HERE", "NOT_RUN", "UNDECIDED", "Evidence", "Verdict", "adjusted", "all_of", "headline", "sided"]
 
 EXACT = "at any size"
 
@@ -18,11 +18,12 @@ class Verdict:
     """The verdict of one test at one scale.
 
     Args:
-        verdict: holds, fails, undecided or not run.
+        verdict: holds, fails, undecided, cannot be said here, or not run.
         figures: the numbers that decide, or what is missing.
         scale: size, steps and data of the runs; the runner fills it in.
         p: two-sided p-value of the verdict; None without a statistical test: exact computations, counts, missing runs.
         takes: what it would take to decide an undecided claim.
+        on_plateau: the rows compared that are on the bag-of-words plateau, `none` apart; the runner fills it in.
     """
 
     verdict: str
@@ -30,6 +31,13 @@ class Verdict:
     scale: str = ""
     p: float | None = None
     takes: str = ""
+    on_plateau: tuple[str, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """`holds, absolute on the plateau`"""
+        rows = " and ".join(self.on_plateau)
+        return f"{self.verdict}, {rows} on the plateau" if rows and self.verdict in (HOLDS, FAILS) else self.verdict
 
 
 @dataclass(frozen=True)
@@ -87,28 +95,43 @@ def all_of(parts: Sequence[Evidence]) -> Evidence:
     return Evidence(max(part.holds for part in parts), min(holm([part.fails for part in parts])))
 
 
-def headline(verdicts: Sequence[Verdict]) -> str:
-    """The verdict of the largest scale that decides; if none does, undecided if something was tested, else not run.
+def headline(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict of the largest scale that decides; if none does, the last one that is undecided, cannot be said, or is not run.
 
     Args:
         verdicts: of one claim, in the order of `relpos.claims.reading`, the largest scale last.
     """
-    words = [each.verdict for each in verdicts]
-    decisive = [word for word in words if word in (HOLDS, FAILS)]
-    return decisive[-1] if decisive else UNDECIDED if UNDECIDED in words else NOT_RUN
+    for words in ((HOLDS, FAILS), (UNDECIDED,), (NOT_HERE,)):
+        if found := [each for each in verdicts if each.verdict in words]:
+            return found[-1]
+    return Verdict(NOT_RUN, "")
 
 
 def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """The verdicts of a page after Benjamini and Hochberg's correction: what is not significant among all of them is undecided."""
-    p_values = [each.p for each in verdicts if each.p is not None]
-    corrected = iter(benjamini_hochberg(p_values))
-    return [_among(each, next(corrected), len(p_values)) if each.p is not None else each for each in verdicts]
+    """The verdicts after Benjamini and Hochberg's correction: what is not significant within its family is undecided.
+
+    A family is what one paper claims, in one measure, at one scale. So a verdict changes neither with the claims that are asked for,
+    nor with the records of other scales.
+
+    Args:
+        verdicts: of all of a paper's claims in one measure.
+    """
+    families: dict[str, list[int]] = {}
+    for place, each in enumerate(verdicts):
+        if each.p is not None:
+            families.setdefault(each.scale, []).append(place)
+    corrected = list(verdicts)
+    for places in families.values():
+        p_values = [p for place in places if (p := verdicts[place].p) is not None]
+        for place, p in zip(places, benjamini_hochberg(p_values), strict=True):
+            corrected[place] = _among(verdicts[place], p, len(places))
+    return corrected
 
 
 def _among(found: Verdict, p: float, tests: int) -> Verdict:
     if found.verdict not in (HOLDS, FAILS) or p < ALPHA:
         return found
-    note = f"by itself it {found.verdict} with p {found.p:.2g}; p {p:.2g} among the {tests} tests of this page leaves it undecided"
+    note = f"by itself it {found.verdict} with p {found.p:.2g}; p {p:.2g} among the {tests} of the paper here leaves it undecided"
     takes = found.takes or "more pre-training seeds, half as many again or more: it is clear alone and not among so many tests"
     return replace(found, verdict=UNDECIDED, figures=joined([found.figures, note]), takes=takes)
 

@@ -15,8 +15,8 @@ import numpy as np
 from relpos.claims.effort import MOST, longer, models, trials
 from relpos.claims.requirements import Requirements
 from relpos.claims.rule import Place, Rule, Says, Test, options_of
-from relpos.claims.scales import ORDER, Scale, Scales
-from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Verdict, joined
+from relpos.claims.scales import Scale, Scales
+from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined
 from relpos.pretrained.files import is_published
 from relpos.tables.statistics import ALPHA
 
@@ -28,8 +28,6 @@ SHORT = 2
 """The largest offset that counts as a short distance."""
 LEAST_TYPED = 0.1
 """If a smaller share of the kernels has a kind at the end, nothing can be said about when they took it."""
-LEAST_GAP = 0.05
-"""Nats of mean shuffle gap below which a row counts as having learned no order; the bound of the variants about order."""
 
 
 def of_weights(says: Says, seeds: int = 1, is_about_order: bool = False) -> Callable[[Callable[..., Verdict]], Rule]:
@@ -40,7 +38,7 @@ def of_weights(says: Says, seeds: int = 1, is_about_order: bool = False) -> Call
     Args:
         says: what must be true for the claim to hold.
         seeds: the pre-trainings that it takes.
-        is_about_order: whether a row that has learned no order leaves it undecided: its position table is still random.
+        is_about_order: whether it says nothing of a row on the bag-of-words plateau, whose positions are still random.
     """
 
     def made(judge: Callable[..., Verdict]) -> Rule:
@@ -65,11 +63,14 @@ def _having(test: Test, runs: Scales) -> Iterator[Place]:
 
 
 def _unless_random(found: Verdict, scale: Scale, row: str) -> Verdict:
-    gaps = scale.scores.get(row, {}).get(ORDER)
-    if found.verdict == NOT_RUN or gaps is None or (gap := float(np.mean(list(gaps.values.values())))) >= LEAST_GAP:
+    """Positions of a row that is on the plateau, or of which nobody knows, are still random; published checkpoints have left it."""
+    if found.verdict == NOT_RUN or not scale.can_go_on or (on_it := scale.is_on_plateau(row)) is False:
         return found
-    why = f"{row} has learned no order (shuffle gap {gap:.3f} nats, below {LEAST_GAP}), so its positions are still random"
-    return replace(found, verdict=UNDECIDED, figures=joined([why, found.figures]), p=None, takes=longer(scale))
+    if on_it is None:
+        why = f"whether {row} has learned any order was not measured"
+        return replace(found, verdict=UNDECIDED, figures=joined([why, found.figures]), p=None, takes="relpos order measure=shuffle")
+    why = f"{row} is on the bag-of-words plateau, so its positions are still random"
+    return replace(found, verdict=NOT_HERE, figures=joined([why, found.figures]), p=None, takes=longer(scale))
 
 
 @of_weights(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from relpos.errors import RelposError, nearest
 from relpos.ranges import Names
-from relpos.tables.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED
+from relpos.tables.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from relpos.claims.to_run import ToRun
     from relpos.claims.verdict import Verdict
 
-COLOURS = {HOLDS: "green", FAILS: "red", UNDECIDED: "yellow", NOT_RUN: "dim"}
+COLOURS = {HOLDS: "green", FAILS: "red", UNDECIDED: "yellow", NOT_HERE: "yellow", NOT_RUN: "dim"}
 
 
 def claims(paper: str, ids: Names | None, network: Names | None) -> str:
@@ -89,11 +89,11 @@ def page(
     """Plain values: `claims`, `tests` (how many were made), `older` (runs of older code that were left out).
 
     A claim has `id`, `says`, `source`, `printed`, `restated`, `test`, `rows` (with their overrides), `tables`, `findings` (one for
-    each scale, corrected for the number of tests of the page), `verdict` (of the largest scale that decides) and `takes` (what it
-    would take to run a claim that is not run at any scale).
+    each scale, corrected for the tests of its family), `verdict`, `word` and `scale` (of the largest scale that decides)
+    and `takes` (what it would take to run a claim that is not run at any scale).
 
     Args:
-        claims: those of the page.
+        claims: those of the page. All claims of their papers in their measures are tested, because these are the families.
         runs: the finished runs.
         rows: row → the overrides that make it.
         tables: claim → the experiment files that are about it.
@@ -102,13 +102,20 @@ def page(
     Raises:
         RelposError: a test names a row that `rows.yaml` does not have.
     """
+    from relpos.claims.claim import families
     from relpos.claims.verdict import adjusted, headline
     from relpos.progress import tracked
 
-    # With runs this takes a while: some rules load the networks of many.
-    by_claim = [_tested(claim, runs, rows) for claim in (tracked(claims, "testing claims") if runs.known else claims)]
-    flat = iter(adjusted([verdict for verdicts in by_claim for verdict in verdicts]))
-    corrected = [[next(flat) for _ in verdicts] for verdicts in by_claim]
+    found: dict[str, list[Verdict]] = {}
+    tests = 0
+    for family in families(claims):
+        # With runs this takes a while: some rules load the networks of many.
+        by_claim = [_tested(claim, runs, rows) for claim in (tracked(family, "testing claims") if runs.known else family)]
+        flat = [verdict for verdicts in by_claim for verdict in verdicts]
+        corrected = iter(adjusted(flat))
+        found |= {claim.id: [next(corrected) for _ in verdicts] for claim, verdicts in zip(family, by_claim, strict=True)}
+        tests += sum(verdict.p is not None for verdict in flat)
+    heads = {claim.id: headline(found[claim.id]) for claim in claims}
     return {
         "claims": [
             {
@@ -120,13 +127,15 @@ def page(
                 "test": claim.tester.says,
                 "rows": {row: rows[row] for row in claim.tester.rows},
                 "tables": tables.get(claim.id, []),
-                "findings": [asdict(verdict) for verdict in verdicts],
-                "verdict": (word := headline(verdicts)),
-                "takes": to_run.says(claim) if to_run and word == NOT_RUN else "",
+                "findings": [asdict(verdict) | {"word": verdict.word} for verdict in found[claim.id]],
+                "verdict": (head := heads[claim.id]).verdict,
+                "word": head.word,
+                "scale": head.scale,
+                "takes": to_run.says(claim) if to_run and head.verdict == NOT_RUN else "",
             }
-            for claim, verdicts in zip(claims, corrected, strict=True)
+            for claim in claims
         ],
-        "tests": sum(verdict.p is not None for verdicts in by_claim for verdict in verdicts),
+        "tests": tests,
         "older": runs.older,
     }
 
@@ -155,7 +164,13 @@ def _show(claim: dict[str, Any], console: Console) -> None:
     def line(*parts: tuple[str, str]) -> None:
         console.print(Text.assemble(*parts), soft_wrap=True)
 
-    line((f"{claim['id']}  ", "bold"), (claim["verdict"], f"bold {COLOURS[claim['verdict']]}"), (f"  {claim['says']}", ""))
+    where = f" ({claim['scale']})" if claim["scale"] else ""
+    line(
+        (f"{claim['id']}  ", "bold"),
+        (claim["word"], f"bold {COLOURS[claim['verdict']]}"),
+        (where, "dim"),
+        (f"  {claim['says']}", ""),
+    )
     if "/" in claim["id"] and not claim["findings"]:
         _show_takes(claim["takes"], console)
         return
@@ -173,7 +188,7 @@ def _show(claim: dict[str, Any], console: Console) -> None:
         )
     for finding in claim["findings"]:
         figures = f"{finding['scale']}: {finding['figures']}"
-        line((f"     {finding['verdict']:<9} ", COLOURS[finding["verdict"]]), (figures, ""))
+        line((f"     {finding['word']:<9} ", COLOURS[finding["verdict"]]), (figures, ""))
         if finding["takes"]:
             line((f"               to decide it: {finding['takes']}", "dim"))
     if not claim["findings"]:
@@ -195,6 +210,9 @@ def _sums(content: dict[str, Any]) -> Iterator[str]:
         if counts:
             yield f"{counts.total()} {kind}: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}"
     tests = content["tests"]
-    yield f"{tests} tests were made; by Benjamini and Hochberg's method at most 5 % of what holds or fails is expected to be false"
+    yield (
+        f"{tests} tests were made; by Benjamini and Hochberg's method at most 5 % of what holds or fails is expected to be false, "
+        "among the claims of one paper in one measure at one scale"
+    )
     if content["older"]:
         yield f"{content['older']} runs of older code were left out"

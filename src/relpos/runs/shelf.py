@@ -23,6 +23,8 @@ LOGGED = "metrics.jsonl"
 """In a run's folder: one line for each logged step, which `relpos.train.loggers.JsonLines` writes."""
 TAIL = 4096
 """Bytes at the end of that file that hold its last line."""
+DISTINGUISHING = ("seed", "position", "conv", "sources")
+"""Keys of a pre-training's meaning in which the runs of one scale may differ."""
 MANY = 200
 """A progress bar is shown for more records than this."""
 
@@ -83,6 +85,17 @@ def protocol(*meanings: Mapping[str, Any], without: Collection[str] = ("seed",))
     """
     kept = [{key: value for key, value in meaning.items() if key not in without} for meaning in meanings]
     return json.dumps(kept, sort_keys=True)
+
+
+def common(meaning: Mapping[str, Any]) -> dict[str, Any]:
+    """What the rows of one scale have in common in the meaning of a pre-training.
+
+    It is everything but seed, scheme and convolution, and `position_lr` and `conv_lr`, which are tuned for each kind of scheme.
+    """
+    shared = {key: value for key, value in meaning.items() if key not in DISTINGUISHING}
+    if "recipe" in shared:
+        shared["recipe"] = {key: value for key, value in shared["recipe"].items() if key not in ("position_lr", "conv_lr")}
+    return shared
 
 
 def most_shared(runs: Iterable[tuple[What, str, Group]], groups: Collection[Group]) -> dict[What, str]:

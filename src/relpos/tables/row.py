@@ -154,6 +154,7 @@ class Row:
         travel: how far a parameter of the position scheme could move in pre-training, about: the sum of its learning rates. None
             where there is no such parameter, or nothing was pre-trained.
         perplexity: on held-out text, the mean over the finished pre-trainings.
+        on_plateau: whether it has not left the bag-of-words plateau, see `relpos.tables.plateau`; None where that is unknown.
         position_lr: the factor of the pre-training's learning rate for the parameters of scheme and convolution, or one for each
             part of the scheme.
         conv_lr: that for the convolution's, where it has one of its own.
@@ -174,6 +175,7 @@ class Row:
     position_parameters: int | None = None
     travel: float | None = None
     perplexity: float | None = None
+    on_plateau: bool | None = None
     position_lr: PartRates = 1.0
     conv_lr: float | None = None
     columns: dict[str, Column] = field(default_factory=dict)

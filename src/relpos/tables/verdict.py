@@ -37,8 +37,9 @@ from relpos.tables.pooled import Spread
 from relpos.tables.statistics import SEED, Difference, Statistic
 
 REPRODUCED, ABOVE, BELOW, UNDECIDED, NOT_RUN = "reproduced", "above", "below", "undecided", "not run"
-HOLDS, FAILS = "holds", "fails"
-"""Further verdicts of checks and claims, which may also be `UNDECIDED` or `NOT_RUN`."""
+HOLDS, FAILS, NOT_HERE = "holds", "fails", "cannot be said here"
+"""Further verdicts of checks and claims, which may also be `UNDECIDED` or `NOT_RUN`. `NOT_HERE`: the rows that are compared are on
+the bag-of-words plateau, see `relpos.tables.plateau`."""
 STATISTICS: dict[str, Statistic] = {"mean": np.mean, "best": np.max, "median": np.median}
 """How a table sums up the runs of a cell; the names are those of the numbers in `table.json`."""
 LEAST_SEM = 0.05

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from relpos.measures.measure import measured_columns
 from relpos.tables.columns import GLUE, mean_of
+from relpos.tables.plateau import RULE
 from relpos.tables.render.cell import MISSING, Cell
 from relpos.tables.render.side_tables import (
     SideTable,
@@ -87,13 +88,24 @@ class View:
     @property
     def notes(self) -> str:
         """What stands below the table in every format; empty if there is nothing to say."""
-        return " ".join(filter(None, (self.note, self.position_lr, self.travel_note)))
+        return " ".join(filter(None, (self.note, self.plateau, self.position_lr, self.travel_note)))
 
     @property
     def note(self) -> str | None:
         """Explains the columns that were measured of the networks; None if there are none."""
         notes = [measure.note for name, (measure, _) in measured_columns().items() if name in self.columns]
         return " ".join(filter(None, dict.fromkeys(notes))) or None
+
+    @property
+    def plateau(self) -> str | None:
+        """Names the rows on the bag-of-words plateau; None where it is not known of any row.
+
+        >>> view_of(Table("t", "?", [Row("none", on_plateau=True), Row("rope", on_plateau=False)])).plateau
+        'On the bag-of-words plateau (loss not below that of none beyond noise, or a shuffle gap of at most 0.1 nats): none.'
+        """
+        known = {line.row.name: line.row.on_plateau for line in self.lines if line.row.on_plateau is not None}
+        on_it = [name for name, is_on in known.items() if is_on]
+        return f"On the bag-of-words plateau ({RULE}): {', '.join(on_it) or 'no row'}." if known else None
 
     @property
     def travel_note(self) -> str | None:
