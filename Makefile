@@ -13,7 +13,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 unexport PYTHONDONTWRITEBYTECODE # sources and tests are compiled once, not by every process of every run
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo real test test-slurm check lint types floors links format bench bench-gpu golden same same-results mechanisms clean
+.PHONY: help install demo real test test-slurm check lint types floors links format bench bench-gpu golden same same-results mechanisms claims clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) \
@@ -97,6 +97,9 @@ same-results: install ## Read the committed records here and at BASE=COMMIT, and
 mechanisms: install ## Write the tables and the figure of docs/mechanisms.md anew
 	$(BIN)/python docs/generate.py
 	cp "$$($(BIN)/relpos draw all=true | tail -n 1)" docs/figures/patterns.png
+
+claims: install ## Write docs/claims.md anew, from the committed records
+	$(BIN)/python docs/claims_page.py
 
 clean: ## Remove .venv and caches; runs stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -47,3 +47,15 @@ def test_blocks_are_judged_by_themselves() -> None:
     assert [(start, end) for start, end, _ in blocks] == [(0, 4), (4, 6)]
     assert blocks[0][2] == pytest.approx(1.0)
     assert blocks[1][2] < 1.0
+
+
+def test_the_main_diagonal_can_be_left_out() -> None:
+    chance = np.random.default_rng(0)
+    matrix = chance.normal(size=(6, 6))
+    rest = [(i, j) for i in range(6) for j in range(6) if i != j]
+    mean = {o: np.mean([matrix[i, j] for i, j in rest if j - i == o]) for o in range(-5, 6) if o}
+    total = sum((matrix[i, j] - np.mean([matrix[place] for place in rest])) ** 2 for i, j in rest)
+    residual = sum((matrix[i, j] - mean[j - i]) ** 2 for i, j in rest)
+    assert toeplitz_r2(matrix, main=False) == pytest.approx(1 - residual / total, abs=1e-12)
+    assert toeplitz_r2(matrix + 9 * np.eye(6), main=False) == pytest.approx(toeplitz_r2(matrix, main=False), abs=1e-12)
+    assert toeplitz_r2([[3.0]], main=False) == 1.0

@@ -322,8 +322,9 @@ def test_every_s_is_compared_in_the_same_columns() -> None:
 def test_sizes_differ_in_nothing_else_but_what_a_size_needs(key: str, value: Any, alike: bool) -> None:
     small = scale({"new": glue(64.0), "old": glue(60.0, -1)})
     big = scale({"new": glue(80.0), "old": glue(80.0, -1)}, size=4, **{key: value})
-    is_equal_training = alike and key not in ("steps", "batch")
-    assert len(shrinks(contrasts=PAIR).verdicts(scales(small, big))) == is_equal_training
+    found = shrinks(contrasts=PAIR).verdicts(scales(small, big))
+    assert len(found) == alike
+    assert all(each.scale.endswith("which differ in training, too") == (key in ("steps", "batch")) for each in found)
     assert len(higher(contrasts=PAIR, at="largest").verdicts(scales(small, big))) == alike
 
 

@@ -259,19 +259,21 @@ def test_a_fit_that_is_quick(tmp_path: Path) -> None:
     assert found(fits_fast(row="none"), without).verdict == "not run"
 
 
-@pytest.mark.parametrize(("rate", "expected"), [(8.0, "holds"), (2.0, "fails")])
-def test_step_time(tmp_path: Path, rate: float, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("rate", "gpus", "expected"), [(8.0, ["a"], "holds"), (2.0, ["a"], "fails"), (8.0, [], "undecided"), (2.0, [], "undecided")]
+)
+def test_step_time(tmp_path: Path, rate: float, gpus: list[str], expected: str) -> None:
     made = scale({})
     for row, own in (("dynamic", rate), ("absolute", 10.0), ("fixed", 9.0)):
         folder = tmp_path / row
-        write_json(folder / "record.json", {"hardware": {"cores": 2}, "starts": [{"threads": 1}]})
+        write_json(folder / "record.json", {"hardware": {"cores": 2, "gpus": gpus}, "starts": [{"threads": 1}]})
         lines = [{"step": step, "steps_per_second": own if step else 0.1} for step in range(4)]
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         made.folders[row] = {0: folder}
     said = found(step_time(row="dynamic", others=["absolute", "fixed", "tisa"]), made)
     assert said.verdict == expected
     assert "tisa" not in said.figures
-    assert said.figures.endswith("on 2 cores, 1 threads")
+    assert said.figures.endswith(f"on {', '.join([*gpus, '2 cores', '1 threads'])}")
     write_json(tmp_path / "dynamic" / "record.json", {"hardware": {"cores": 4}, "starts": [{"threads": 1}]})
     assert step_time(row="dynamic", others=["absolute"]).verdicts(scales(made)) == []  # another machine
 

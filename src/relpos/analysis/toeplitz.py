@@ -12,21 +12,23 @@ from relpos.errors import RelposError
 Matrix = Float[np.ndarray, "n n"]
 
 
-def toeplitz_r2(matrix: Any) -> float:
+def toeplitz_r2(matrix: Any, main: bool = True) -> float:
     """R² = 1 − RSS/TSS of the best Toeplitz matrix, which holds the mean of each diagonal; every entry weighs the same.
 
-    It is 1 for a Toeplitz matrix, a constant one too.
+    It is 1 for a Toeplitz matrix, a constant one too. The main diagonal of P = E·E^T has the squared lengths of the rows of E,
+    which set it apart from the others in a random table, too; without it R² tells what the others have in common.
 
     Args:
         matrix: (n, n), of numpy or torch.
+        main: whether the entries of the main diagonal count.
 
     Raises:
         RelposError: it is not square, or not finite.
     """
     values = _square(matrix)
     n = len(values)
-    residual = sum(_spread(values.diagonal(offset)) for offset in range(1 - n, n))
-    total = _spread(values)
+    residual = sum(_spread(values.diagonal(offset)) for offset in range(1 - n, n) if main or offset)
+    total = _spread(values if main else values[~np.eye(n, dtype=bool)]) if main or n > 1 else 0.0
     return 1.0 - residual / total if total > 0 else 1.0
 
 

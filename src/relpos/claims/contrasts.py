@@ -140,7 +140,8 @@ def by_seed(scale: Scale, columns: Sequence[str]) -> dict[str, dict[int, float]]
 
 
 def _at_constant(scale: Scale, columns: Sequence[str]) -> list[str]:
-    return [row for row in scale.scores if scale.shared(columns, row) and not scale.telling(columns, row)]
+    having = {row: scale.shared(columns, row) for row in scale.scores}
+    return [row for row, shared in having.items() if shared and all(scale.scores[row][column].is_constant for column in shared)]
 
 
 def pretraining_means(single: Mapping[Seed, float]) -> dict[int, float]:

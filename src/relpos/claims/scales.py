@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import copysign, inf
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,21 @@ class Scores:
     @property
     def is_above_constant(self) -> bool:
         """Whether the mean is more than two standard errors of the dev examples above the constant answer's score."""
+        return self._above_constant > 2
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is within two standard errors of it, so that nothing tells it from the constant answer."""
+        return abs(self._above_constant) <= 2
+
+    @property
+    def _above_constant(self) -> float:
+        """In standard errors of the dev examples; infinite where the constant answer's score is not known."""
         if self.majority is None or not self.examples:
-            return True
+            return inf
+        above = sum(self.values.values()) / len(self.values) - self.majority
         error = standard_error(self.majority, self.examples, self.metric)
-        return sum(self.values.values()) / len(self.values) > self.majority + 2 * error
+        return above / error if error else copysign(inf, above) if above else 0.0
 
     def halves(self, seed: Seed) -> tuple[float, float]:
         """The score × 100 of a fine-tuning on the even and on the odd examples of the dev set."""

@@ -44,13 +44,16 @@ def _changed(
 
 
 def _two_sizes(test: Test, runs: Scales) -> Iterator[Place]:
-    """The smallest and the largest size after the same training.
+    """The smallest and the largest size, first after the same training, then each after its own, as the paper trained them.
 
-    Scales of one group differ in size and recipe alone: equally many steps on equally many examples of the same text. If the larger
-    model were also trained longer, the effect of size could not be told from that of training.
+    Scales of the first kind differ in size and recipe alone: equally many steps on equally many examples of the same text. If the
+    larger model was also trained longer, the effect of size cannot be told from that of training, and the place says so.
     """
-    for group in sizes(runs.alike("size", "recipe"), test.rows, test.column):
-        yield Place((group[0], group[-1]), f"{group[0].label} and {group[-1].label}")
+    equal = sizes(runs.alike("size", "recipe"), test.rows, test.column)
+    own = sizes(runs.alike("size", "recipe", "steps", "batch"), test.rows, test.column)
+    for group in [*equal, *(group for group in own if group not in equal)]:
+        label = f"{group[0].label} and {group[-1].label}"
+        yield Place((group[0], group[-1]), label if group in equal else f"{label}, which differ in training, too")
 
 
 def _equal_training(test: Test) -> Requirements:

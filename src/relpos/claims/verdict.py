@@ -110,8 +110,8 @@ def headline(verdicts: Sequence[Verdict]) -> Verdict:
 def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """The verdicts after Benjamini and Hochberg's correction: what is not significant within its family is undecided.
 
-    A family is what one paper claims, in one measure, at one scale. So a verdict changes neither with the claims that are asked for,
-    nor with the records of other scales.
+    A family is what one paper claims, in one measure, at one scale. So a verdict changes neither with the claims that are asked
+    for, nor with the records of other scales.
 
     Args:
         verdicts: of all of a paper's claims in one measure.

@@ -125,7 +125,7 @@ def _units(row: Row, name: str, paper: Printed) -> dict[int, float]:
 
 
 def _constant(group: Sequence[Row], name: str) -> list[str]:
-    """The rows that are less than two standard errors of the dev examples above the constant answer; for a mean, in every column.
+    """The rows within two standard errors of the dev examples of the constant answer; for a mean, in every column.
 
     Seeds make no difference to a constant answer: such rows would make the pooled spread too small.
     """
@@ -133,7 +133,7 @@ def _constant(group: Sequence[Row], name: str) -> list[str]:
     def is_constant(column: Column) -> bool:
         if column.mean is None or column.majority is None or not column.examples:
             return False
-        return column.mean <= column.majority + 2 * standard_error(column.majority, column.examples, column.metric or "")
+        return abs(column.mean - column.majority) <= 2 * standard_error(column.majority, column.examples, column.metric or "")
 
     having = [row for row in group if name == MEAN or name in row.columns]
     parts = {row.name: [row.columns[part] for part in row.mean.of] if name == MEAN else [row.columns[name]] for row in having}

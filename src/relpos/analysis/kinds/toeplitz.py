@@ -51,6 +51,7 @@ class Toeplitz:
         p, cosine = products(encoder)
         whole, block = (self._chance(min(n, len(p)), encoder.shape.embedding) for n in (len(p), self.block))
         rows: list[dict[str, Any]] = [_row("P", r2=toeplitz_r2(p)), _row("cosine", r2=toeplitz_r2(cosine))]
+        rows.append(_row("P without its main diagonal", r2=toeplitz_r2(p, main=False)))
         if self.random:
             rows += [
                 _row(f"P of {self.random} random tables, the highest", r2=whole),
@@ -89,9 +90,12 @@ class Toeplitz:
     def _course(self, subject: Subject) -> list[dict[str, Any]]:
         if not subject.snapshots:
             return []
-        points = {share: toeplitz_r2(products(encoder_of(load()))[0]) for share, load in sorted(subject.snapshots.items())}
-        points.setdefault(100, toeplitz_r2(products(subject.encoder)[0]))
-        return [{"network": subject.name, "per_cent": share, "r2": value} for share, value in points.items()]
+        tables = {share: products(encoder_of(load()))[0] for share, load in sorted(subject.snapshots.items())}
+        tables.setdefault(100, products(subject.encoder)[0])
+        return [
+            {"network": subject.name, "per_cent": share, "r2": toeplitz_r2(p), "r2_off_diagonal": toeplitz_r2(p, main=False)}
+            for share, p in tables.items()
+        ]
 
 
 def _row(what: str, layer: int | str = "", head: int | str = "", r2: float = 0.0) -> dict[str, Any]:

@@ -1,0 +1,90 @@
+"""`make claims`: docs/claims.md, from the claims' files and the records of the committed tables."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent
+RESULTS = DOCS.parent / "experiments" / "results"
+PAGE = DOCS / "claims.md"
+PAPERS = {"C": "Chang et al. 2021", "W": "Wennberg & Henter 2021", "X": "Across both"}
+MEASURES = {"loss": "held-out loss", "order": "shuffle gap"}
+HEAD = """# Claims
+
+What the two papers claim, the rule that decides each claim, and what the finished runs say of it. `make claims` writes
+this page from [experiments/claims](../experiments/claims) and from the records of the committed tables
+(`experiments/results/*/records.tar.xz`); what needs weights, which are not committed, is not run here and stands in
+[findings](findings.md). A verdict is that of one *scale*, which is named beside it, in the measure that the paper uses
+(GLUE, weights, counts) unless another is named. *On the plateau* is a row that has not left the
+[bag-of-words plateau](tables.md#the-plateau). Intervals are 95 %, over pre-training seeds.
+In nats, a difference below 0.02 of loss or 0.05 of shuffle gap counts as none.
+"""
+
+
+def verdicts(folder: Path) -> list[dict[str, Any]]:
+    """The claims as `relpos claims` writes them, of all committed records together.
+
+    Args:
+        folder: empty; gets the runs.
+    """
+    environment = os.environ | {"RELPOS_RUNS": str(folder / "runs"), "PYTHONPATH": str(DOCS.parent / "src")}
+    for archive in sorted(RESULTS.glob("*/records.tar.xz")):
+        (records := folder / archive.parent.name).mkdir()
+        subprocess.run(["tar", "-x", "-f", archive, "-C", records], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "relpos.cli", "merge", records], env=environment, check=True, stdout=subprocess.DEVNULL
+        )
+    command = [sys.executable, "-m", "relpos.cli", "claims"]
+    said = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+    claims: list[dict[str, Any]] = json.loads(Path(said.splitlines()[-1]).read_text(encoding="utf-8"))["claims"]
+    return claims
+
+
+def page(claims: Iterable[dict[str, Any]]) -> str:
+    """The page in Markdown."""
+    by_claim: dict[str, list[dict[str, Any]]] = {}
+    for claim in claims:
+        by_claim.setdefault(claim["id"].partition("/")[0], []).append(claim)
+    lines = [HEAD]
+    for letter, paper in PAPERS.items():
+        lines += [f"## {paper}", ""]
+        for name, variants in by_claim.items():
+            if name.startswith(letter):
+                lines += _entry(variants)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _entry(variants: list[dict[str, Any]]) -> list[str]:
+    claim = variants[0]
+    printed = f" Printed: {claim['printed']}." if claim["printed"] else ""
+    restated = f" Restated: {claim['restated']}." if claim["restated"] else ""
+    lines = [f"### {claim['id']}", "", f"{_capital(claim['says'])}. ({claim['source']}.){printed}", ""]
+    lines += [f"Rule: {claim['test']}.{restated}", ""]
+    said = [line for variant in variants for line in _findings(variant)]
+    return [*lines, *(said or ["- Not run."]), ""]
+
+
+def _findings(claim: dict[str, Any]) -> list[str]:
+    measure = MEASURES.get(claim["id"].partition("/")[2], "")
+    lines = []
+    for finding in claim["findings"]:
+        if finding["verdict"] == "not run":
+            continue
+        where = ", ".join(filter(None, [measure, finding["scale"]]))
+        takes = f" To decide it: {finding['takes']}." if finding["takes"] else ""
+        lines.append(f"- **{_capital(finding['word'])}** in {where}: {finding['figures']}.{takes}")
+    return lines
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        PAGE.write_text(page(verdicts(Path(made))), encoding="utf-8")

@@ -1,0 +1,34 @@
+"""docs/claims.md says what the committed records say."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from schemes import FULL
+from tests.packaging.links import ROOT
+
+sys.path.insert(0, str(ROOT / "docs"))
+import claims_page
+
+from relpos.claims.claim import load
+
+
+@pytest.mark.skipif(not FULL, reason="takes 15 s; RELPOS_FULL=1 runs it")
+def test_the_page_is_not_stale(tmp_path: Path) -> None:
+    page = claims_page.PAGE.read_text(encoding="utf-8")
+    assert page == claims_page.page(claims_page.verdicts(tmp_path)), "make claims"
+
+
+def test_every_claim_is_on_the_page_with_its_rule() -> None:
+    page = claims_page.PAGE.read_text(encoding="utf-8")
+    for claim in load("all"):
+        if not claim.measure:
+            assert f"### {claim.id}\n" in page, "make claims"
+            assert f"Rule: {claim.tester.says}." in page, "make claims"
+
+
+def test_a_verdict_stands_with_its_scale_and_measure() -> None:
+    bullets = [line for line in claims_page.PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("- **")]
+    assert len(bullets) > 20
+    assert all("** in " in line and ": " in line for line in bullets)
