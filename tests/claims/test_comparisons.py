@@ -1,5 +1,6 @@
 """Every test of a claim comes out each way: comparisons, signs, columns, trends, with gains and finding, on which they rest."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -161,6 +162,7 @@ def test_the_largest_scale_that_decides_is_the_headline() -> None:
     assert headline([of[HOLDS], of[FAILS], of[UNDECIDED], of[NOT_RUN]]) == of[FAILS]
     assert headline([of[UNDECIDED], of[NOT_HERE], of[NOT_RUN]]) == of[UNDECIDED]
     assert headline([of[NOT_HERE], of[NOT_RUN]]) == of[NOT_HERE]
+    assert headline([of[UNDECIDED], replace(of[HOLDS], is_aside=True)]) == of[UNDECIDED]  # of another protocol than the paper's
     assert headline([of[NOT_RUN]]) == headline([]) == of[NOT_RUN]
 
 

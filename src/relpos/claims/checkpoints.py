@@ -39,6 +39,11 @@ class TunedCheckpoint(Scale):
         return f"fine-tuned from {self.meaning['checkpoint']}, TISA from {start}{', one module' * self.meaning['reused']}"
 
     @property
+    def is_of_paper(self) -> bool:
+        """Whether TISA starts from regression: the authors' code had no other initial values when the paper was written."""
+        return bool(self.meaning["start"] == "regression" and not self.meaning["reused"])
+
+    @property
     def units(self) -> str:
         return "fine-tuning seeds"
 

@@ -163,7 +163,8 @@ class Test:
                 continue
             figures = joined([verdict.figures, self.note, "" if verdict.verdict == NOT_RUN else _slow(self, place)])
             takes = verdict.takes if verdict.verdict in (UNDECIDED, NOT_HERE) else ""
-            found.append(replace(verdict, figures=figures, scale=verdict.scale or place.label, takes=takes))
+            is_aside = not all(scale.is_of_paper for scale in place.scales)
+            found.append(replace(verdict, figures=figures, scale=verdict.scale or place.label, takes=takes, is_aside=is_aside))
         return found
 
     def _verdict(self, place: Place) -> Verdict | None:

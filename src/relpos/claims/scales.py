@@ -130,6 +130,11 @@ class Scale:
         return "pre-training seeds"
 
     @property
+    def is_of_paper(self) -> bool:
+        """Whether its protocol is one that the claims are about; a verdict of another is shown, and is never the headline."""
+        return True
+
+    @property
     def can_go_on(self) -> bool:
         """Whether more pre-trainings at this scale could be made here."""
         return True

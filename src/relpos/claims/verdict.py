@@ -23,6 +23,7 @@ class Verdict:
         scale: size, steps and data of the runs; the runner fills it in.
         p: two-sided p-value of the verdict; None without a statistical test: exact computations, counts, missing runs.
         takes: what it would take to decide an undecided claim.
+        is_aside: whether it comes from a protocol that is not the paper's; the runner fills it in.
         on_plateau: the rows compared that are on the bag-of-words plateau, `none` apart; the runner fills it in.
     """
 
@@ -32,6 +33,7 @@ class Verdict:
     p: float | None = None
     takes: str = ""
     on_plateau: tuple[str, ...] = ()
+    is_aside: bool = False
 
     @property
     def word(self) -> str:
@@ -97,12 +99,13 @@ def all_of(parts: Sequence[Evidence]) -> Evidence:
 
 def headline(verdicts: Sequence[Verdict]) -> Verdict:
     """The verdict of the largest scale that decides; if none does, the last one that is undecided, cannot be said, or is not run.
+    Only scales of the paper's protocol count.
 
     Args:
         verdicts: of one claim, in the order of `relpos.claims.reading`, the largest scale last.
     """
     for words in ((HOLDS, FAILS), (UNDECIDED,), (NOT_HERE,)):
-        if found := [each for each in verdicts if each.verdict in words]:
+        if found := [each for each in verdicts if each.verdict in words and not each.is_aside]:
             return found[-1]
     return Verdict(NOT_RUN, "")
 
