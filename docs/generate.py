@@ -24,6 +24,7 @@ from _preset import SIZE, Preset, model, parameters, presets
 from relpos.analysis.properties import NAMES, properties
 from relpos.analysis.recording import record
 from relpos.model.kernels.eager import scores
+from relpos.model.position.base import HIDDEN
 
 PAGE = Path(__file__).with_name("mechanisms.md")
 ROOT = PAGE.parents[1]
@@ -157,7 +158,8 @@ def sizes(preset: Preset) -> tuple[float | None, float | None, float | None]:
         content = rms(position.scale * q @ k.transpose(-1, -2))
     filled = any(value is not None for name, value in vars(call.terms).items() if name not in ("outside", "value", "reach"))
     like = torch.zeros(1, encoder.shape.heads, 128, encoder.shape.head_dim, dtype=torch.float64)
-    return None if added is None else rms(added), content, rms(scores(None, None, call.terms, like)) if filled else None
+    terms = scores(None, None, call.terms, like)
+    return None if added is None else rms(added), content, rms(terms[terms > HIDDEN / 2]) if filled else None
 
 
 def rms(x: torch.Tensor) -> float:

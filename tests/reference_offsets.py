@@ -50,6 +50,13 @@ def alibi(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) ->
     return -slope(head, scheme.shape.heads) * abs(i - j)
 
 
+def dual_triangle(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) -> float:
+    """−∞ where the head does not look: to the right in the first half of the heads, to the left in the others"""
+    heads = scheme.shape.heads
+    looks_left = head < (heads + 1) // 2
+    return -math.inf if (j > i if looks_left else j < i) else 0.0
+
+
 def _clamped(x: Tensor, least: float, most: float = math.inf) -> Tensor:
     return x if least <= x.item() <= most else torch.tensor(min(max(x.item(), least), most), dtype=torch.float64)
 

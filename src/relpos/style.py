@@ -83,7 +83,7 @@ def matrix(axes: Any, values: Any, centred: bool = True, covered: float = 0.995)
     """A matrix as a picture: red above zero and blue below, or from dark to light.
 
     Args:
-        values: an array (n, n).
+        values: an array (n, n); NaN is grey.
         centred: whether zero is in the middle of the colours.
         covered: fraction of the entries that the colours tell apart; the others have the outermost colour.
     """
@@ -92,7 +92,8 @@ def matrix(axes: Any, values: Any, centred: bool = True, covered: float = 0.995)
     import numpy as np
 
     # On a scale that ends at the largest entries, mostly those of [CLS], all others would look white.
-    most = float(np.quantile(np.abs(values), covered)) or 1.0
+    most = float(np.nanquantile(np.abs(values), covered)) or 1.0
+    axes.set_facecolor("0.8")
     return axes.imshow(values, cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
 
 

@@ -1,7 +1,9 @@
 """The kernels that are compiled for the processor at hand equal the definition. Skipped where there is no compiler."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -14,8 +16,9 @@ from relpos.model.dropout import Draw, seed_dropout
 from relpos.model.heads import MaskedLM
 from relpos.model.kernels import compiled, eager, fused, library, proof, sweeps
 from relpos.model.loss import tied_cross_entropy
-from relpos.model.position import Terms
+from relpos.model.position import DualTriangle, Terms
 from relpos.model.precision import autocast
+from relpos.model.shape import Shape
 from schemes import VOCABULARY, model_of
 
 CPU = torch.device("cpu")
@@ -235,3 +238,18 @@ def test_the_loss_over_the_vocabulary_has_the_values_and_gradients_of_plain_torc
         (total / 130).backward()
         results.append([total.detach(), right, *(part.grad for part in (x, words, bias))])
     torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kernel", [fused, compiled])
+def test_nothing_of_what_is_hidden_comes_through(kernel: ModuleType, dtype: torch.dtype) -> None:
+    """The first head does not see the right side, nor the second the left one; the second row has padding."""
+    n, generator = 70, torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 2, n, 16, generator=generator).to(dtype) for _ in "qkv")
+    mask = torch.arange(n) < torch.tensor([[n], [30]])
+    scheme = DualTriangle(replace(Shape.example(), head_dim=16))
+    terms, other = scheme.terms(0, q, k, scheme.prepare(n)), v.clone()
+    other[:, 0, 21:], other[:, 1, :20] = 1e4, -1e4
+    found = [kernel.attention(q, k, x, terms, mask, (0.0, 0))[:, :, 20] for x in (v, other)]
+    assert found[0].isfinite().all()
+    assert torch.equal(*found)

@@ -15,6 +15,7 @@ from relpos.analysis.recording import Call, added, random_ids, record
 from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
 from relpos.model.position import Scheme
+from relpos.model.position.base import HIDDEN
 from relpos.model.shape import Heads
 
 SEQUENCES = 16  # of random tokens, over which what depends on tokens is averaged
@@ -25,7 +26,9 @@ ROWS = "products of the rows added to the embeddings"
 
 @dataclass(frozen=True)
 class Pattern:
-    """One sequence's matrix; and by offset 1−n … n−1, over `SEQUENCES` sequences, mean, 10th and 90th percentile."""
+    """One sequence's matrix, NaN where a token is not seen; and by offset 1−n … n−1, over `SEQUENCES` sequences, mean, 10th and
+    90th percentile.
+    """
 
     what: str
     matrix: Float[Tensor, "heads n n"]
@@ -142,6 +145,7 @@ def _products(q: Heads, k: Heads, scale: float) -> Float[Tensor, "batch heads n 
 
 def _summarised(scores: Float[Tensor, "batch heads n n"], what: str) -> Pattern:
     scores = scores.detach().float()
+    scores = scores.masked_fill(scores <= HIDDEN / 2, torch.nan)
     n = scores.shape[-1]
     diagonals = [scores.diagonal(offset, -2, -1).transpose(0, 1).flatten(1) for offset in range(1 - n, n)]  # (H, B·(n − |o|))
     mean = torch.stack([x.mean(1) for x in diagonals], 1)

@@ -6,6 +6,7 @@ from relpos.model.position.base import Position, Scheme, Terms
 from relpos.model.position.composite import Composite
 from relpos.model.position.composite_key import CompositeKey
 from relpos.model.position.deberta import Deberta
+from relpos.model.position.dual_triangle import DualTriangle
 from relpos.model.position.dynamic import Dynamic
 from relpos.model.position.fixed import Fixed
 from relpos.model.position.floater import Floater
@@ -37,6 +38,7 @@ __all__ = [
     "Composite",
     "CompositeKey",
     "Deberta",
+    "DualTriangle",
     "Dynamic",
     "Fixed",
     "Floater",

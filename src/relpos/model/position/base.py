@@ -22,6 +22,8 @@ from relpos.model.shape import Heads, Mask, Shape
 from relpos.model.tokens import Tokens
 
 Outside = Literal["clamp", "zero"]
+HIDDEN = -1e30
+"""What β or D adds where a token is not to be seen; finite, so that a part of a row in which all are hidden has no NaN."""
 
 
 class Input(NamedTuple):
