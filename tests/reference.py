@@ -119,6 +119,7 @@ TERMS: dict[str, Term] = {
     "DualTriangle": dual_triangle,
 }
 SEEING = {
+    "Cope": reference_input.cope,
     "Deberta": reference_input.deberta,
     "Fox": reference_input.fox,
     "Inkling": reference_input.inkling,

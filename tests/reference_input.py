@@ -92,3 +92,15 @@ def selective_rope(
                 rows.append([x * torch.cos(turn) - y * torch.sin(turn), y * torch.cos(turn) + x * torch.sin(turn)])
     q, k = (torch.stack([channel for t in range(n) for row in rows[t::n] for channel in row]).view(n, -1) for rows in turned)
     return q, k, v
+
+
+def cope(given: Given, scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tensor) -> Tensor:
+    """q_i·e[p] with p = Σ σ(q_i·k_t / √d_h) over the real tokens t from j to i; e is interpolated, and ends with its last row"""
+    place, table = torch.zeros((), dtype=torch.float64), scheme.table[layer, 1 if j > i else 0]
+    for t in range(min(i, j), max(i, j) + 1):
+        if given.real[t]:
+            place = place + 1 / (1 + math.e ** (-(q[i] * k[t]).sum() / math.sqrt(len(q[i]))))
+    row = int(place.detach())
+    if row >= len(table) - 1:
+        return (q[i] * table[-1]).sum()
+    return (q[i] * table[row]).sum() * (row + 1 - place) + (q[i] * table[row + 1]).sum() * (place - row)

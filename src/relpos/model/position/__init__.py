@@ -5,6 +5,7 @@ from relpos.model.position.alibi import Alibi
 from relpos.model.position.base import Position, Scheme, Terms
 from relpos.model.position.composite import Composite
 from relpos.model.position.composite_key import CompositeKey
+from relpos.model.position.cope import Cope
 from relpos.model.position.deberta import Deberta
 from relpos.model.position.dual_triangle import DualTriangle
 from relpos.model.position.dynamic import Dynamic
@@ -37,6 +38,7 @@ __all__ = [
     "Alibi",
     "Composite",
     "CompositeKey",
+    "Cope",
     "Deberta",
     "DualTriangle",
     "Dynamic",

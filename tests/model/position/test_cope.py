@@ -1,0 +1,71 @@
+"""CoPE's counted positions: where they are places, where they end, and when both sides are alike."""
+
+import torch
+
+import reference
+from relpos.model.position import Cope
+from schemes import SHAPE, batch, model_of
+
+N = 7
+
+
+def added(scheme: Cope, k: float) -> torch.Tensor:
+    """T (n, n) of layer 1 and head 0 for random queries and keys that each query likes as much: q·k = k² · √head_dim."""
+    q = torch.full((1, SHAPE.heads, N, SHAPE.head_dim), k, dtype=torch.float64)
+    dense = scheme.terms(1, q, q, None).dense
+    assert dense is not None
+    return dense[0, 0]
+
+
+def filled(p_max: int) -> Cope:
+    scheme = Cope(SHAPE, p_max).double()
+    torch.nn.init.normal_(scheme.table)
+    return scheme
+
+
+def test_open_gates_count_tokens() -> None:
+    """Gates of 1: p = |i − j| + 1, a table of relative positions."""
+    scheme, by_row = filled(N + 1), 10 * torch.ones(SHAPE.head_dim).double()
+    places = (torch.arange(N)[None, :] - torch.arange(N)[:, None]).abs() + 1
+    left, right = ((table @ by_row)[places] for table in scheme.table[1])
+    torch.testing.assert_close(added(scheme, 10.0), left.tril() + right.triu(1))
+
+
+def test_beyond_the_last_row_positions_are_alike() -> None:
+    found = added(filled(3), 10.0)
+    far = (torch.arange(N)[None, :] - torch.arange(N)[:, None]) >= 1  # p ≥ 2, the last row
+    assert found[far].max() - found[far].min() < 1e-9
+    assert (found[far].mean() - found.T[far].mean()).abs() > 1e-3  # the left has a table of its own
+
+
+def test_with_one_table_for_both_sides_the_direction_is_not_seen() -> None:
+    model = model_of("cope").eval()
+    ids, _ = batch(rows=1)
+    assert (model.encoder(ids.flip(1)).flip(1) - model.encoder(ids)).abs().max() > 1e-4
+    with torch.no_grad():
+        model.encoder.position.table[:, 1] = model.encoder.position.table[:, 0]
+    torch.testing.assert_close(model.encoder(ids.flip(1)).flip(1), model.encoder(ids), atol=1e-11, rtol=1e-9)
+
+
+def test_at_the_start_nothing_is_added_and_the_tables_have_a_gradient() -> None:
+    scheme = Cope(SHAPE).double()
+    found = added(scheme, 1.0)
+    assert not found.any()
+    found.sum().backward()
+    assert scheme.table.grad is not None
+    assert scheme.table.grad[1].any()
+    assert not scheme.table.grad[0].any()
+
+
+def test_values_equal_the_loops_where_positions_end() -> None:
+    model = model_of("cope", p_max=3).eval()
+    ids, _ = batch(rows=1)
+    expected = reference.encode(model.encoder, ids[0].tolist(), [True] * len(ids[0]), [0] * len(ids[0]))
+    torch.testing.assert_close(model.encoder(ids)[0], expected, atol=1e-10, rtol=1e-8)
+
+
+def test_positions_are_float32_where_queries_are_bfloat16() -> None:
+    q = torch.ones(1, SHAPE.heads, N, SHAPE.head_dim, dtype=torch.bfloat16)
+    dense = Cope(SHAPE).bfloat16().terms(0, q, q, None).dense
+    assert dense is not None
+    assert dense.dtype == torch.float32
