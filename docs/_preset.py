@@ -132,7 +132,7 @@ def evaluate(formula: str, shape: Any, keys: dict[str, Any]) -> int:
     text = formula.replace("·", "*").replace("²", "**2").replace("−", "-").replace("/", "//")
     text = re.sub(r"(\d)(?=[A-Za-z(])", r"\1*", text)
     sizes = {"L": shape.layers, "H": shape.heads, "d_h": shape.head_dim, "d": shape.hidden}
-    sizes |= {"E": shape.embedding, "n": shape.max_positions, "S": keys.get("kernels")}
+    sizes |= {"E": shape.embedding, "n": shape.max_positions, "F": shape.ffn, "S": keys.get("kernels")}
     return int(eval(text, {"__builtins__": {}}, sizes | keys))
 
 

@@ -287,7 +287,7 @@ def _projected(encoder: Any, layer: Any, x: list[Tensor], real: list[bool]) -> d
         if name not in found and size:
             rows = [linear(token, layer.attention.project)[start : start + size] for token in x]
             found[name], start = torch.stack(rows), start + size
-    return found
+    return {name: torch.stack(reference_conv.acted(conv, name, list(rows), x, real)) for name, rows in found.items()}
 
 
 def _context(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[bool]) -> Tensor:
@@ -312,13 +312,12 @@ def _context(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[
 
 
 def _layer(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[bool]) -> list[Tensor]:
-    context = _context(encoder, layer, number, x, real)
-    result = []
-    for token, y in zip(x, context, strict=True):
-        middle = norm(token + linear(y, layer.attention.output), layer.attention_norm)
-        y = linear(gelu(linear(middle, layer.widen)), layer.narrow)
-        result.append(norm(middle + y, layer.ffn_norm))
-    return result
+    conv = layer.attention.conv
+    context = _context(encoder, layer, number, reference_conv.acted(conv, "input", x, x, real), real)
+    middle = [norm(token + linear(y, layer.attention.output), layer.attention_norm) for token, y in zip(x, context, strict=True)]
+    read = reference_conv.acted(conv, "ffn", middle, middle, real)
+    inner = reference_conv.acted(conv, "inner", [linear(token, layer.widen) for token in read], read, real)
+    return [norm(token + linear(gelu(y), layer.narrow), layer.ffn_norm) for token, y in zip(middle, inner, strict=True)]
 
 
 def logits(model: Any, hidden: Tensor) -> Tensor:

@@ -155,6 +155,47 @@ def values_convolved(part: Any, v: list[Tensor], real: list[bool]) -> list[Tenso
 AFTER = {"Depthwise": values_convolved}
 
 
+def beside(part: Any, place: str, y: list[Tensor], x: list[Tensor], real: list[bool]) -> list[Tensor]:
+    """y_i + Σ_r w_r ⊙ y_{i+r}"""
+    return [token + added for token, added in zip(y, convolve(y, part.convolutions[place].weight, None, real), strict=True)]
+
+
+def shifted(part: Any, place: str, y: list[Tensor], x: list[Tensor], real: list[bool]) -> list[Tensor]:
+    """α_i y_{i−1} + γ_i y_{i+1} + (1 − α_i − γ_i) y_i in each head"""
+    gates, heads = part.gates[place].weight, part.shape.heads
+    width, sides = len(y[0]) // heads, [-1, 1] if part.right else [-1]
+    result = []
+    for i in range(len(y)):
+        rows = []
+        for head in range(heads):
+            own = slice(head * width, (head + 1) * width)
+            powers = [torch.exp((gates[head * len(sides) + number] * x[i]).sum()) for number in range(len(sides))]
+            row = y[i][own] / (1 + sum(powers))
+            for side, power in zip(sides, powers, strict=True):
+                if 0 <= i + side < len(y) and real[i + side]:
+                    row = row + power / (1 + sum(powers)) * y[i + side][own]
+            rows.append(row)
+        result.append(torch.cat(rows))
+    return result
+
+
+ACTS = {"Canon": beside, "Inkling": beside, "KvShift": shifted}
+
+
+def acts_at(part: Any, place: str) -> bool:
+    if named(part) == "Canon":
+        return place in part.convolutions
+    return named(part) in ("Inkling", "KvShift") and place in ("k", "v")
+
+
+def acted(conv: Any, place: str, y: list[Tensor], x: list[Tensor], real: list[bool]) -> list[Tensor]:
+    """The vectors at a place of the layer, after the convolutions that act there."""
+    for part in parts_of(conv):
+        if acts_at(part, place):
+            y = ACTS[named(part)](part, place, y, x, real)
+    return y
+
+
 def after(conv: Any, v: list[Tensor], real: list[bool]) -> list[Tensor] | None:
     """What is added to the outputs of all heads together: v (n, heads · head_dim) → the same, or None."""
     added = [AFTER[named(part)](part, v, real) for part in parts_of(conv) if named(part) in AFTER]

@@ -4,7 +4,19 @@ from functools import partial
 
 import pytest
 
-from relpos.model.conv import ConvBert, ConvQK, ConvQKV, ConvValue, Depthwise, DynamicConv, LightConv, Merge
+from relpos.model.conv import (
+    Canon,
+    ConvBert,
+    ConvQK,
+    ConvQKV,
+    ConvValue,
+    Depthwise,
+    DynamicConv,
+    Inkling,
+    KvShift,
+    LightConv,
+    Merge,
+)
 
 DEPTHWISE, QK = partial(Depthwise, k=2), partial(ConvQK, k=1)
 OPTIONS = {
@@ -20,6 +32,13 @@ OPTIONS = {
     "convbert, width 1": partial(ConvBert, width=1),
     "lightconv, k=0": partial(LightConv, k=0),
     "dynamicconv, wide": partial(DynamicConv, k=6),
+    **{f"canon {letter}": partial(Canon, k=1, places=letter) for letter in "ABCD"},
+    "canon, wide": partial(Canon, k=9),
+    "inkling, k=1": partial(Inkling, k=1),
+    "kv_shift from the left": partial(KvShift, right=False),
+    "canon, convbert and depthwise": partial(Merge, parts=[partial(Canon, places="ACD"), partial(ConvBert, width=3), DEPTHWISE]),
+    "canon behind qk, and shifts": partial(Merge, parts=[KvShift, partial(Canon, places="DB"), QK]),
+    "canon and lightconv": partial(Merge, parts=[partial(Canon, places="AC"), partial(LightConv, k=1)]),
     "depthwise and qk": partial(Merge, parts=[DEPTHWISE, QK]),
     "depthwise and convbert": partial(Merge, parts=[partial(ConvBert, width=3), DEPTHWISE, partial(Depthwise, k=1, bias=False)]),
     "depthwise and lightconv": partial(Merge, parts=[DEPTHWISE, partial(LightConv, k=1)]),

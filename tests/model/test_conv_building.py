@@ -10,8 +10,20 @@ import relpos
 from model.conv_options import EVERY_OPTION, OPTIONS, QK
 from relpos.errors import RelposError
 from relpos.model.build import build, count
-from relpos.model.conv import ConvBert, ConvQK, ConvQKV, ConvValue, Depthwise, DynamicConv, LightConv, Merge
-from relpos.model.position import Fixed, NoPosition
+from relpos.model.conv import (
+    Canon,
+    ConvBert,
+    ConvQK,
+    ConvQKV,
+    ConvValue,
+    Depthwise,
+    DynamicConv,
+    Inkling,
+    KvShift,
+    LightConv,
+    Merge,
+)
+from relpos.model.position import Fixed, NoPosition, SynthesizerRandom
 from schemes import CONVS, SHAPE, SIZE, VOCABULARY, batch, model_of, preset
 
 ROWS = [
@@ -75,6 +87,15 @@ REFUSALS = [
         NoPosition,
         "conv.parts: ConvBert takes heads from the scores, and ConvQK makes k, q for all",
     ),
+    (
+        partial(Merge, parts=[KvShift, ConvBert]),
+        NoPosition,
+        "conv.parts: ConvBert takes heads from the scores, and KvShift changes k in all",
+    ),
+    (Canon, partial(SynthesizerRandom, mixture=False), "conv Canon works on k, q, which position SynthesizerRandom does without"),
+    (partial(Canon, places="AE"), NoPosition, "conv.places=AE: some of the letters ABCD are expected, each once"),
+    (partial(Canon, places="AA"), NoPosition, "conv.places=AA: some of the letters ABCD are expected, each once"),
+    (partial(Inkling, k=-1), NoPosition, "k=-1: a whole number of 0 or more is expected"),
     (
         partial(Merge, parts=[ConvBert, ConvBert]),
         NoPosition,

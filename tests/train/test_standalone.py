@@ -29,6 +29,8 @@ NETWORKS: dict[str, tuple[Any, Any, int | None]] = {
     "rope_depthwise": (node("position", "rope"), node("conv", "depthwise"), None),
     "merged_convbert": (MERGED, node("conv", "convbert"), None),
     "inkling_merged": (node("position", "inkling"), CONVOLUTIONS, None),
+    "modernbert_canon": (node("position", "modernbert"), node("conv", "canon"), None),
+    "kv_shift": (node("position", "fixed"), node("conv", "kv_shift"), None),
     "classifier": (node("position", "shaw"), node("conv", "qk"), 3),
 }
 """Position scheme, convolution, outputs of a classifier."""

@@ -63,6 +63,7 @@ class Attention(nn.Module):
         self.ran: str | None = None  # the attention kernel of the last forward pass
 
     def forward(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall) -> Float[Tensor, "*kept hidden"]:
+        x = convolved(self.conv, "input", x, x, call)
         q, k, v = self.heads(x, call)
         draw = self.dropout.draw(call.layer)
         if self.scored:
@@ -101,9 +102,20 @@ class Attention(nn.Module):
         made = self.conv.project(held.spread(x), call.mask) if self.conv.projections else {}
         if self.widths:
             made.update(zip(self.widths, held.spread(self.project(x)).split(list(self.widths.values()), -1), strict=True))
+        for name in self.conv.places & made.keys():
+            made[name] = self.conv.act(name, made[name], held.spread(x), call.mask)
         split = (held.batch, held.n, -1, self.shape.head_dim)
         q, k, v = (made[name].view(split).transpose(1, 2) if name in made else None for name in "qkv")
         return q, k, v
+
+
+def convolved(
+    conv: Conv, place: str, y: Float[Tensor, "*tokens width"], x: Float[Tensor, "*tokens hidden"], call: LayerCall
+) -> Float[Tensor, "*tokens width"]:
+    """`conv.act` on the vectors of the tokens `call.held`; where nothing acts, y itself."""
+    if place not in conv.places:
+        return y
+    return call.held.take(conv.act(place, call.held.spread(y), call.held.spread(x), call.mask))
 
 
 def kernels_used(model: nn.Module) -> list[str]:

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from relpos.errors import RelposError
 from relpos.model import kernels, residual
-from relpos.model.attention import Attention, LayerCall
+from relpos.model.attention import Attention, LayerCall, convolved
 from relpos.model.conv import Conv, NoConv
 from relpos.model.dropout import Dropout
 from relpos.model.kernels import sweeps
@@ -70,7 +70,9 @@ class Layer(nn.Module):
 
     def forward(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall) -> Float[Tensor, "*kept hidden"]:
         """x of the tokens `held` → the layer's output at the tokens `kept`, for which alone all after the attention is computed."""
-        layer, kept = call.layer, call.kept
+        layer, kept, conv = call.layer, call.kept, self.attention.conv
+        if kept is not call.held and conv.places & {"ffn", "inner"}:  # there the tokens that are kept see their neighbours
+            return kept.take(call.held.spread(self(x, call._replace(kept=call.held))))
         y = self.attention(x, call)
         # The residual stream is cut to the same tokens as the attention's output; only in the last layer are there fewer.
         if kept is not call.held:
@@ -78,10 +80,11 @@ class Layer(nn.Module):
         swept = kernels.sweeps_serve(self.attention.kernel, x, self.training)
         add_norm = sweeps.add_norm if swept else residual.add_norm
         x = add_norm(x, y, self.attention_norm, self.attention_dropout.draw(layer)._replace(tokens=kept))
-        if swept and self.activation is functional.gelu:
-            y = sweeps.feed_forward(x, self.widen, self.narrow)
+        y = convolved(conv, "ffn", x, x, call)
+        if swept and self.activation is functional.gelu and "inner" not in conv.places:
+            y = sweeps.feed_forward(y, self.widen, self.narrow)
         else:
-            y = self.narrow(self.activation(self.widen(x)))
+            y = self.narrow(self.activation(convolved(conv, "inner", self.widen(y), y, call)))
         return add_norm(x, y, self.ffn_norm, self.ffn_dropout.draw(layer)._replace(tokens=kept))
 
 
@@ -119,7 +122,7 @@ class Encoder(nn.Module):
         if hidden % heads:
             raise RelposError(f"hidden={hidden} is not a multiple of heads={heads}")
         self.activation, self.kernel = activation, kernel
-        self.shape = shape = Shape(heads, hidden // heads, hidden, embedding, layers, max_positions)
+        self.shape = shape = Shape(heads, hidden // heads, hidden, embedding, layers, max_positions, ffn)
         # Whatever a scheme or a convolution draws, the rest of the network draws the same: the rows of a table are paired.
         with torch.random.fork_rng(devices=[]):
             # A seed of its own, so that the convolution does not draw the same numbers as the scheme.

@@ -15,7 +15,7 @@ Mask = Bool[Tensor, "batch n"]  # true at real tokens
 
 @dataclass(frozen=True)
 class Shape:
-    """`layers` counts passes: twelve for ALBERT's one shared layer."""
+    """`layers` counts passes: twelve for ALBERT's one shared layer. `ffn` is the inner width of the feed-forward network."""
 
     heads: int
     head_dim: int
@@ -23,8 +23,9 @@ class Shape:
     embedding: int
     layers: int
     max_positions: int
+    ffn: int = 0
 
     @classmethod
     def example(cls) -> Shape:
         """The small sizes that examples and tests use."""
-        return cls(heads=2, head_dim=4, hidden=8, embedding=6, layers=2, max_positions=16)
+        return cls(heads=2, head_dim=4, hidden=8, embedding=6, layers=2, max_positions=16, ffn=12)

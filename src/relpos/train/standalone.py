@@ -96,9 +96,9 @@ SEAMS = {
         ("from relpos.model import kernels, residual\n", "from relpos.model.residual import add_norm\n"),
         ("        swept = kernels.sweeps_serve(self.attention.kernel, x, self.training)\n", ""),
         ("        add_norm = sweeps.add_norm if swept else residual.add_norm\n", ""),
-        ("        if swept and self.activation is functional.gelu:\n", ""),
-        ("            y = sweeps.feed_forward(x, self.widen, self.narrow)\n        else:\n", ""),
-        ("            y = self.narrow(self.activation(self.widen(x)))", "        y = self.narrow(self.activation(self.widen(x)))"),
+        ('        if swept and self.activation is functional.gelu and "inner" not in conv.places:\n', ""),
+        ("            y = sweeps.feed_forward(y, self.widen, self.narrow)\n        else:\n", ""),
+        ("            y = self.narrow(self.activation(convolved(", "        y = self.narrow(self.activation(convolved("),
         ('kernel: kernels.Name = "auto"', 'kernel: str = "eager"'),
     ],
     "relpos.model.attention": [

@@ -1,4 +1,5 @@
-"""What a convolution may do in the attention: make some of q, k, v, work instead of some heads or all, add after the softmax."""
+"""What a convolution may do in a layer: make some of q, k, v, work instead of some heads or all, add after the softmax, and change
+vectors at other places."""
 
 from __future__ import annotations
 
@@ -14,11 +15,16 @@ from relpos.model.shape import Heads, Hidden, Mask, Shape
 class Conv(nn.Module):
     """No convolution. Subclasses override what they fill; shared layers share their convolution too.
 
+    `places` says where `act` is called: at `input`, what the attention reads; at `q`, `k` and `v`, as projected, before position
+    schemes see or turn them; at `ffn`, what the feed-forward network reads; at `inner`, its inner vectors before the activation.
+    The residual stream keeps what stood at `input` and `ffn` before.
+
     `mask` is true at real tokens; None where all are real.
     """
 
     projections: frozenset[str] = frozenset()  # which of q, k, v it makes; the attention then has no linear map for them
     reads: frozenset[str] = frozenset()  # which others of them it needs, whatever makes them
+    places: frozenset[str] = frozenset()
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -57,6 +63,13 @@ class Conv(nn.Module):
         """From the projected values of all heads, what is added to the attention's output before W_o."""
         return None
 
+    def act(
+        self, place: str, y: Float[Tensor, "batch n channels"], x: Hidden, mask: Mask | None
+    ) -> Float[Tensor, "batch n channels"]:
+        """The vectors y at one of `places`, changed; x is what the attention, or the feed-forward network, reads. What both hold at
+        padding may not reach other tokens."""
+        raise NotImplementedError
+
     def count(self, shape: Shape) -> int:
         """Number of its own parameters in one layer, as a formula."""
         return 0
@@ -66,7 +79,7 @@ class Conv(nn.Module):
         own, other = self.name, type(position).__name__
         if not self.scored_heads and position.acts_on_scores:
             raise RelposError(f"conv {own} has no scores on which position {other} could act")
-        missing = sorted((self.projections | self.reads) - position.projections)
+        missing = sorted((self.projections | self.reads | self.places & {"q", "k", "v"}) - position.projections)
         if missing:
             raise RelposError(f"conv {own} works on {', '.join(missing)}, which position {other} does without")
         replaced = sorted(self.projections & position.maps)

@@ -34,6 +34,7 @@ class Merge(Conv):
             _check_apart(first, second)
         self.projections = frozenset(name for part in self._parts() for name in part.projections)
         self.reads = frozenset(name for part in self._parts() for name in part.reads)
+        self.places = frozenset(name for part in self._parts() for name in part.places)
 
     def _parts(self) -> list[Conv]:
         return [part for part in self.parts if isinstance(part, Conv)]
@@ -68,6 +69,15 @@ class Merge(Conv):
                 total = added if total is None else total + added
         return total
 
+    def act(
+        self, place: str, y: Float[Tensor, "batch n channels"], x: Hidden, mask: Mask | None
+    ) -> Float[Tensor, "batch n channels"]:
+        """By one part after the other, in the order of the list."""
+        for part in self._parts():
+            if place in part.places:
+                y = part.act(place, y, x, mask)
+        return y
+
     def count(self, shape: Shape) -> int:
         return sum(part.count(shape) for part in self._parts())
 
@@ -78,7 +88,9 @@ def _check_apart(first: Conv, second: Conv) -> None:
     if both:
         raise RelposError(f"conv.parts: {first.name} and {second.name} both make {', '.join(both)}")
     narrow, wide = sorted((first, second), key=lambda part: part.scored_heads)
-    made = sorted(wide.projections & {"q", "k"})
-    if narrow.scored_heads < narrow.shape.heads and (made or wide.scored_heads < wide.shape.heads):
-        taken = f"makes {', '.join(made)} for all" if made else "takes some too"
+    made, changed = (sorted(names & {"q", "k"}) for names in (wide.projections, wide.places))
+    if narrow.scored_heads < narrow.shape.heads and (made or changed or wide.scored_heads < wide.shape.heads):
+        taken = (
+            f"makes {', '.join(made)} for all" if made else f"changes {', '.join(changed)} in all" if changed else "takes some too"
+        )
         raise RelposError(f"conv.parts: {narrow.name} takes heads from the scores, and {wide.name} {taken}")
