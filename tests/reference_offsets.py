@@ -46,8 +46,13 @@ def slope(head: int, heads: int) -> float:
 
 
 def alibi(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) -> float:
-    """−m_h |i − j|"""
-    return -slope(head, scheme.shape.heads) * abs(i - j)
+    """−m_h |i − j|; shifted, half a token less to the right; by halves, each head on its side, with the slopes of its half"""
+    heads = scheme.shape.heads
+    if scheme.sides == "half":
+        left = (heads + 1) // 2
+        m = slope(head, left) if head < left else slope(head - left, heads - left)
+        return dual_triangle(scheme, layer, head, i, j, q, k) - m * abs(i - j)
+    return -slope(head, heads) * (abs(i - j) - (0.5 if scheme.sides == "shift" and j > i else 0))
 
 
 def dual_triangle(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) -> float:

@@ -25,6 +25,8 @@ EVERY = pytest.mark.parametrize("name", POSITIONS)
 SHUFFLED = torch.tensor([3, 1, 8, 0, 5, 7, 2, 6, 4])
 WITHOUT_SILENCE = {
     "alibi",  # no parameters
+    "alibi_half",
+    "alibi_shift",
     "dual_triangle",
     "deberta",  # a scale of its own, and the layer's biases
     "fox",  # half-open gates

@@ -1,14 +1,17 @@
-"""ALiBi's slopes: facts beyond the general laws."""
+"""ALiBi's slopes and sides: facts beyond the general laws."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
-from reference_offsets import slope
+from reference_offsets import alibi, slope
+from relpos.errors import RelposError
 from relpos.model.position import Alibi
 from relpos.model.position.alibi import slopes
-from schemes import SHAPE
+from relpos.model.position.base import HIDDEN
+from relpos.runs import compose, plan
+from schemes import SHAPE, batch, model_of
 
 
 def test_four_heads_have_every_second_power() -> None:
@@ -41,3 +44,32 @@ def test_the_bias_is_no_coarser_than_float32(given: str, found: str) -> None:
     offset = scheme.terms(0, q, q, scheme.prepare(5)).offset
     assert offset is not None
     assert offset.dtype == getattr(torch, found)
+
+
+@pytest.mark.parametrize("sides", ["half", "shift"])
+@pytest.mark.parametrize("heads", [1, 2, 3, 12])
+def test_the_other_forms_equal_the_loops(sides: str, heads: int) -> None:
+    scheme = Alibi(replace(SHAPE, heads=heads), sides=sides)  # type: ignore[arg-type]
+    found = scheme.prepare(6)
+    found = found.masked_fill(found <= HIDDEN, -torch.inf)
+    expected = [[alibi(scheme, 0, head, 5, 5 + o, None, None) for o in range(-5, 6)] for head in range(heads)]
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+
+
+def test_only_the_symmetric_form_is_the_same_read_backwards() -> None:
+    """The mirror tells distance from direction: a row from right to left gives its outputs from right to left, or others."""
+    ids, _ = batch(rows=1)
+    different = []
+    for name in ("alibi", "alibi_half", "alibi_shift"):
+        model = model_of(name).eval()
+        different.append(bool((model.encoder(ids.flip(1)).flip(1) - model.encoder(ids)).abs().max() > 1e-4))
+    assert different == [False, True, True]
+
+
+def test_the_default_form_leaves_identities_as_they_were() -> None:
+    assert "sides" not in plan(compose("pretrain", ["position=alibi"])).meaning["position"]
+
+
+def test_an_unknown_form_is_refused_in_one_line() -> None:
+    with pytest.raises(RelposError, match=r"^sides=left: symmetric, half or shift is expected"):
+        Alibi(SHAPE, sides="left")  # type: ignore[arg-type]
