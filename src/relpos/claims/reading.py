@@ -110,13 +110,15 @@ def _read_scores(tunings: Mapping[Path, Plain], places: Mapping[str, tuple[Scale
 
 
 def _read_order(scale: Scale) -> None:
-    """Reads the shuffle gaps that `relpos order` kept, of the number of examples with which most pre-trainings were measured."""
+    """Reads the shuffle gaps that `relpos order` kept, of the number of examples with which most pre-trainings were measured; of
+    two such numbers, the larger."""
     gaps: dict[str, dict[tuple[str, int], float]] = {}
     for row, folders in scale.folders.items():
         for seed, folder in folders.items():
             for meaning, gap in _kept_gaps(folder).items():
                 gaps.setdefault(meaning, {})[row, seed] = gap
-    for (row, seed), gap in max(gaps.values(), key=len, default={}).items():
+    most = max(gaps.items(), key=lambda item: (len(item[1]), json.loads(item[0])["examples"]), default=("", {}))
+    for (row, seed), gap in most[1].items():
         scale.scores[row].setdefault(ORDER, Scores()).values[seed, 0] = gap
 
 

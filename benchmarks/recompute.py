@@ -1,0 +1,57 @@
+"""The intervals of claims.txt, computed anew without relpos: python benchmarks/recompute.py FOLDER [loss|order]
+
+FOLDER is an unpacked experiments/results/*/records.tar.xz. Each line is a pair of rows of one scale: the difference in held-out
+loss or in shuffle gap, its 95 % interval with moderated variances (Smyth 2004), and that of these pairs of seeds alone.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import digamma, polygamma
+from scipy.stats import t
+
+of_order = sys.argv[2:] == ["order"]
+values, gaps = defaultdict(lambda: defaultdict(dict)), defaultdict(dict)
+for path in sorted(Path(sys.argv[1], "pretrain").glob("*/record.json")):
+    record = json.loads(path.read_text(encoding="utf-8"))
+    meaning = record["meaning"]
+    position_lr, conv_lr = meaning["recipe"].pop("position_lr", 1.0), meaning["recipe"].pop("conv_lr", None)
+    row = f"{path.parent.name.partition('-files')[0]} {meaning['conv'].get('kernel_from', '')}".strip()
+    scale = json.dumps([meaning | dict.fromkeys(("seed", "position", "conv", "sources")), record["inputs"]["store"]])
+    values[scale, row][conv_lr is not None, -np.min(position_lr)][meaning["seed"]] = -record["metrics"]["heldout_loss"], path.parent
+    for kept in (json.loads(file.read_text(encoding="utf-8")) for file in path.parent.glob("order/shuffle*.json")):
+        if kept["share"] == 100:
+            gaps[kept["meaning"]["examples"]][path.parent] = kept["results"]["shuffle_gap"]["all"]
+gap = max(gaps.items(), key=lambda item: (len(item[1]), item[0]))[1] if gaps else {}
+scales = defaultdict(dict)
+for (scale, row), by_rate in values.items():  # of several learning rates, the one with most seeds
+    chosen = max(by_rate.items(), key=lambda item: (len(item[1]), item[0]))[1]
+    scales[scale][row] = {
+        seed: gap.get(at) if of_order else loss for seed, (loss, at) in chosen.items() if at in gap or not of_order
+    }
+for rows in scales.values():
+    pool = {row: seeds for row, seeds in rows.items() if len(seeds) > 1 and np.ptp(list(seeds.values())) > 1e-6}
+    paired = {
+        (a, b): np.array([rows[a][s] - rows[b][s] for s in sorted(rows[a].keys() & rows[b].keys())])
+        for a, b in combinations(rows, 2)
+    }
+    inside = [each for pair, each in paired.items() if len(each) > 1 and set(pair) <= set(pool)]
+    if len(inside) < 2:
+        continue
+    half, f = np.array([[each.var(ddof=1) / 2, len(each) - 1] for each in inside]).T
+    logs = np.log(np.maximum(half, 1e-5 * np.median(half))) - digamma(f / 2) + np.log(f / 2)
+    excess = logs.var(ddof=1) - polygamma(1, f / 2).mean()  # trigamma(d0 / 2); where there is none, all variances are one
+    d0 = 2 * brentq(lambda x, above: polygamma(1, x) - above, 1e-6, 1e9, (excess,)) if excess > 0 else 1e9
+    s0 = np.exp(logs.mean() + digamma(d0 / 2) - np.log(d0 / 2)) if excess > 0 else (half * f).sum() / f.sum()
+    most = sum(map(len, pool.values())) - len(pool) - len(set().union(*pool.values())) + 1
+    for pair, each in ((pair, each) for pair, each in paired.items() if len(each) > 1):
+        n, own, prior = len(each), each.var(ddof=1), d0 if set(pair) <= set(pool) else 0.0
+        freedom, error = min(prior + n - 1, most), ((prior * 2 * s0 + (n - 1) * own) / (prior + n - 1) / n) ** 0.5
+        wide, alone = t.ppf(0.975, freedom) * error, t.ppf(0.975, n - 1) * (own / n) ** 0.5
+        said = [f"[{each.mean() - by:+.3f}, {each.mean() + by:+.3f}]" for by in (wide, alone)]
+        print(f"{pair[0]} − {pair[1]} {each.mean():+.3f} {said[0]}, {freedom:.3g} degrees of freedom; these pairs alone {said[1]}")
