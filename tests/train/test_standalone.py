@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -152,6 +153,7 @@ def test_the_file_is_complete_and_fit_to_read_for_every_scheme(kind: str, tmp_pa
         settings = {"position": node("position", "none"), "conv": node("conv", "none")} | {kind: node(kind, name)}
         (tmp_path / f"{name}.py").write_text(standalone.code(settings), encoding="utf-8")
         assert ">>>" not in (tmp_path / f"{name}.py").read_text(), name
+        runpy.run_path(str(tmp_path / f"{name}.py"), run_name="modeling_relpos")  # every name in it is defined
     ruff("check", "--isolated", "--select", "F401,F811,E9", str(tmp_path))
     if kind == "position":  # no two of these share a name, which would get a longer one
         ruff("format", "--isolated", "--line-length", "132", "--check", str(tmp_path))

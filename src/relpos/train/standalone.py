@@ -71,6 +71,10 @@ class Bool(Float):
     """A tensor of truth values."""
 
 
+class Complex(Float):
+    """A tensor of complex numbers."""
+
+
 class Shaped(Float):
     """A tensor of any kind of numbers."""
 ''',
