@@ -28,7 +28,8 @@ class Gaps:
     """Gaps in nats per predicted token, by change of the text; `loss` is that of the text as written.
 
     `intervals` are 95 % bootstrap intervals over examples, `differences` (examples,) the summed losses with the change minus those
-    without, and `predicted` (examples,) the number of tokens that they are summed over.
+    without, `predicted` (examples,) the number of tokens that they are summed over, and `losses` (examples,) those of the text
+    as written.
     """
 
     loss: float
@@ -36,6 +37,7 @@ class Gaps:
     intervals: dict[str, Interval]
     differences: dict[str, Floats]
     predicted: Floats
+    losses: Floats
 
 
 def shuffle_gap(model: MaskedLM, examples: Examples, words: Words, advance: Callable[[int], object] = lambda _: None) -> Gaps:
@@ -79,7 +81,7 @@ def gaps(
     differences = {key: losses - before for key, losses in after.items()}
     found = {key: float(difference.sum() / tokens) for key, difference in differences.items()}
     intervals = {key: ratio_interval(difference, predicted) for key, difference in differences.items()}
-    return Gaps(float(before.sum() / tokens), found, intervals, differences, predicted)
+    return Gaps(float(before.sum() / tokens), found, intervals, differences, predicted, before)
 
 
 def heldout_losses(model: MaskedLM, examples: Examples, advance: Callable[[int], object] = lambda _: None) -> tuple[Floats, Floats]:

@@ -112,7 +112,7 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
         instrument: measures the columns about order; None if there are none.
         each: measures the networks that are not measured yet.
     """
-    from relpos.tables import checks, choice, columns, comparison, heldout_lengths, order_columns, plateau, scores
+    from relpos.tables import checks, choice, columns, comparison, heldout_lengths, order_columns, plateau, provenance, scores
     from relpos.tables.render import pictures, text, write
     from relpos.tables.render.view import view_of
     from relpos.tables.table import Table
@@ -135,6 +135,7 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
         baseline=experiment.baseline,
         claims=experiment.claims,
         tuned=experiment.tuned,
+        made=provenance.made_with(plan),
     )
     view = view_of(table, choice.by_choice(rows, experiment))
     write.write(folder, view)

@@ -28,6 +28,9 @@ from relpos.runs.retries import CRASHES, Retries
 from relpos.runs.run import Run
 from relpos.runs.stages import STAGES
 
+CPUINFO = Path("/proc/cpuinfo")
+WIDEST = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
+"""Sets of vector instructions, as Linux names them, the widest first."""
 GPUS = Path("/proc/driver/nvidia/gpus")
 """Where NVIDIA's driver lists the GPUs."""
 PACKAGES = ("relpos", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sentencex")
@@ -187,14 +190,15 @@ def _record_failure(run: Run, error: BaseException) -> None:
 
 
 def hardware() -> dict[str, Any]:
-    """Processor and cores, and the GPUs where there are any."""
-    processor = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            processor = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), processor)
-    except OSError:
-        pass
+    """Processor, cores, the widest vector instructions, on which the last digits of sums depend, and GPUs, if there are any."""
+    about: dict[str, str] = {}
+    with suppress(OSError):
+        text = CPUINFO.read_text(encoding="utf-8").partition("\n\n")[0]  # of the first core
+        about = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+    processor = about.get("model name") or platform.processor() or platform.machine()
     result: dict[str, Any] = {"processor": processor, "cores": os.cpu_count()}
+    flags = about.get("flags", "").split()
+    result |= {"instructions": next(name for name in WIDEST if name in flags)} if set(WIDEST) & set(flags) else {}
     gpus = [
         line.partition(":")[2].strip()
         for file in sorted(GPUS.glob("*/information"))

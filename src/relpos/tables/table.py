@@ -35,6 +35,7 @@ class Table:
         split: the set on which the printed numbers were measured: dev or test.
         baseline: the rows that the others are compared with.
         claims: ids of the claims that the table is about.
+        made: with what its runs were made, see `relpos.tables.provenance`.
         tuned: the table in which the rows' `position_lr` was chosen.
     """
 
@@ -47,6 +48,7 @@ class Table:
     baseline: list[str] = field(default_factory=list)
     claims: list[str] = field(default_factory=list)
     tuned: str | None = None
+    made: str = ""
 
     @classmethod
     def from_dict(cls, content: Mapping[str, object]) -> Table:

@@ -31,14 +31,18 @@ class Shuffle(Measure):
 
     def measure(self, sample: Sample) -> Results:
         """`shuffle_gap` {"2": nats, …, "all": nats}, `shuffle_gap_intervals`, `heldout_loss`, `examples`; and `by_example`, of each
-        held-out example its predicted tokens and the nats by which shuffling all words raises their loss."""
+        held-out example its predicted tokens, their loss in nats, and by how much shuffling all words raises it."""
         from relpos.analysis.shuffle_gap import shuffle_gap
         from relpos.data.shuffle import WINDOWS
 
         examples = sample.heldout()
         with sample.bar("shuffled text", len(examples) * (1 + len(WINDOWS))) as advance:
             gap = shuffle_gap(sample.model, examples, sample.words, advance)
-        by_example = {"predicted": gap.predicted.astype(int).tolist(), "all": gap.differences["all"].round(4).tolist()}
+        by_example = {
+            "predicted": gap.predicted.astype(int).tolist(),
+            "loss": gap.losses.round(4).tolist(),
+            "all": gap.differences["all"].round(4).tolist(),
+        }
         return {
             "shuffle_gap": gap.gaps,
             "shuffle_gap_intervals": gap.intervals,

@@ -88,7 +88,7 @@ class View:
     @property
     def notes(self) -> str:
         """What stands below the table in every format; empty if there is nothing to say."""
-        return " ".join(filter(None, (self.note, self.plateau, self.position_lr, self.travel_note)))
+        return " ".join(filter(None, (self.note, self.plateau, self.position_lr, self.travel_note, self.table.made)))
 
     @property
     def note(self) -> str | None:
