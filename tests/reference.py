@@ -15,7 +15,7 @@ import reference_conv
 import reference_input
 from reference_absolute import carried, mixed, synthesizer_dense, synthesizer_random, tupe
 from reference_input import Given
-from reference_offsets import alibi, dual_triangle, kerple, kerple_power, t5, tisa, turned
+from reference_offsets import alibi, dual_triangle, kerple, kerple_power, polar, t5, tisa, turned
 
 Term = Callable[[Any, int, int, int, int, Tensor, Tensor], Tensor | float]
 
@@ -111,6 +111,7 @@ TERMS: dict[str, Term] = {
     "Alibi": alibi,
     "Kerple": kerple,
     "KerplePower": kerple_power,
+    "Pope": none,
     "Rope": none,
     "SelectiveRope": none,
     "Swin": swin,
@@ -130,6 +131,7 @@ TURNS: dict[str, Turn] = {
     "Floater": carried,
     "SynthesizerRandom": mixed,
     "SynthesizerDense": mixed,
+    "Pope": polar,
     "Rope": turned,
     "XL": biased,
 }

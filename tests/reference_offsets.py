@@ -94,3 +94,20 @@ def turned(scheme: Any, layer: int, head: int, q: Tensor, k: Tensor, v: Tensor) 
         return torch.stack(rows)
 
     return turn(q), turn(k), turn(v) if scheme.values else v
+
+
+def polar(scheme: Any, layer: int, head: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Channel c at position p → softplus of it times cos and sin of the angle p base^(−c/head_dim), for keys + δ from −2π to 0"""
+
+    def turn(table: Tensor, shift: Any) -> Tensor:
+        rows = []
+        for p, row in enumerate(table):
+            channels = []
+            for c in range(len(row)):
+                angle = shift[c].clamp(-2 * math.pi, 0) + p / scheme.base ** (c / len(row))
+                length = torch.log(1 + torch.exp(row[c]))
+                channels += [length * torch.cos(angle), length * torch.sin(angle)]
+            rows.append(torch.stack(channels))
+        return torch.stack(rows)
+
+    return turn(q, torch.zeros(q.shape[1], dtype=torch.float64)), turn(k, scheme.shift[head]), v

@@ -121,12 +121,12 @@ def draw_overview(patterns: Mapping[str, Pattern], columns: int = 6) -> Any:
     return figure
 
 
-def _turned(position: Scheme, call: Call, n: int, trained: bool) -> Float[Tensor, "1 heads {n} {n}"] | None:
-    """What turning adds to q·k; None where queries and keys are left as they are."""
+def _turned(position: Scheme, call: Call, n: int, trained: bool) -> Float[Tensor, "batch heads {n} {n}"] | None:
+    """What turning adds to q·k, which may depend on the sequence; None where queries and keys are left as they are."""
     if call.q is None or call.k is None or position.scale is None:
         return None
     q, k = (x.mean((0, 2), keepdim=True) if trained else torch.ones_like(x[:1, :, :1]) for x in (call.q, call.k))
-    q, k = (x.expand(1, -1, n, -1) for x in (q, k))
+    q, k = (x.expand(len(call.q), -1, n, -1) for x in (q, k))
     turned = call.turned(position, q, k)
     return None if turned is None else _products(*turned, position.scale) - _products(q, k, position.scale)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from relpos.model.encoder import Encoder
 from relpos.model.kernels.eager import scores
 from relpos.model.position import Scheme, Terms
-from relpos.model.shape import Heads, Ids
+from relpos.model.shape import Heads, Ids, Turned
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Call:
     state: Any
     terms: Terms
 
-    def turned(self, position: Scheme, q: Heads | None, k: Heads | None) -> tuple[Heads, Heads] | None:
+    def turned(self, position: Scheme, q: Heads | None, k: Heads | None) -> tuple[Turned, Turned] | None:
         """q and k as this pass turns them; None where there are none or they are left as they are."""
         if q is None or k is None or position.scale is None:
             return None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor, cat, nn
+from torch.nn.functional import pad
 
 from relpos.model import kernels
 from relpos.model.conv import Conv
 from relpos.model.dropout import Draw, Dropout
 from relpos.model.position.base import Input, Scheme, Terms
-from relpos.model.shape import Heads, Mask, Shape
+from relpos.model.shape import Heads, Mask, Shape, Turned
 from relpos.model.tokens import Tokens
 
 
@@ -38,7 +40,7 @@ class LayerCall(NamedTuple):
         """What the scheme adds to the scores and to the values of this pass."""
         return self.position.terms(self.layer, q, k, self.state)
 
-    def turn(self, q: Heads, k: Heads, v: Heads) -> tuple[Heads, Heads, Heads]:
+    def turn(self, q: Heads, k: Heads, v: Heads) -> tuple[Turned, Turned, Heads]:
         """Queries, keys and values of this pass as the scheme turns them, before scaling."""
         return self.position.turn(self.layer, q, k, v, self.state)
 
@@ -84,13 +86,20 @@ class Attention(nn.Module):
     def attend(self, q: Any, k: Any, v: Heads, call: LayerCall, dropout: Draw) -> Heads:
         """The heads that have scores: q, k, v (B, scored, n, head_dim) → the same shape."""
         terms, scale = call.terms(q, k), call.position.scale
-        content: tuple[Heads | None, Heads | None, Heads] = (None, None, v)
+        content: tuple[Turned | None, Turned | None, Heads] = (None, None, v)
+        spare = 0
         if scale is not None:
             turned = call.turn(q, k, v)
             content = (turned[0] * scale, *turned[1:])
+            spare = turned[0].shape[-1] - v.shape[-1]
+        if spare:  # attention kernels know one width: zeros make the values as wide, and are cut off what leaves the kernel
+            v = pad(content[2], (0, spare))
+            content = (*content[:2], v)
+            terms = replace(terms, value=None if terms.value is None else pad(terms.value, (0, spare)))
         kernel = kernels.select(self.kernel, terms, v, self.training, scale is not None)
         self.ran = kernels.name_of(kernel)
-        return kernel.attention(*content, terms, call.mask, dropout)
+        y: Heads = kernel.attention(*content, terms, call.mask, dropout)
+        return y[..., :-spare] if spare else y
 
     def maps(self, x: Float[Tensor, "*tokens hidden"]) -> dict[str, Float[Tensor, "*tokens _"]]:
         """q, k, v side by side of all heads, those for which there is a linear map here."""

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Heads = Float[Tensor, "batch heads n head_dim"]  # queries, keys, values, or what a head gives
+Turned = Float[Tensor, "batch heads n turned_dim"]  # queries and keys as a scheme turns them, which may be wider than values
 Hidden = Float[Tensor, "batch n hidden"]  # a vector for each token
 Ids = Int[Tensor, "batch n"]  # a number for each token
 Mask = Bool[Tensor, "batch n"]  # true at real tokens

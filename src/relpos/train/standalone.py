@@ -109,7 +109,7 @@ SEAMS = {
         ("from relpos.model import kernels\n", "from relpos.model.kernels.eager import attention\n"),
         ("        kernel = kernels.select(self.kernel, terms, v, self.training, scale is not None)\n", ""),
         ("        self.ran = kernels.name_of(kernel)\n", ""),
-        ("return kernel.attention(", "return attention("),
+        (" = kernel.attention(", " = attention("),
         ("        self.ran: str | None = None  # the attention kernel of the last forward pass\n", ""),
     ],
     "relpos.model.build": [('kernel: kernels.Name = "auto"', 'kernel: str = "eager"')],

@@ -19,6 +19,7 @@ from relpos.model.position.key import Key
 from relpos.model.position.layers import Layers
 from relpos.model.position.merge import Merge
 from relpos.model.position.none import NoPosition
+from relpos.model.position.pope import Pope
 from relpos.model.position.rope import Rope
 from relpos.model.position.selective_rope import SelectiveRope
 from relpos.model.position.sinusoidal import Sinusoidal
@@ -53,6 +54,7 @@ __all__ = [
     "Layers",
     "Merge",
     "NoPosition",
+    "Pope",
     "Position",
     "Rope",
     "Scheme",

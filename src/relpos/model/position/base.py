@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.model.initial import uniform_
-from relpos.model.shape import Heads, Mask, Shape
+from relpos.model.shape import Heads, Mask, Shape, Turned
 from relpos.model.tokens import Tokens
 
 Outside = Literal["clamp", "zero"]
@@ -173,8 +173,8 @@ class Scheme(nn.Module):
         """The `state` of this pass for `turn` and `terms`, where it depends on the layer's input or on padding."""
         return state
 
-    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: Any) -> tuple[Heads, Heads, Heads]:
-        """Queries, keys and values before scaling, turned."""
+    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: Any) -> tuple[Turned, Turned, Heads]:
+        """Queries, keys and values before scaling, turned. Queries and keys may come out wider, both alike."""
         return q, k, v
 
     def terms(self, layer: int, q: Any, k: Any, state: Any) -> Terms:

@@ -9,7 +9,7 @@ from typing import Any
 from relpos.errors import RelposError
 from relpos.model.position.base import Input, Position, Terms
 from relpos.model.position.merge import Merge
-from relpos.model.shape import Heads, Shape
+from relpos.model.shape import Heads, Shape, Turned
 
 
 class Layers(Merge):
@@ -51,7 +51,7 @@ class Layers(Merge):
         place, own = self.at(layer)
         return [*state[:place], self.parts[place].see(own, given, state[place]), *state[place + 1 :]]
 
-    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]) -> tuple[Heads, Heads, Heads]:
+    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]) -> tuple[Turned, Turned, Heads]:
         place, own = self.at(layer)
         return self.parts[place].turn(own, q, k, v, state[place])
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.model.position.base import Input, Position, Scheme, Terms
-from relpos.model.shape import Heads, Shape
+from relpos.model.shape import Heads, Shape, Turned
 
 
 class Merge(Scheme):
@@ -73,7 +73,7 @@ class Merge(Scheme):
     def see(self, layer: int, given: Input, state: list[Any]) -> list[Any]:
         return [part.see(layer, given, own) for part, own in zip(self.parts, state, strict=True)]
 
-    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]) -> tuple[Heads, Heads, Heads]:
+    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]) -> tuple[Turned, Turned, Heads]:
         for part, own in zip(self.parts, state, strict=True):
             q, k, v = part.turn(layer, q, k, v, own)
         return q, k, v

@@ -1,0 +1,69 @@
+"""PoPE: what a score depends on, the bounds of its shifts, and values that are narrower than queries and keys."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import reference
+from relpos.model.position import Merge, Pope
+from schemes import SHAPE, batch, model_of, preset
+
+
+def scores(scheme: Pope, n: int = 9) -> torch.Tensor:
+    """q·k (H, n, n), for the same q and k at all tokens."""
+    q, k = torch.randn(2, 1, SHAPE.heads, 1, SHAPE.head_dim, generator=torch.Generator().manual_seed(0)).double()
+    q, k, _ = scheme.turn(0, *(x.expand(-1, -1, n, -1) for x in (q, k, k)), scheme.prepare(n))
+    return (q @ k.transpose(-1, -2))[0]
+
+
+def test_scores_depend_on_the_offset_alone() -> None:
+    found = scores(Pope(SHAPE, uniform=True).double())
+    torch.testing.assert_close(found[:, :-1, :-1], found[:, 1:, 1:])
+    assert (found - found.mT).abs().max() > 1e-3
+
+
+def test_without_shifts_the_direction_is_not_seen() -> None:
+    model = model_of("pope").eval()
+    ids, _ = batch(rows=1)
+    assert (model.encoder(ids.flip(1)).flip(1) - model.encoder(ids)).abs().max() > 1e-4
+    torch.nn.init.zeros_(model.encoder.position.shift)
+    torch.testing.assert_close(model.encoder(ids.flip(1)).flip(1), model.encoder(ids), atol=1e-11, rtol=1e-9)
+
+
+def test_a_shift_of_as_many_angles_moves_the_best_offset() -> None:
+    """cos((o − 3) θ) is largest at the third token to the right."""
+    scheme = Pope(SHAPE).double()
+    with torch.no_grad():
+        scheme.shift.copy_(-3 * scheme.exact("wave"))
+    assert scores(scheme)[0, 2].argmax() == 5
+
+
+@pytest.mark.parametrize(("stored", "used"), [(0.5, 0.0), (-7.0, -2 * math.pi), (-1.0, -1.0)])
+def test_shifts_have_bounds_which_an_update_writes_back(stored: float, used: float) -> None:
+    scheme = Pope(SHAPE).double()
+    torch.nn.init.constant_(scheme.shift, used)
+    expected = scores(scheme)
+    torch.nn.init.constant_(scheme.shift, stored)
+    torch.testing.assert_close(scores(scheme), expected)
+    scheme.begin_step(0)
+    assert scheme.shift.unique().item() == pytest.approx(used)
+
+
+@pytest.mark.parametrize("kernel", ["eager", "auto"])
+@pytest.mark.parametrize("other", ["shaw", "composite_key"])
+def test_other_terms_stand_beside_it(other: str, kernel: str) -> None:
+    """Value tables as wide as the head, and terms of the queries and keys as projected."""
+    both: Any = model_of(other, kernel=kernel).eval()
+    pope = Pope(SHAPE, uniform=True).double()
+    both.encoder.position = Merge(SHAPE, [lambda _, position=both.encoder.position: position, lambda _: pope])
+    ids = batch(rows=1)[0]
+    expected = reference.encode(both.encoder, ids[0].tolist(), [True] * 9, [0] * 9)
+    torch.testing.assert_close(both.encoder(ids)[0], expected, atol=1e-10, rtol=1e-8)
+
+
+def test_products_are_float32_where_queries_are_bfloat16() -> None:
+    scheme, q = preset("position", "pope")(SHAPE).bfloat16(), torch.ones(1, SHAPE.heads, 5, SHAPE.head_dim, dtype=torch.bfloat16)
+    q, k, v = scheme.turn(0, q, q, q, scheme.prepare(5))
+    assert (q.dtype, k.dtype, v.dtype) == (torch.float32, torch.float32, torch.bfloat16)
