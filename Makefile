@@ -13,7 +13,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 unexport PYTHONDONTWRITEBYTECODE # sources and tests are compiled once, not by every process of every run
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo real test test-slurm check lint types floors links format bench bench-gpu golden same same-results mechanisms claims clean
+.PHONY: help install demo real test test-slurm check lint types floors links format bench bench-gpu golden same same-results mechanisms claims site clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) \
@@ -100,6 +100,13 @@ mechanisms: install ## Write the tables and the figure of docs/mechanisms.md ane
 
 claims: install ## Write docs/claims.md anew, from the committed records
 	$(BIN)/python docs/claims_page.py
+
+site: .venv/.site ## Make the site in build/site: guide, findings, claims, mechanisms with pictures, API reference; offline
+	@OMP_NUM_THREADS=1 $(BIN)/python docs/site/build.py
+
+.venv/.site: .venv/.installed
+	$(PIP) --editable ".[dev,site]"
+	@touch $@
 
 clean: ## Remove .venv and caches; runs stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

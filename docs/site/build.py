@@ -1,0 +1,130 @@
+"""Makes the site: the project's Markdown, pages that are generated from code and data, the API reference; offline.
+
+    python docs/site/build.py [FOLDER]      by default build/site
+
+The pages keep their places in the repository, so that their links stay right. A link to a source file leads to its page in the
+reference, or to a page that shows the file.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import sys
+from multiprocessing import get_context
+from pathlib import Path
+from posixpath import relpath
+
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT / "tests" / "packaging")]
+
+import pages  # noqa: E402
+from links import CODE, ELSEWHERE, FENCE, LINK  # noqa: E402
+
+STAGED = ROOT / "build" / "pages"
+PICTURES = (".png", ".svg", ".html")
+GUIDE = ("commands", "tables", "measuring", "checkpoints", "attention")
+FINDINGS = ("docs/findings.md", "docs/claims.md", "docs/performance.md", "experiments/LOG.md")
+PROJECT = ("docs/architecture.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+
+
+def main() -> int:
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "site"
+    shutil.rmtree(STAGED, ignore_errors=True)
+    for name in ("look.css", "look.js"):
+        place(name, (HERE / name).read_text(encoding="utf-8"))
+    staged = Staged()
+    for page in sorted(
+        {"README.md", *PROJECT, *FINDINGS, *(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))}
+    ):
+        staged.page(page)
+    patterns = pages.patterns()
+    drawing = get_context("fork").Process(target=pages.draw, args=(patterns, STAGED.with_name("pictures")))
+    drawing.start()  # beside the rest, which takes as long
+    for path, text in {**pages.gallery(patterns), **pages.reference()}.items():
+        place(path, staged.linked(path, text))
+    config = load_config(str(HERE / "mkdocs.yml"), docs_dir=str(STAGED), site_dir=str(target), nav=nav())
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    config.plugins.on_startup(command="build", dirty=False)
+    build(config)
+    drawing.join()
+    shutil.copytree(STAGED.with_name("pictures"), target / "gallery", dirs_exist_ok=True)
+    print(f"{target}/index.html; with the search: python -m http.server --directory {target}")
+    return 0
+
+
+def nav() -> list[dict[str, object]]:
+    """The pages in the order of the site."""
+    tutorials = [str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+    guide: list[object] = [f"docs/{name}.md" for name in GUIDE]
+    return [
+        {"Home": "README.md"},
+        {"Guide": [*({"Tutorials": tutorials} for _ in tutorials[:1]), *guide]},
+        {"Mechanisms": ["gallery/index.md", {"Formulas and cost": "docs/mechanisms.md"}, *pages.gallery_nav()]},
+        {"Findings": list(FINDINGS)},
+        {"Reference": pages.reference_nav()},
+        {"Project": list(PROJECT)},
+    ]
+
+
+def place(path: str, text: str) -> None:
+    """Writes a page."""
+    file = STAGED / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+class Staged:
+    """The pages that have been put into their places, with what they link to."""
+
+    def __init__(self) -> None:
+        self.done: set[str] = set()
+
+    def page(self, path: str) -> None:
+        """A Markdown file of the repository, and all that it links to."""
+        if path in self.done:
+            return
+        self.done.add(path)
+        place(path, self.linked(path, (ROOT / path).read_text(encoding="utf-8")))
+
+    def linked(self, path: str, text: str) -> str:
+        """The text of a page with links to the pages that show what it links to."""
+        hidden = [match.span() for pattern in (FENCE, CODE) for match in pattern.finditer(text)]
+
+        def link(match: re.Match[str]) -> str:
+            target, inside = match[1], any(start <= match.start() < end for start, end in hidden)
+            file, _, anchor = target.partition("#")
+            there = ROOT.joinpath(path).parent.joinpath(file).resolve()
+            if inside or not file or ELSEWHERE.match(target) or not there.exists():
+                return match[0]
+            new = relpath(self.served(there.relative_to(ROOT).as_posix()), Path(path).parent.as_posix())
+            return match[0].replace(f"({target}", f"({new}{'#' * bool(anchor)}{anchor}")
+
+        return LINK.sub(link, text)
+
+    def served(self, path: str) -> str:
+        """The page that shows a file or a folder of the repository."""
+        file = ROOT / path
+        if path.startswith("src/relpos") and (file.is_dir() or file.suffix == ".py"):
+            return pages.reference_page(path)
+        if file.suffix == ".md":
+            self.page(path)
+            return path
+        if file.suffix in PICTURES:
+            (STAGED / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, STAGED / path)
+            return path
+        shown = f"source/{path}.md"
+        if path not in self.done:
+            self.done.add(path)
+            place(shown, pages.folder(path) if file.is_dir() else pages.source(path))
+        return shown
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""Pages of the site that are made from code and data."""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import re
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from math import log
+from pathlib import Path
+
+import torch
+from _preset import Preset, parameters, presets
+from generate import table
+from matplotlib.image import imsave
+
+from relpos import style
+from relpos.analysis.patterns import Pattern, draw_pattern
+from relpos.commands.draw import overview
+from relpos.config.compose import composed, resolved
+from relpos.config.conf import conf_dir
+
+ROOT = Path(__file__).resolve().parents[2]
+LANGUAGES = {".py": "python", ".yaml": "yaml", ".cpp": "cpp", ".cff": "yaml", ".css": "css", ".js": "javascript"}
+WORDS = {"position": "Position schemes", "conv": "Convolutions"}
+REAL = "experiments/results/order_real"
+
+
+def source(path: str) -> str:
+    """A file of the repository as a page."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return f"---\nsearch:\n  exclude: true\n---\n\n# {path}\n\n{fence}{LANGUAGES.get(Path(path).suffix, 'text')}\n{text}\n{fence}\n"
+
+
+def folder(path: str) -> str:
+    """A folder of the repository as a page."""
+    names = sorted(file.name + "/" * file.is_dir() for file in (ROOT / path).iterdir() if not file.name.startswith(("_", ".")))
+    return "\n".join([f"# {path}", "", *(f"- `{name}`" for name in names)]) + "\n"
+
+
+@cache
+def _presets() -> list[Preset]:
+    return [*presets("position"), *presets("conv")]
+
+
+def _page(preset: Preset) -> str:
+    return f"gallery/{preset.group}-{preset.name}.md"
+
+
+def gallery_nav() -> list[dict[str, object]]:
+    """The pages of the gallery, by group."""
+    return [{word: [{p.name: _page(p)} for p in _presets() if p.group == group]} for group, word in WORDS.items()]
+
+
+def patterns() -> dict[str, Pattern]:
+    """What each scheme adds to the scores before training."""
+    torch.set_num_threads(1)
+    return overview(resolved(composed("draw", ["size=small"])), 1, 64)
+
+
+def draw(patterns: Mapping[str, Pattern], folder: Path) -> None:
+    """Two pictures of each scheme: one for the overview, one for its page."""
+    for name, drawn in patterns.items():
+        small = drawn.matrix[0].repeat_interleave(4, 0).repeat_interleave(4, 1).numpy()
+        most = float(abs(small).max()) or 1.0
+        folder.mkdir(parents=True, exist_ok=True)
+        imsave(folder / f"{name}-small.png", small, cmap="RdBu_r", vmin=-most, vmax=most)
+        style.save(draw_pattern(drawn, name, HEADS), folder / f"{name}.png", dpi=80)
+
+
+def gallery(drawn: Collection[str]) -> dict[str, str]:
+    """Path → text of the overview and of a page for each option of `position` and `conv`.
+
+    Args:
+        drawn: the schemes that have pictures.
+    """
+    texts = {_page(preset): _mechanism(preset, preset.name in drawn) for preset in _presets()}
+    return texts | {"gallery/index.md": _overview(drawn)}
+
+
+def _overview(drawn: Collection[str]) -> str:
+    parts = ["# Mechanisms", "What each scheme adds to the score of query i and key j before training; +1 is the next token."]
+    for group, word in WORDS.items():
+        cards = [_card(preset, group == "position" and preset.name in drawn) for preset in _presets() if preset.group == group]
+        parts += [f"## {word}", '<div class="gallery">\n' + "\n".join(cards) + "\n</div>"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _card(preset: Preset, drawn: bool) -> str:
+    picture = f'<img src="{preset.name}-small.png" alt="pattern of {preset.name}" loading="lazy">' if drawn else ""
+    said = "<br>".join(_escaped(equation) for equation in preset.equations)
+    name = Path(_page(preset)).with_suffix(".html").name
+    return f'<a href="{name}"><strong>{preset.name}</strong>{picture}<small>{said}</small></a>'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _mechanism(preset: Preset, drawn: bool) -> str:
+    """Formula, picture, cost, command, code."""
+    kinds = dict.fromkeys(part.kind for part in preset.parts)
+    number, shown = parameters(preset.group, preset.name), drawn and preset.group == "position"
+    facts = [
+        ["Source", preset.source],
+        ["Parameters of its own", f"`{preset.formula}`; at `size=base` {number:,}"],
+        *_costs(preset),
+        *_order(preset),
+    ]
+    option = (conf_dir() / preset.group / f"{preset.name}.yaml").read_text(encoding="utf-8").strip()
+    parts = [
+        f"# {preset.name}",
+        "\n".join(["```text", *preset.equations, "```"]),
+        *([f'<img src="{preset.name}.png" alt="what {preset.name} adds to the scores">', f"*{PICTURE}*"] if shown else []),
+        table(["", ""], facts),
+        f"```sh\n{preset.command}\n```",
+        f"```yaml\n{option}\n```",
+        *(f"- {text}" for text in (*preset.options, *preset.differences)),
+        "## Code",
+        *(_code(kind) for kind in kinds),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+HEADS = 2
+PICTURE = (
+    "The first two heads of the first layer before training, 64 random tokens: the matrix, and below it mean and 10th to 90th "
+    "percentile by offset. Tables that begin at zero are filled with random numbers."
+)
+
+
+def _code(kind: type) -> str:
+    module = kind.__module__
+    path = Path(module.replace(".", "/")).with_suffix(".py").as_posix()
+    return f"[{module}](../{reference_page(f'src/{path}')})\n\n```python\n{inspect.getsource(kind).rstrip()}\n```"
+
+
+def _costs(preset: Preset) -> Iterable[list[str]]:
+    """The rows of docs/mechanisms.md that are about the preset: properties, time, memory."""
+    text = (ROOT / "docs" / "mechanisms.md").read_text(encoding="utf-8")
+    for head, rows in re.findall(r"^(\| `\w+=` .*)\n\| ---.*\n((?:\|.*\n)+)", text, re.MULTILINE):
+        titles = [cell.strip() for cell in head.strip("| ").split(" | ")]
+        if titles[0] != f"`{preset.group}=`" or "Equation" in titles:
+            continue
+        for row in rows.splitlines():
+            cells = [cell.strip() for cell in row.strip("| ").split(" | ")]
+            if cells[0] == f"`{preset.name}`":
+                names = {
+                    "embeddings": "before training: added to the embeddings",
+                    "q·k": "before training: q·k",
+                    "T": "before training: T",
+                }
+                yield from ([names.get(title, title), cell] for title, cell in zip(titles[1:], cells[1:], strict=True))
+
+
+def _order(preset: Preset) -> Iterable[list[str]]:
+    """What the row of this name in the table `order_real` knows of order."""
+    with (ROOT / REAL / "table.csv").open(newline="", encoding="utf-8") as file:
+        rows = {row["row"]: row for row in csv.DictReader(file)}
+    if row := rows.get(preset.name):
+        gap, low, high = (float(row[f"shuffle_gap{end}"]) for end in ("", "_low", "_high"))
+        link = f"[order_real](../{REAL}/table.md)"
+        yield ["On real text: shuffle gap, nats", f"{gap:.3f} ({low:.3f} to {high:.3f}), {link}"]
+        yield ["On real text: held-out loss, nats", f"{log(float(row['perplexity'])):.3f}, {link}"]
+
+
+def reference_page(path: str) -> str:
+    """The page of a module or a package: `src/relpos/model/heads.py` → `reference/relpos/model/heads.md`."""
+    inner = path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
+    return f"reference/{inner}/index.md" if (ROOT / "src" / inner).is_dir() else f"reference/{inner}.md"
+
+
+def reference() -> dict[str, str]:
+    """Path → text of the page of each module."""
+    return {reference_page(path): _module(path) for path in _modules()}
+
+
+def _module(path: str) -> str:
+    name = path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return f"# {name}\n\n::: {name}\n"
+
+
+def _modules() -> list[str]:
+    files = sorted((ROOT / "src" / "relpos").rglob("*.py"))
+    return [file.relative_to(ROOT).as_posix() for file in files if file.name != "__main__.py"]
+
+
+def reference_nav() -> list[object]:
+    """The modules as a tree."""
+
+    def level(folder: Path) -> list[object]:
+        inside: list[object] = [reference_page((folder / "__init__.py").relative_to(ROOT).as_posix())]
+        for path in sorted(folder.iterdir()):
+            if path.is_dir() and (path / "__init__.py").is_file():
+                inside.append({path.name: level(path)})
+            elif path.suffix == ".py" and path.stem not in ("__init__", "__main__"):
+                inside.append({path.stem: reference_page(path.relative_to(ROOT).as_posix())})
+        return inside
+
+    return level(ROOT / "src" / "relpos")

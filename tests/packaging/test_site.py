@@ -1,0 +1,103 @@
+"""The site that `make site` makes: no dead link, nothing from elsewhere, and as wide as a telephone's screen."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from tests.packaging.links import ROOT
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+class Page(HTMLParser):
+    """The places of a page, and what it links to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.places: set[str] = set()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = {name: value for name, value in attributes if value}
+        self.places |= {found[name] for name in ("id", "name") if name in found}
+        self.links += [found[name] for name in ("href", "src") if name in found]
+        self.loaded += [found[name] for name in ("src", "href") if name in found and tag != "a"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed (make .venv/.site)")
+    folder = tmp_path_factory.mktemp("site") / "built"
+    command = [sys.executable, str(ROOT / "docs" / "site" / "build.py"), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {path: Page(path) for path in site.rglob("*.html")}
+
+
+@pytest.mark.slow
+def test_no_link_is_dead(pages: dict[Path, Page]) -> None:
+    dead = []
+    for path, page in pages.items():
+        for link in page.links if path.name != "404.html" else ():
+            if re.match(r"[a-z][a-z0-9+.-]*:|//", link):
+                continue
+            file, _, anchor = link.partition("#")
+            there = (path.parent / unquote(file)).resolve() if file else path
+            there = there / "index.html" if there.is_dir() else there
+            if not there.exists() or (anchor and there in pages and unquote(anchor) not in pages[there].places):
+                dead.append(f"{path.name}: {link}")
+    assert dead == []
+
+
+@pytest.mark.slow
+def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Page]) -> None:
+    assert {address for page in pages.values() for address in page.loaded if re.match(r"[a-z]+:|//", address)} <= {"data:,"}
+
+
+@pytest.mark.slow
+def test_every_scheme_has_its_page_with_formula_picture_and_code(site: Path) -> None:
+    names = [path.stem for path in (ROOT / "conf" / "position").glob("*.yaml") if "???" not in path.read_text(encoding="utf-8")]
+    for name in names:
+        text = (site / "gallery" / f"position-{name}.html").read_text(encoding="utf-8")
+        assert f"relpos pretrain position={name}" in re.sub("<[^>]+>", "", text)
+        for picture in re.findall(r'src="([\w-]+\.png)"', text):
+            assert (site / "gallery" / picture).is_file(), picture
+    assert len(list((site / "gallery").glob("*-small.png"))) > len(names) - 4  # some add nothing to a score
+    assert (site / "search" / "search_index.json").stat().st_size > 100_000
+
+
+@pytest.mark.slow
+def test_no_page_scrolls_sideways_on_a_telephone(site: Path, pages: dict[Path, Page]) -> None:
+    sync_api: Any = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    shown = [page for page in sorted(pages) if "reference" not in page.parts] + sorted(site.glob("reference/**/*.html"))[::9]
+    wide = {}
+    with sync_api.sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=path, args=["--no-sandbox"] if os.geteuid() == 0 else [], timeout=400_000.0
+        )
+        page = browser.new_page(viewport={"width": 400, "height": 800})
+        for file in shown:
+            page.goto(file.as_uri(), timeout=400_000.0)
+            over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            if over > 0:
+                wide[file.name] = over
+        browser.close()
+    assert wide == {}
