@@ -12,7 +12,7 @@ import torch
 from relpos.analysis.likelihood import exact, log_probabilities
 from relpos.analysis.resampling import Interval, ratio_interval
 from relpos.data.examples import Examples
-from relpos.data.masking import IGNORED
+from relpos.data.masking import IGNORED, RATE
 from relpos.data.shuffle import WINDOWS, masked_batches, permuted
 from relpos.data.steps import MicroBatch
 from relpos.data.words import Words
@@ -55,7 +55,11 @@ def shuffle_gap(model: MaskedLM, examples: Examples, words: Words, advance: Call
 
 
 def gaps(
-    model: MaskedLM, examples: Examples, changes: Mapping[str, Change], advance: Callable[[int], object] = lambda _: None
+    model: MaskedLM,
+    examples: Examples,
+    changes: Mapping[str, Change],
+    advance: Callable[[int], object] = lambda _: None,
+    rate: float = RATE,
 ) -> Gaps:
     """By how much each change of the text raises the loss.
 
@@ -64,12 +68,13 @@ def gaps(
         examples: held-out examples, cut to the length of the training.
         changes: masked examples and their numbers (b,) → the same examples with tokens moved, none lost.
         advance: called with the number of examples whenever some are done, once for each pass over them: one, and one a change.
+        rate: share of the tokens that are predicted.
     """
     vocabulary = model.encoder.embedding.words.num_embeddings
     before, predicted = np.zeros(len(examples)), np.zeros(len(examples))
     after = {key: np.zeros(len(examples)) for key in changes}
     with exact(model):
-        for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS):
+        for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS, rate):
             rows = numbers.numpy()
             predicted[rows] = (batch.labels != IGNORED).sum(1).numpy()
             before[rows] = _losses(model, batch)
