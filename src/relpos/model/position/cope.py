@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
+from torch.nn import functional
 
 from relpos.model.position.base import Input, Scheme, Terms
 from relpos.model.shape import Heads, Mask, Shape
@@ -48,12 +49,13 @@ class Cope(Scheme):
         if state is not None:
             gates = gates.masked_fill(~state[:, None, None, :], 0.0)
         right = torch.ones(n, n, dtype=torch.bool, device=q.device).triu(1)
-        place = self.counted(gates, right).clamp(max=self.p_max - 1)
+        place = self.counted(gates, right).clamp(0, self.p_max - 1)
         below = place.detach().floor()
-        share, row = place - below, below.long() + self.p_max * right
-        above = row + (below < self.p_max - 1)
-        by_row = (q @ self.table[layer].flatten(0, 1).t()).to(place.dtype)  # (B, H, n, 2·p_max)
-        return Terms(dense=torch.lerp(by_row.gather(-1, row), by_row.gather(-1, above), share))
+        row = below.long() + self.p_max * right
+        by_row = (q @ self.table[layer].flatten(0, 1).t()).to(place.dtype).unflatten(-1, (2, -1))  # (B, H, n, 2, p_max)
+        to_next = functional.pad(by_row.diff(dim=-1), (0, 1))  # one index for both, which is the largest tensor here
+        first, step = (x.flatten(-2).gather(-1, row) for x in (by_row, to_next))
+        return Terms(dense=first + (place - below) * step)
 
     @staticmethod
     def counted(gates: Tensor, right: Bool[Tensor, "n n"]) -> Tensor:
@@ -62,7 +64,8 @@ class Cope(Scheme):
         Sums from the row's start give it: what lies between i and j, without the first of the two, and the gate of that one.
         """
         sums, own = gates.cumsum(-1), gates.diagonal(dim1=-2, dim2=-1)[..., None]
-        return (sums - sums.diagonal(dim1=-2, dim2=-1)[..., None]).abs() + torch.where(right, own, gates)
+        between = sums - sums.diagonal(dim1=-2, dim2=-1)[..., None]
+        return torch.where(right, between + own, gates - between)
 
     def count(self, shape: Shape) -> int:
         return 2 * shape.layers * self.p_max * shape.head_dim
