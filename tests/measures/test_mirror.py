@@ -13,6 +13,7 @@ from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.measures.measure import measured_columns
 from relpos.model.heads import MaskedLM
+from relpos.tables.pooled import SAME
 from schemes import model_of
 
 
@@ -25,7 +26,7 @@ def network(tokenizer: Tokenizer, position: str) -> MaskedLM:
 @pytest.mark.parametrize("position", ["none", "alibi", "kerple", "kerple_power"])
 def test_the_gap_of_distances_alone_is_zero(tokenizer: Tokenizer, store: Store, position: str, packing: str) -> None:
     found = mirror_gap(network(tokenizer, position), store.examples("heldout", packing, 64, 40))
-    assert abs(found.gaps[KEY]) <= 1e-5
+    assert abs(found.gaps[KEY]) < SAME  # tables take such rows for constant
     assert abs(found.differences[KEY]).max() <= 1e-4
     assert found.loss > 1
 

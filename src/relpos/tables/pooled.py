@@ -18,8 +18,9 @@ that variance. An effect of the seed that is common to all rows would put the sp
 Simulations in the tests: under spreads as unequal as in that table the size, over all pairs, is 0.03 to 0.07 at 3, 5 and 10 seeds,
 and 0.05 nats between two rows with a tenth of the others' spread are found with three seeds in at least 80 % of the draws.
 
-A row whose units are all equal is constant by theorem (`none` when words are shuffled), and a row at the constant answer nearly so.
-They stay outside: their spread is not of the kind of the others', and what is compared with them has its own error alone.
+A row whose units are all equal is constant by theorem (`none` when words are shuffled, `alibi` when rows are reversed), and
+a row at the constant answer nearly so. They stay outside: their spread is not of the kind of the others', and what is compared with
+them has its own error alone.
 """
 
 from __future__ import annotations
