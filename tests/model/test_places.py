@@ -1,0 +1,104 @@
+"""Convolutions that change vectors at places of a layer: facts beyond the general laws and the loops of `test_convs`."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from relpos.model.build import build
+from relpos.model.conv import Canon, Conv, Inkling, KvShift, Merge
+from relpos.model.position import NoPosition
+from schemes import SHAPE, SIZE, VOCABULARY, batch, model_of
+
+
+def made(conv: Any, value: float = 0.0) -> Any:
+    """The convolution by itself in float64, its parameters all of one value."""
+    part = conv(SHAPE).double()
+    with torch.no_grad():
+        for parameter in part.parameters():
+            parameter.fill_(value)
+    return part
+
+
+def test_inkling_reads_the_left_side_as_in_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its four taps are the token itself and three before it; it computes in float32, for which float64 is put here."""
+    from transformers.models.inkling.modeling_inkling import InklingShortConvolution
+
+    monkeypatch.setattr(Tensor, "float", Tensor.double)
+    ours, theirs = made(partial(Inkling, k=3)), InklingShortConvolution(SHAPE.hidden, 4, 0, 0).double()
+    with torch.no_grad():
+        ours.convolutions["k"].weight[:, :4] = theirs.conv1d.weight[:, 0]
+    k = torch.randn(2, 9, SHAPE.hidden, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(ours.act("k", k, k, None), theirs(k), atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("conv", ["canon", "inkling"])
+def test_weights_of_zero_change_nothing(conv: str) -> None:
+    model, plain = model_of("fixed", conv, kernel="eager").eval(), model_of("fixed", kernel="eager").eval()
+    with torch.no_grad():
+        for layer in model.encoder.layers:
+            for parameter in layer.attention.conv.parameters():
+                parameter.zero_()
+    plain.load_state_dict({key: value for key, value in model.state_dict().items() if ".conv." not in key})
+    ids, mask = batch()
+    assert torch.equal(model(ids, mask), plain(ids, mask))
+
+
+@pytest.mark.parametrize("place", ["input", "inner"])
+def test_the_weight_after_the_middle_one_reads_the_next_token(place: str) -> None:
+    conv = made(partial(Canon, k=1))
+    with torch.no_grad():
+        conv.convolutions[place].weight[:, 2] = 1.0
+    width = conv.convolutions[place].weight.shape[0]
+    y = torch.tensor([1.0, 10.0, 100.0], dtype=torch.float64)[None, :, None].expand(1, 3, width)
+    assert conv.act(place, y, y, None)[0, :, 0].tolist() == [11.0, 110.0, 100.0]
+    assert conv.act(place, y, y, torch.tensor([[True, True, False]]))[0, :2, 0].tolist() == [11.0, 10.0]
+
+
+def test_at_first_a_shift_takes_a_part_from_each() -> None:
+    y = torch.tensor([1.0, 10.0, 100.0], dtype=torch.float64)[None, :, None].expand(1, 3, SHAPE.hidden)
+    both, left = (made(partial(KvShift, right=right)).act("k", y, y, None)[0, :, 0].tolist() for right in (True, False))
+    assert both == pytest.approx([11 / 3, 37.0, 110 / 3])
+    assert left == [0.5, 5.5, 55.0]
+
+
+def test_a_gate_that_is_open_takes_the_neighbour_s_and_each_head_has_its_own() -> None:
+    shift = made(KvShift)
+    with torch.no_grad():
+        shift.gates["v"].weight[1] = 1000.0  # first head, the token after
+    y = torch.tensor([1.0, 10.0, 100.0], dtype=torch.float64)[None, :, None].expand(1, 3, SHAPE.hidden)
+    found = shift.act("v", y, torch.ones_like(y), None)[0]
+    assert found[:, 0].tolist() == [10.0, 100.0, 0.0]
+    assert found[:, SHAPE.head_dim].tolist() == pytest.approx([11 / 3, 37.0, 110 / 3])
+
+
+def test_in_a_merge_one_acts_after_the_other() -> None:
+    merged = made(partial(Merge, parts=[partial(Inkling, k=1), KvShift]), 0.3)
+    y = torch.randn(1, 6, SHAPE.hidden, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    first, second = merged.parts
+    assert torch.equal(merged.act("k", y, y, None), second.act("k", first.act("k", y, y, None), y, None))
+    assert merged.places == {"k", "v"}
+
+
+def test_a_place_without_convolution_is_never_asked() -> None:
+    class Spying(Conv):
+        places = frozenset({"ffn"})
+        asked: list[str] = []  # noqa: RUF012
+
+        def act(self, place: str, y: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
+            self.asked.append(place)
+            return y
+
+    build(SIZE, NoPosition, VOCABULARY, Spying).eval()(*batch())
+    assert Spying.asked == ["ffn"] * SIZE["layers"]
+
+
+@pytest.mark.parametrize("places", ["A", "B", "C", "D", "ABCD"])
+def test_outputs_at_some_tokens_are_those_among_all(places: str) -> None:
+    """After the last layer's attention only these are computed, unless their neighbours are read there."""
+    model = model_of("composite", "canon", conv_keys={"places": places}).eval()
+    ids, mask = batch()
+    at = torch.tensor([1, 4, 10])
+    torch.testing.assert_close(model.encoder(ids, mask, at=at), model.encoder(ids, mask).flatten(0, 1)[at], atol=1e-11, rtol=1e-9)
