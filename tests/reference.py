@@ -234,14 +234,19 @@ def attend(
     real: list[bool],
     value: Any = None,
     far: float = math.inf,
+    causal: bool = False,
 ) -> Tensor:
     """One sequence and head: q, k, v (n, d_h) → y (n, d_h). `add(i, j)` is T_ij, `value(offset)` the row added to v_j.
-    Without a scale there is no q·k. A token sees real tokens that are at most `far` away; padding, which may see none, itself."""
+    Without a scale there is no q·k. A token sees real tokens that are at most `far` away, and if causal none behind it; padding,
+    which may see none, sees itself."""
     rows = []
     for i in range(len(v)):
-        keys = [j for j in range(len(v)) if real[j] and abs(j - i) <= far] or [i]
+        keys = [j for j in range(len(v)) if real[j] and abs(j - i) <= far and not (causal and j > i)] or [i]
         scores = [add(i, j) if scale is None else dot(q[i], k[j]) * scale + add(i, j) for j in keys]
         top = max(float(score.detach()) for score in scores)
+        if top == -math.inf:  # the scheme hides all that there is: a token of padding
+            rows.append(v[i])
+            continue
         powers = [torch.exp(score - top) for score in scores]
         y = torch.zeros(v.shape[1], dtype=v.dtype)
         for j, power in zip(keys, powers, strict=True):
@@ -304,9 +309,8 @@ def _context(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[
             return term(given, scheme, number, head, i, j, q, k)
 
         q, k, v = turn(given, scheme, number, head, q, k, v)
-        parts.append(
-            attend(q, k, v, add, scale(scheme), real, lambda offset: valued(scheme, number, offset), reach(scheme, number))
-        )
+        seen = reach(scheme, number), encoder.causal
+        parts.append(attend(q, k, v, add, scale(scheme), real, lambda offset: valued(scheme, number, offset), *seen))
     rest = [projected["v"][:, head * width : (head + 1) * width] for head in range(scored, heads)]
     parts += reference_conv.unscored(conv, x, projected.get("q"), rest, real) if rest else []
     after = reference_conv.after(conv, list(projected["v"]), real)

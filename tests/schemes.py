@@ -21,7 +21,7 @@ from relpos.trust import constructor
 FULL = bool(os.environ.get("RELPOS_FULL"))  # set by .ci/run: full crosses of presets, which take minutes
 SIZE: dict[str, Any] = {
     "layers": 2, "hidden": 8, "embedding": 6, "heads": 2, "ffn": 12, "max_positions": 16, "dropout": 0.1, "attention_dropout": 0.1,
-    "activation": "gelu", "norm_eps": 1e-12, "token_types": 2, "share_layers": False,
+    "activation": "gelu", "norm_eps": 1e-12, "token_types": 2, "share_layers": False, "attention": "bidirectional",
 }  # fmt: skip
 SHAPE = Shape.example()
 VOCABULARY = 23

@@ -46,11 +46,13 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
     return load_file(run.path / "model" / "model.safetensors")
 
 
+@pytest.mark.parametrize("more", [[], ["size.attention=causal"]])
 def test_killed_and_continued_equals_uninterrupted(
-    toy_runs: Path, tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch
+    toy_runs: Path, tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch, more: list[str]
 ) -> None:
-    run = plan(compose("pretrain", OVERRIDES))
-    process = subprocess.Popen([python, "-c", PAUSING, "pretrain", *OVERRIDES], stdout=subprocess.PIPE, text=True)
+    overrides = [*OVERRIDES, *more]
+    run = plan(compose("pretrain", overrides))
+    process = subprocess.Popen([python, "-c", PAUSING, "pretrain", *overrides], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "in the sixth step\n"
     process.send_signal(signal.SIGKILL)
@@ -63,7 +65,7 @@ def test_killed_and_continued_equals_uninterrupted(
     interrupted = weights(run)
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "again"))
     link_runs(toy_runs, tmp_path / "again")
-    whole = weights(execute(plan(compose("pretrain", OVERRIDES))))
+    whole = weights(execute(plan(compose("pretrain", overrides))))
     assert all(torch.equal(whole[name], interrupted[name]) for name in whole)
 
 

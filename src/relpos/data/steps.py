@@ -17,7 +17,8 @@ from torch.utils.data import IterableDataset
 
 from relpos.counter import counter_hash
 from relpos.data.examples import Examples
-from relpos.data.masking import IGNORED, mask
+from relpos.data.masking import IGNORED
+from relpos.data.objective import Objective, masked
 from relpos.data.order import order
 from relpos.data.passes import even_rows, passes, share
 from relpos.errors import RelposError
@@ -65,6 +66,7 @@ class Steps(IterableDataset[Step]):
         microbatch: examples of full length in a forward pass; of shorter ones there are more.
         rank: number of this process.
         world: processes that share the steps.
+        objective: what is predicted.
     """
 
     def __init__(
@@ -78,12 +80,14 @@ class Steps(IterableDataset[Step]):
         stop: int = 0,
         rank: int = 0,
         world: int = 1,
+        objective: Objective = masked,
     ) -> None:
         if len(examples) == 0:
             raise RelposError("data: no training pairs: the corpus is too small")
         self.examples, self.seed, self.batch, self.vocabulary = examples, seed, batch, vocabulary
         self.room = microbatch * examples.length
         self.start, self.stop, self.rank, self.world = start, stop, rank, world
+        self.objective = objective
 
     def __iter__(self) -> Iterator[Step]:
         return (self.step(index) for index in range(self.start, self.stop))
@@ -108,7 +112,7 @@ class Steps(IterableDataset[Step]):
         pairs, lengths = pairs[held], lengths[held]
         # The step is part of the key: an example has another mask each time that it is read.
         parts = [
-            _microbatch(self.examples, pairs[part], counter_hash(index, pairs[part]), self.seed, self.vocabulary)
+            _microbatch(self.examples, pairs[part], counter_hash(index, pairs[part]), self.seed, self.vocabulary, self.objective)
             for part in passes(lengths, self.room)
         ]
         chosen = sum(int((part.labels != IGNORED).sum()) for part in parts)
@@ -143,17 +147,19 @@ class UnmaskedSteps(IterableDataset[UnmaskedStep]):
             yield from (stage.unmasked(index, rows) for index in range(stage.start, stage.stop))
 
 
-def heldout_batches(examples: Examples, microbatch: int, vocabulary: int, rank: int = 0, world: int = 1) -> Iterator[MicroBatch]:
+def heldout_batches(
+    examples: Examples, microbatch: int, vocabulary: int, rank: int = 0, world: int = 1, objective: Objective = masked
+) -> Iterator[MicroBatch]:
     """All held-out examples, by length, masked as in every other run; of several processes each takes its share."""
     indices = torch.arange(len(examples))
     held = torch.argsort(examples.lengths(indices), stable=True, descending=True)[share(len(examples), rank, world)]
     for part in passes(examples.lengths(held), microbatch * examples.length):
-        yield _microbatch(examples, held[part], held[part], HELDOUT_SEED, vocabulary)
+        yield _microbatch(examples, held[part], held[part], HELDOUT_SEED, vocabulary, objective)
 
 
-def _microbatch(examples: Examples, pairs: Tensor, keys: Tensor, seed: int, vocabulary: int) -> MicroBatch:
+def _microbatch(examples: Examples, pairs: Tensor, keys: Tensor, seed: int, vocabulary: int, objective: Objective) -> MicroBatch:
     """Examples with masks in. A row's masks depend on the seed and its key."""
     ids, lengths = examples.batch(pairs)
     attention = torch.arange(ids.shape[1])[None, :] < lengths[:, None]
-    masked, labels = mask(ids, lengths, keys, seed, vocabulary, marks=examples.marks)
-    return MicroBatch(masked, attention, labels, keys)
+    seen, labels = objective(ids, lengths, keys, seed, vocabulary, examples.marks)
+    return MicroBatch(seen, attention, labels, keys)

@@ -27,6 +27,7 @@ class LayerCall(NamedTuple):
         mask: (B, n) true at real tokens; None: all are real.
         held: the tokens that x holds.
         kept: the tokens at which the layer's output is needed.
+        causal: whether token i sees the tokens j ≤ i alone.
     """
 
     layer: int
@@ -35,6 +36,7 @@ class LayerCall(NamedTuple):
     mask: Mask | None
     held: Tokens
     kept: Tokens
+    causal: bool = False
 
     def terms(self, q: Any, k: Any) -> Terms:
         """What the scheme adds to the scores and to the values of this pass."""
@@ -96,6 +98,8 @@ class Attention(nn.Module):
             v = pad(content[2], (0, spare))
             content = (*content[:2], v)
             terms = replace(terms, value=None if terms.value is None else pad(terms.value, (0, spare)))
+        if call.causal:
+            terms = terms.causal(v)
         kernel = kernels.select(self.kernel, terms, v, self.training, scale is not None)
         self.ran = kernels.name_of(kernel)
         y: Heads = kernel.attention(*content, terms, call.mask, dropout)

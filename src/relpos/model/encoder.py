@@ -18,6 +18,7 @@ from relpos.model.conv import Conv, NoConv
 from relpos.model.dropout import Dropout
 from relpos.model.kernels import sweeps
 from relpos.model.position.base import Position
+from relpos.model.position.merge import name_of
 from relpos.model.precision import compute_dtype
 from relpos.model.shape import Ids, Mask, Shape
 from relpos.model.tokens import Tokens
@@ -93,6 +94,12 @@ class Encoder(nn.Module):
 
     `pooler` is a linear map (hidden → hidden) that published checkpoints have for a classifier, and that only a classifier reads;
     encoders that are pre-trained here have none.
+
+    With `attention="causal"` token i sees the tokens j ≤ i alone, as in a decoder.
+
+    Raises:
+        RelposError: `hidden` is not a multiple of `heads`; the position scheme and the convolution mean nothing together; or one of
+            them reads tokens on the right of a token, and the attention is causal.
     """
 
     pooler: nn.Linear | None
@@ -116,12 +123,13 @@ class Encoder(nn.Module):
         norm_eps: Positive = 1e-12,
         token_types: Annotated[int, between(0, 1_000_000)] = 2,
         share_layers: bool = False,
+        attention: Literal["bidirectional", "causal"] = "bidirectional",
         kernel: kernels.Name = "auto",
     ) -> None:
         super().__init__()
         if hidden % heads:
             raise RelposError(f"hidden={hidden} is not a multiple of heads={heads}")
-        self.activation, self.kernel = activation, kernel
+        self.activation, self.kernel, self.causal = activation, kernel, attention == "causal"
         self.shape = shape = Shape(heads, hidden // heads, hidden, embedding, layers, max_positions, ffn)
         # Whatever a scheme or a convolution draws, the rest of the network draws the same: the rows of a table are paired.
         with torch.random.fork_rng(devices=[]):
@@ -131,6 +139,9 @@ class Encoder(nn.Module):
         with torch.random.fork_rng(devices=[]):
             self.position = position(replace(shape, heads=convs[0].scored_heads or heads))
         convs[0].check_position(self.position)
+        if self.causal and (self.position.reads_ahead or convs[0].reads_ahead):
+            ahead = f"position {name_of(self.position)}" if self.position.reads_ahead else f"conv {convs[0].name}"
+            raise RelposError(f"size.attention=causal: {ahead} reads what stands on the right of a token")
         self.embedding = Embedding(shape, vocabulary, token_types, dropout, norm_eps)
 
         def layer(conv: Conv) -> Layer:
@@ -164,7 +175,7 @@ class Encoder(nn.Module):
         if at is not None:
             held, kept = Tokens(batch, n, self._needed(mask, at)), Tokens(batch, n, at)
         x = self.embedding(input_ids, token_types, self.position.embed(n), held)
-        call = LayerCall(0, self.position, self.position.prepare(n), mask, held, held)
+        call = LayerCall(0, self.position, self.position.prepare(n), mask, held, held, self.causal)
         states = [x]
         for number in range(self.shape.layers):
             last = number == self.shape.layers - 1

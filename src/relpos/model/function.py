@@ -85,7 +85,9 @@ def attention(
     _check({name: x for name, x in given.items() if x is not None})
     if q is not None:
         q = q * (v.shape[-1] ** -0.5 if scale is None else scale)
-    terms = Terms(_without_future(offset, v) if causal else offset, from_query, from_key, dense, value, outside)
+    terms = Terms(offset, from_query, from_key, dense, value, outside)
+    if causal:
+        terms = terms.causal(v)
     needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given.values())
     kernel = kernels.select("auto", terms, v, needed, content=q is not None)
     return kernel.attention(q, k, v, terms, mask, _draw(dropout, seed))
@@ -95,14 +97,6 @@ def _draw(rate: float, seed: int | None) -> Draw:
     if rate == 0:
         return Draw(0.0, 0)
     return Draw(rate, int(torch.randint(1 << 62, ())) if seed is None else fold(seed))
-
-
-def _without_future(offset: Tensor | None, v: Tensor) -> Tensor:
-    """β with −∞ at the offsets above 0. Being a function of the offset alone, causality needs nothing else of a kernel."""
-    heads, n = v.shape[1:3]
-    ahead = torch.arange(1 - n, n, device=v.device) > 0
-    offset = torch.zeros(heads, 2 * n - 1, device=v.device) if offset is None else offset
-    return offset.masked_fill(ahead, float("-inf"))
 
 
 def _check(given: dict[str, Tensor]) -> None:

@@ -44,7 +44,10 @@ class Head(nn.Module):
 
 
 class MaskedLM(nn.Module):
-    """The encoder with a masked-language-modelling head.
+    """The encoder with a masked-language-modelling head. If the encoder is causal, it is a language model: the output at token i
+    predicts token i + 1.
+
+    Labels stand at the token that is predicted, whichever output predicts it.
 
     Args:
         activation: of the head; None: that of the encoder.
@@ -83,7 +86,7 @@ class MaskedLM(nn.Module):
             room: the head runs at so many tokens instead, of which only the chosen ones count, so that the CPU need not wait for
                 the device to count these. If more than `room` are chosen, the last are left out of the loss, but not of the number.
         """
-        labels = labels.flatten()
+        labels = at_outputs(self.encoder, labels).flatten()
         predicted = labels.ne(IGNORED)
         # Sorted stably the chosen tokens come first, in their order: a result of fixed size, for which no device is waited for.
         at = predicted.nonzero().squeeze(1) if room is None else predicted.byte().argsort(descending=True, stable=True)[:room]
@@ -95,9 +98,15 @@ class MaskedLM(nn.Module):
     def loss(
         self, input_ids: Ids, labels: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
     ) -> Float[Tensor, ""]:
-        """Mean cross-entropy over the tokens whose label is not −100; 0 where there is none."""
+        """Mean cross-entropy over the tokens whose label is not −100; 0 where there is none. A causal network predicts no first
+        token."""
         total, number, _ = self.loss_sum(input_ids, labels, attention_mask, token_types)
         return total / max(int(number), 1)
+
+
+def at_outputs(encoder: Encoder, labels: Ids) -> Ids:
+    """Labels (B, n) of tokens → (B, n) of the outputs that predict them: those of a causal encoder one token earlier."""
+    return functional.pad(labels[:, 1:], (0, 1), value=IGNORED) if encoder.causal else labels
 
 
 class ReplacedTokens(nn.Module):
@@ -124,7 +133,8 @@ ClassifierKind = Literal["plain", "jiant"]
 
 
 class Classifier(nn.Module):
-    """Encoder → pooler (linear, tanh, on the first token) → dropout → linear to the labels; one label means regression.
+    """Encoder → pooler (linear, tanh, on the first token, or on the last real one if the encoder is causal) → dropout → linear to
+    the labels; one label means regression.
 
     Args:
         kind: `jiant` has dropout, a linear map and tanh between pooler and dropout, as jiant 2 has on top of a pooled output.
@@ -146,8 +156,17 @@ class Classifier(nn.Module):
         self, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
     ) -> Float[Tensor, "batch labels"]:
         """(B, labels)"""
-        first = in_batch(torch.zeros_like(input_ids[:, 0]), input_ids.shape[1])
-        return class_logits(self, self.encoder(input_ids, attention_mask, token_types, first))
+        at = pooled_tokens(self.encoder, input_ids, attention_mask)
+        return class_logits(self, self.encoder(input_ids, attention_mask, token_types, at))
+
+
+def pooled_tokens(encoder: Encoder, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None) -> Int[Tensor, "batch"]:
+    """The place in the batch of the token that stands for each row: the first one; if the encoder is causal, the last real one."""
+    columns, n = torch.zeros_like(input_ids[:, 0]), input_ids.shape[1]
+    if encoder.causal:
+        real = torch.ones_like(input_ids) if attention_mask is None else attention_mask.to(torch.int64)
+        columns = (real * torch.arange(n, device=input_ids.device)).argmax(1)
+    return in_batch(columns, n)
 
 
 @runtime_checkable
@@ -161,9 +180,9 @@ class ClassifierParts(Protocol):
     classifier: nn.Linear
 
 
-def class_logits(parts: ClassifierParts, first: Float[Tensor, "batch hidden"]) -> Float[Tensor, "batch labels"]:
-    """(B, hidden), the encoder's outputs at the first token → (B, labels), in float32 or wider."""
-    pooled = torch.tanh(parts.pooler(first))
+def class_logits(parts: ClassifierParts, pooled: Float[Tensor, "batch hidden"]) -> Float[Tensor, "batch labels"]:
+    """(B, hidden), the encoder's output that stands for each row → (B, labels), in float32 or wider."""
+    pooled = torch.tanh(parts.pooler(pooled))
     if parts.dense is not None and parts.dense_dropout is not None:
         pooled = torch.tanh(parts.dense(parts.dense_dropout(pooled)))
     logits: Tensor = parts.classifier(parts.dropout(pooled))

@@ -48,6 +48,8 @@ def family_of(settings: Mapping[str, Any]) -> Family:
     """
     size = settings["size"]
     position, conv = (settings[key]["_target_"].rpartition(".")[2] for key in ("position", "conv"))
+    if size.get("attention") == "causal":
+        raise RelposError("size.attention=causal: transformers has encoders of these families alone, and no decoder")
     shared = bool(size.get("share_layers", False))
     if (position, conv) == ("Absolute", "NoConv"):
         return FAMILIES["albert" if shared else "bert" if size["embedding"] == size["hidden"] else "electra"]

@@ -160,6 +160,8 @@ def with_task(cfg: DictConfig | Content, name: str, **dials: Any) -> Content:
 def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
     """Size, position and convolution. A class from outside the package is identified by the hash of its source file."""
     nodes = {key: plain[key] for key in ("size", "position", "conv")}
+    if nodes["size"].get("attention") == "bidirectional":  # left out: runs keep the identity from before there was another
+        nodes["size"] = {key: value for key, value in nodes["size"].items() if key != "attention"}
     sources = {}
     for path, node in targets(nodes):
         target = node["_target_"]
@@ -203,7 +205,8 @@ def _machine(plain: dict[str, Any]) -> dict[str, Any]:
 
 def _shape_name(plain: dict[str, Any]) -> str:
     names = [name for key in ("position", "conv") if (name := _class_name(plain[key])) != "no_conv"]
-    return f"{'-'.join(names)}-{plain['size']['layers']}x{plain['size']['hidden']}"
+    causal = ["causal"] if plain["size"].get("attention") == "causal" else []
+    return "-".join([*names, f"{plain['size']['layers']}x{plain['size']['hidden']}", *causal])
 
 
 def _class_name(node: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceCl
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
 
-from relpos.model.heads import class_logits
+from relpos.model.heads import class_logits, pooled_tokens
 from relpos.train import standalone
 from relpos.train.huggingface_config import RelposConfig
 from relpos.train.network import network
@@ -129,7 +129,8 @@ class RelposForSequenceClassification(RelposPreTrainedModel):
         **_: Any,
     ) -> Any:
         """`logits` (B, labels); with `labels` the mean cross-entropy, or squared error, as `loss`."""
-        logits = class_logits(self, self.encoder(input_ids, attention_mask, token_type_ids)[:, 0])
+        pooled = pooled_tokens(self.encoder, input_ids, attention_mask)
+        logits = class_logits(self, self.encoder(input_ids, attention_mask, token_type_ids, pooled))
         loss = None
         if labels is not None and logits.shape[1] == 1:
             loss = functional.mse_loss(logits.squeeze(1), labels.to(logits.dtype))

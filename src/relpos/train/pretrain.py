@@ -1,4 +1,4 @@
-"""Masked language modelling: the module, its data, and the held-out loss."""
+"""Language modelling, masked or causal: the module, its data, and the held-out loss."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytorch_lightning as pl
 from torch import Tensor
 from torch.utils.data import ChainDataset, DataLoader, IterableDataset
 
+from relpos.data.objective import Objective, masked
 from relpos.data.steps import MicroBatch, Step, Steps, UnmaskedStep, UnmaskedSteps, heldout_batches
 from relpos.data.store import Store
 from relpos.errors import RelposError
@@ -30,9 +31,9 @@ MOST_LOSS = 700.0
 
 
 class Pretraining(Training):
-    """One masked-language-modelling run; the loss of a step is the sum over its chosen tokens divided by their number.
+    """One run of language modelling; the loss of a step is the sum over its chosen tokens divided by their number.
 
-    Chosen tokens are the 15 % that are to be predicted.
+    Chosen tokens are those that are to be predicted: the 15 % that are masked, or in a causal network all tokens of text.
 
     Args:
         recorder: called once the network is on its device; records the passes of steps that come without masks. None: steps come
@@ -139,6 +140,8 @@ class PretrainingData(pl.LightningDataModule):
             other steps `batch` examples of `length`; None: all steps do the latter.
         group: the processes among which the examples of a step, and the held-out ones, are divided.
         unmasked: masks are drawn on the device, see `relpos.train.recorded`; a thread reads the next steps.
+        objective: what is predicted in training.
+        heldout: what is predicted of the held-out examples.
     """
 
     def __init__(
@@ -155,17 +158,19 @@ class PretrainingData(pl.LightningDataModule):
         first: Mapping[str, Any] | None = None,
         group: Group = ALONE,
         unmasked: bool = False,
+        objective: Objective = masked,
+        heldout: Objective = masked,
     ) -> None:
         super().__init__()
         examples = store.examples("train", packing, length, pairs)
-        place = {"rank": group.rank, "world": group.world}
+        place: dict[str, Any] = {"rank": group.rank, "world": group.world, "objective": objective}
         self.steps = Steps(examples, seed, batch, microbatch, store.vocabulary, stop=steps, **place)
         self.stages = [self.steps]
         if first:
             examples = store.examples("train", packing, first["length"], pairs)
             end = round(first["share"] * steps)
             self.stages.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=end, **place))
-        self.heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES)
+        self.heldout, self.of_heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES), heldout
         self.most, self.unmasked = microbatch, unmasked
         self.microbatch = max(16, microbatch)  # of the held-out examples, which need less memory
 
@@ -194,4 +199,5 @@ class _Heldout(IterableDataset[MicroBatch]):
 
     def __iter__(self) -> Iterator[MicroBatch]:
         steps = self.data.steps
-        return heldout_batches(self.data.heldout, self.data.microbatch, steps.vocabulary, steps.rank, steps.world)
+        place = steps.rank, steps.world
+        return heldout_batches(self.data.heldout, self.data.microbatch, steps.vocabulary, *place, self.data.of_heldout)

@@ -25,6 +25,7 @@ class Conv(nn.Module):
     projections: frozenset[str] = frozenset()  # which of q, k, v it makes; the attention then has no linear map for them
     reads: frozenset[str] = frozenset()  # which others of them it needs, whatever makes them
     places: frozenset[str] = frozenset()
+    reads_ahead: bool = True  # whether it reads tokens on the right of a token: causal attention refuses it
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -97,3 +98,5 @@ class NoConv(Conv):
         >>> none.scored_heads, sorted(none.projections)
         (2, [])
     """
+
+    reads_ahead = False

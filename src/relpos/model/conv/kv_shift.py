@@ -40,7 +40,7 @@ class KvShift(Conv):
     @checked
     def __init__(self, shape: Shape, right: bool = True) -> None:
         super().__init__(shape)
-        self.right = right
+        self.right = self.reads_ahead = right
         self.gates = nn.ModuleDict({place: nn.Linear(shape.hidden, shape.heads * (1 + right), bias=False) for place in "kv"})
 
     def act(

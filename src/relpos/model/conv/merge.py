@@ -34,6 +34,7 @@ class Merge(Conv):
             _check_apart(first, second)
         self.projections = frozenset(name for part in self._parts() for name in part.projections)
         self.reads = frozenset(name for part in self._parts() for name in part.reads)
+        self.reads_ahead = any(part.reads_ahead for part in self._parts())
         self.places = frozenset(name for part in self._parts() for name in part.places)
 
     def _parts(self) -> list[Conv]:

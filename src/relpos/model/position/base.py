@@ -99,6 +99,14 @@ class Terms:
         kernels = (self.query, self.key) if self.columns is None else ()
         return any(window is not None for window in (*kernels, self.value))
 
+    def causal(self, v: Heads) -> Terms:
+        """The same with β = −∞ at the offsets above 0, for values like v. Causality is a function of the offset alone, so that an
+        attention kernel need not know of it."""
+        heads, n = v.shape[1:3]
+        ahead = torch.arange(1 - n, n, device=v.device) > 0
+        offset = torch.zeros(heads, 2 * n - 1, device=v.device) if self.offset is None else self.offset
+        return replace(self, offset=offset.masked_fill(ahead, -torch.inf))
+
     def by_offset(self) -> Terms:
         """The same with a column for each offset in query and key."""
         wide = [None if x is None else self._by_offset(x) for x in (self.query, self.key)]
@@ -131,6 +139,7 @@ class Scheme(nn.Module):
     maps: frozenset[str] = frozenset()  # which of the layer's own maps `see` applies: no convolution may stand in their place
     max_length: int | None = None  # None: runs at any length
     same_each_step: bool = True  # whether passes of one shape do the same operations in every step: others are not recorded
+    reads_ahead: bool = False  # whether what it adds for j ≤ i depends on tokens behind i: causal attention refuses such schemes
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()

@@ -50,6 +50,7 @@ class Merge(Scheme):
         self.maps = frozenset().union(*(part.maps for part in self.parts))
         self.max_length = min((part.max_length for part in self.parts if part.max_length is not None), default=None)
         self.same_each_step = all(part.same_each_step for part in self.parts)
+        self.reads_ahead = any(part.reads_ahead for part in self.parts)
 
     @property
     def scale(self) -> float | None:

@@ -50,6 +50,7 @@ class SelectiveRope(Scheme):
                 f"SelectiveRope turns pairs of channels: head_dim = hidden / heads must be even, not {shape.head_dim}"
             )
         self.rank, self.side, self.base = rank, side, float(base)
+        self.reads_ahead = side > 0
         pairs, width = shape.heads * shape.head_dim // 2, 2 * side + 1
         self.down = _drawn(shape.layers, rank, shape.hidden)  # D
         self.up = _drawn(shape.layers, pairs, rank)  # U

@@ -1,0 +1,142 @@
+"""`size.attention=causal`: no output depends on what stands behind it, and nothing else changes."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+import reference
+from relpos.errors import RelposError
+from relpos.model.build import build
+from relpos.model.dropout import seed_dropout
+from relpos.model.encoder import Encoder
+from relpos.model.heads import Classifier
+from relpos.model.position import Dynamic, NoPosition
+from relpos.model.position.base import Scheme
+from schemes import CONVS, POSITIONS, SIZE, VOCABULARY, batch, model_of, preset, variants
+
+AHEAD = {"selective_rope"}  # convolves to both sides
+
+
+def cases(group: str, names: list[str]) -> list[Any]:
+    """Every preset with every variant."""
+    return [pytest.param(name, keys, id=f"{name}{keys or ''}") for name in names for keys in variants(group, name)]
+
+
+def outputs_before_a_change(encoder: Encoder) -> tuple[torch.Tensor, torch.Tensor]:
+    """(5, hidden) twice: the outputs at the first five tokens, before and after all behind them have changed."""
+    ids, _ = batch(rows=1)
+    changed = torch.cat((ids[:, :5], (ids[:, 5:] + 3) % VOCABULARY), 1)
+    assert not torch.allclose(encoder(ids)[:, 5:], encoder(changed)[:, 5:])
+    return encoder(ids)[0, :5], encoder(changed)[0, :5]
+
+
+@pytest.mark.parametrize(("name", "keys"), cases("position", sorted(set(POSITIONS) - AHEAD)))
+def test_outputs_do_not_depend_on_what_comes_later(name: str, keys: dict[str, Any]) -> None:
+    torch.testing.assert_close(
+        *outputs_before_a_change(model_of(name, attention="causal", **keys).eval().encoder), atol=1e-12, rtol=0
+    )
+
+
+@pytest.mark.parametrize("conv", CONVS)
+def test_convolutions_do_so_too_or_are_refused_in_one_line(conv: str) -> None:
+    for keys in variants("conv", conv):
+        try:
+            encoder = model_of("none", conv, attention="causal", conv_keys=keys).eval().encoder
+        except RelposError as error:
+            message = str(error)
+            name = model_of("none", conv, conv_keys=keys).encoder.layers[0].attention.conv.name
+            assert message == f"size.attention=causal: conv {name} reads what stands on the right of a token"
+        else:
+            torch.testing.assert_close(*outputs_before_a_change(encoder), atol=1e-12, rtol=0)
+
+
+def test_one_sided_forms_are_not_refused() -> None:
+    for model in (
+        model_of("none", "kv_shift", attention="causal", conv_keys={"right": False}),
+        model_of("selective_rope", attention="causal", side=0),
+    ):
+        torch.testing.assert_close(*outputs_before_a_change(model.eval().encoder), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("name", sorted(AHEAD))
+def test_schemes_that_look_ahead_are_refused_in_one_line(name: str) -> None:
+    with pytest.raises(RelposError, match=r"size.attention=causal: position SelectiveRope reads what stands on the right"):
+        model_of(name, attention="causal")
+
+
+@pytest.mark.parametrize("name", sorted(set(POSITIONS) - AHEAD))
+def test_definition_outputs_and_gradients_equal_the_loops(name: str) -> None:
+    ids, mask = [7, 9, 5, 0, 12], [True, True, True, False, True]
+    model = model_of(name, kernel="eager", attention="causal").eval()
+    found = []
+    for hidden in (
+        reference.encode(model.encoder, ids, mask, [0] * 5),
+        model.encoder(torch.tensor([ids]), torch.tensor([mask]))[0],
+    ):
+        x = hidden[[0, 1, 2, 4]]
+        parameters = list(model.encoder.parameters())
+        found.append([x.detach(), *torch.autograd.grad(x.square().sum() + x.sum(), parameters, allow_unused=True)])
+    grads = [(one, two) for one, two in zip(*found, strict=True) if one is not None and two is not None]
+    assert len(grads) > len(found[0]) / 2
+    for one, two in grads:
+        torch.testing.assert_close(one, two, atol=1e-10, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", ["fused", "auto"])
+@pytest.mark.parametrize("name", ["none", "fixed", "composite_key", "window", "tupe", "cope"])
+def test_every_kernel_equals_eager(name: str, kernel: str) -> None:
+    """`auto` is the compiled one in float32, where there is a compiler."""
+    ids, mask = batch()
+    found = []
+    for each in ("eager", kernel):
+        model = model_of(name, kernel=each, attention="causal").float().train()
+        seed_dropout(model, 5, torch.arange(2))
+        x = model.encoder(ids, mask) * mask[:, :, None]
+        x.square().sum().backward()
+        found.append([x.detach(), *(p.grad for p in model.encoder.parameters() if p.grad is not None)])
+    torch.testing.assert_close(*found, atol=2e-4, rtol=2e-4)
+
+
+class Absent(Scheme):
+    """No positions, by another name."""
+
+
+def test_both_directions_are_the_default() -> None:
+    torch.manual_seed(0)
+    one = build({key: value for key, value in SIZE.items() if key != "attention"}, Absent, VOCABULARY).eval()
+    two = model_of("none").float().eval()
+    two.load_state_dict(one.state_dict())
+    assert torch.equal(one(batch()[0]), two(batch()[0]))
+
+
+def test_the_loss_is_that_of_the_next_token() -> None:
+    model = model_of("fixed", attention="causal").eval()
+    ids, mask = batch()
+    labels = ids.masked_fill(mask == 0, -100)
+    expected = functional.cross_entropy(model(ids, mask)[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+    torch.testing.assert_close(model.loss(ids, labels, mask), expected)
+
+
+def test_a_classifier_reads_the_last_real_token() -> None:
+    encoder = Encoder(preset("position", "fixed"), vocabulary=VOCABULARY, **(SIZE | {"attention": "causal"}))
+    classifier = Classifier(encoder, 3).eval()
+    ids, mask = batch()
+    torch.testing.assert_close(classifier(ids, mask)[1:], classifier(ids[1:, :6]))
+    changed = ids.clone()
+    changed[:, 0] = ids[:, 0] % 5 + 7
+    assert not torch.allclose(classifier(ids, mask), classifier(changed, mask))
+    changed = ids.clone()
+    changed[1, 5] = ids[1, 5] % 5 + 7
+    assert not torch.allclose(classifier(ids, mask)[1], classifier(changed, mask)[1])
+    torch.testing.assert_close(classifier(ids), classifier(ids, torch.ones_like(ids)))
+
+
+@pytest.mark.parametrize("position", [NoPosition, lambda shape: Dynamic(shape, k=2)])
+def test_weights_are_those_of_the_bidirectional_network(position: Any) -> None:
+    models = []
+    for attention in ("causal", "bidirectional"):
+        torch.manual_seed(0)
+        models.append(build(SIZE | {"attention": attention}, position, VOCABULARY))
+    torch.testing.assert_close(*(model.state_dict() for model in models), atol=0, rtol=0)

@@ -1,0 +1,75 @@
+"""`size.attention=causal`: the identity of a run, next-token loss, and fine-tuning on top of it."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+import relpos
+from linked import TINY
+from relpos.data.objective import next_tokens
+from relpos.data.steps import heldout_batches
+from relpos.data.store import Store
+from relpos.errors import RelposError
+from relpos.model.heads import MaskedLM
+from relpos.runs import compose, execute, plan
+from relpos.train.weights import load_model
+
+CAUSAL = ["size.attention=causal", "position=fixed"]
+
+
+def test_the_default_is_no_part_of_an_identity() -> None:
+    plain, causal = (plan(compose("pretrain", [*TINY, *more])) for more in ([], ["size.attention=causal"]))
+    assert "attention" not in plain.meaning["size"]
+    assert causal.meaning["size"] == plain.meaning["size"] | {"attention": "causal"}
+    assert plain.identity != causal.identity
+    assert "-causal-" in causal.name
+
+
+def test_other_words_are_one_line() -> None:
+    with pytest.raises(RelposError, match=r"size.attention=left: bidirectional or causal is expected"):
+        compose("pretrain", ["size.attention=left"])
+
+
+def test_what_reads_ahead_is_refused_before_any_work(toy_runs: Path) -> None:
+    with pytest.raises(RelposError, match=r"size.attention=causal: conv Depthwise reads what stands on the right of a token"):
+        relpos.run(compose("pretrain", [*TINY, "size.attention=causal", "conv=depthwise"]))
+    assert not (toy_runs / "pretrain").exists()
+
+
+def test_every_token_of_text_is_predicted_and_none_is_masked() -> None:
+    ids, lengths = torch.tensor([[2, 9, 8, 3, 7, 3, 0, 0], [2, 9, 3, 7, 8, 9, 5, 3]]), torch.tensor([6, 8])
+    seen, labels = next_tokens(ids, lengths, torch.arange(2), 0, 20)
+    assert torch.equal(seen, ids)
+    expected = [[-100, 9, 8, -100, 7, -100, -100, -100], [-100, 9, -100, 7, 8, 9, 5, -100]]
+    assert labels.tolist() == expected
+
+
+@torch.no_grad()
+def _loss(model: MaskedLM, store: Store) -> float:
+    """Held-out loss of the next token, from all logits."""
+    total, number = 0.0, 0
+    for batch in heldout_batches(store.examples("heldout", "pair", 32, 2000), 16, store.vocabulary, objective=next_tokens):
+        logits, rows = model(batch.input_ids, batch.attention_mask), batch.labels
+        total += float(functional.cross_entropy(logits[:, :-1].flatten(0, 1), rows[:, 1:].flatten(), reduction="sum"))
+        number += int((rows[:, 1:] != -100).sum())
+    return total / number
+
+
+def test_pretraining_minimises_the_loss_of_the_next_token(toy_runs: Path) -> None:
+    run = execute(plan(compose("pretrain", [*TINY, *CAUSAL, "steps=40", "batch=16"])))
+    model: Any = load_model(run.path / "model")
+    assert model.encoder.causal
+    store = Store(run.inputs["store"].path)
+    assert run.metrics["heldout_loss"] == pytest.approx(_loss(model, store), rel=1e-5)
+    assert run.metrics["heldout_loss"] < 0.9 * math.log(store.vocabulary)
+
+
+def test_fine_tuning_goes_on_with_a_causal_network(toy_runs: Path) -> None:
+    start = relpos.run(compose("pretrain", [*TINY, *CAUSAL]))
+    tuned = relpos.run(compose("finetune", ["task=rte", "intermediate=none", "steps=2", f"network={start.path}"]))
+    model: Any = load_model(tuned.path / "model")
+    assert model.encoder.causal
