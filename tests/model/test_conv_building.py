@@ -94,6 +94,7 @@ REFUSALS = [
     ),
     (Canon, partial(SynthesizerRandom, mixture=False), "conv Canon works on k, q, which position SynthesizerRandom does without"),
     (partial(Canon, places="AE"), NoPosition, "conv.places=AE: some of the letters ABCD are expected, each once"),
+    (partial(Canon, places=12), NoPosition, "conv.places=12: some of the letters ABCD are expected, each once"),
     (partial(Canon, places="AA"), NoPosition, "conv.places=AA: some of the letters ABCD are expected, each once"),
     (partial(Inkling, k=-1), NoPosition, "k=-1: a whole number of 0 or more is expected"),
     (

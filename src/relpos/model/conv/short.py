@@ -68,6 +68,7 @@ class Canon(ShortConv):
 
     @checked
     def __init__(self, shape: Shape, k: Natural = 2, places: str = "ABCD") -> None:
+        places = str(places)  # YAML reads digits as a number
         if not places or len(set(places)) < len(places) or set(places) - set(CANON):
             raise RelposError(f"conv.places={places}: some of the letters ABCD are expected, each once")
         super().__init__(shape, k, [name for letter in places for name in CANON[letter]])
