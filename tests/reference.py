@@ -256,13 +256,17 @@ def attend(
 
 
 def linear(x: Tensor, part: Any) -> Tensor:
-    return part.weight @ x + part.bias
+    return part.weight @ x + (0 if part.bias is None else part.bias)
 
 
 def norm(x: Tensor, part: Any) -> Tensor:
+    if isinstance(part, torch.nn.Identity):
+        return x
+    if isinstance(part, torch.nn.RMSNorm):
+        return part.weight * x / torch.sqrt((x**2).sum() / len(x) + part.eps)
     mean = x.sum() / len(x)
     variance = ((x - mean) ** 2).sum() / len(x)
-    return (x - mean) / torch.sqrt(variance + 1e-12) * part.weight + part.bias
+    return (x - mean) / torch.sqrt(variance + part.eps) * part.weight + (0 if part.bias is None else part.bias)
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -270,7 +274,7 @@ def gelu(x: Tensor) -> Tensor:
 
 
 def encode(encoder: Any, ids: list[int], real: list[bool], types: list[int]) -> Tensor:
-    """One sequence (n,) → (n, hidden): post-layer-norm BERT without dropout."""
+    """One sequence (n,) → (n, hidden): BERT without dropout, with the choices of its block."""
     n, embedding = len(ids), encoder.embedding
     positions = embedded(encoder.position, n, encoder.shape.embedding)
     x = []
@@ -280,7 +284,7 @@ def encode(encoder: Any, ids: list[int], real: list[bool], types: list[int]) -> 
         x.append(linear(token, embedding.widen) if hasattr(embedding.widen, "weight") else token)
     for number in range(encoder.shape.layers):
         x = _layer(encoder, encoder.layers[number % len(encoder.layers)], number, x, real)
-    return torch.stack(x)
+    return torch.stack([norm(token, encoder.norm) for token in x])
 
 
 def _projected(encoder: Any, layer: Any, x: list[Tensor], real: list[bool]) -> dict[str, Tensor]:
@@ -294,7 +298,11 @@ def _projected(encoder: Any, layer: Any, x: list[Tensor], real: list[bool]) -> d
         if name not in found and size:
             rows = [linear(token, layer.attention.project)[start : start + size] for token in x]
             found[name], start = torch.stack(rows), start + size
-    return {name: torch.stack(reference_conv.acted(conv, name, list(rows), x, real)) for name, rows in found.items()}
+    found = {name: torch.stack(reference_conv.acted(conv, name, list(rows), x, real)) for name, rows in found.items()}
+    for name, part in layer.attention.norms.items():
+        rows = [[norm(head, part) for head in row.split(width)] for row in found[name]]
+        found[name] = torch.stack([torch.cat(row) for row in rows])
+    return found
 
 
 def _context(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[bool]) -> Tensor:
@@ -318,16 +326,32 @@ def _context(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[
 
 
 def _layer(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[bool]) -> list[Tensor]:
-    conv = layer.attention.conv
-    context = _context(encoder, layer, number, reference_conv.acted(conv, "input", x, x, real), real)
-    middle = [norm(token + linear(y, layer.attention.output), layer.attention_norm) for token, y in zip(x, context, strict=True)]
-    read = reference_conv.acted(conv, "ffn", middle, middle, real)
+    conv, before = layer.attention.conv, layer.block.norm_first
+    first = [norm(token, layer.attention_norm) for token in x] if before else x
+    context = _context(encoder, layer, number, reference_conv.acted(conv, "input", first, first, real), real)
+    middle = [token + linear(y, layer.attention.output) for token, y in zip(x, context, strict=True)]
+    between = [norm(token, layer.ffn_norm if before else layer.attention_norm) for token in middle]
+    read = reference_conv.acted(conv, "ffn", between, between, real)
     inner = reference_conv.acted(conv, "inner", [linear(token, layer.widen) for token in read], read, real)
-    return [norm(token + linear(gelu(y), layer.narrow), layer.ffn_norm) for token, y in zip(middle, inner, strict=True)]
+    outer = [linear(activated(y, layer.block), layer.narrow) for y in inner]
+    if before:
+        return [token + y for token, y in zip(middle, outer, strict=True)]
+    return [norm(token + y, layer.ffn_norm) for token, y in zip(between, outer, strict=True)]
+
+
+def act(x: Tensor, block: Any) -> Tensor:
+    return x * torch.sigmoid(x) if block.activation == "silu" else gelu(x)
+
+
+def activated(inner: Tensor, block: Any) -> Tensor:
+    """The vector between the two maps of the feed-forward network."""
+    active = act(inner, block)
+    half = len(inner) // 2
+    return torch.stack([active[c] * inner[half + c] for c in range(half)]) if block.glu else active
 
 
 def logits(model: Any, hidden: Tensor) -> Tensor:
     """(hidden,) → (vocabulary,): the tied head."""
     words = model.encoder.embedding.words.weight
-    x = norm(gelu(linear(hidden, model.head.narrow)), model.head.norm)
+    x = norm(act(linear(hidden, model.head.narrow), model.encoder.block), model.head.norm)
     return torch.stack([dot(x, words[token]) + model.head.bias[token] for token in range(len(words))])

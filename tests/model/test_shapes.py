@@ -11,6 +11,7 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
+from relpos.model.block import Block
 from relpos.model.heads import Head
 from schemes import SHAPE
 from shapes import CHECKED
@@ -33,13 +34,13 @@ def functions(holder: Any) -> Iterator[Any]:
 
 
 def test_a_tensor_of_another_shape_is_refused() -> None:
-    head = Head(SHAPE.hidden, SHAPE.embedding, 23, "gelu", 1e-12)
+    head = Head(SHAPE.hidden, SHAPE.embedding, 23, "gelu", Block())
     with pytest.raises(TypeCheckError, match="parameter 'words'"):
         head(torch.zeros(2, SHAPE.hidden), torch.zeros(23))
 
 
 def test_a_result_of_another_shape_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    head = Head(SHAPE.hidden, SHAPE.embedding, 23, "gelu", 1e-12)
+    head = Head(SHAPE.hidden, SHAPE.embedding, 23, "gelu", Block())
     monkeypatch.setattr(head, "norm", torch.nn.Flatten(0))
     with pytest.raises(TypeCheckError, match="return value"):
         head.transform(torch.zeros(2, SHAPE.hidden))

@@ -140,6 +140,7 @@ def test_what_goes_out_comes_back_to_the_last_bit(name: str, tmp_path: Path) -> 
         (settings(ROPE | {"base": 500.0}), "roformer has position.base=10000.0, this network position.base=500.0"),
         (settings(ROPE | {"fraction": 0.5}), "roformer has position.fraction=1.0, this network position.fraction=0.5"),
         (settings(activation="gelu_new"), "ElectraForMaskedLM has gelu in its head, this network gelu_new"),
+        (settings(glu=True), "electra has size.glu=False, this network size.glu=True"),
         (settings(more={"outputs": 2}), "ElectraModel has no head of the kind classifier"),
     ],
 )

@@ -32,7 +32,8 @@ def train_head(encoder: Encoder, texts: Texts, epochs: int = 4, rows: int = 128,
         model.head.bias.copy_((counts / counts.sum()).log())
         if model.head.narrow.in_features == model.head.narrow.out_features:
             nn.init.eye_(model.head.narrow.weight)
-            nn.init.zeros_(model.head.narrow.bias)
+            if model.head.narrow.bias is not None:
+                nn.init.zeros_(model.head.narrow.bias)
     model.head.requires_grad_(True)
     if model.head.table is not None:
         model.head.table.requires_grad_(False)

@@ -10,6 +10,7 @@ The equations leave out what lies between embeddings and queries in the models t
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -99,8 +100,7 @@ def _entering(encoder: Encoder, rows: Float[Tensor, "n embedding"], choices: Cho
     """The input of the first layer, from rows of the embedding's width."""
     embedding, x = encoder.embedding, rows
     if choices.norm:
-        norm = embedding.norm
-        x = torch.nn.functional.layer_norm(x, norm.normalized_shape, norm.weight.double(), norm.bias.double(), norm.eps)
+        x = copy.deepcopy(embedding.norm).double()(x)
     if isinstance(embedding.widen, torch.nn.Linear):
         bias = embedding.widen.bias if choices.bias else None
         x = torch.nn.functional.linear(x, embedding.widen.weight.double(), None if bias is None else bias.double())
@@ -128,7 +128,8 @@ def _queries_and_keys(encoder: Encoder, layer: int, x: Float[Tensor, "n hidden"]
         raise RelposError("the queries and keys of this network are not linear maps: there is no F̂_P")
     project: torch.nn.Linear = attention.project
     weights = dict(zip(widths, project.weight.double().split(list(widths.values())), strict=True))
-    biases = dict(zip(widths, project.bias.double().split(list(widths.values())), strict=True))
+    shift = torch.zeros(sum(widths.values()), dtype=torch.float64) if project.bias is None else project.bias.double()
+    biases = dict(zip(widths, shift.to(project.weight.device).split(list(widths.values())), strict=True))
 
     def heads(name: str) -> Tensor:
         projected = torch.nn.functional.linear(x, weights[name], biases[name] if bias else None)

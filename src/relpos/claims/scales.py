@@ -13,6 +13,8 @@ from math import copysign, inf
 from pathlib import Path
 from typing import Any
 
+from relpos.ranges import shown
+from relpos.runs.plan import other_layers
 from relpos.runs.shelf import most_shared
 from relpos.tables.columns import GLUE
 from relpos.tables.plateau import is_on_plateau
@@ -122,7 +124,8 @@ class Scale:
         steps = f"{meaning['steps']:,} steps of {meaning['batch']}{length}"
         if first := meaning.get("first"):
             steps += f", {first['share']:.0%} of them of {first['batch']} at {first['length']}"
-        return f"{size['layers']}×{size['hidden']}, {steps}, {name} ({identity[:6]}){pairs}"
+        block = "".join(f" {key}={shown(value)}" for key, value in other_layers(size).items())
+        return f"{size['layers']}×{size['hidden']}{block}, {steps}, {name} ({identity[:6]}){pairs}"
 
     @property
     def units(self) -> str:
@@ -131,8 +134,9 @@ class Scale:
 
     @property
     def is_of_paper(self) -> bool:
-        """Whether its protocol is one that the claims are about; a verdict of another is shown, and is never the headline."""
-        return True
+        """Whether its protocol is one that the claims are about; a verdict of another is shown, and is never the headline. The
+        layers must be the papers'; size, text and length of the training are free."""
+        return not other_layers(self.meaning["size"])
 
     @property
     def can_go_on(self) -> bool:
@@ -143,7 +147,7 @@ class Scale:
     def magnitude(self) -> int:
         """About the number of weights of the layers, by which scales are sorted."""
         size = self.meaning["size"]
-        return int(size["layers"] * size["hidden"] * (4 * size["hidden"] + 2 * size["ffn"]))
+        return int(size["layers"] * size["hidden"] * (4 * size["hidden"] + (3 if size.get("glu") else 2) * size["ffn"]))
 
     def travel(self, row: str) -> float | None:
         """About how far a parameter of a row's position scheme can move: the sum of its learning rates over the steps.

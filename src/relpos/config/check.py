@@ -30,7 +30,7 @@ OF_HYDRA = re.compile(r"hydra(/\w+)?")
 DIGITS = re.compile(r"\d{1000}")
 LONGEST = 250
 """Characters of an option's name at most: file systems allow no longer ones."""
-OF_SCHEME = {"size", "position", "conv", "k", "outside", "kernels"}
+OF_SCHEME = {"size", "block", "position", "conv", "k", "outside", "kernels"}
 OF_NETWORK = {
     "pretrain": OF_SCHEME | {"vocabulary"},
     "finetune": OF_SCHEME | {"vocabulary", "pretrain"},  # pretrain.steps=… and the like

@@ -9,6 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+PACKAGE = re.compile(r"# @package (?P<name>[\w.]+)\n")
+"""How an option begins whose keys belong to another group, as those of `block` to `size`."""
 HEAD = re.compile(r"# relpos (?P<name>[a-z-]+): (?P<says>.*)\n# relpos (?P=name) (?P<example>.*)\n")
 """How the file of a command begins."""
 
@@ -33,13 +35,27 @@ def options() -> Mapping[str, list[str]]:
 
 
 @cache
+def package_of(group: str, option: str) -> str:
+    """The group that an option's keys belong to: its own, unless its file says another."""
+    file = conf_dir() / group / f"{option}.yaml"
+    match = PACKAGE.match(file.read_text(encoding="utf-8")) if file.is_file() else None
+    return match["name"] if match else group
+
+
+@cache
 def keys_of(command: str) -> frozenset[str]:
     """The keys of the top level of a command's configuration: those in its file, and its groups."""
     from relpos.files import read_yaml
 
-    content = read_yaml(conf_dir() / f"{command}.yaml")
-    groups = {key for entry in content["defaults"] if isinstance(entry, dict) for key in entry if "@" not in key}
-    return frozenset(groups | content.keys() - {"defaults"})
+    return frozenset({*groups_of(command)} | read_yaml(conf_dir() / f"{command}.yaml").keys() - {"defaults"})
+
+
+def groups_of(command: str) -> list[str]:
+    """The groups of a command, in the order of its file."""
+    from relpos.files import read_yaml
+
+    entries = read_yaml(conf_dir() / f"{command}.yaml")["defaults"]
+    return [key for entry in entries if isinstance(entry, dict) for key in entry if "@" not in key]
 
 
 def commands() -> dict[str, tuple[str, str]]:

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf, open_dict
 
 from relpos.config.arguments import rewritten
 from relpos.config.check import one_line
-from relpos.config.conf import conf_dir, configurations, options
+from relpos.config.conf import conf_dir, configurations, groups_of, options, package_of
 
 WIDTH = 118
 LINE = re.compile(r"(?P<indent> *)(?P<key>[\w-]+):(?P<value>.*)")
@@ -38,7 +38,7 @@ def help_of(command: str, overrides: Sequence[str] = ()) -> str:
         phrases |= dict(_of_group(name, option))
     says, example = text.split("\n")[:2]
     lines = [says.lstrip("# "), f"for example: {example.lstrip('# ')}", ""]
-    if groups := [str(name) for name in cfg if name in chosen]:
+    if groups := [name for name in groups_of(command) if name in options()]:
         table = [line for name in groups for line in _group(name, chosen[name])]
         lines += ["Groups with the option chosen, and all options:", "", *table, ""]
     dials = yaml.dump(OmegaConf.to_container(cfg), Dumper=_Dumper, sort_keys=False)
@@ -67,10 +67,11 @@ def _of_group(name: str, option: str) -> Iterator[tuple[str, str]]:
     The chosen option's file comes last and so decides; the group's other files come before, so that one file need explain a key.
     """
     group, _, place = name.partition("@")
+    place = place or package_of(group, option)
     files = sorted(sorted((conf_dir() / group).glob("*.yaml")), key=lambda file: file.stem == option)
     for file in files:
         for key, phrase in _phrases(file.read_text(encoding="utf-8")):
-            yield f"{place or group}.{key}", phrase
+            yield f"{place}.{key}", phrase
 
 
 def _phrases(text: str) -> Iterator[tuple[str, str]]:

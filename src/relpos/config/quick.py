@@ -19,7 +19,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
 from hydra.errors import OverrideParseException
 
-from relpos.config.conf import conf_dir
+from relpos.config.conf import conf_dir, package_of
 from relpos.files import read_yaml
 from relpos.ranges import shown
 
@@ -54,7 +54,7 @@ def merged(command: str, overrides: Sequence[str]) -> dict[str, Any]:
         group, _, package = entry.partition("@")
         option = re.sub(r"\$\{(\w+)\}", lambda other: entries[other[1]], option)
         content = _option(group, option)
-        for part in reversed((package or group).split(".")):
+        for part in reversed((package or package_of(group, option)).split(".")):
             content = {part: content}
         _merge(result, content)
     _merge(result, {key: value for key, value in primary.items() if key != "defaults"})

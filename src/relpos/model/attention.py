@@ -10,9 +10,11 @@ from torch import Tensor, cat, nn
 from torch.nn.functional import pad
 
 from relpos.model import kernels
+from relpos.model.block import Block
 from relpos.model.conv import Conv
 from relpos.model.dropout import Draw, Dropout
 from relpos.model.position.base import Input, Scheme, Terms
+from relpos.model.residual import normed
 from relpos.model.shape import Heads, Mask, Shape, Turned
 from relpos.model.tokens import Tokens
 
@@ -54,16 +56,18 @@ class Attention(nn.Module):
     The convolution may replace some heads, the last ones: these have values, but neither queries nor keys.
     """
 
-    def __init__(self, shape: Shape, needed: frozenset[str], conv: Conv, dropout: float, kernel: str) -> None:
+    def __init__(self, shape: Shape, needed: frozenset[str], conv: Conv, block: Block, kernel: str) -> None:
         super().__init__()
         self.shape, self.kernel, self.conv, self.scored = shape, kernel, conv, conv.scored_heads
         scored = self.scored * shape.head_dim
         width = shape.heads * shape.head_dim
         self.widths = {name: width if name == "v" else scored for name in "qkv" if name in needed - conv.projections}
         if self.widths:
-            self.project = nn.Linear(shape.hidden, sum(self.widths.values()))
-        self.output = nn.Linear(width, shape.hidden)
-        self.dropout = Dropout(dropout)
+            self.project = nn.Linear(shape.hidden, sum(self.widths.values()), block.bias)
+        self.output = nn.Linear(width, shape.hidden, block.bias)
+        lengthless = sorted(needed & {"q", "k"}) if block.qk_norm and scored else []
+        self.norms = nn.ModuleDict({name: block.norm_of(shape.head_dim) for name in lengthless})
+        self.dropout = Dropout(block.attention_dropout)
         self.ran: str | None = None  # the attention kernel of the last forward pass
 
     def forward(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall) -> Float[Tensor, "*kept hidden"]:
@@ -118,7 +122,9 @@ class Attention(nn.Module):
         for name in self.conv.places & made.keys():
             made[name] = self.conv.act(name, made[name], held.spread(x), call.mask)
         split = (held.batch, held.n, -1, self.shape.head_dim)
-        q, k, v = (made[name].view(split).transpose(1, 2) if name in made else None for name in "qkv")
+        by_head = {name: x.view(split) for name, x in made.items()}
+        by_head |= {name: normed(by_head[name], norm) for name, norm in self.norms.items()}
+        q, k, v = (by_head[name].transpose(1, 2) if name in by_head else None for name in "qkv")
         return q, k, v
 
 

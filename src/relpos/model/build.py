@@ -92,7 +92,7 @@ def _with_head(encoder: Encoder, head: HeadSettings) -> Network:
 def count(model: Network) -> dict[str, Any]:
     """Trainable parameters: {"total", "position", "parts"}; tied ones are counted once, in the first part that has them.
 
-    The head is all that belongs to no other part, a pooler included.
+    The head is all that belongs to no other part, a pooler included. The norm behind the last layer counts among the layers.
     """
     encoder = model if isinstance(model, Encoder) else model.encoder
     parts = {
@@ -104,6 +104,7 @@ def count(model: Network) -> dict[str, Any]:
         "layers": encoder.layers,
     }
     total, numbers = _parameters(model), {name: _parameters(part) for name, part in parts.items()}
+    numbers["layers"] += _parameters(encoder.norm)
     return {"total": total, "position": numbers["position"], "parts": numbers | {"head": total - sum(numbers.values())}}
 
 

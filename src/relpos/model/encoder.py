@@ -1,4 +1,4 @@
-"""The encoder: post-layer-norm BERT with factorised embeddings, as Chang et al. ran it."""
+"""The encoder: post-layer-norm BERT with factorised embeddings, as Chang et al. ran it, and the choices of later encoders."""
 
 from __future__ import annotations
 
@@ -9,41 +9,36 @@ from typing import Annotated, Literal
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
-from torch.nn import functional
 
 from relpos.errors import RelposError
 from relpos.model import kernels, residual
 from relpos.model.attention import Attention, LayerCall, convolved
+from relpos.model.block import Activation, Block, NormKind
 from relpos.model.conv import Conv, NoConv
 from relpos.model.dropout import Dropout
 from relpos.model.kernels import sweeps
 from relpos.model.position.base import Position
 from relpos.model.position.merge import name_of
 from relpos.model.precision import compute_dtype
+from relpos.model.residual import added, normed
 from relpos.model.shape import Ids, Mask, Shape
 from relpos.model.tokens import Tokens
 from relpos.ranges import Positive, Rate, Width, between, checked
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": functional.gelu,
-    "gelu_new": lambda x: functional.gelu(x, approximate="tanh"),
-    "relu": functional.relu,
-}
-
 
 class Embedding(nn.Module):
-    """ids (B, n) → (B, n, hidden), or the rows of some tokens: words + token types + positions → layer norm over the embedding's
+    """ids (B, n) → (B, n, hidden), or the rows of some tokens: words + token types + positions → norm over the embedding's
     width → dropout → linear map to the hidden width. The map exists only where the widths differ, and nothing follows it. With
     `token_types=0` nothing is added for the types, as in DistilBERT and MPNet.
     """
 
-    def __init__(self, shape: Shape, vocabulary: int, token_types: int, dropout: float, norm_eps: float) -> None:
+    def __init__(self, shape: Shape, vocabulary: int, token_types: int, block: Block) -> None:
         super().__init__()
         self.words = nn.Embedding(vocabulary, shape.embedding)
         self.types = nn.Embedding(token_types, shape.embedding) if token_types else None
-        self.norm = nn.LayerNorm(shape.embedding, eps=norm_eps)
-        self.dropout = Dropout(dropout)
-        self.widen = nn.Identity() if shape.embedding == shape.hidden else nn.Linear(shape.embedding, shape.hidden)
+        self.norm = block.norm_of(shape.embedding)
+        self.dropout = Dropout(block.dropout)
+        self.widen = nn.Identity() if shape.embedding == shape.hidden else nn.Linear(shape.embedding, shape.hidden, block.bias)
 
     def forward(
         self, input_ids: Ids, token_types: Ids | None, positions: Float[Tensor, "n embedding"] | None, held: Tokens
@@ -59,34 +54,43 @@ class Embedding(nn.Module):
 
 
 class Layer(nn.Module):
-    """x ← LN(x + drop(attention(x))); x ← LN(x + drop(W_2 act(W_1 x)))."""
+    """x ← N(x + drop(attention(x))); x ← N(x + drop(W_2 act(W_1 x))).
 
-    def __init__(self, shape: Shape, attention: Attention, ffn: int, dropout: float, activation: str, norm_eps: float) -> None:
+    With `norm_first` x ← x + drop(attention(N(x))); x ← x + drop(W_2 act(W_1 N(x))). `Block` says what N and act are.
+
+    Args:
+        normed: x comes from a norm, so that with `norm_first` the attention has none of its own, as in ModernBERT's first layer.
+    """
+
+    def __init__(self, shape: Shape, attention: Attention, ffn: int, block: Block, normed: bool = False) -> None:
         super().__init__()
-        self.attention = attention
-        self.attention_dropout, self.attention_norm = Dropout(dropout), nn.LayerNorm(shape.hidden, eps=norm_eps)
-        self.widen, self.narrow = nn.Linear(shape.hidden, ffn), nn.Linear(ffn, shape.hidden)
-        self.ffn_dropout, self.ffn_norm = Dropout(dropout), nn.LayerNorm(shape.hidden, eps=norm_eps)
-        self.activation = ACTIVATIONS[activation]
+        self.attention, self.block = attention, block
+        self.attention_dropout = Dropout(block.dropout)
+        self.attention_norm = nn.Identity() if block.norm_first and normed else block.norm_of(shape.hidden)
+        self.widen, self.narrow = nn.Linear(shape.hidden, block.inner(ffn), block.bias), nn.Linear(ffn, shape.hidden, block.bias)
+        self.ffn_dropout, self.ffn_norm = Dropout(block.dropout), block.norm_of(shape.hidden)
 
     def forward(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall) -> Float[Tensor, "*kept hidden"]:
         """x of the tokens `held` → the layer's output at the tokens `kept`, for which alone all after the attention is computed."""
-        layer, kept, conv = call.layer, call.kept, self.attention.conv
+        layer, kept, conv, first = call.layer, call.kept, self.attention.conv, self.block.norm_first
         if kept is not call.held and conv.places & {"ffn", "inner"}:  # there the tokens that are kept see their neighbours
             return kept.take(call.held.spread(self(x, call._replace(kept=call.held))))
-        y = self.attention(x, call)
+        y = self.attention(normed(x, self.attention_norm) if first else x, call)
         # The residual stream is cut to the same tokens as the attention's output; only in the last layer are there fewer.
         if kept is not call.held:
             x = kept.take(call.held.spread(x))
-        swept = kernels.sweeps_serve(self.attention.kernel, x, self.training)
-        add_norm = sweeps.add_norm if swept else residual.add_norm
-        x = add_norm(x, y, self.attention_norm, self.attention_dropout.draw(layer)._replace(tokens=kept))
-        y = convolved(conv, "ffn", x, x, call)
-        if swept and self.activation is functional.gelu and "inner" not in conv.places:
+        swept = kernels.sweeps_serve(self.attention.kernel, x, self.training) and self.block.sweepable
+        add_norm: Callable[..., Tensor] = sweeps.add_norm if swept else residual.add_norm
+        draw = self.attention_dropout.draw(layer)._replace(tokens=kept)
+        x = added(x, y, draw) if first else add_norm(x, y, self.attention_norm, draw)
+        read = normed(x, self.ffn_norm) if first else x
+        y = convolved(conv, "ffn", read, read, call)
+        if swept and self.block.plain_gelu and "inner" not in conv.places:
             y = sweeps.feed_forward(y, self.widen, self.narrow)
         else:
-            y = self.narrow(self.activation(convolved(conv, "inner", self.widen(y), y, call)))
-        return add_norm(x, y, self.ffn_norm, self.ffn_dropout.draw(layer)._replace(tokens=kept))
+            y = self.narrow(self.block.activate(convolved(conv, "inner", self.widen(y), y, call)))
+        draw = self.ffn_dropout.draw(layer)._replace(tokens=kept)
+        return added(x, y, draw) if first else add_norm(x, y, self.ffn_norm, draw)
 
 
 class Encoder(nn.Module):
@@ -96,6 +100,16 @@ class Encoder(nn.Module):
     encoders that are pre-trained here have none.
 
     With `attention="causal"` token i sees the tokens j ≤ i alone, as in a decoder.
+
+    Args:
+        norm_first: norms stand before attention and feed-forward network and one behind the last layer (Xiong et al. 2020, pre-LN),
+            instead of behind both. The first layer's attention has none where it reads the embedding's.
+        norm: `layer`, or `rms` (Zhang & Sennrich 2019, Eq. 4): no mean is subtracted and no shift added.
+        glu: the feed-forward network is W_2 (act(a) ⊙ b), (a, b) = W_1 x, a and b of the width `ffn` (Shazeer 2020).
+        bias: whether the linear maps of layers, embedding and head, and layer norms, add one. What position schemes and
+            convolutions bring keeps its own, and so does the bias of the vocabulary.
+        qk_norm: a norm over each head's query and key (Henry et al. 2020; with gains, as Dehghani et al. 2023 have it), which all
+            heads of a layer share. Position schemes see and turn what comes out of it.
 
     Raises:
         RelposError: `hidden` is not a multiple of `heads`; the position scheme and the convolution mean nothing together; or one of
@@ -119,8 +133,13 @@ class Encoder(nn.Module):
         max_positions: Width = 128,
         dropout: Rate = 0.1,
         attention_dropout: Rate = 0.1,
-        activation: Literal["gelu", "gelu_new", "relu"] = "gelu",
+        activation: Activation = "gelu",
         norm_eps: Positive = 1e-12,
+        norm_first: bool = False,
+        norm: NormKind = "layer",
+        glu: bool = False,
+        bias: bool = True,
+        qk_norm: bool = False,
         token_types: Annotated[int, between(0, 1_000_000)] = 2,
         share_layers: bool = False,
         attention: Literal["bidirectional", "causal"] = "bidirectional",
@@ -130,7 +149,10 @@ class Encoder(nn.Module):
         if hidden % heads:
             raise RelposError(f"hidden={hidden} is not a multiple of heads={heads}")
         self.activation, self.kernel, self.causal = activation, kernel, attention == "causal"
-        self.shape = shape = Shape(heads, hidden // heads, hidden, embedding, layers, max_positions, ffn)
+        self.block = block = Block(
+            dropout, attention_dropout, activation, norm_eps, norm_first=norm_first, norm=norm, glu=glu, bias=bias, qk_norm=qk_norm
+        )
+        self.shape = shape = Shape(heads, hidden // heads, hidden, embedding, layers, max_positions, block.inner(ffn))
         # Whatever a scheme or a convolution draws, the rest of the network draws the same: the rows of a table are paired.
         with torch.random.fork_rng(devices=[]):
             # A seed of its own, so that the convolution does not draw the same numbers as the scheme.
@@ -142,13 +164,14 @@ class Encoder(nn.Module):
         if self.causal and (self.position.reads_ahead or convs[0].reads_ahead):
             ahead = f"position {name_of(self.position)}" if self.position.reads_ahead else f"conv {convs[0].name}"
             raise RelposError(f"size.attention=causal: {ahead} reads what stands on the right of a token")
-        self.embedding = Embedding(shape, vocabulary, token_types, dropout, norm_eps)
+        self.embedding = Embedding(shape, vocabulary, token_types, block)
 
-        def layer(conv: Conv) -> Layer:
-            made = Attention(shape, self.position.projections, conv, attention_dropout, kernel)
-            return Layer(shape, made, ffn, dropout, activation, norm_eps)
+        def layer(number: int, conv: Conv) -> Layer:
+            made = Attention(shape, self.position.projections, conv, block, kernel)
+            return Layer(shape, made, ffn, block, normed=number == 0 and embedding == hidden and not share_layers)
 
-        self.layers = nn.ModuleList(map(layer, convs))
+        self.layers = nn.ModuleList(layer(number, conv) for number, conv in enumerate(convs))
+        self.norm = block.norm_of(hidden) if norm_first else nn.Identity()
         self.register_module("pooler", None)
 
     def forward(
@@ -180,6 +203,8 @@ class Encoder(nn.Module):
         for number in range(self.shape.layers):
             last = number == self.shape.layers - 1
             x = self.layers[number % len(self.layers)](x, call._replace(layer=number, kept=kept if last else held))
+            if last:
+                x = normed(x, self.norm)
             if hidden_states:
                 states.append(x)
         return states if hidden_states else x

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from relpos.model import kernels
+from relpos.model.block import ACTIVATIONS, Block
 from relpos.model.dropout import Dropout
-from relpos.model.encoder import ACTIVATIONS, Encoder
+from relpos.model.encoder import Encoder
 from relpos.model.initial import normal_
 from relpos.model.loss import IGNORED, tied_cross_entropy
 from relpos.model.shape import Ids
@@ -19,23 +20,24 @@ from relpos.model.tokens import in_batch
 
 
 class Head(nn.Module):
-    """(..., hidden) → (..., vocabulary): linear map to the embedding's width, activation, layer norm, word table transposed, bias.
+    """(..., hidden) → (..., vocabulary): linear map to the embedding's width, activation, norm, word table transposed, bias.
 
     The word table is passed in: that of the encoder or, where `tied` is false, the head's own `table` (vocabulary, embedding).
     """
 
-    def __init__(self, hidden: int, embedding: int, vocabulary: int, activation: str, norm_eps: float, tied: bool = True) -> None:
+    def __init__(self, hidden: int, embedding: int, vocabulary: int, activation: str, block: Block, tied: bool = True) -> None:
         super().__init__()
-        self.narrow = nn.Linear(hidden, embedding)
+        self.narrow = nn.Linear(hidden, embedding, block.bias)
         self.activation = ACTIVATIONS[activation]
-        self.norm = nn.LayerNorm(embedding, eps=norm_eps)
+        self.norm = block.norm_of(embedding)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         # Published checkpoints may have one; networks trained here are tied.
         self.table = None if tied else normal_(nn.Parameter(torch.empty(vocabulary, embedding)), 0.02)
 
     def transform(self, x: Float[Tensor, "*batch hidden"]) -> Float[Tensor, "*batch embedding"]:
         """(..., hidden) → (..., embedding): what the word table is multiplied with."""
-        return self.norm(self.activation(self.narrow(x)))
+        x = self.activation(self.narrow(x))
+        return self.norm(x.to(self.narrow.weight.dtype))  # autocast would do this for a layer norm, and not for RMS
 
     def forward(
         self, x: Float[Tensor, "*batch hidden"], words: Float[Tensor, "vocabulary embedding"]
@@ -57,9 +59,9 @@ class MaskedLM(nn.Module):
     def __init__(self, encoder: Encoder, activation: str | None = None, tied: bool = True) -> None:
         super().__init__()
         self.encoder = encoder
-        shape, words, norm = encoder.shape, encoder.embedding.words, encoder.embedding.norm
+        shape, words = encoder.shape, encoder.embedding.words
         activation = activation or encoder.activation
-        self.head = Head(shape.hidden, shape.embedding, words.num_embeddings, activation, norm.eps, tied)
+        self.head = Head(shape.hidden, shape.embedding, words.num_embeddings, activation, encoder.block, tied)
 
     @property
     def table(self) -> Float[Tensor, "vocabulary embedding"]:

@@ -1,4 +1,4 @@
-"""x ← LN(x + drop(y)) as one step of differentiation."""
+"""x ← LN(x + drop(y)) as one step of differentiation, and x ← x + drop(y) where the norm stands elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relpos.model.dropout import Draw, keep_bits, rescale, zero_dropped
+from relpos.model.block import Norm
+from relpos.model.dropout import Draw, drop, keep_bits, rescale, zero_dropped
 
 
 class _AddNorm(torch.autograd.Function):
@@ -34,7 +35,25 @@ class _AddNorm(torch.autograd.Function):
 
 
 def add_norm(
-    x: Float[Tensor, "*batch hidden"], y: Float[Tensor, "*batch hidden"], norm: nn.LayerNorm, dropout: Draw | tuple[float, int]
+    x: Float[Tensor, "*batch hidden"], y: Float[Tensor, "*batch hidden"], norm: Norm, dropout: Draw | tuple[float, int]
 ) -> Float[Tensor, "*batch hidden"]:
-    """LN(x + drop(y))."""
-    return _AddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, Draw(*dropout))
+    """norm(x + drop(y))."""
+    if isinstance(norm, nn.LayerNorm) and norm.bias is not None:
+        out: Tensor = _AddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, Draw(*dropout))
+        return out
+    return normed(added(x, y, dropout), norm)
+
+
+def added(
+    x: Float[Tensor, "*batch hidden"], y: Float[Tensor, "*batch hidden"], dropout: Draw | tuple[float, int]
+) -> Float[Tensor, "*batch hidden"]:
+    """x + drop(y)."""
+    return x.to(y.dtype) + drop(y, dropout)
+
+
+def normed(x: Float[Tensor, "*batch width"], norm: nn.Module) -> Float[Tensor, "*batch width"]:
+    """norm(x) in the number format of x, computed in that of the norm's gains; `nn.Identity` is no norm."""
+    if isinstance(norm, nn.Identity):
+        return x
+    y: Tensor = norm(x.to(norm.get_parameter("weight").dtype))
+    return y.to(x.dtype)

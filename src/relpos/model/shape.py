@@ -16,7 +16,8 @@ Mask = Bool[Tensor, "batch n"]  # true at real tokens
 
 @dataclass(frozen=True)
 class Shape:
-    """`layers` counts passes: twelve for ALBERT's one shared layer. `ffn` is the inner width of the feed-forward network."""
+    """`layers` counts passes: twelve for ALBERT's one shared layer. `ffn` is the width of the feed-forward
+    network before its activation."""
 
     heads: int
     head_dim: int

@@ -159,6 +159,11 @@ SIZE: dict[str, Any] = {
     "norm_eps": Key("layer_norm_eps", 1e-12),
     "token_types": Key("type_vocab_size", 2),
     "share_layers": False,
+    "norm_first": False,
+    "norm": "layer",
+    "glu": False,
+    "bias": True,
+    "qk_norm": False,
 }
 """The keys that most families have."""
 

@@ -105,9 +105,10 @@ def _parts(
 
 
 def forward(size: dict[str, Any], length: int, vocabulary: int = 0) -> float:
-    """Operations of a forward pass, a token: 2 (4h² + 2hf) + 4nh a layer, the embedding's projection, the head at masked tokens."""
-    hidden, embedding = size["hidden"], size["embedding"]
-    layer = 2 * (4 * hidden**2 + 2 * hidden * size["ffn"]) + 4 * length * hidden
+    """Operations of a forward pass, a token: 2 (4h² + 2hf) + 4nh a layer, the embedding's projection, the head at masked tokens.
+    A gated feed-forward network has 3hf in place of 2hf."""
+    hidden, embedding, maps = size["hidden"], size["embedding"], 3 if size.get("glu") else 2
+    layer = 2 * (4 * hidden**2 + maps * hidden * size["ffn"]) + 4 * length * hidden
     head = MASKED * 2 * (hidden * embedding + embedding * vocabulary) if vocabulary else 0.0
     return float(size["layers"] * layer + (2 * embedding * hidden if embedding != hidden else 0) + head)
 

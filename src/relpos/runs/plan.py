@@ -31,6 +31,15 @@ TOKENIZER_THREADS = 2
 """Fixed, because SentencePiece's pieces depend on the number of threads."""
 INTERMEDIATE = {"task": "${task.intermediate}", "steps": None}
 """The default of `intermediate` in conf/finetune.yaml."""
+PAPERS_LAYERS = {
+    "attention": "bidirectional",
+    "norm_first": False,
+    "norm": "layer",
+    "glu": False,
+    "bias": True,
+    "qk_norm": False,
+}
+"""Keys of `size` that came later, with what the papers' networks have."""
 MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every", "debug")
 """Keys that a run reads but that do not change its result: they are not part of its identity."""
 
@@ -158,10 +167,10 @@ def with_task(cfg: DictConfig | Content, name: str, **dials: Any) -> Content:
 
 
 def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
-    """Size, position and convolution. A class from outside the package is identified by the hash of its source file."""
-    nodes = {key: plain[key] for key in ("size", "position", "conv")}
-    if nodes["size"].get("attention") == "bidirectional":  # left out: runs keep the identity from before there was another
-        nodes["size"] = {key: value for key, value in nodes["size"].items() if key != "attention"}
+    """Size, position and convolution. A class from outside the package is identified by the hash of its source file. Keys of the
+    size that came later are left out where the layers are the papers': runs keep the identity from before."""
+    size = {key: value for key, value in plain["size"].items() if key not in PAPERS_LAYERS} | other_layers(plain["size"])
+    nodes = {"size": size, "position": plain["position"], "conv": plain["conv"]}
     sources = {}
     for path, node in targets(nodes):
         target = node["_target_"]
@@ -169,6 +178,11 @@ def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
             found = find(target, path.split(".")[0], f"{path}._target_")
             sources[target] = sha256(Path(inspect.getfile(found)))
     return nodes | ({"sources": sources} if sources else {})
+
+
+def other_layers(size: Content) -> dict[str, Any]:
+    """The keys of a size in which its layers are not the papers'."""
+    return {key: size[key] for key, value in PAPERS_LAYERS.items() if size.get(key, value) != value}
 
 
 def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:

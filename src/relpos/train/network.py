@@ -95,7 +95,8 @@ def masked_lm_on(model: nn.Module) -> MaskedLM:
     seed = int(torch.randint(1 << 62, (), device="cpu"))
     new = MaskedLM(encoder)
     describe(new.head.narrow.weight, WEIGHTS)
-    nn.init.zeros_(new.head.narrow.bias)
+    if new.head.narrow.bias is not None:
+        nn.init.zeros_(new.head.narrow.bias)
     redraw(((name, parameter) for name, parameter in new.named_parameters() if name.startswith("head.")), seed)
     return new
 

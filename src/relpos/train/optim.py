@@ -68,14 +68,14 @@ class Recipe:
         return self.lr * (steps + self.decay_start(steps) - self.warmup_steps(steps)) / 2
 
     def optimizer(self, model: nn.Module) -> torch.optim.AdamW:
-        """AdamW; biases and LayerNorms are exempt from decay, tables, kernels and convolution taps are not.
+        """AdamW; biases and norms are exempt from decay, tables, kernels and convolution taps are not.
 
         Differs from the authors' code: eps is added after the bias correction, as PyTorch does.
 
         Raises:
             RelposError: `position_lr` is a list that does not fit the position scheme, or leaves the convolution without a factor.
         """
-        exempt = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
+        exempt = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm) for p in m.parameters()}
         exempt |= {id(p) for name, p in model.named_parameters() if name.endswith("bias")}
         multiplier = self._multipliers(model)
         groups = [

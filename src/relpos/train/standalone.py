@@ -98,11 +98,11 @@ def constructor(node: Mapping[str, Any], kind: str) -> Any:
 SEAMS = {
     "relpos.model.encoder": [
         ("from relpos.model import kernels, residual\n", "from relpos.model.residual import add_norm\n"),
-        ("        swept = kernels.sweeps_serve(self.attention.kernel, x, self.training)\n", ""),
-        ("        add_norm = sweeps.add_norm if swept else residual.add_norm\n", ""),
-        ('        if swept and self.activation is functional.gelu and "inner" not in conv.places:\n', ""),
+        ("        swept = kernels.sweeps_serve(self.attention.kernel, x, self.training) and self.block.sweepable\n", ""),
+        ("        add_norm: Callable[..., Tensor] = sweeps.add_norm if swept else residual.add_norm\n", ""),
+        ('        if swept and self.block.plain_gelu and "inner" not in conv.places:\n', ""),
         ("            y = sweeps.feed_forward(y, self.widen, self.narrow)\n        else:\n", ""),
-        ("            y = self.narrow(self.activation(convolved(", "        y = self.narrow(self.activation(convolved("),
+        ("            y = self.narrow(self.block.activate(", "        y = self.narrow(self.block.activate("),
         ('kernel: kernels.Name = "auto"', 'kernel: str = "eager"'),
     ],
     "relpos.model.attention": [

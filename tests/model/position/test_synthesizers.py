@@ -7,6 +7,7 @@ from torch import Tensor
 import reference
 from relpos.errors import RelposError
 from relpos.model.attention import Attention, LayerCall
+from relpos.model.block import Block
 from relpos.model.conv import NoConv
 from relpos.model.kernels import eager
 from relpos.model.position import Scheme, SynthesizerDense, SynthesizerRandom, Terms
@@ -33,7 +34,7 @@ class Given(Scheme):
 
 def attention(scheme: Scheme, x: Tensor) -> Tensor:
     torch.manual_seed(0)
-    module = Attention(SHAPE, scheme.projections, NoConv(SHAPE), 0.0, "auto").double()
+    module = Attention(SHAPE, scheme.projections, NoConv(SHAPE), Block(attention_dropout=0.0), "auto").double()
     tokens = Tokens(len(x), x.shape[1])
     return module(x, LayerCall(1, scheme, scheme.prepare(x.shape[1]), None, tokens, tokens))
 

@@ -1,0 +1,176 @@
+"""The choices of a layer: where norms stand and which, gated feed-forward networks, biases, norms of queries and keys."""
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import reference
+from relpos.errors import RelposError
+from relpos.model.block import ACTIVATIONS
+from relpos.model.build import build, count
+from relpos.model.conv import NoConv
+from relpos.model.dropout import seed_dropout
+from relpos.model.position import Composite, NoPosition, Rope
+from schemes import SIZE, VOCABULARY, batch, preset
+
+MODERN: dict[str, Any] = {"norm_first": True, "norm": "rms", "glu": True, "bias": False, "qk_norm": True}
+CHOICES: dict[str, dict[str, Any]] = {
+    **{f"{key}={value}": {key: value} for key, value in MODERN.items()},
+    "activation=silu": {"activation": "silu"},
+    "modern": MODERN,
+    "modern, shared": MODERN | {"share_layers": True},
+    "modern, one width": MODERN | {"embedding": SIZE["hidden"]},
+    "swiglu, layer norms": MODERN | {"norm": "layer", "activation": "silu"},
+}
+PARTS = {"position": ["composite", "xl", "rope"], "conv": ["canon", "qkv", "convbert", "lightconv"]}
+
+
+def network(change: dict[str, Any], position: Any = Composite, conv: Any = NoConv, seed: int = 1, kernel: Any = "auto") -> Any:
+    """In float64, with norms that do not begin at 1 and biases not at 0."""
+    torch.manual_seed(seed)
+    model = build({**SIZE, **change}, position, VOCABULARY, conv, kernel).double()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1 or "position" not in name:
+                parameter.add_(torch.randn_like(parameter), alpha=0.3)
+    return model
+
+
+def agrees_with_loops(model: Any) -> None:
+    ids, mask = batch()
+    model.eval()
+    found = model.encoder(ids, mask)
+    for row in range(len(ids)):
+        real = mask[row].bool().tolist()
+        expected = reference.encode(model.encoder, ids[row].tolist(), real, [0] * len(real))
+        torch.testing.assert_close(found[row][mask[row].bool()], expected[mask[row].bool()], atol=1e-10, rtol=1e-10)
+    torch.testing.assert_close(model(ids, mask)[0, 1], reference.logits(model, found[0, 1]), atol=1e-10, rtol=1e-10)
+
+
+@pytest.mark.parametrize("change", CHOICES.values(), ids=CHOICES)
+def test_a_network_is_its_formula(change: dict[str, Any]) -> None:
+    agrees_with_loops(network(change, Rope))
+
+
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group, names in PARTS.items() for name in names])
+def test_schemes_and_convolutions_stand_where_they_stood(group: str, name: str) -> None:
+    conv = preset("conv", name) if group == "conv" else NoConv
+    scheme = preset("position", name) if group == "position" else NoPosition
+    agrees_with_loops(network(MODERN, scheme, conv))
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_layer_is_that_of_torch(norm_first: bool, bias: bool) -> None:
+    model = network({"norm_first": norm_first, "bias": bias, "layers": 1}, NoPosition).eval()
+    layer = model.encoder.layers[0]
+    theirs = nn.TransformerEncoderLayer(
+        SIZE["hidden"], SIZE["heads"], SIZE["ffn"], 0.0, "gelu", SIZE["norm_eps"], True, norm_first, bias, dtype=torch.float64
+    )
+    pairs = [
+        ("self_attn.in_proj_", layer.attention.project),
+        ("self_attn.out_proj.", layer.attention.output),
+        ("norm1.", layer.attention_norm),
+        ("linear1.", layer.widen),
+        ("linear2.", layer.narrow),
+        ("norm2.", layer.ffn_norm),
+    ]
+    theirs.load_state_dict({name + kind: value for name, part in pairs for kind, value in part.state_dict().items()})
+    ids, mask = batch()
+    before, after = model.encoder(ids, mask, hidden_states=True)
+    expected = model.encoder.norm(theirs(before, src_key_padding_mask=mask == 0))
+    torch.testing.assert_close(after[mask.bool()], expected[mask.bool()], atol=1e-10, rtol=1e-10)
+
+
+@pytest.mark.parametrize("change", CHOICES.values(), ids=CHOICES)
+def test_training_through_the_fastest_passes_is_that_of_plain_torch(change: dict[str, Any]) -> None:
+    results = []
+    for kernel in ("auto", "eager"):
+        model = network(change, kernel=kernel).float().train()
+        seed_dropout(model, 5)
+        ids, mask = batch()
+        labels = ids.masked_fill(torch.arange(ids.shape[1]) % 3 > 0, -100)
+        loss = model.loss(ids, labels, mask)
+        loss.backward()
+        results.append([loss, *(p.grad for p in model.parameters())])
+    for fast, plain in zip(*results, strict=True):
+        torch.testing.assert_close(fast, plain, atol=2e-5, rtol=2e-4)
+
+
+@pytest.mark.parametrize("change", CHOICES.values(), ids=CHOICES)
+def test_parameters_are_counted_by_formula(change: dict[str, Any]) -> None:
+    model = network(change, NoPosition)
+    size = {**SIZE, "norm": "layer", **dict.fromkeys(("norm_first", "glu", "qk_norm"), False), "bias": True, **change}
+    h, f, e, layers = size["hidden"], size["ffn"], size["embedding"], 1 if size["share_layers"] else size["layers"]
+    shift = int(size["bias"])
+    norm = 2 if size["norm"] == "layer" and shift else 1
+    wide = 2 * f if size["glu"] else f
+    layer = (h + shift) * 3 * h + (h + shift) * h + (h + shift) * wide + (f + shift) * h + 2 * norm * h
+    layer += 2 * norm * (h // size["heads"]) if size["qk_norm"] else 0
+    behind = norm * h if size["norm_first"] else 0
+    saved = norm * h if size["norm_first"] and e == h and not size["share_layers"] else 0
+    numbers = count(model)["parts"]
+    assert numbers["layers"] == layers * layer + behind - saved
+    assert numbers["embedding_norm"] == norm * e
+    assert numbers["embedding_projection"] == (0 if e == h else (e + shift) * h)
+    assert numbers["head"] == (h + shift) * e + norm * e + VOCABULARY
+
+
+def test_without_biases_only_the_vocabulary_has_one() -> None:
+    model = network({"bias": False}, NoPosition)
+    assert [name for name, _ in model.named_parameters() if name.endswith("bias")] == ["head.bias"]
+
+
+def test_outputs_at_some_tokens_are_those_among_all() -> None:
+    model = network(MODERN).eval()
+    ids, mask = batch()
+    some = torch.tensor([1, 4, ids.shape[1] + 2])
+    torch.testing.assert_close(model.encoder(ids, mask, at=some), model.encoder(ids, mask).flatten(0, 1)[some])
+
+
+def test_the_last_hidden_state_is_the_output() -> None:
+    model = network(MODERN).eval()
+    ids, mask = batch()
+    torch.testing.assert_close(model.encoder(ids, mask, hidden_states=True)[-1], model.encoder(ids, mask))
+
+
+def test_a_norm_of_queries_and_keys_leaves_no_trace_of_their_length() -> None:
+    model = network({"qk_norm": True}, NoPosition).eval()
+    ids, mask = batch()
+    before = model(ids, mask)
+    width = SIZE["hidden"]
+    with torch.no_grad():
+        for layer in model.encoder.layers:
+            for part in (layer.attention.project.weight, layer.attention.project.bias):
+                part[: 2 * width] *= 7
+    torch.testing.assert_close(model(ids, mask), before)
+
+
+def test_bfloat16_is_float32_to_rounding() -> None:
+    model = network(MODERN).float().eval()
+    ids, mask = batch()
+    with warnings.catch_warnings(), torch.autocast("cpu", torch.bfloat16):
+        warnings.simplefilter("error")  # torch says where it leaves its fused norm
+        found = model(ids, mask)
+    assert ((found - model(ids, mask)).norm() / model(ids, mask).norm()).item() < 0.05
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"norm": "batch"}, "norm=batch: layer or rms is expected"),
+        ({"glu": "gelu"}, "glu=gelu: true or false is expected"),
+    ],
+)
+def test_impossible_choices_are_one_line(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(RelposError) as error:
+        build({**SIZE, **change}, NoPosition, VOCABULARY)
+    assert str(error.value).startswith(message)
+
+
+def test_every_activation_may_be_gated() -> None:
+    for activation in ACTIVATIONS:
+        assert network({"glu": True, "activation": activation})(batch()[0]).isfinite().all()
