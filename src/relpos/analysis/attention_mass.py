@@ -64,9 +64,10 @@ def _attention(encoder: Encoder, ids: Ids) -> Iterator[tuple[int, Heads]]:
     """Layer and attention (B, H, n, n) of each pass through a layer, computed from the terms: no attention kernel returns it."""
     position = encoder.position
     for call in record(encoder, ids):
+        empty = torch.zeros(len(ids), position.shape.heads, ids.shape[1], 0, device=ids.device)
+        terms = call.terms.causal(empty) if encoder.causal else call.terms
         if call.q is None or call.k is None or position.scale is None:  # no q·k: the scores are the terms alone
-            empty = torch.zeros(len(ids), position.shape.heads, ids.shape[1], 0, device=ids.device)
-            yield call.layer, probabilities(scores(None, None, call.terms, empty), None, call.terms.reach)
+            yield call.layer, probabilities(scores(None, None, terms, empty), None, terms.reach)
         else:
             q, k, _ = position.turn(call.layer, call.q, call.k, call.q, call.state)
-            yield call.layer, probabilities(scores(q * position.scale, k, call.terms, q), None, call.terms.reach)
+            yield call.layer, probabilities(scores(q * position.scale, k, terms, q), None, terms.reach)

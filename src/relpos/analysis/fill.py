@@ -48,7 +48,8 @@ class FillMask:
             raise RelposError(f"text={text!r}: no [MASK] in it, as in 'the cat [MASK] on the mat'")
         with exact(self.model) as model:
             device = next(model.parameters()).device
-            hidden = model.encoder(torch.from_numpy(ids)[None].to(device), at=torch.tensor(places, device=device))
+            read = [place - model.encoder.causal for place in places]  # a causal network predicts it from what stands before it
+            hidden = model.encoder(torch.from_numpy(ids)[None].to(device), at=torch.tensor(read, device=device))
             logits = model.head(hidden, model.table).double()
             best = logits.softmax(-1).topk(min(top, logits.shape[-1]), -1)
         return [

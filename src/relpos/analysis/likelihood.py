@@ -4,6 +4,8 @@ A sentence is scored token by token: each stands masked once, and its log-probab
 2020, "Masked Language Model Scoring"). In the within-word form the later pieces of the same word are masked too, since they would
 give the token away (Kauf & Ivanova 2023, "A Better Way to Do Masked Language Model Scoring", PLL-word-l2r).
 
+A causal network has likelihoods proper: the log-probability of each token given those before it, in one row, whatever the form.
+
 A sentence of n pieces is n rows of a batch. Rows of one length are computed together, without padding; a row that several sentences
 share, as two that differ in one word do, is computed once.
 """
@@ -110,6 +112,8 @@ def masked_rows(ids: npt.NDArray[np.int64], words: Words | None, marks: Marks = 
 
 def _score(model: MaskedLM, ids: npt.NDArray[np.int64], words: Words | None, marks: Marks) -> Floats:
     """ids (m, n), sentences of one length → (m,)."""
+    if model.encoder.causal:
+        return _likelihoods(model, ids, marks)
     m, n = ids.shape
     rows, inverse = np.unique(masked_rows(ids, words, marks).reshape(m * n, n + 2), axis=0, return_inverse=True)
     device = next(model.parameters()).device
@@ -121,4 +125,18 @@ def _score(model: MaskedLM, ids: npt.NDArray[np.int64], words: Words | None, mar
     targets = torch.from_numpy(ids.reshape(-1)).to(device)
     scores = log_probabilities(model, hidden[torch.from_numpy(inverse.reshape(-1)).to(device)], targets)
     total: Floats = scores.view(m, n).sum(1).cpu().numpy()
+    return total
+
+
+def _likelihoods(model: MaskedLM, ids: npt.NDArray[np.int64], marks: Marks) -> Floats:
+    """As `_score`, of a causal network."""
+    m, n = ids.shape
+    rows = np.full((m, n + 2), marks.cls)
+    rows[:, 1:-1], rows[:, -1] = ids, marks.sep
+    device = next(model.parameters()).device
+    totals = []
+    for part in torch.from_numpy(rows).to(device).split(max(1, BATCH_TOKENS // (n + 2))):
+        hidden = model.encoder(part)[:, :n].flatten(0, 1)  # the output at a token predicts the next one
+        totals.append(log_probabilities(model, hidden, part[:, 1:-1].flatten()).view(len(part), n).sum(1))
+    total: Floats = torch.cat(totals).cpu().numpy()
     return total

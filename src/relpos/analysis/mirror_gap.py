@@ -3,7 +3,8 @@
     s_ij = scale · q_i·k_j + T_{|j−i|}
 
 A scheme whose T depends on the distance alone gives the reversed row the reversed outputs, so its gap is 0, whatever its weights;
-so is that of no positions. The shuffle gap separates order from none, this one direction from distance.
+so is that of no positions. The shuffle gap separates order from none, this one direction from distance. A causal network has a
+direction whatever its positions.
 """
 
 from __future__ import annotations

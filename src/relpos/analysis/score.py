@@ -94,7 +94,8 @@ class Score:
         with exact(self.model) as model:
             device = next(model.parameters()).device
             step = max(1, BATCH_TOKENS // rows.shape[1])
-            parts = zip(torch.from_numpy(rows).split(step), torch.from_numpy(places).split(step), strict=True)
+            read = torch.from_numpy(places - model.encoder.causal)  # a causal network predicts a token at the one before it
+            parts = zip(torch.from_numpy(rows).split(step), read.split(step), strict=True)
             hidden = torch.cat([model.encoder(part.to(device), at=in_batch(at, part.shape[1]).to(device)) for part, at in parts])
             scores: Floats = log_probabilities(model, hidden, torch.from_numpy(ids[places]).to(device)).cpu().numpy()
         return scores

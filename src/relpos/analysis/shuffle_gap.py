@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,11 @@ from relpos.analysis.likelihood import exact, log_probabilities
 from relpos.analysis.resampling import Interval, ratio_interval
 from relpos.data.examples import Examples
 from relpos.data.masking import IGNORED, RATE
+from relpos.data.objective import Objective, masked, next_tokens
 from relpos.data.shuffle import WINDOWS, masked_batches, permuted
 from relpos.data.steps import MicroBatch
 from relpos.data.words import Words
-from relpos.model.heads import MaskedLM
+from relpos.model.heads import MaskedLM, at_outputs
 
 BATCH_TOKENS = 2_048
 Floats = npt.NDArray[np.float64]
@@ -68,13 +70,13 @@ def gaps(
         examples: held-out examples, cut to the length of the training.
         changes: masked examples and their numbers (b,) → the same examples with tokens moved, none lost.
         advance: called with the number of examples whenever some are done, once for each pass over them: one, and one a change.
-        rate: share of the tokens that are predicted.
+        rate: share of the tokens that are predicted; a causal network predicts all of them.
     """
     vocabulary = model.encoder.embedding.words.num_embeddings
     before, predicted = np.zeros(len(examples)), np.zeros(len(examples))
     after = {key: np.zeros(len(examples)) for key in changes}
     with exact(model):
-        for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS, rate):
+        for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS, _objective(model, rate)):
             rows = numbers.numpy()
             predicted[rows] = (batch.labels != IGNORED).sum(1).numpy()
             before[rows] = _losses(model, batch)
@@ -94,7 +96,7 @@ def heldout_losses(model: MaskedLM, examples: Examples, advance: Callable[[int],
     vocabulary = model.encoder.embedding.words.num_embeddings
     losses, predicted = np.zeros(len(examples)), np.zeros(len(examples))
     with exact(model):
-        for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS):
+        for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS, _objective(model)):
             rows = numbers.numpy()
             predicted[rows] = (batch.labels != IGNORED).sum(1).numpy()
             losses[rows] = _losses(model, batch)
@@ -107,10 +109,14 @@ def name(window: int | None) -> str:
     return "all" if window is None else str(window)
 
 
+def _objective(model: MaskedLM, rate: float = RATE) -> Objective:
+    return next_tokens if model.encoder.causal else partial(masked, rate=rate)
+
+
 def _losses(model: MaskedLM, batch: MicroBatch) -> Floats:
     """(b,) the summed loss of each example."""
     device = next(model.parameters()).device
-    labels = batch.labels.flatten()
+    labels = at_outputs(model.encoder, batch.labels).flatten()
     at = (labels != IGNORED).nonzero().squeeze(1)
     hidden = model.encoder(batch.input_ids.to(device), batch.attention_mask.to(device), at=at.to(device))
     losses = -log_probabilities(model, hidden, labels[at].to(device)).cpu()

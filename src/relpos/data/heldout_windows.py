@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from relpos.data.marks import OURS, Marks
-from relpos.data.masking import IGNORED, mask
+from relpos.data.masking import IGNORED
+from relpos.data.objective import Objective, masked
 from relpos.data.steps import HELDOUT_SEED, MicroBatch
 from relpos.data.store import Store
 from relpos.errors import RelposError
@@ -31,7 +32,7 @@ class MaskedText:
     marks: Marks = OURS
 
 
-def heldout_texts(store: Store, longest: int, tokens: int) -> list[MaskedText]:
+def heldout_texts(store: Store, longest: int, tokens: int, objective: Objective = masked) -> list[MaskedText]:
     """The beginnings of held-out documents, about `tokens` tokens in all, each of whole windows of `longest` − 2 tokens of text.
 
     They are taken from documents that are long enough, spread evenly over the store.
@@ -49,7 +50,8 @@ def heldout_texts(store: Store, longest: int, tokens: int) -> list[MaskedText]:
     enough = np.flatnonzero(whole)
     count = min(len(enough), max(1, -(-len(enough) * tokens // int(whole.sum()))))
     chosen = enough[np.arange(count) * len(enough) // count]
-    return [_masked(store, int(documents[d]), int(first[d]), min(int(whole[d]), -(-tokens // window) * window)) for d in chosen]
+    counts = {d: min(int(whole[d]), -(-tokens // window) * window) for d in chosen}
+    return [_masked(store, int(documents[d]), int(first[d]), count, objective) for d, count in counts.items()]
 
 
 def heldout_windows(texts: list[MaskedText], length: int) -> Iterator[MicroBatch]:
@@ -61,10 +63,10 @@ def heldout_windows(texts: list[MaskedText], length: int) -> Iterator[MicroBatch
         yield _batch([(text.ids[s : s + step], text.labels[s : s + step]) for text, s in cuts[at : at + rows]], cuts[at][0].marks)
 
 
-def _masked(store: Store, document: int, start: int, count: int) -> MaskedText:
+def _masked(store: Store, document: int, start: int, count: int, objective: Objective) -> MaskedText:
     ids = torch.from_numpy(np.asarray(store.ids[start : start + count]).astype(np.int64))[None]
-    masked, labels = mask(ids, torch.tensor([count]), torch.tensor([document]), HELDOUT_SEED, store.vocabulary, marks=store.marks)
-    return MaskedText(masked[0], labels[0], store.marks)
+    seen, labels = objective(ids, torch.tensor([count]), torch.tensor([document]), HELDOUT_SEED, store.vocabulary, store.marks)
+    return MaskedText(seen[0], labels[0], store.marks)
 
 
 def _batch(parts: list[tuple[Tensor, Tensor]], marks: Marks) -> MicroBatch:

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from relpos.counter import counter_hash
 from relpos.data.examples import Examples
-from relpos.data.masking import IGNORED, RATE, mask
+from relpos.data.masking import IGNORED
+from relpos.data.objective import Objective, masked
 from relpos.data.steps import HELDOUT_SEED, MicroBatch
 from relpos.data.words import Words
 
@@ -25,9 +26,11 @@ WINDOWS: tuple[int | None, ...] = (2, 3, 4, 8, None)
 _SEED = 0x776F7264
 
 
-def masked_batches(examples: Examples, vocabulary: int, tokens: int, rate: float = RATE) -> Iterator[tuple[MicroBatch, Tensor]]:
-    """All examples by length, about `tokens` a batch, with their numbers (b,). They are masked as in every held-out evaluation; at
-    another rate, what is masked at a lower one is masked in the same way."""
+def masked_batches(
+    examples: Examples, vocabulary: int, tokens: int, objective: Objective = masked
+) -> Iterator[tuple[MicroBatch, Tensor]]:
+    """All examples by length, about `tokens` a batch, with their numbers (b,). They are masked as in every held-out evaluation, or
+    as another objective says."""
     indices = torch.arange(len(examples))
     lengths = examples.lengths(indices)
     by_length = torch.argsort(lengths, stable=True, descending=True)
@@ -35,8 +38,8 @@ def masked_batches(examples: Examples, vocabulary: int, tokens: int, rate: float
     while start < len(by_length):
         part = by_length[start : start + max(1, tokens // int(lengths[by_length[start]]))]
         ids, sizes = examples.batch(part)
-        masked, labels = mask(ids, sizes, part, HELDOUT_SEED, vocabulary, rate, examples.marks)
-        yield MicroBatch(masked, torch.arange(ids.shape[1])[None, :] < sizes[:, None], labels), part
+        seen, labels = objective(ids, sizes, part, HELDOUT_SEED, vocabulary, examples.marks)
+        yield MicroBatch(seen, torch.arange(ids.shape[1])[None, :] < sizes[:, None], labels), part
         start += len(part)
 
 

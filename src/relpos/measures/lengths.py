@@ -42,11 +42,13 @@ def scores_by_length(
         RelposError: no held-out document is as long as the longest input.
     """
     from relpos.data.heldout_windows import heldout_texts
+    from relpos.data.objective import masked, next_tokens
     from relpos.data.store import Store
     from relpos.train.weights import load_model
 
-    texts = heldout_texts(Store(store), max(lengths), tokens)
-    return loss_by_length(cast("MaskedLM", load_model(model)), texts, lengths, precision)
+    network = cast("MaskedLM", load_model(model))
+    texts = heldout_texts(Store(store), max(lengths), tokens, next_tokens if network.encoder.causal else masked)
+    return loss_by_length(network, texts, lengths, precision)
 
 
 def loss_by_length(model: MaskedLM, texts: list[MaskedText], lengths: Sequence[int], precision: str) -> dict[int, dict[str, Any]]:

@@ -89,7 +89,7 @@ class Network:
         """The network in evaluation mode and float32, in which everything is measured.
 
         Raises:
-            RelposError: it predicts no words, or the next word alone.
+            RelposError: it predicts no words.
         """
         from relpos.model.heads import MaskedLM
 
@@ -97,8 +97,6 @@ class Network:
         model = self.load()
         if not isinstance(model, MaskedLM):
             raise RelposError(f"network={self.folder}: this checkpoint has no head that predicts words")
-        if model.encoder.causal:
-            raise RelposError(f"network={self.folder}: a causal network, which fills no masks")
         return model.float()
 
     def refuse_classifier(self) -> None:

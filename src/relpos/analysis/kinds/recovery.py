@@ -57,6 +57,8 @@ class Removal:
                     f"{subject.name}: it has no masked-language-modelling head, and there is no text to train one: text=FILE"
                 )
             model = train_head(encoder_of(model), subject.training_texts(self.head_texts, self.length))
+        if model.encoder.causal:
+            raise RelposError(f"{subject.name}: a causal network has no masked tokens, whose loss `removal` measures")
         texts = subject.some_texts(self.texts, self.length)
         measure = Recovery(
             model, texts, advance=lambda variant: print(f"{subject.name}: {_said(variant)}", file=sys.stderr, flush=True)

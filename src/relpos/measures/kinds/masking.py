@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from relpos.measures.measure import Dials, Figure, Measure, MeasuredColumn, Results
+from relpos.measures.measure import Dials, Figure, Measure, MeasuredColumn, NothingToMeasure, Results
 from relpos.measures.sample import Sample
 
 RATES = (5, 15, 30, 50, 80)
@@ -39,6 +39,8 @@ class Masking(Measure):
         raise it."""
         from relpos.analysis import masking_rates
 
+        if sample.model.encoder.causal:
+            raise NothingToMeasure(f"{sample.network.name}: a causal network has no masks")
         examples = sample.heldout()
         with sample.bar("masked text", 3 * len(RATES) * len(examples)) as advance:
             found = masking_rates.masking_rates(sample.model, examples, sample.words, RATES, advance)

@@ -1,0 +1,94 @@
+"""What a causal network knows: gaps, likelihoods and guesses from the output before a token."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from relpos.analysis.attention_mass import attention_mass
+from relpos.analysis.fill import FillMask
+from relpos.analysis.likelihood import pseudo_log_likelihoods
+from relpos.analysis.mirror_gap import KEY, mirror_gap
+from relpos.analysis.score import Score
+from relpos.analysis.shuffle_gap import heldout_losses, shuffle_gap
+from relpos.data.heldout_windows import heldout_texts
+from relpos.data.objective import next_tokens
+from relpos.data.store import Store
+from relpos.data.tokenizer import CLS, SEP, Tokenizer
+from relpos.data.words import Words
+from relpos.measures.lengths import loss_by_length
+from relpos.model.heads import MaskedLM
+from schemes import model_of
+
+
+def network(tokenizer: Tokenizer, position: str = "none") -> MaskedLM:
+    """Random weights, away from zero, in float32."""
+    return model_of(position, vocabulary=tokenizer.size, max_positions=64, attention="causal").float().eval()
+
+
+def log_probability(model: MaskedLM, ids: list[int]) -> list[float]:
+    """Of each token but the first, given those before it: one forward pass for each."""
+    found = []
+    with torch.no_grad():
+        for end in range(1, len(ids)):
+            logits = model(torch.tensor([ids[:end]]))[0, -1].double()
+            found.append(float(functional.log_softmax(logits, -1)[ids[end]]))
+    return found
+
+
+def test_the_loss_is_that_of_each_token_given_those_before_it(tokenizer: Tokenizer, store: Store) -> None:
+    model, examples = network(tokenizer, "fixed"), store.examples("heldout", "pair", 64, 3)
+    losses, predicted = heldout_losses(model, examples)
+    for example in range(3):
+        ids, lengths = examples.batch(torch.tensor([example]))
+        row = ids[0, : int(lengths)].tolist()
+        text = [(token, score) for token, score in zip(row[1:], log_probability(model, row), strict=True) if token != SEP]
+        assert predicted[example] == len(text)
+        assert losses[example] == pytest.approx(-sum(score for _, score in text), rel=1e-5)
+
+
+def test_both_gaps_count_the_same_tokens_and_a_causal_network_sees_direction_without_positions(
+    tokenizer: Tokenizer, store: Store
+) -> None:
+    model, examples = network(tokenizer), store.examples("heldout", "pair", 64, 20)
+    shuffled, reversed_rows = shuffle_gap(model, examples, Words(tokenizer)), mirror_gap(model, examples)
+    assert shuffled.loss == reversed_rows.loss
+    assert np.array_equal(shuffled.predicted, reversed_rows.predicted)
+    assert abs(shuffled.differences["all"]).max() > 0.05
+    assert abs(reversed_rows.differences[KEY]).max() > 0.05
+    ids, lengths = examples.batch(torch.tensor([0]))
+    row = ids[0, : int(lengths)].tolist()[::-1]
+    backwards = -sum(s for t, s in zip(row[1:], log_probability(model, row), strict=True) if t not in (CLS, SEP))
+    assert reversed_rows.losses[0] + reversed_rows.differences[KEY][0] == pytest.approx(backwards, rel=1e-5)
+
+
+def test_a_sentence_has_the_probability_of_its_tokens_one_after_another(tokenizer: Tokenizer) -> None:
+    model, text = network(tokenizer, "rope"), "the cat sat."
+    ids = tokenizer.encode(text)
+    expected = log_probability(model, [CLS, *map(int, ids)])
+    [total] = pseudo_log_likelihoods(model, [np.asarray(ids)], Words(tokenizer))
+    assert total == pytest.approx(sum(expected), rel=1e-5)
+    for form in ("plain", "within_word"):
+        assert Score(model, tokenizer, form)(text).log_probabilities == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_mask_is_filled_from_what_stands_before_it(tokenizer: Tokenizer) -> None:
+    model = network(tokenizer, "fixed")
+    one, two = (FillMask(model, tokenizer)(text) for text in ("the cat [MASK] the dog.", "the cat [MASK] a mat."))
+    assert [guess.probability for guess in one[0]] == pytest.approx([guess.probability for guess in two[0]])
+    ids = [CLS, *map(int, tokenizer.encode("the cat"))]
+    assert one[0][0].probability == pytest.approx(float(model(torch.tensor([ids]))[0, -1].softmax(-1).max().detach()), rel=1e-5)
+
+
+def test_no_attention_goes_to_later_tokens(tokenizer: Tokenizer) -> None:
+    texts = torch.randint(5, tokenizer.size, (4, 12), generator=torch.Generator().manual_seed(0))
+    for position in ("rope", "synthesizer_random"):
+        found = attention_mass(network(tokenizer, position), texts)
+        assert np.abs(np.array(found["mass"])[:, :, 9:]).max() == 0 == np.abs(found["after"]).max()
+        np.testing.assert_allclose(np.array(found["mass"]).sum(2) + found["before"], 1, atol=1e-6)
+
+
+def test_loss_by_length_predicts_all_tokens_of_text(tokenizer: Tokenizer, store: Store) -> None:
+    texts = heldout_texts(store, 16, 300, next_tokens)
+    found = loss_by_length(network(tokenizer, "fixed"), texts, [8, 16], "fp32")
+    assert {scores["predicted"] for scores in found.values()} == {sum(len(text.ids) for text in texts)}
