@@ -12,7 +12,7 @@ from typing import Any
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "experiments" / "results"
 PAGE = DOCS / "claims.md"
-PAPERS = {"C": "Chang et al. 2021", "W": "Wennberg & Henter 2021", "X": "Across both"}
+PAPERS = {"C": "Chang et al. 2021", "W": "Wennberg & Henter 2021", "X": "Across both, and our own"}
 MEASURES = {"loss": "held-out loss", "order": "shuffle gap"}
 HEAD = """# Claims
 
