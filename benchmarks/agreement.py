@@ -68,7 +68,7 @@ def losses(store: Store, kernel: str, dropout_seed: int, precision: str, count: 
     nodes = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")}
     model = network(nodes | {"vocabulary": store.vocabulary, "kernel": kernel}).train()
     recipe = Recipe(lr=1e-3, warmup=30)
-    optimizer = recipe.optimizer(model)
+    optimizer = recipe.optimizer_of(model)
     schedule = recipe.scheduler(optimizer, count)
     steps = Steps(store.examples("train", "pair", 128), 0, BATCH, BATCH, store.vocabulary)
     curve = []

@@ -1,16 +1,18 @@
 """The papers' parameter groups and schedule."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 import relpos
 from relpos.errors import RelposError
-from relpos.train.optim import Recipe
+from relpos.train.optim import Recipe, matrices_of_layers
 
 
 def rates(recipe: Recipe, steps: int) -> list[float]:
-    optimizer = recipe.optimizer(nn.Linear(2, 2))
+    optimizer = recipe.optimizer_of(nn.Linear(2, 2))
     schedule = recipe.scheduler(optimizer, steps)
     found = []
     for _ in range(steps):
@@ -42,7 +44,7 @@ def test_how_far_a_parameter_may_move_is_the_sum_of_the_rates(recipe: Recipe) ->
 
 def test_biases_and_norms_are_exempt_from_decay_and_kernels_are_not() -> None:
     model = relpos.build(relpos.compose("params", ["size=tiny", "position=composite"]))
-    decayed, exempt = (group["params"] for group in Recipe(lr=1e-3, warmup=0).optimizer(model).param_groups)
+    decayed, exempt = (group["params"] for group in Recipe(lr=1e-3, warmup=0).optimizer_of(model).param_groups)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     assert {names[id(p)] for p in decayed} >= {"encoder.position.beta", "encoder.position.query", "encoder.embedding.words.weight"}
     assert all(names[id(p)].endswith("bias") or "norm" in names[id(p)] for p in exempt)
@@ -56,7 +58,7 @@ def test_one_update_is_that_of_plain_adamw() -> None:
     plain.load_state_dict(ours.state_dict())
     recipe = Recipe(lr=0.1, warmup=0, weight_decay=0.0)
     for model, optimizer in (
-        (ours, recipe.optimizer(ours)),
+        (ours, recipe.optimizer_of(ours)),
         (plain, torch.optim.AdamW(plain.parameters(), 0.1, eps=1e-6, weight_decay=0)),
     ):
         model(torch.ones(1, 3)).sum().backward()
@@ -67,7 +69,7 @@ def test_one_update_is_that_of_plain_adamw() -> None:
 def test_a_factor_raises_the_rate_of_scheme_and_convolution_alone() -> None:
     overrides = ["size=tiny", "position=absolute_composite", "conv=depthwise"]
     model = relpos.build(relpos.compose("params", overrides))
-    groups = Recipe(lr=1e-3, warmup=0, position_lr=10).optimizer(model).param_groups
+    groups = Recipe(lr=1e-3, warmup=0, position_lr=10).optimizer_of(model).param_groups
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     rates = {names[id(parameter)]: group["lr"] for group in groups for parameter in group["params"]}
     assert rates.keys() == set(names.values())
@@ -82,7 +84,7 @@ def rates_of(recipe: Recipe, *overrides: str) -> dict[str, float]:
     """Parameter → the factor of its learning rate."""
     model = relpos.build(relpos.compose("params", ["size=tiny", *overrides]))
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    groups = recipe.optimizer(model).param_groups
+    groups = recipe.optimizer_of(model).param_groups
     return {names[id(parameter)]: group["lr"] / recipe.lr for group in groups for parameter in group["params"]}
 
 
@@ -119,7 +121,7 @@ def test_a_convolution_may_have_a_factor_of_its_own() -> None:
     names = {id(parameter): name for name, parameter in model.named_parameters()}
 
     def rates(recipe: Recipe) -> dict[str, float]:
-        groups = recipe.optimizer(model).param_groups
+        groups = recipe.optimizer_of(model).param_groups
         return {names[id(parameter)]: group["lr"] / recipe.lr for group in groups for parameter in group["params"]}
 
     for name, rate in rates(Recipe(lr=1e-3, warmup=0, position_lr=30, conv_lr=3)).items():
@@ -127,4 +129,81 @@ def test_a_convolution_may_have_a_factor_of_its_own() -> None:
     for name, rate in rates(Recipe(lr=1e-3, warmup=0, conv_lr=3)).items():
         assert rate == pytest.approx(3 if ".conv." in name else 1)
     alike, common = Recipe(lr=1e-3, warmup=0, position_lr=3, conv_lr=3), Recipe(lr=1e-3, warmup=0, position_lr=3)
-    assert alike.optimizer(model).state_dict() == common.optimizer(model).state_dict()
+    assert alike.optimizer_of(model).state_dict() == common.optimizer_of(model).state_dict()
+
+
+def orthogonal(x: torch.Tensor) -> torch.Tensor:
+    """Five steps of Newton and Schulz in float64."""
+    x = x / x.norm()
+    for _ in range(5):
+        gram = x @ x.T
+        x = 3.4445 * x - 4.7750 * gram @ x + 2.0315 * gram @ gram @ x
+    return x
+
+
+def test_muon_moves_the_matrices_of_the_layers_and_adamw_the_rest() -> None:
+    overrides = ["size=tiny", "position=composite", "conv=depthwise", "block=modern"]
+    model = relpos.build(relpos.compose("params", overrides)).train()
+    recipe = Recipe(lr=1e-2, warmup=0, position_lr=10, optimizer="muon")
+    optimizer = recipe.optimizer_of(model)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    groups = [{names[id(parameter)] for parameter in group["params"]} for group in optimizer.param_groups]
+    assert sum(map(len, groups)) == len(set().union(*groups)) == len(names)
+    kinds = ("attention.project", "attention.output", "widen", "narrow")
+    assert groups[0] == {f"encoder.layers.{number}.{kind}.weight" for number in range(2) for kind in kinds}
+    faster = {name for group, own in zip(optimizer.param_groups, groups, strict=True) if group["lr"] == 0.1 for name in own}
+    assert faster == {name for name in names.values() if ".position." in name or ".conv." in name}
+
+
+def test_one_optimiser_of_both_is_two_of_torch() -> None:
+    model = relpos.build(relpos.compose("params", ["size=tiny", "block=modern"])).eval()
+    twin = copy.deepcopy(model)
+    recipe = Recipe(lr=1e-2, warmup=0, weight_decay=0.1, optimizer="muon")
+    matrices = matrices_of_layers(twin)
+    rest = [p for p in twin.parameters() if all(p is not matrix for matrix in matrices)]
+    exempt = {id(p) for name, p in twin.named_parameters() if "norm" in name or name.endswith("bias")}
+    groups = [
+        {"params": [p for p in rest if (id(p) in exempt) == free], "weight_decay": 0.1 * (not free)} for free in (False, True)
+    ]
+    two = (
+        torch.optim.Muon(matrices, lr=1e-2, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(groups, lr=1e-2, eps=1e-6, fused=True),
+    )
+    one = recipe.optimizer_of(model)
+    for number in range(3):
+        ids, labels = torch.randint(5, 99, (2, 9)), torch.full((2, 9), 7 + number)
+        if number == 2:  # as after a resume
+            state, one = copy.deepcopy(one.state_dict()), recipe.optimizer_of(model)
+            one.load_state_dict(state)
+        for network, optimizers in ((model, (one,)), (twin, two)):
+            network.zero_grad()
+            network.loss(ids, labels).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+    for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_step_of_muon_is_its_formula() -> None:
+    model = relpos.build(relpos.compose("params", ["size=tiny", "position=none"])).eval()
+    recipe = Recipe(lr=1e-2, warmup=0, weight_decay=0.5, optimizer="muon")
+    optimizer, matrices = recipe.optimizer_of(model), matrices_of_layers(model)
+    start = [(p.detach().double().clone(), torch.randn(p.shape)) for p in matrices]
+    for matrix, (_, grad) in zip(matrices, start, strict=True):
+        matrix.grad = grad.clone()
+    optimizer.step()
+    for matrix, (old, grad) in zip(matrices, start, strict=True):
+        step = 0.2 * max(matrix.shape) ** 0.5 * orthogonal(grad.double())  # at first momentum and gradient have one direction
+        moved = (old * (1 - 1e-2 * 0.5) - matrix.detach().double()) / 1e-2
+        assert (moved - step).norm() < 0.3 * step.norm()  # torch iterates in bfloat16, whose rounding the iteration enlarges
+
+
+def test_without_matrices_of_layers_there_is_adamw_alone() -> None:
+    assert isinstance(Recipe(lr=1.0, warmup=0, optimizer="muon").optimizer_of(nn.Linear(2, 2)), torch.optim.AdamW)
+
+
+def test_muon_needs_a_torch_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = relpos.build(relpos.compose("params", ["size=tiny"]))
+    monkeypatch.delattr(torch.optim, "Muon")
+    with pytest.raises(RelposError, match=r"recipe.optimizer=muon needs torch 2.9 or later"):
+        Recipe(lr=1.0, warmup=0, optimizer="muon").optimizer_of(model)

@@ -125,6 +125,7 @@ class Scale:
         if first := meaning.get("first"):
             steps += f", {first['share']:.0%} of them of {first['batch']} at {first['length']}"
         block = "".join(f" {key}={shown(value)}" for key, value in other_layers(size).items())
+        block += " muon" if "optimizer" in meaning["recipe"] else ""
         return f"{size['layers']}×{size['hidden']}{block}, {steps}, {name} ({identity[:6]}){pairs}"
 
     @property
@@ -135,8 +136,8 @@ class Scale:
     @property
     def is_of_paper(self) -> bool:
         """Whether its protocol is one that the claims are about; a verdict of another is shown, and is never the headline. The
-        layers must be the papers'; size, text and length of the training are free."""
-        return not other_layers(self.meaning["size"])
+        layers and the optimiser must be the papers'; size, text and length of the training are free."""
+        return not other_layers(self.meaning["size"]) and "optimizer" not in self.meaning.get("recipe", {})
 
     @property
     def can_go_on(self) -> bool:

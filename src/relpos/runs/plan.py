@@ -194,6 +194,8 @@ def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
         recipe.pop("conv_lr", None)
     if recipe.get("position_lr") == 1:
         del recipe["position_lr"]
+    if recipe.get("optimizer") == "adamw":
+        del recipe["optimizer"]
     if recipe.get("schedule") == "linear":
         del recipe["schedule"], recipe["decay"]
     return recipe

@@ -49,7 +49,7 @@ class Training(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         """AdamW, and the schedule that `training_step` advances."""
-        optimizer = self.recipe.optimizer(self.model)
+        optimizer = self.recipe.optimizer_of(self.model)
         return {"optimizer": optimizer, "lr_scheduler": self.recipe.scheduler(optimizer, self.steps)}
 
     def forward_scope(self, step: int, examples: Tensor) -> Any:

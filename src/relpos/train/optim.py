@@ -1,8 +1,8 @@
-"""AdamW with the papers' parameter groups, and the schedule of its rate."""
+"""AdamW with the papers' parameter groups, or Muon beside it, and the schedule of the rate."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from torch import nn
 
 from relpos.errors import RelposError
 from relpos.model.conv import Conv
+from relpos.model.encoder import Layer
 from relpos.model.position import Scheme
 from relpos.ranges import NotNegative, Positive, Rate
 
@@ -31,6 +32,8 @@ class Recipe:
         schedule: `linear`: after the warm-up the rate falls linearly to 0, as in the papers. `wsd` (warm-up, stable, decay; Hu et
             al. 2024, MiniCPM): it stays at `lr` and falls linearly to 0 over the last steps. Until then the length of the run does
             not matter, so that runs of several lengths share that part, see `relpos.runs.trunk`.
+        optimizer: `adamw`, as in the papers. `muon`: the weights of the layers' linear maps move by Muon (Jordan et al. 2024), all
+            other parameters by AdamW. See `MuonAndAdamW`.
         decay: steps over which `wsd` falls, as a count (1 or more) or as a share of the steps.
     """
 
@@ -42,6 +45,7 @@ class Recipe:
     clip: Positive = 1.0
     position_lr: Positive | Sequence[Positive] = 1.0
     conv_lr: Positive | None = None
+    optimizer: Literal["adamw", "muon"] = "adamw"
     schedule: Literal["linear", "wsd"] = "linear"
     decay: NotNegative = 0.2
 
@@ -67,20 +71,25 @@ class Recipe:
             return self.lr * steps / 2
         return self.lr * (steps + self.decay_start(steps) - self.warmup_steps(steps)) / 2
 
-    def optimizer(self, model: nn.Module) -> torch.optim.AdamW:
-        """AdamW; biases and norms are exempt from decay, tables, kernels and convolution taps are not.
+    def optimizer_of(self, model: nn.Module) -> torch.optim.Optimizer:
+        """The optimiser of a network's parameters. Biases and norms are exempt from decay, tables, kernels and convolution taps are
+        not.
 
         Differs from the authors' code: eps is added after the bias correction, as PyTorch does.
 
         Raises:
-            RelposError: `position_lr` is a list that does not fit the position scheme, or leaves the convolution without a factor.
+            RelposError: `position_lr` is a list that does not fit the position scheme, or leaves the convolution without a factor;
+                or this version of torch has no Muon.
         """
         exempt = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm) for p in m.parameters()}
         exempt |= {id(p) for name, p in model.named_parameters() if name.endswith("bias")}
         multiplier = self._multipliers(model)
+        matrices = matrices_of_layers(model, besides=multiplier.keys()) if self.optimizer == "muon" else []
+        by_muon = {id(p) for p in matrices}
+        rest = [p for p in model.parameters() if id(p) not in by_muon]
         groups = [
             {
-                "params": [p for p in model.parameters() if (id(p) in exempt, multiplier.get(id(p), 1)) == (without_decay, times)],
+                "params": [p for p in rest if (id(p) in exempt, multiplier.get(id(p), 1)) == (without_decay, times)],
                 "weight_decay": 0.0 if without_decay else self.weight_decay,
                 "lr": self.lr * times,
             }
@@ -89,7 +98,8 @@ class Recipe:
         ]
         groups = [group for group in groups if group["params"]]
         beta1, beta2 = self.betas
-        return torch.optim.AdamW(groups, lr=self.lr, betas=(beta1, beta2), eps=self.eps, fused=True)
+        adamw = torch.optim.AdamW(groups, lr=self.lr, betas=(beta1, beta2), eps=self.eps, fused=True)
+        return MuonAndAdamW(matrices, self.lr, self.weight_decay, adamw) if matrices else adamw
 
     def _multipliers(self, model: nn.Module) -> dict[int, float]:
         """Id of a parameter of position scheme or convolution → the factor of its rate."""
@@ -121,3 +131,49 @@ class Recipe:
             return max(0.0, (steps - step) / max(1, steps - start))
 
         return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+
+
+def matrices_of_layers(model: nn.Module, besides: Collection[int] = ()) -> list[nn.Parameter]:
+    """The weights of the linear maps in a network's layers: q, k and v, which are one matrix, W_o, and those of the feed-forward
+    network. `besides` holds ids of parameters that do not count, those of convolutions."""
+    maps = (
+        part for layer in model.modules() if isinstance(layer, Layer) for part in layer.modules() if isinstance(part, nn.Linear)
+    )
+    weights = (part.get_parameter("weight") for part in maps)
+    return [weight for weight in weights if id(weight) not in besides]
+
+
+class MuonAndAdamW(torch.optim.Optimizer):
+    """torch's Muon for some matrices and its AdamW for all other parameters, as one optimiser with one state.
+
+    Muon (Jordan et al. 2024): B ← μB + (1 − μ)G; the step is along O, the semi-orthogonal matrix that five steps of Newton and
+    Schulz's iteration make of (1 − μ)G + μB, μ = 0.95. It is multiplied by the rate and 0.2 √max(rows, columns) (Liu et al. 2025,
+    "Muon is scalable for LLM training"), so that numbers move about as far as by AdamW: one rate and one decay serve both.
+
+    Args:
+        matrices: two-dimensional.
+        lr: the highest rate of the matrices.
+        weight_decay: of the matrices.
+        adamw: with the other parameters in its groups.
+
+    Raises:
+        RelposError: torch is older than 2.9, and has no Muon.
+    """
+
+    def __init__(self, matrices: list[nn.Parameter], lr: float, weight_decay: float, adamw: torch.optim.AdamW) -> None:
+        if not hasattr(torch.optim, "Muon"):
+            raise RelposError(f"recipe.optimizer=muon needs torch 2.9 or later, this is {torch.__version__}")
+        muon = torch.optim.Muon(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
+        self.both: list[torch.optim.Optimizer] = [muon, adamw]
+        super().__init__([group for inner in self.both for group in inner.param_groups], {})
+
+    def step(self, closure: Any = None) -> Any:
+        """Both updates; the result of `closure`, which is called before them."""
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
+        # Given anew each time: a checkpoint that was loaded has put others in their place.
+        groups = [self.param_groups[:1], self.param_groups[1:]]
+        for inner, own in zip(self.both, groups, strict=True):
+            inner.param_groups, inner.state = own, self.state
+            inner.step()
+        return loss
