@@ -15,7 +15,7 @@ import reference_conv
 import reference_input
 from reference_absolute import carried, mixed, synthesizer_dense, synthesizer_random, tupe
 from reference_input import Given
-from reference_offsets import alibi, dual_triangle, kerple, kerple_power, polar, t5, tisa, turned
+from reference_offsets import alibi, dual_triangle, fire, kerple, kerple_power, polar, t5, tisa, turned
 
 Term = Callable[[Any, int, int, int, int, Tensor, Tensor], Tensor | float]
 
@@ -118,6 +118,7 @@ TERMS: dict[str, Term] = {
     "Window": none,
     "XL": xl,
     "DualTriangle": dual_triangle,
+    "Fire": fire,
 }
 SEEING = {
     "Cope": reference_input.cope,

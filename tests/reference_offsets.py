@@ -55,6 +55,19 @@ def alibi(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) ->
     return -slope(head, heads) * (abs(i - j) - (0.5 if scheme.sides == "shift" and j > i else 0))
 
 
+def fire(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) -> Tensor:
+    """Σ_u W_2[h, u] max(0, W_1[u] x + b_1[u]) + b_2[h], x = ln(1 + |c (j − i)|) / (ln(1 + |512 c m|) + 1e-6), or signed"""
+    x = torch.log(1 + abs(scheme.c * (j - i))) / (torch.log(1 + abs(scheme.c * scheme.multiplier * 512)) + 1e-6)
+    if scheme.sign and j < i:
+        x = -x
+    total = scheme.outer_bias[head]
+    for u in range(scheme.width):
+        inner = scheme.inner[u] * x + scheme.inner_bias[u]
+        if inner > 0:
+            total = total + scheme.outer[head, u] * inner
+    return total
+
+
 def dual_triangle(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) -> float:
     """−∞ where the head does not look: to the right in the first half of the heads, to the left in the others"""
     heads = scheme.shape.heads

@@ -23,7 +23,7 @@ def network(tokenizer: Tokenizer, position: str) -> MaskedLM:
 
 
 @pytest.mark.parametrize("packing", ["pair", "document"])
-@pytest.mark.parametrize("position", ["none", "alibi", "kerple", "kerple_power"])
+@pytest.mark.parametrize("position", ["none", "alibi", "fire", "kerple", "kerple_power"])
 def test_the_gap_of_distances_alone_is_zero(tokenizer: Tokenizer, store: Store, position: str, packing: str) -> None:
     found = mirror_gap(network(tokenizer, position), store.examples("heldout", packing, 64, 40))
     assert abs(found.gaps[KEY]) < SAME  # tables take such rows for constant

@@ -33,7 +33,7 @@ WITHOUT_SILENCE = {
     "kerple",  # none that may be zero
     "kerple_power",
 }
-BLIND = {"none", "alibi", "kerple", "kerple_power", "window"}  # to direction: T depends on |j − i| alone
+BLIND = {"none", "alibi", "fire", "kerple", "kerple_power", "window"}  # to direction: T depends on |j − i| alone
 WITHOUT_DIRECTION = {"fox"}  # its kernels are sums along the row, from the left
 
 

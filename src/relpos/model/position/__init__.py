@@ -9,6 +9,7 @@ from relpos.model.position.cope import Cope
 from relpos.model.position.deberta import Deberta
 from relpos.model.position.dual_triangle import DualTriangle
 from relpos.model.position.dynamic import Dynamic
+from relpos.model.position.fire import Fire
 from relpos.model.position.fixed import Fixed
 from relpos.model.position.floater import Floater
 from relpos.model.position.fox import Fox
@@ -43,6 +44,7 @@ __all__ = [
     "Deberta",
     "DualTriangle",
     "Dynamic",
+    "Fire",
     "Fixed",
     "Floater",
     "Fox",
