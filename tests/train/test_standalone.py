@@ -35,6 +35,8 @@ NETWORKS: dict[str, tuple[Any, Any, int | None]] = {
     "classifier": (node("position", "shaw"), node("conv", "qk"), 3),
 }
 """Position scheme, convolution, outputs of a classifier."""
+LAYERS = {"modernbert_canon": {"norm_first": True, "norm": "rms", "glu": True, "bias": False, "qk_norm": True}}
+"""Whose layers are not the papers'."""
 
 ELSEWHERE = """
 import importlib.util, json, sys
@@ -79,7 +81,7 @@ def exported(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     mask = torch.ones_like(ids)
     mask[1, 6:] = 0
     for name, (position, conv, outputs) in NETWORKS.items():
-        settings = {"size": SIZE, "position": position, "conv": conv, "vocabulary": tokenizer.size}
+        settings = {"size": SIZE | LAYERS.get(name, {}), "position": position, "conv": conv, "vocabulary": tokenizer.size}
         settings |= {"outputs": outputs} if outputs else {}
         torch.manual_seed(0)
         model = network(settings).double().eval()
