@@ -32,6 +32,22 @@ def test_loss_is_the_mean_over_the_chosen_tokens() -> None:
     assert int(right) == int((logits.argmax(-1) == labels).sum())
 
 
+def test_rows_may_count_by_weights() -> None:
+    ids, mask = batch()
+    labels = torch.where(torch.arange(9) % 2 == 0, ids, torch.tensor(-100)).masked_fill(mask == 0, -100)
+    weights, results = torch.tensor([0.5, 3.0], dtype=torch.float64), []
+    for at_once in (True, False):
+        model = model_of("composite").eval()
+        if at_once:
+            total, _, right = model.loss_sum(ids, labels, mask, weights=weights)
+        else:
+            parts = [model.loss_sum(ids[i : i + 1], labels[i : i + 1], mask[i : i + 1]) for i in range(2)]
+            total, right = (sum(w * part[k] for w, part in zip(weights, parts, strict=True)) for k in (0, 2))  # type: ignore[misc]
+        total.backward()
+        results.append([total.detach(), right.double(), *(p.grad for p in model.parameters() if p.grad is not None)])
+    torch.testing.assert_close(*results)
+
+
 def test_gradients_equal_those_of_all_logits() -> None:
     ids, mask = batch()
     labels = torch.where(torch.arange(9) % 2 == 0, ids, torch.tensor(-100))

@@ -29,6 +29,17 @@ def test_the_default_is_no_part_of_an_identity() -> None:
     assert "-causal-" in causal.name
 
 
+def test_a_causal_network_has_no_masks() -> None:
+    with pytest.raises(RelposError, match=r"recipe.masking=diffusion: a causal network \(size.attention=causal\) has no masks"):
+        plan(compose("pretrain", [*TINY, *CAUSAL, "recipe.masking=diffusion"]))
+
+
+def test_masking_is_part_of_an_identity_unless_it_is_berts() -> None:
+    plain, other = (plan(compose("pretrain", [*TINY, *more])) for more in ([], ["recipe.masking=diffusion"]))
+    assert "masking" not in plain.meaning["recipe"]
+    assert other.meaning["recipe"] == plain.meaning["recipe"] | {"masking": "diffusion"}
+
+
 def test_other_words_are_one_line() -> None:
     with pytest.raises(RelposError, match=r"size.attention=left: bidirectional or causal is expected"):
         compose("pretrain", ["size.attention=left"])
@@ -42,7 +53,7 @@ def test_what_reads_ahead_is_refused_before_any_work(toy_runs: Path) -> None:
 
 def test_every_token_of_text_is_predicted_and_none_is_masked() -> None:
     ids, lengths = torch.tensor([[2, 9, 8, 3, 7, 3, 0, 0], [2, 9, 3, 7, 8, 9, 5, 3]]), torch.tensor([6, 8])
-    seen, labels = next_tokens(ids, lengths, torch.arange(2), 0, 20)
+    seen, labels, _ = next_tokens(ids, lengths, torch.arange(2), 0, 20)
     assert torch.equal(seen, ids)
     expected = [[-100, 9, 8, -100, 7, -100, -100, -100], [-100, 9, -100, 7, 8, 9, 5, -100]]
     assert labels.tolist() == expected

@@ -46,7 +46,15 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
     return load_file(run.path / "model" / "model.safetensors")
 
 
-@pytest.mark.parametrize("more", [[], ["size.attention=causal"], ["block=modern", "recipe.optimizer=muon", "recipe.schedule=wsd"]])
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        ["size.attention=causal"],
+        ["recipe.masking=diffusion"],
+        ["block=modern", "recipe.optimizer=muon", "recipe.schedule=wsd"],
+    ],
+)
 def test_killed_and_continued_equals_uninterrupted(
     toy_runs: Path, tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch, more: list[str]
 ) -> None:

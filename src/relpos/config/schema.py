@@ -43,6 +43,7 @@ class RecipeDials(TypedDict):
     epochs: Positive | None
     batch: Batch
     head: Annotated[str, As("relpos.model.heads.ClassifierKind")]
+    masking: Annotated[str, As("relpos.data.objective.Masking")]
 
 
 Size = Annotated[dict[str, Any], Arguments("relpos.model.encoder.Encoder")]

@@ -65,7 +65,7 @@ def heldout_windows(texts: list[MaskedText], length: int) -> Iterator[MicroBatch
 
 def _masked(store: Store, document: int, start: int, count: int, objective: Objective) -> MaskedText:
     ids = torch.from_numpy(np.asarray(store.ids[start : start + count]).astype(np.int64))[None]
-    seen, labels = objective(ids, torch.tensor([count]), torch.tensor([document]), HELDOUT_SEED, store.vocabulary, store.marks)
+    seen, labels, _ = objective(ids, torch.tensor([count]), torch.tensor([document]), HELDOUT_SEED, store.vocabulary, store.marks)
     return MaskedText(seen[0], labels[0], store.marks)
 
 

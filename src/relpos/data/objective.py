@@ -5,20 +5,28 @@ These are functions of the example's ids and, where something is drawn, of its k
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from relpos.counter import uniform
 from relpos.data.marks import OURS, Marks
 from relpos.data.masking import IGNORED, RATE, mask
 
+Masking = Literal["bert", "diffusion"]
+LEAST = 1e-3
+"""The smallest rate of `diffused`, which bounds the weight of a row."""
+_RATE = 0x72617465  # keeps the draw of a row's rate apart from the others
+
 
 class Predicted(NamedTuple):
-    """input_ids (b, n) as the network sees them; labels (b, n) at the tokens that are predicted, −100 = not predicted."""
+    """input_ids (b, n) as the network sees them; labels (b, n) at the tokens that are predicted, −100 = not predicted; and by how
+    much the loss of each row counts, (b,), None: all alike."""
 
     input_ids: Tensor
     labels: Tensor
+    weights: Tensor | None = None
 
 
 class Objective(Protocol):
@@ -40,6 +48,25 @@ def masked(
 def next_tokens(input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS) -> Predicted:
     """Every token of text from the tokens before it; nothing is masked. [CLS] and [SEP] are read and not predicted, as with masks,
     so that the same tokens count whatever order they stand in."""
+    return Predicted(input_ids, input_ids.masked_fill(~_text(input_ids, lengths, marks), IGNORED))
+
+
+def diffused(input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS) -> Predicted:
+    """Masks of a diffusion model (Nie et al. 2025, "Large language diffusion models", Eq. 3, and its code's smallest rate):
+
+        t = ε + (1 − ε) u, u ~ U(0, 1) for each row      each token of text becomes [MASK] with probability t      weight 1/t
+
+    With 1/t a row of few masks counts as much as one of many, and the loss bounds the likelihood of the text.
+    """
+    rates = LEAST + (1 - LEAST) * uniform(seed, keys, _RATE)
+    text = _text(input_ids, lengths, marks)
+    place = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]
+    chosen = text & (uniform(seed, keys[:, None], place, 0) < rates[:, None])
+    labels = input_ids.masked_fill(~chosen, IGNORED)
+    return Predicted(input_ids.masked_fill(chosen, marks.mask), labels, (1 / rates).float())
+
+
+def _text(input_ids: Tensor, lengths: Tensor, marks: Marks) -> Tensor:
+    """(b, n) true at tokens that are neither special nor padding."""
     real = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :] < lengths[:, None]
-    text = real & (input_ids != marks.cls) & (input_ids != marks.sep) & (input_ids != marks.pad)
-    return Predicted(input_ids, input_ids.masked_fill(~text, IGNORED))
+    return real & (input_ids != marks.cls) & (input_ids != marks.sep) & (input_ids != marks.pad)

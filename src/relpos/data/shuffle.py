@@ -38,7 +38,7 @@ def masked_batches(
     while start < len(by_length):
         part = by_length[start : start + max(1, tokens // int(lengths[by_length[start]]))]
         ids, sizes = examples.batch(part)
-        seen, labels = objective(ids, sizes, part, HELDOUT_SEED, vocabulary, examples.marks)
+        seen, labels, _ = objective(ids, sizes, part, HELDOUT_SEED, vocabulary, examples.marks)
         yield MicroBatch(seen, torch.arange(ids.shape[1])[None, :] < sizes[:, None], labels), part
         start += len(part)
 

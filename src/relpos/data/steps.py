@@ -30,21 +30,30 @@ HELDOUT_SEED = 20_210_801  # held-out text has the same masks in every run
 @dataclass(frozen=True)
 class MicroBatch:
     """What one forward pass sees: input_ids (b, n) with masks in, attention_mask (b, n) bool, labels (b, n) with -100 = not
-    predicted; and where it is trained on, keys (b,), from which the dropout of each example is drawn."""
+    predicted; and where it is trained on, keys (b,), from which the dropout of each example is drawn, and by how much the loss of
+    each example counts, weights (b,), None: all alike."""
 
     input_ids: Tensor
     attention_mask: Tensor
     labels: Tensor
     keys: Tensor | None = None
+    weights: Tensor | None = None
+
+    @property
+    def chosen(self) -> float:
+        """The number of predicted tokens, by their weights where there are some."""
+        predicted = (self.labels != IGNORED).sum(1)
+        return int(predicted.sum()) if self.weights is None else float((predicted * self.weights.double()).sum())
 
 
 @dataclass(frozen=True)
 class Step:
-    """`chosen` counts the predicted tokens of the micro-batches that are held here, `tokens` the real tokens of the whole step."""
+    """`chosen` counts the predicted tokens of the micro-batches that are held here, by their weights where there are some, `tokens`
+    the real tokens of the whole step."""
 
     index: int
     microbatches: list[MicroBatch]
-    chosen: int
+    chosen: float
     tokens: int
 
 
@@ -115,8 +124,7 @@ class Steps(IterableDataset[Step]):
             _microbatch(self.examples, pairs[part], counter_hash(index, pairs[part]), self.seed, self.vocabulary, self.objective)
             for part in passes(lengths, self.room)
         ]
-        chosen = sum(int((part.labels != IGNORED).sum()) for part in parts)
-        return Step(index, parts, chosen, tokens)
+        return Step(index, parts, sum(part.chosen for part in parts), tokens)
 
     def unmasked(self, index: int, rows: int) -> UnmaskedStep:
         """One step in passes of `rows` examples, sorted by length, longest first."""
@@ -161,5 +169,5 @@ def _microbatch(examples: Examples, pairs: Tensor, keys: Tensor, seed: int, voca
     """Examples with masks in. A row's masks depend on the seed and its key."""
     ids, lengths = examples.batch(pairs)
     attention = torch.arange(ids.shape[1])[None, :] < lengths[:, None]
-    seen, labels = objective(ids, lengths, keys, seed, vocabulary, examples.marks)
-    return MicroBatch(seen, attention, labels, keys)
+    seen, labels, weights = objective(ids, lengths, keys, seed, vocabulary, examples.marks)
+    return MicroBatch(seen, attention, labels, keys, weights)

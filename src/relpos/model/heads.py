@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int, Real, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -81,20 +81,23 @@ class MaskedLM(nn.Module):
         attention_mask: Shaped[Tensor, "batch n"] | None = None,
         token_types: Ids | None = None,
         room: int | None = None,
-    ) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Int[Tensor, ""]]:
+        weights: Float[Tensor, "batch"] | None = None,
+    ) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Real[Tensor, ""]]:
         """(sum of the losses, number of chosen tokens, number predicted right). The head runs at the chosen tokens only.
 
         Args:
             room: the head runs at so many tokens instead, of which only the chosen ones count, so that the CPU need not wait for
                 the device to count these. If more than `room` are chosen, the last are left out of the loss, but not of the number.
+            weights: by how much the losses and the hits of each row count; not with `room`.
         """
         labels = at_outputs(self.encoder, labels).flatten()
         predicted = labels.ne(IGNORED)
         # Sorted stably the chosen tokens come first, in their order: a result of fixed size, for which no device is waited for.
         at = predicted.nonzero().squeeze(1) if room is None else predicted.byte().argsort(descending=True, stable=True)[:room]
         x = self.head.transform(self.encoder(input_ids, attention_mask, token_types, at))
-        swept = room is None and kernels.sweeps_serve(self.encoder.kernel, x, self.training)
-        total, right = tied_cross_entropy(x, self.table, self.head.bias, labels[at], padded=room is not None, swept=swept)
+        of_tokens = None if weights is None else weights[at // input_ids.shape[1]]
+        swept = room is None and weights is None and kernels.sweeps_serve(self.encoder.kernel, x, self.training)
+        total, right = tied_cross_entropy(x, self.table, self.head.bias, labels[at], room is not None, swept, of_tokens)
         return total, torch.tensor(len(at)) if room is None else predicted.sum(), right
 
     def loss(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 from torch import Tensor
 
 from relpos.model.kernels import sweeps
@@ -25,7 +25,7 @@ class _TiedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, words: Tensor, bias: Tensor, target: Tensor, padded: bool, swept: bool
+        ctx: Any, x: Tensor, words: Tensor, bias: Tensor, target: Tensor, padded: bool, swept: bool, weights: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         dtype = compute_dtype(x)
         x, table, shift = x.to(dtype), words.to(dtype), bias.to(dtype)
@@ -34,7 +34,7 @@ class _TiedCrossEntropy(torch.autograd.Function):
             losses, hits = sweeps.cross_entropy_(torch.mm(x, table.t(), out=grad), bias, target)
             total, right = losses.sum(), hits.sum().long()
         else:
-            total, right = _block_by_block(x, table, shift, target, padded, grad)
+            total, right = _block_by_block(x, table, shift, target, padded, weights, grad)
         ctx.save_for_backward(x, table, grad)
         ctx.types = words.dtype, bias.dtype
         ctx.mark_non_differentiable(right)
@@ -52,17 +52,20 @@ class _TiedCrossEntropy(torch.autograd.Function):
             None,
             None,
             None,
+            None,
         )
 
 
-def _block_by_block(x: Tensor, table: Tensor, shift: Tensor, target: Tensor, padded: bool, grad: Tensor) -> tuple[Tensor, Tensor]:
+def _block_by_block(
+    x: Tensor, table: Tensor, shift: Tensor, target: Tensor, padded: bool, weights: Tensor | None, grad: Tensor
+) -> tuple[Tensor, Tensor]:
     """The sum of the losses and the number predicted right; softmax − one-hot is written to `grad`."""
     total = x.new_zeros((), dtype=torch.promote_types(x.dtype, torch.float32))
-    right = torch.zeros((), dtype=torch.int64, device=x.device)
+    right = torch.zeros((), dtype=torch.int64 if weights is None else weights.dtype, device=x.device)
     at_once = _rows_at_once(x)
     for start in range(0, len(x), at_once):
         rows = slice(start, start + at_once)
-        predicted = target[rows] != IGNORED if padded else None
+        predicted = target[rows] != IGNORED if padded else None if weights is None else weights[rows]
         logits, correct = _logits(x[rows], table, shift, target[rows].clamp(min=0) if padded else target[rows])
         top, chosen = logits.amax(1), logits.gather(1, correct).squeeze(1)
         right += _sum(chosen == top, predicted)  # argmax is slow; in a training log a tie of rounded logits may count as a hit
@@ -75,7 +78,7 @@ def _block_by_block(x: Tensor, table: Tensor, shift: Tensor, target: Tensor, pad
 
 
 def _sum(values: Tensor, predicted: Tensor | None) -> Tensor:
-    """Sum over the rows that are predicted; None: over all."""
+    """Sum over the rows, each times how much it counts: 0 or 1 where only some are predicted; None: all alike."""
     return values.sum() if predicted is None else (values * predicted).sum()
 
 
@@ -106,15 +109,17 @@ def tied_cross_entropy(
     target: Int[Tensor, "tokens"],
     padded: bool = False,
     swept: bool = False,
-) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    weights: Float[Tensor, "tokens"] | None = None,
+) -> tuple[Float[Tensor, ""], Real[Tensor, ""]]:
     """x (N, E), words (V, E), bias (V,), target (N,) → (Σ −log softmax(x wordsᵀ + bias)[target], number predicted right).
 
     Args:
         padded: rows whose target is IGNORED do not count; only where gradients are computed.
         swept: through the compiled pass of kernels/sweeps.py; not with `padded`.
+        weights: by how much each token counts, in both results; only where gradients are computed, not with `padded` or `swept`.
     """
     # Checked here: inside `forward` gradients are always off, and `needs_input_grad` is true under `no_grad` as well.
     if torch.is_grad_enabled() and any(part.requires_grad for part in (x, words, bias)):
-        total, right = _TiedCrossEntropy.apply(x, words, bias, target, padded, swept)
+        total, right = _TiedCrossEntropy.apply(x, words, bias, target, padded, swept, weights)
         return total, right
     return _evaluated(x, words, bias, target)

@@ -101,6 +101,8 @@ def pretrain_run(content: Content) -> Run:
     store = store_run(config, _tokenizer_of(start, config["vocabulary"]) if start else None)
     meaning = {key: config[key] for key in (*DIALS, "packing")} | _architecture(config) | {"recipe": _recipe(config["recipe"])}
     meaning["pairs"] = config["data"].get("pairs")
+    if "masking" in meaning["recipe"] and meaning["size"].get("attention") == "causal":
+        raise RelposError(f"recipe.masking={meaning['recipe']['masking']}: a causal network (size.attention=causal) has no masks")
     if config["first"]["share"]:  # otherwise left out: runs of one stage keep the identity from before two-stage training
         meaning["first"] = config["first"]
     name = f"{start.name if start else _shape_name(config)}-{store.name}-seed{config['seed']}"
@@ -196,6 +198,8 @@ def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
         del recipe["position_lr"]
     if recipe.get("optimizer") == "adamw":
         del recipe["optimizer"]
+    if recipe.get("masking") == "bert":
+        del recipe["masking"]
     if recipe.get("schedule") == "linear":
         del recipe["schedule"], recipe["decay"]
     return recipe

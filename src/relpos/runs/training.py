@@ -19,7 +19,7 @@ from lightning_fabric.plugins.environments import LightningEnvironment
 from pytorch_lightning.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 
 from relpos.analysis.kernels import draw_kernels
-from relpos.data.objective import masked, next_tokens
+from relpos.data.objective import diffused, masked, next_tokens
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
 from relpos.data.tasks import Task, authors_steps, epoch_steps
@@ -65,14 +65,15 @@ def pretrain(run: Run) -> dict[str, Any]:
     model = of_pretraining(config, store.vocabulary, start)
     group = present()
     dials = {key: config[key] for key in ("steps", "seed", "precision", "log_every")}
-    objective = next_tokens if model.encoder.causal else masked
-    recorder = _recorder(run, model.encoder, group)
-    module = Pretraining(model, Recipe(**config["recipe"]), **dials, group=group, recorder=recorder)
+    heldout = next_tokens if model.encoder.causal else masked
+    objective = diffused if config["recipe"].get("masking") == "diffusion" else heldout
+    recorder = _recorder(run, model.encoder, group) if objective is masked else None  # recorded passes draw BERT's masks
+    module = Pretraining(model, Recipe.of(config["recipe"]), **dials, group=group, recorder=recorder)
     keys = ("seed", "steps", "batch", "length", "packing", "pairs")
     microbatch = _microbatch(run, model.encoder, group)
     data = PretrainingData(
         store, **{key: config[key] for key in keys}, microbatch=microbatch, first=config.get("first"), group=group,
-        unmasked=recorder is not None, objective=objective, heldout=objective,
+        unmasked=recorder is not None, objective=objective, heldout=heldout,
     )  # fmt: skip
     trainer = _fit(run, module, data, config["evaluations"], microbatch)
     if not hasattr(module, "result") or trainer.global_step % _interval(config["steps"], config["evaluations"]):
@@ -267,8 +268,7 @@ def _microbatch(run: Run, encoder: Encoder, group: Group) -> int:
 
 def _recorder(run: Run, encoder: Encoder, group: Group) -> Callable[[], Recorder] | None:
     """What records a pre-training's passes as CUDA graphs; None unless `speed.graphs` is set, on one GPU with steps all alike."""
-    alike = encoder.position.same_each_step and not encoder.causal  # recorded passes draw BERT's masks
-    wanted = run.config["speed"]["graphs"] and group.world == 1 and alike
+    wanted = run.config["speed"]["graphs"] and group.world == 1 and encoder.position.same_each_step
     return recorder_for(run.config["speed"]["accelerator"]) if wanted else None
 
 

@@ -33,7 +33,8 @@ MOST_LOSS = 700.0
 class Pretraining(Training):
     """One run of language modelling; the loss of a step is the sum over its chosen tokens divided by their number.
 
-    Chosen tokens are those that are to be predicted: the 15 % that are masked, or in a causal network all tokens of text.
+    Chosen tokens are those that are to be predicted: the 15 % that are masked, or in a causal network all tokens of text. With
+    `recipe.masking=diffusion` losses, hits and number are weighted.
 
     Args:
         recorder: called once the network is on its device; records the passes of steps that come without masks. None: steps come
@@ -70,7 +71,8 @@ class Pretraining(Training):
             for microbatch in step.microbatches:
                 assert microbatch.keys is not None
                 with self.forward_scope(step.index, microbatch.keys):
-                    loss, _, correct = self.model.loss_sum(microbatch.input_ids, microbatch.labels, microbatch.attention_mask)
+                    inputs = microbatch.input_ids, microbatch.labels, microbatch.attention_mask
+                    loss, _, correct = self.model.loss_sum(*inputs, weights=microbatch.weights)
                 self.manual_backward(loss / chosen)
                 self.add(loss=loss, correct=correct)
         self.add(chosen=chosen, tokens=step.tokens)
