@@ -114,7 +114,7 @@ def power(claims: Sequence[Claim], world: World, seeds: int, draws: int, first: 
             runs = scales if compares_sizes else Scales(scales.known[:1])  # other claims are about the papers' smaller models
             if test.rule == error_reduction:
                 _answer(runs, chance)
-            counts.setdefault(name, []).append(headline(test.verdicts(runs)))
+            counts.setdefault(name, []).append(headline(test.verdicts(runs)).verdict)
     return {
         name: Power(verdicts.count(HOLDS) / draws, verdicts.count(FAILS) / draws, draws)
         for name, verdicts in counts.items()

@@ -125,7 +125,7 @@ class Scale:
         if first := meaning.get("first"):
             steps += f", {first['share']:.0%} of them of {first['batch']} at {first['length']}"
         block = "".join(f" {key}={shown(value)}" for key, value in other_layers(size).items())
-        block += " muon" if "optimizer" in meaning["recipe"] else ""
+        block += " muon" if "optimizer" in meaning.get("recipe", {}) else ""
         return f"{size['layers']}×{size['hidden']}{block}, {steps}, {name} ({identity[:6]}){pairs}"
 
     @property
