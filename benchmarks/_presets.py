@@ -98,12 +98,19 @@ def with_memory(rows: dict[str, Any], megabytes: dict[str, float]) -> dict[str, 
 
 
 def write(name: str, title: str, result: dict[str, Any], keep: bool) -> None:
-    """`results/NAME.json` and `.md`, unless those are to be kept; prints the latter."""
+    """`results/NAME.json` and `.md`; prints the latter. With `keep` the presets that were not measured keep their rows, with
+    ratios to `none` as it was beside them; settings must be those of before, or nothing is written."""
+    path = RESULTS / f"{name}.json"
+    before = json.loads(path.read_text(encoding="utf-8")) if keep and path.is_file() else {}
+    is_alike = all(before.get(key) == value for key, value in result.items() if key not in ("machine", "presets"))
+    added = f" Measured in this run, the others before: {', '.join(f'`{preset}`' for preset in result['presets'])}." if keep else ""
+    if before and is_alike:
+        result = result | {"presets": before["presets"] | result["presets"]}
     about = ", ".join(f"{key}: {value}" for key, value in result["machine"].items())
-    text = "\n".join([f"# {title}", "", f"{about}; {result['repeats']} repeats.", "", *lines(result["presets"]), ""])
-    if not keep:
+    text = "\n".join([f"# {title}", "", f"{about}; {result['repeats']} repeats.{added}", "", *lines(result["presets"]), ""])
+    if not keep or (before and is_alike):
         RESULTS.mkdir(exist_ok=True)
-        (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")
     print(text)
 

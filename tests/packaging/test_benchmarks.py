@@ -1,6 +1,7 @@
 """What the benchmarks over all presets do with times; the times themselves are no test."""
 
 import importlib
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -60,11 +61,14 @@ def test_ratios_are_those_of_a_turn_and_solving_is_shared_out() -> None:
     assert rows["position=floater"]["time"] == pytest.approx(1 + 4 / 400)
 
 
-def test_results_are_kept_where_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_other_presets_are_kept_where_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(presets, "RESULTS", tmp_path)
     row = {"time": 1.0, "min": 0.9, "max": 1.1, "seconds": 0.5, "memory": 1.0, "megabytes": 10.0}
     result = {"machine": {"threads": 1}, "repeats": 3, "presets": {"position=tisa": row}}
     presets.write("some", "Title", result, keep=True)
     assert list(tmp_path.iterdir()) == []
     presets.write("some", "Title", result, keep=False)
+    presets.write("some", "Title", result | {"presets": {"position=rope": row}}, keep=True)
+    presets.write("some", "Title", result | {"repeats": 5, "presets": {"position=alibi": row}}, keep=True)  # of other settings
+    assert set(json.loads((tmp_path / "some.json").read_text())["presets"]) == {"position=tisa", "position=rope"}
     assert "| `position=tisa` | 1.000 | 0.90 – 1.10 | 0.5000 | 1.00 | 10 |" in (tmp_path / "some.md").read_text()
