@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument(
-        "--only", nargs="+", metavar="NAME", help="these presets, such as position=tisa; the results stay as they are"
+        "--only", nargs="+", metavar="NAME", help="these presets, such as position=tisa; the rows of the others stay as they are"
     )
     parser.add_argument("--memory", nargs="+", metavar="NAME", help=argparse.SUPPRESS)
     asked = parser.parse_args()
