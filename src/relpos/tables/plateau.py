@@ -1,8 +1,9 @@
 """The bag-of-words plateau: how well masked words are predicted by who knows which words a text has, and not their order.
 
-`position=none` cannot leave it. Another row has left it when two things are true: its held-out loss is below that of `none` beyond
-noise, and that loss rises by more than `GAP` when words are shuffled. Two rows on the plateau differ by how they learn the words,
-which says nothing of positions; and a row that has left it is ahead of one that has not by having learned any order at all.
+`position=none` cannot leave it, unless its attention is causal, which is an order by itself: there the gap alone decides.
+Another row has left it when two things are true: its held-out loss is below that of `none` beyond noise, and that loss rises by
+more than `GAP` when words are shuffled. Two rows on the plateau differ by how they learn the words, which says nothing of
+positions; and a row that has left it is ahead of one that has not by having learned any order at all.
 """
 
 from __future__ import annotations
@@ -34,19 +35,20 @@ def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Iterable[float
     >>> gaps = {"fixed": [1.4, 1.5], "absolute": [0.05, 0.06]}
     >>> is_on_plateau(losses, gaps, "fixed"), is_on_plateau(losses, gaps, "absolute"), is_on_plateau(losses, {}, "fixed")
     (False, True, None)
+    >>> is_on_plateau({}, {"none": [2.1], "rope": [2.4]}, "none")  # causal attention
+    False
 
     Args:
         losses: row → pre-training seed → held-out loss, of the rows of one scale.
         gaps: row → shuffle gaps of its pre-trainings.
         row: the row.
     """
-    if row == NONE:
-        return True
     if not (of_row := list(gaps.get(row, ()))):
-        return None
+        return True if row == NONE else None
     if fmean(of_row) <= GAP:
         return True
-    if not (losses.get(NONE) and losses.get(row)):
+    of_none = list(gaps.get(NONE, ()))
+    if row == NONE or (of_none and fmean(of_none) > GAP) or not (losses.get(NONE) and losses.get(row)):
         return False
     tested = difference(losses, NONE, row)
     return tested.low <= 0 if tested else fmean(losses[NONE].values()) - fmean(losses[row].values()) <= LEAD
