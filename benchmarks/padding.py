@@ -1,0 +1,78 @@
+"""How much of a pre-training step is padding: from the lengths of its examples, without a network.
+
+    python benchmarks/padding.py [data=files data.corpus=FOLDER …]
+
+The text is the generated language and, where overrides of `relpos data` are given, theirs. On a CPU only attention's scores are
+computed for padding, in passes as `relpos.data.passes.passes` cuts them; in recorded passes on a GPU everything is. Operations are
+those of BERT-small, as `relpos.runs.cost` counts them. Writes benchmarks/results/padding.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from torch import Tensor
+
+import relpos
+from relpos.config.compose import resolved
+from relpos.data.passes import MULTIPLE, even_rows, passes
+from relpos.data.steps import SAMPLED_STEPS, Steps
+from relpos.data.store import Store
+from relpos.runs.cost import forward
+
+BATCH, LENGTH, STEPS = 128, 128, 40
+MICROBATCH = 16
+"""2,048 tokens, which `speed.microbatch=auto` takes on a CPU."""
+HEAD = "| text | packing | tokens an example | padded to 128 | positions, CPU | scores, CPU | operations, CPU | operations, GPU |"
+
+
+def main() -> None:
+    asked = sys.argv[1:]
+    lines = [HEAD, "|---" * 8 + "|"]
+    for overrides in [["data=toy"], *([asked] if asked else [])]:
+        store = Store(relpos.run(relpos.compose("data", overrides)).path)
+        for packing in ("pair", "document"):
+            lines.append(f"| {overrides[0].removeprefix('data=')} | {packing} | {row(store, packing)} |")
+    command = f"`python benchmarks/padding.py {' '.join(asked)}`".replace(" `", "`")
+    title = f"# Padding\n\n{command}:\nshares of padding, in {STEPS} steps of {BATCH} examples of at most {LENGTH} tokens.\n"
+    (Path(__file__).parent / "results" / "padding.md").write_text("\n".join([title, *lines, ""]), encoding="utf-8")
+    print("\n".join(lines))
+
+
+def row(store: Store, packing: str) -> str:
+    """The figures of one line."""
+    steps = Steps(store.examples("train", packing, LENGTH), 0, BATCH, MICROBATCH, store.vocabulary)
+    lengths = [steps.examples.lengths(steps.pairs(index)) for index in range(STEPS)]
+    real = sum(int(step.sum()) for step in lengths)
+    cpu = [step[part] for step in lengths for part in passes(step, steps.room)]
+    rows = even_rows(lengths[:SAMPLED_STEPS], BATCH)
+    gpu = [part for step in lengths for part in step.sort(descending=True).values.split(rows)]
+    scores = sum(int(step.square().sum()) for step in lengths)
+    padded = 1 - real / positions(cpu), 1 - scores / squares(cpu)
+    size = resolved(relpos.compose("params"))["size"]
+    tokens, score = forward(size, 0, store.vocabulary), forward(size, 1) - forward(size, 0)
+    needed = tokens * real + score * scores
+    on_cpu = 1 - needed / (tokens * real + score * squares(cpu))
+    on_gpu = 1 - needed / (tokens * positions(gpu) + score * squares(gpu))
+    shares = [1 - real / (STEPS * BATCH * LENGTH), *padded, on_cpu, on_gpu]
+    return " | ".join([f"{real / STEPS / BATCH:.0f}", *(f"{share:.3f}" for share in shares)])
+
+
+def width(part: Tensor) -> int:
+    """Positions of a row."""
+    return -(-int(part.max()) // MULTIPLE) * MULTIPLE
+
+
+def positions(parts: Iterable[Tensor]) -> int:
+    return sum(len(part) * width(part) for part in parts)
+
+
+def squares(parts: Iterable[Tensor]) -> int:
+    """Scores of one head."""
+    return sum(len(part) * width(part) ** 2 for part in parts)
+
+
+if __name__ == "__main__":
+    main()
