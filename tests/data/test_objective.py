@@ -1,9 +1,11 @@
-"""Diffusion's masks: a rate for each row, and weights by which each rate counts alike."""
+"""What recipe.masking names: BERT's masks at one rate or at that of the step, diffusion's with a rate for each row, and answers."""
 
+import numpy as np
+import pytest
 import torch
 
 from relpos.data.masking import IGNORED
-from relpos.data.objective import LEAST, diffused
+from relpos.data.objective import LEAST, answered, diffused, masked, masks
 from relpos.data.tokenizer import CLS, MASK, PAD, SEP
 
 IDS = torch.randint(5, 500, (3000, 66), generator=torch.Generator().manual_seed(0))
@@ -47,3 +49,62 @@ def test_masks_do_not_depend_on_the_row_or_the_padding() -> None:
     assert torch.equal(alone.input_ids[:, :66], among.input_ids[some])
     assert torch.equal(alone.weights, among.weights[some])
     assert not torch.equal(among.input_ids, diffused(IDS, LENGTHS, KEYS, 8, 500).input_ids)
+
+
+def test_a_number_is_the_share_of_the_tokens_that_are_chosen() -> None:
+    assert masks("bert") is masked
+    before = torch.zeros_like(IDS, dtype=torch.bool)
+    for rate in (0.05, 0.3, 0.5):
+        _, labels, weights = masks(rate)(IDS, LENGTHS, KEYS, 7, 500)
+        chosen = labels != IGNORED
+        assert weights is None
+        assert abs(chosen[:, 1:-1].double().mean() - rate) < 0.005
+        assert not bool((before & ~chosen).any())
+        before = chosen
+
+
+def test_answers_are_masked_and_nothing_else_is() -> None:
+    ids = torch.tensor([[CLS, 7, 8, SEP, 9, 7, SEP, PAD], [CLS, 7, SEP, 8, SEP, PAD, PAD, PAD]])
+    seen, labels, weights = answered(ids, torch.tensor([7, 5]), KEYS[:2], 0, 500)
+    assert weights is None
+    assert seen.tolist() == [[CLS, 7, 8, SEP, MASK, MASK, SEP, PAD], [CLS, 7, SEP, MASK, SEP, PAD, PAD, PAD]]
+    assert torch.equal(labels, torch.where(seen == MASK, ids, IGNORED))
+
+
+def chosen_at(step: int, masking: object, steps: int = 12) -> torch.Tensor:
+    """(3000, 66) which tokens are predicted at a step of a training of `steps`."""
+    labels: torch.Tensor = masks(masking, steps)(IDS, LENGTHS, KEYS, 7, 500, step=step).labels  # type: ignore[arg-type]
+    return labels != IGNORED
+
+
+@pytest.mark.parametrize(("first", "last"), [(0.3, 0.15), (0.15, 0.6), (0.4, 0.4)])
+def test_the_rate_goes_from_the_first_linearly_to_the_last(first: float, last: float) -> None:
+    rates = np.linspace(first, last, 13)  # after 12 steps there would be the last
+    shares = [float(chosen_at(step, [first, last]).double().mean()) * 66 / 64 for step in range(12)]
+    np.testing.assert_allclose(shares, rates[:12], atol=4 * np.sqrt(0.25 / (3000 * 64)))
+
+
+def test_what_is_chosen_at_a_rate_is_chosen_at_a_higher_one() -> None:
+    few, many = chosen_at(11, [0.3, 0.15]), chosen_at(0, [0.3, 0.15])
+    assert bool((many | ~few).all())
+    assert torch.equal(many, chosen_at(5, 0.3))
+
+
+@pytest.mark.parametrize("masking", ["bert", 0.15, [0.15, 0.15]])
+def test_berts_masks_have_three_names(masking: object) -> None:
+    assert torch.equal(chosen_at(7, masking), masked(IDS, LENGTHS, KEYS, 7, 500).labels != IGNORED)
+
+
+@pytest.mark.parametrize("batch", [40, 100])
+def test_the_loss_of_a_diffusion_step_is_biased_as_a_ratio_of_means_is(batch: int) -> None:
+    """With the loss t of a token at rate t the mean over all rates is 1/2, the bias to first order (ln(1/ε) - 2) / (2 · tokens)."""
+    rows = 200_000
+    ids = torch.full((rows, 8), 9)
+    _, labels, weights = diffused(ids, torch.full((rows,), 8), torch.arange(rows), 7, 500)
+    assert weights is not None
+    counts = (labels != IGNORED).sum(1) * weights.double()
+    losses = counts / weights
+    assert float(losses.mean() / 8) == pytest.approx(0.5, abs=0.002)
+    steps = losses.view(-1, batch).sum(1) / counts.view(-1, batch).sum(1)
+    expected = (np.log(1 / LEAST) - 2) / (2 * batch * 8)
+    assert 0.5 * expected < float(steps.mean()) - 0.5 < 1.2 * expected

@@ -31,6 +31,18 @@ def test_the_classes_are_those_of_the_training_file_sorted_or_those_that_are_giv
     assert made(tmp_path, train, **({"labels": labels} if labels else {}))["labels"] == classes
 
 
+def test_boolq_of_superglue_is_a_task_as_it_is_published(tmp_path: Path) -> None:
+    lines = [
+        f'{{"question": "is a b", "passage": "A -- a is {word}.", "idx": {number}, "label": {word}}}\n'
+        for number, word in enumerate(["true", "false"])
+    ]
+    for split in ("train", "dev"):
+        write(tmp_path, f"{split}.jsonl", "".join(lines))
+    write(tmp_path, "test.jsonl", '{"question": "is a b", "passage": "A -- a is it.", "idx": 0}\n')
+    made = OwnTask(folder=str(tmp_path), columns=["question", "passage"]).arguments()
+    assert (made["labels"], made["rows"]) == (["false", "true"], 2)
+
+
 def test_a_label_of_the_dev_file_that_is_never_trained_on_is_refused_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(RelposError, match=r"dev\.tsv line 3: label 'c' is outside the set\. Known: a, b\."):
         made(tmp_path, ["a", "b"], dev=["a", "c"])

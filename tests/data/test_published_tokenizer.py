@@ -49,22 +49,26 @@ def test_what_is_saved_loads_as_the_same_tokenizer(kind: str, tmp_path: Path) ->
 
 
 def sentencepiece_model(model_type: str) -> bytes:
-    """A model file as ALBERT's, which holds its special tokens, or XLM-R's, which does not."""
+    """A model file as ALBERT's, which holds its special tokens, DeBERTa's, which holds all but [MASK], or XLM-R's, with none."""
     import io
 
     import sentencepiece
 
+    pieces = {"pad_piece": "[PAD]", "bos_piece": "[CLS]", "eos_piece": "[SEP]", "unk_piece": "[UNK]"}
+    deberta = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3, **pieces}
     special = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1, "control_symbols": ["[CLS]", "[SEP]"]}
     special |= {"pad_piece": "<pad>", "user_defined_symbols": ["[MASK]"]}
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([TEXT, "the mat of a cat sat"] * 30), model_writer=model, vocab_size=50, hard_vocab_limit=False,
-        minloglevel=2, **(special if model_type == "albert" else {}),
+        minloglevel=2, **{"albert": special, "deberta-v2": deberta}.get(model_type, {}),
     )  # fmt: skip
     return model.getvalue()
 
 
-@pytest.mark.parametrize(("model_type", "separators"), [("bert", 1), ("roberta", 2), ("albert", 1), ("xlm-roberta", 2)])
+@pytest.mark.parametrize(
+    ("model_type", "separators"), [("bert", 1), ("roberta", 2), ("albert", 1), ("deberta-v2", 1), ("xlm-roberta", 2)]
+)
 def test_vocabularies_without_tokenizer_json_are_read(model_type: str, separators: int, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
     if model_type == "bert":
@@ -75,7 +79,7 @@ def test_vocabularies_without_tokenizer_json_are_read(model_type: str, separator
         trained.train_from_iterator([TEXT] * 3, vocab_size=280, special_tokens=list(SPECIAL["roberta"].values()))
         trained.save_model(str(tmp_path))
     else:
-        name = "spiece.model" if model_type == "albert" else "sentencepiece.bpe.model"
+        name = {"albert": "spiece.model", "deberta-v2": "spm.model"}.get(model_type, "sentencepiece.bpe.model")
         (tmp_path / name).write_bytes(sentencepiece_model(model_type))
     tokenizer = load_tokenizer(tmp_path)
     words = Words(tokenizer).split(tokenizer.encode([TEXT])[0])

@@ -1,12 +1,16 @@
-"""Words permuted within windows."""
+"""Words permuted within windows, n-grams permuted within sentences."""
 
+import itertools
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 
+from relpos.counter import fold
+from relpos.data import shuffle
 from relpos.data.masking import IGNORED
-from relpos.data.shuffle import WINDOWS, masked_batches, mirrored, permutation, permuted, shuffled, windows_of_text
+from relpos.data.shuffle import WINDOWS, masked_batches, mirrored, ngrams_permuted, permutation, permuted, shuffled, windows_of_text
 from relpos.data.steps import MicroBatch
 from relpos.data.store import Store
 from relpos.data.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
@@ -140,3 +144,29 @@ def test_a_window_of_text_is_shuffled_as_one_sentence(store: Store, words: Words
     after = shuffled(texts, words)
     assert not torch.equal(texts, after)
     assert torch.equal(texts.sort(1).values, after.sort(1).values)
+
+
+def in_loops(sentence: list[Word], number: int, n: int) -> list[int]:
+    """One sentence with its n-grams in random order, n-gram by n-gram."""
+    size = n - fold(shuffle._NGRAMS, n, number) % n  # of the first
+    cuts = [0, *range(size, len(sentence), n), len(sentence)]
+    ngrams = [sentence[a:b] for a, b in itertools.pairwise(cuts)]
+    drawn = sorted(range(len(ngrams)), key=lambda place: fold(shuffle._NGRAMS, n, number, place))
+    return [piece for place in drawn for word in ngrams[place] for piece in word]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 100])
+def test_n_grams_are_permuted_and_stay_whole(store: Store, words: Words, n: int) -> None:
+    lengths, ids = np.diff(store.sentences), np.asarray(store.ids, np.int32)
+    after = np.split(ngrams_permuted(lengths, ids, 5, words, n), store.sentences[1:-1])
+    before = np.split(ids, store.sentences[1:-1])
+    for number, (was, now) in enumerate(zip(before, after, strict=True)):
+        assert now.tolist() == in_loops(words.split(was), 5 + number, n)
+    assert any(was.tolist() != now.tolist() for was, now in zip(before, after, strict=True)) or n == 100
+
+
+def test_a_sentence_is_permuted_alike_in_any_portion_of_the_text(store: Store, words: Words) -> None:
+    lengths, ids = np.diff(store.sentences), np.asarray(store.ids, np.int32)
+    cut = store.sentences[7]
+    parts = ngrams_permuted(lengths[:7], ids[:cut], 0, words, 2), ngrams_permuted(lengths[7:], ids[cut:], 7, words, 2)
+    assert np.array_equal(np.concatenate(parts), ngrams_permuted(lengths, ids, 0, words, 2))

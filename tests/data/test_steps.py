@@ -1,10 +1,13 @@
 """A step is the same examples whatever the number of processes and the cut into micro-batches."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from relpos.data.examples import Pairs
+from relpos.data.objective import Masked
 from relpos.data.steps import Step, Steps, heldout_batches
 from relpos.errors import RelposError
 
@@ -20,7 +23,7 @@ def examples() -> Pairs:
     return Pairs(ids, np.concatenate([[0], np.cumsum(lengths)]), np.asarray([0]), np.asarray([202]), 32)
 
 
-def steps(examples: Pairs, **changed: int) -> Steps:
+def steps(examples: Pairs, **changed: Any) -> Steps:
     return Steps(examples, **{"seed": 1, "batch": 24, "microbatch": 5, "vocabulary": VOCABULARY, "stop": 9, **changed})
 
 
@@ -45,6 +48,18 @@ def test_processes_share_the_examples_of_a_step(examples: Pairs, world: int) -> 
     assert len(alone) == 24
     assert {key: row for share in shares for key, row in share.items()} == alone
     assert {len(share) for share in shares} == {24 // world}
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_annealed_masks_are_those_of_the_step_in_every_process_and_after_every_start(examples: Pairs, world: int) -> None:
+    annealed = {"objective": Masked(0.9, 0.1, 4), "stop": 4}
+    whole = [rows(step) for step in steps(examples, **annealed)]
+    again = [rows(step) for step in steps(examples, start=2, **annealed)]
+    assert again == whole[2:]
+    shares = [rows(steps(examples, rank=rank, world=world, **annealed).step(3)) for rank in range(world)]
+    assert {key: row for share in shares for key, row in share.items()} == whole[3]
+    chosen = [sum(label != -100 for _, labels in step.values() for label in labels) for step in whole]
+    assert chosen[0] > 2 * chosen[3]
 
 
 @pytest.mark.parametrize("microbatch", [1, 2, 64])

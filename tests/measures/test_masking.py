@@ -1,6 +1,5 @@
 """Loss and gaps by the share of tokens that are masked."""
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from relpos.analysis.masking_rates import MIRROR, SHUFFLE, masking_rates
 from relpos.analysis.mirror_gap import KEY, mirror_gap
 from relpos.analysis.shuffle_gap import shuffle_gap
 from relpos.data.masking import IGNORED
-from relpos.data.objective import masked
+from relpos.data.objective import Masked
 from relpos.data.shuffle import masked_batches
 from relpos.data.store import Store
 from relpos.data.tokenizer import Tokenizer
@@ -40,7 +39,7 @@ def test_without_positions_there_is_no_gap_at_any_rate(tokenizer: Tokenizer, sto
 
 def test_what_is_masked_at_one_rate_is_masked_at_a_higher_one(tokenizer: Tokenizer, store: Store) -> None:
     examples = store.examples("heldout", "pair", 64, 40)
-    fewer, more = (next(masked_batches(examples, tokenizer.size, 2048, partial(masked, rate=rate)))[0] for rate in (0.3, 0.8))
+    fewer, more = (next(masked_batches(examples, tokenizer.size, 2048, Masked(rate, rate)))[0] for rate in (0.3, 0.8))
     chosen = fewer.labels != IGNORED
     assert torch.equal(more.labels[chosen], fewer.labels[chosen])
     assert torch.equal(more.input_ids[chosen], fewer.input_ids[chosen])

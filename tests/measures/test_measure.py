@@ -17,26 +17,10 @@ from relpos.measures.kept import kept
 from relpos.measures.measure import measures
 from relpos.measures.sample import Sample
 from relpos.tables.table import read
+from tests.packaging.recipes import COLUMN
 
-WIDTH = '''
-"""How wide a network is."""
-
-from relpos.measures.measure import Figure, Measure, MeasuredColumn
-
-
-class Width(Measure):
-    columns = (MeasuredColumn("width", "width of the network", "accuracy"),)
-    note = "Width: numbers in a hidden state."
-
-    def measure(self, sample):
-        return {"width": sample.model.encoder.shape.hidden}
-
-    def figure(self, column, results):
-        return Figure(results["width"]) if "width" in results else None
-
-    def said(self, results):
-        return [f"{results['width']} wide"]
-'''
+WIDTH = str(COLUMN.files["src/relpos/measures/kinds/width.py"])
+"""The measure of the example in CONTRIBUTING's recipe."""
 
 
 @pytest.fixture

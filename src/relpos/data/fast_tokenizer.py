@@ -25,12 +25,13 @@ NAMES = {PAD: "[PAD]", UNK: "[UNK]", CLS: "[CLS]", SEP: "[SEP]", MASK: "[MASK]"}
 ROLES = {PAD: "pad_token", UNK: "unk_token", CLS: "cls_token", SEP: "sep_token", MASK: "mask_token"}
 
 
-def fast_tokenizer(tokenizer: Tokenizer, second_type: int = 0) -> Fast:
+def fast_tokenizer(tokenizer: Tokenizer, second_type: int = 0, open_end: bool = False) -> Fast:
     """The fast tokenizer.
 
     Args:
         tokenizer: of a run.
         second_type: token type of the second of two texts; 0 in our pre-training, 1 in our fine-tuning.
+        open_end: no [SEP] follows a text, as a causal language model has it: the ids of a text begin those of a longer one.
 
     Raises:
         RelposError: the library `tokenizers` is not installed.
@@ -54,9 +55,10 @@ def fast_tokenizer(tokenizer: Tokenizer, second_type: int = 0) -> Fast:
     )
     fast.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first")
     fast.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="first")
+    single, pair = "[CLS]:0 $A:0", f"[CLS]:0 $A:0 [SEP]:0 $B:{second_type}"
     fast.post_processor = processors.TemplateProcessing(
-        single="[CLS]:0 $A:0 [SEP]:0",
-        pair=f"[CLS]:0 $A:0 [SEP]:0 $B:{second_type} [SEP]:{second_type}",
+        single=single if open_end else f"{single} [SEP]:0",
+        pair=pair if open_end else f"{pair} [SEP]:{second_type}",
         special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)],
     )
     # A special token takes the place of a word, with the space before it.
@@ -64,17 +66,21 @@ def fast_tokenizer(tokenizer: Tokenizer, second_type: int = 0) -> Fast:
     return fast
 
 
-def write_fast_tokenizer(folder: Path, tokenizer: Tokenizer, max_length: int | None, second_type: int = 0) -> None:
+def write_fast_tokenizer(
+    folder: Path, tokenizer: Tokenizer, max_length: int | None, second_type: int = 0, open_end: bool = False
+) -> None:
     """Writes `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`.
 
     Args:
         folder: must exist.
         tokenizer: of a run.
         max_length: the longest sequence that the network serves; None: any.
-        second_type: see `fast_tokenizer`.
+        second_type, open_end: see `fast_tokenizer`. With `open_end`, [CLS] is also the `bos_token` and [SEP] the `eos_token`.
     """
-    write_json(folder / "tokenizer.json", json.loads(fast_tokenizer(tokenizer, second_type).to_str()))
+    write_json(folder / "tokenizer.json", json.loads(fast_tokenizer(tokenizer, second_type, open_end).to_str()))
     special = {ROLES[number]: name for number, name in NAMES.items()}
+    if open_end:
+        special |= {"bos_token": NAMES[CLS], "eos_token": NAMES[SEP]}
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,

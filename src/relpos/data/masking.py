@@ -1,6 +1,6 @@
 """Masked language modelling: which tokens are predicted, and what stands in their place (Devlin et al. 2019).
 
-Every token of text is chosen with probability 0.15; of the chosen, 80 % become [MASK], 10 % an id drawn evenly from
+Every token of text is chosen with probability `rate`, 0.15; of the chosen, 80 % become [MASK], 10 % an id drawn evenly from
 the whole vocabulary, special ids included, 10 % stay. A pure function of the keys: no generator, no state.
 [CLS], [SEP] and padding are never chosen.
 Differs from the authors' code: the attention mask comes from the lengths, so that a token replaced by [PAD] is still
@@ -20,7 +20,7 @@ RATE = 0.15  # of the tokens that are chosen
 
 
 def mask(
-    input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, rate: float = RATE, marks: Marks = OURS
+    input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, rate: float | Tensor = RATE, marks: Marks = OURS
 ) -> tuple[Tensor, Tensor]:
     """input_ids (b, n), lengths (b,), keys (b,) -> (input_ids, labels), both (b, n). A row's masks depend on `seed`,
     its key and the token's place alone."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from relpos.data.tokenizer import FILE, SPACE, Tokenizer
 from relpos.errors import RelposError
 
-VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "spm.model", "sentencepiece.bpe.model")
 """Every published tokenizer has one of these files."""
 
 ROLES = {"pad": ("pad_token",), "unk": ("unk_token",), "cls": ("cls_token", "bos_token"), "sep": ("sep_token", "eos_token"),

@@ -1,4 +1,5 @@
-"""Held-out examples with the words of each sentence permuted within windows, or with each row read from right to left.
+"""Text in another order: held-out examples with the words of each sentence permuted within windows, or with each row read from
+right to left; and sentences whose n-grams are permuted before any training, for a store.
 
 Examples are cut and masked first and permuted afterwards, so that the same tokens are predicted with and without the permutation.
 Masks travel with their pieces. Where words are permuted, [CLS], [SEP] and padding stay where they are, and the pieces of a word
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -24,6 +26,7 @@ from relpos.data.words import Words
 WINDOWS: tuple[int | None, ...] = (2, 3, 4, 8, None)
 """Words of a window; None: all words of the sentence."""
 _SEED = 0x776F7264
+_NGRAMS = 0x6E677261  # keeps the draws of `ngrams_permuted` apart
 
 
 def masked_batches(
@@ -89,6 +92,35 @@ def permutation(ids: Tensor, batch: MicroBatch, numbers: Tensor, words: Words, w
     draw = counter_hash(_SEED, window or 0, numbers[:, None], torch.from_numpy(part), torch.from_numpy(inside)).numpy()
     order = np.lexsort((np.broadcast_to(place, array.shape), word, draw, group, part), axis=1)
     return torch.from_numpy(order)
+
+
+def ngrams_permuted(
+    lengths: npt.NDArray[np.integer], ids: npt.NDArray[np.int32], first: int, words: Words, n: int
+) -> npt.NDArray[np.int32]:
+    """Sentences with their n-grams in random order, the words inside of an n-gram as they stood (Sinha et al. 2021, "Masked
+    language modeling and the distributional hypothesis", §3).
+
+    Differs from the paper: n-grams lie side by side, the first of 1 to n words, drawn evenly, so that any two neighbours share one
+    with probability (n − 1)/n; theirs lie at random places with single words between them. A word may stay where it was.
+
+    Args:
+        lengths: (sentences,) tokens of each; none is empty.
+        ids: (tokens,) the sentences one after the other, without special ids.
+        first: the number of the first sentence in the text; a permutation depends on its sentence's number, on n and on the
+            n-gram's place in the sentence alone.
+        words: the boundaries, of the tokenizer that made the ids.
+        n: words; 1: every order of the words is as likely as any other.
+    """
+    starts = np.cumsum(lengths) - lengths
+    sentence = np.repeat(np.arange(len(lengths)), lengths)
+    begins = words.begins(ids)
+    begins[starts] = True
+    word = np.cumsum(begins)
+    number = torch.from_numpy(first + sentence)
+    skipped = (counter_hash(_NGRAMS, n, number) % n).numpy()
+    ngram = (word - word[starts][sentence] + skipped) // n
+    draw = counter_hash(_NGRAMS, n, number, torch.from_numpy(ngram)).numpy()
+    return ids[np.lexsort((np.arange(len(ids)), draw, sentence))]
 
 
 def windows_of_text(examples: Examples, count: int) -> Tensor:

@@ -41,6 +41,7 @@ class Files:
     pairs: Count | None = None
     heldout: Share = HELDOUT
     sample: Count = SAMPLE
+    shuffle: Count | None = None
 
     def corpus_location(self) -> Path:
         """The folder (or single file) of text; RelposError where nothing names one."""
@@ -114,6 +115,7 @@ class Hub:
     pairs: Count | None = None
     heldout: Share = HELDOUT
     sample: Count = SAMPLE
+    shuffle: Count | None = None
 
     def identity(self) -> dict[str, Any] | None:
         """Ids, configurations, revisions, splits, columns, and whether repeated books are left out."""
@@ -145,6 +147,7 @@ class Toy:
     pairs: Count | None = None
     heldout: Share = 0.05
     sample: Count = 200_000
+    shuffle: Count | None = None
 
     def identity(self) -> dict[str, Any] | None:
         """The generator's version and its keys."""
@@ -164,6 +167,7 @@ class Toy:
             pairs=self.pairs,
             heldout=self.heldout,
             sample=self.sample,
+            shuffle=self.shuffle,
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -119,9 +120,10 @@ class Steps(IterableDataset[Step]):
         # Stable: examples of one length are dealt out alike on every machine.
         held = torch.argsort(lengths, stable=True, descending=True)[share(self.batch, self.rank, self.world)]
         pairs, lengths = pairs[held], lengths[held]
+        objective = partial(self.objective, step=index)
         # The step is part of the key: an example has another mask each time that it is read.
         parts = [
-            _microbatch(self.examples, pairs[part], counter_hash(index, pairs[part]), self.seed, self.vocabulary, self.objective)
+            _microbatch(self.examples, pairs[part], counter_hash(index, pairs[part]), self.seed, self.vocabulary, objective)
             for part in passes(lengths, self.room)
         ]
         return Step(index, parts, sum(part.chosen for part in parts), tokens)

@@ -16,7 +16,9 @@ from relpos.data.documents import Document
 from relpos.data.encoding import encoded
 from relpos.data.marks import OURS
 from relpos.data.sentences import portions, splitter
+from relpos.data.shuffle import ngrams_permuted
 from relpos.data.tokenizer import Tokenizer
+from relpos.data.words import Words
 from relpos.errors import RelposError
 from relpos.files import cannot_write, write_json
 from relpos.process import cores
@@ -26,13 +28,19 @@ FORMAT = 1  # version of the file format; a reader refuses any other
 
 
 def write_store(
-    documents: Iterable[Document], tokenizer: Tokenizer, folder: Path, heldout: float, processes: int | None = None
+    documents: Iterable[Document],
+    tokenizer: Tokenizer,
+    folder: Path,
+    heldout: float,
+    processes: int | None = None,
+    shuffle: int | None = None,
 ) -> None:
     """Writes a store into `folder`; its manifest comes last. The bytes do not depend on the number of processes.
 
     Args:
         heldout: share of the documents that are held out, about; at least one is, and never all.
         processes: encode the text; None: one for each processor.
+        shuffle: words of the n-grams that are permuted within each sentence, see `ngrams_permuted`; None: text as it stands.
 
     Raises:
         RelposError: there is no sentence, or the disk is full.
@@ -42,10 +50,15 @@ def write_store(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
     dtype = "<u2" if tokenizer.size <= 1 << 16 else "<u4"
+    words = Words(tokenizer) if shuffle else None
     try:
         with _Writer(folder, dtype) as out:
             for item in encoded(_feed(documents), tokenizer, processes or cores()):
-                out.end(item) if isinstance(item, _End) else out.add(*item)
+                if isinstance(item, _End):
+                    out.end(item)
+                else:
+                    lengths, ids = item
+                    out.add(lengths, ngrams_permuted(lengths, ids, out.sentences, words, shuffle) if words and shuffle else ids)
             out.finish(heldout)
     except OSError as error:
         raise cannot_write(folder, error) from error

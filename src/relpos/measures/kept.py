@@ -65,7 +65,7 @@ def measured(sample: Sample, asked: Sequence[Measure] | None = None) -> Results:
         RelposError: there is no text or there are no pairs for a measure that was asked for, or no GPU; or nothing can be measured.
     """
     results: Results = {}
-    for measure in asked or measures():
+    for measure in asked or [each for each in measures() if each.suits(sample.network)]:
         try:
             results |= _measured(sample, measure)
         except NothingToMeasure as error:

@@ -22,6 +22,7 @@ from relpos.measures import kinds
 
 if TYPE_CHECKING:
     from relpos.measures.sample import Sample
+    from relpos.runs.networks import Network
 
 Results = dict[str, Any]
 Floats = npt.NDArray[np.float64]
@@ -122,6 +123,10 @@ class Measure:
     def name(self) -> str:
         """The name of its file."""
         return type(self).__module__.rpartition(".")[2]
+
+    def suits(self, network: Network) -> bool:
+        """Whether it is measured of this network where no measures are named."""
+        return True
 
     def meaning(self, dials: Dials, toy: bool) -> dict[str, Any]:
         """Everything but the network that the results depend on, as plain values: results of another meaning are kept beside these.

@@ -120,9 +120,14 @@ def is_toy(data: Mapping[str, Any]) -> bool:
 
 def is_of_toy(store: Path | None) -> bool:
     """Whether a token store holds the embedded language."""
+    return is_toy(data_of(store))
+
+
+def data_of(store: Path | None) -> dict[str, Any]:
+    """The node `data` of the configuration that a token store was made with; empty where it is not known."""
     if store is None or not (store / "config.yaml").is_file():
-        return False
-    return is_toy(read_yaml(store / "config.yaml").get("data", {}))
+        return {}
+    return dict(read_yaml(store / "config.yaml").get("data", {}))
 
 
 def _device(accelerator: str) -> str:

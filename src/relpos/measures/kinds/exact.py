@@ -1,0 +1,126 @@
+"""How many answers of a length generalisation task a network fills in without a mistake, at trained lengths and at longer ones."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relpos.data.length_tasks import LengthTask
+from relpos.errors import RelposError
+from relpos.measures.measure import Dials, Figure, Floats, Measure, MeasuredColumn, NothingToMeasure, Results
+from relpos.measures.sample import Sample, data_of
+from relpos.runs.networks import Network
+from relpos.trust import instantiate
+
+if TYPE_CHECKING:
+    from relpos.data.examples import Examples
+
+EXACT, TOKENS, FOUND = "exact", "tokens", "length_task"
+BY_EXAMPLE = f"{FOUND}_by_example"
+RANGES = ("trained", "longer")
+"""Questions of 1 to L symbols and of L + 1 to 2 L; L is the longest in training."""
+
+
+class Exact(Measure):
+    """Per cent of answers and of their tokens, see `relpos.analysis.answers`. No question stands in the text of the training."""
+
+    place = 7
+    columns = tuple(
+        MeasuredColumn(f"{quantity}_{lengths}", f"{quantity}, {lengths}", "accuracy", bounds=(0.0, 100.0))
+        for lengths in RANGES
+        for quantity in (EXACT, TOKENS)
+    )
+    note = (
+        "Answers to questions that are not in the text of the training, all of their tokens masked: per cent of answers without a "
+        "mistake and of right tokens, for questions of 1 to L symbols (trained lengths) and of L + 1 to 2 L (longer lengths); L is "
+        "the longest in training."
+    )
+    details = (BY_EXAMPLE,)
+
+    def suits(self, network: Network) -> bool:
+        return _task_of(network) is not None
+
+    def meaning(self, dials: Dials, toy: bool) -> dict[str, Any]:
+        return {"examples": dials.examples}
+
+    def measure(self, sample: Sample) -> Results:
+        """`length_task` {"trained": {"exact", "exact_interval", "tokens", "tokens_interval", "by_length" {length: exact}},
+        "longer" likewise, where the position scheme serves such lengths}; and `length_task_by_example`, of each the length of its
+        question, its tokens, and how many of them are right."""
+        from relpos.analysis.answers import right_tokens
+
+        task = _task_of(sample.network)
+        if task is None:
+            raise NothingToMeasure(f"{sample.network.name}: it was not trained on a length generalisation task")
+        by_example: dict[str, dict[str, list[int]]] = {}
+        with sample.bar("answers", 2 * sample.dials.examples) as advance:
+            for number, name in enumerate(RANGES):
+                lengths = range(number * task.longest + 1, (number + 1) * task.longest + 1)
+                asked, examples = _examples(sample, task, lengths)
+                try:
+                    sample.model.encoder.position.check_length(examples.length)
+                except RelposError:
+                    continue
+                right, tokens = right_tokens(sample.model, examples, advance)
+                by_example[name] = {"length": asked, "tokens": tokens.astype(int).tolist(), "right": right.astype(int).tolist()}
+        return {FOUND: {name: _summary(found) for name, found in by_example.items()}, BY_EXAMPLE: by_example}
+
+    def figure(self, column: str, results: Results) -> Figure | None:
+        quantity, _, lengths = column.partition("_")
+        if lengths not in results.get(FOUND, {}):
+            return None
+        found, parts = results[FOUND][lengths], _parts(results[BY_EXAMPLE][lengths])[quantity]
+        low, high = found[f"{quantity}_interval"]
+        return Figure(found[quantity], (low, high), parts.shape[1], parts)
+
+    def tokens(self, dials: Dials, toy: bool, length: int) -> float:
+        return 2.0 * dials.examples * length
+
+    def said(self, results: Results) -> list[str]:
+        return [f"exact answers at {name} lengths {found[EXACT]:.1f} %" for name, found in results.get(FOUND, {}).items()]
+
+
+def _task_of(network: Network) -> LengthTask | None:
+    """The task that a network was trained on."""
+    data = data_of(network.store)
+    if not str(data.get("_target_", "")).startswith(LengthTask.__module__):
+        return None
+    task: LengthTask = instantiate(data, "data")
+    return task
+
+
+def _examples(sample: Sample, task: LengthTask, lengths: range) -> tuple[list[int], Examples]:
+    """The same for all networks of a task: the lengths of the questions, and the examples, none of them cut."""
+    from relpos.data.examples import Pairs
+    from relpos.data.toy.chance import Chance
+
+    chance = Chance(task.seed, task.name, "test", lengths)
+    drawn = [task.draw(chance, "test", lengths) for _ in range(sample.dials.examples)]
+    ids = sample.tokenizer.encode([" ".join(part) for example in drawn for part in example])
+    ends = np.cumsum([0, *map(len, ids)])
+    longest = int((ends[2::2] - ends[:-2:2]).max()) + 3
+    documents = np.array([0]), np.array([len(ids)])
+    return [len(question) for question, _ in drawn], Pairs(
+        np.concatenate(ids), ends, *documents, longest, marks=sample.tokenizer.marks
+    )
+
+
+def _parts(found: dict[str, list[int]]) -> dict[str, Floats]:
+    """Per cents as sums over sums: (2, examples)."""
+    right, tokens = (np.array(found[key], np.float64) for key in ("right", "tokens"))
+    return {EXACT: np.stack([100.0 * (right == tokens), np.ones(len(right))]), TOKENS: np.stack([100.0 * right, tokens])}
+
+
+def _summary(found: dict[str, list[int]]) -> dict[str, Any]:
+    from relpos.analysis.resampling import ratio_interval
+
+    summary: dict[str, Any] = {}
+    for quantity, (numerators, denominators) in _parts(found).items():
+        summary[quantity] = float(numerators.sum() / denominators.sum())
+        summary[f"{quantity}_interval"] = ratio_interval(numerators, denominators)
+    by_length = defaultdict(list)
+    for length, right, tokens in zip(found["length"], found["right"], found["tokens"], strict=True):
+        by_length[length].append(100.0 * (right == tokens))
+    return summary | {"by_length": {str(length): round(float(np.mean(by_length[length])), 2) for length in sorted(by_length)}}
