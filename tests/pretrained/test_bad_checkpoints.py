@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import relpos
-from hosts import host, saved
+from hosts import DEBERTA, host, saved
 from relpos.errors import RelposError
 from relpos.pretrained.checkpoint import position_table
 
@@ -143,8 +143,51 @@ def test_a_classifier_of_tokens_is_not_refused_for_the_pooler_that_it_lacks(tmp_
     assert "a classifier without a pooler: a classifier of tokens cannot be expressed here: ours classify texts" in refused(folder)
 
 
-def test_the_classifier_of_distilbert_is_refused(tmp_path: Path) -> None:
-    assert "is unknown to distilbert" in refused(saved(host("DistilBertForSequenceClassification"), tmp_path))
+@pytest.mark.parametrize("kind", [f"{name}ForSequenceClassification" for name in ("DistilBert", "ModernBert", "DebertaV2")])
+def test_a_classifier_of_a_family_in_which_ours_do_not_compute_it_is_refused(kind: str, tmp_path: Path) -> None:
+    said = refused(saved(host(kind, pad_token_id=0), tmp_path))
+    assert f"config.json: architectures={kind}: its classifier computes something else than ours" in said
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            {"layer_types": ["full_attention"] * 3},
+            "layer_types=['full_attention', 'full_attention', 'full_attention']: only full_att",
+        ),
+        (
+            {"layer_types": None, "global_attn_every_n_layers": 2},
+            "global_attn_every_n_layers=2: only 3 is supported for modernbert",
+        ),
+        ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "{'rope_type': 'yarn'}}: only the rope_type default is"),
+        ({"attention_bias": True}, "attention_bias=True: only False is supported for modernbert"),
+        ({"layer_types": 3}, "layer_types=3: only full_attention in every third layer"),
+        ({"rope_parameters": ["full_attention"]}, "rope_parameters=['full_attention']: only the rope_type default"),
+    ],
+)
+def test_a_modernbert_of_another_kind_is_refused_by_its_key(config: dict[str, Any], message: str, tmp_path: Path) -> None:
+    assert message in refused(changed(saved(host("ModernBertForMaskedLM", pad_token_id=0), tmp_path), **config))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"conv_kernel_size": 3}, "conv_kernel_size=3: only 0 is supported for deberta-v2"),
+        ({"position_biased_input": None}, "position_biased_input=True: only False is supported for deberta-v2"),
+        ({"share_att_key": None}, "share_att_key=False: only True is supported for deberta-v2"),
+        ({"norm_rel_ebd": None}, "norm_rel_ebd=none: only layer_norm is supported for deberta-v2"),
+        ({"pos_att_type": "c2p"}, "pos_att_type=['c2p']: only ['c2p', 'p2c'] is supported for deberta-v2"),
+        ({"pos_att_type": None}, "pos_att_type=[]: only ['c2p', 'p2c'] is supported for deberta-v2"),
+        ({"layer_norm_eps": 1e-12}, "layer_norm_eps=1e-12: only 1e-07 is supported for deberta-v2"),
+        ({"embedding_size": 8}, "embedding_size=8: only that of hidden_size=16 is supported for deberta-v2"),
+        ({"position_buckets": None}, "position_buckets=-1: a table without log buckets is not supported"),
+        ({"position_buckets": 7}, "buckets must be an even number of 4 or more, not 7"),
+        ({"pos_att_type": 3}, "pos_att_type=3: only ['c2p', 'p2c'] is supported for deberta-v2"),
+    ],
+)
+def test_a_deberta_of_another_kind_is_refused_by_its_key(config: dict[str, Any], message: str, tmp_path: Path) -> None:
+    assert message in refused(changed(saved(host("DebertaV2ForMaskedLM", **DEBERTA), tmp_path), **config))
 
 
 def test_an_ernie_that_embeds_its_task_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 import relpos
-from hosts import batch, host, saved, transformers
+from hosts import DEBERTA as DEBERTA_V2
+from hosts import all_in_float64, batch, host, outputs, saved, transformers
 from relpos.errors import RelposError
 from relpos.pretrained.checkpoint import Checkpoint
 from relpos.pretrained.export import to_huggingface
@@ -23,6 +24,11 @@ SIZE = {
 }  # fmt: skip
 ABSOLUTE = {"_target_": "relpos.model.position.Absolute"}
 ROPE = {"_target_": "relpos.model.position.Rope", "_partial_": True, "base": 10000.0}
+WINDOW = {"_target_": "relpos.model.position.Window", "_partial_": True, "reach": 2}
+LOCAL = {"_target_": "relpos.model.position.Merge", "_partial_": True, "parts": [ROPE | {"base": 30.0}, WINDOW]}
+LAYERS = {"_target_": "relpos.model.position.Layers", "_partial_": True, "layers": [ROPE | {"base": 500.0}, LOCAL, LOCAL]}
+MODERN = {"layers": 5, "embedding": 16, "token_types": 0, "norm_first": True, "glu": True, "bias": False}
+DEBERTA = {"_target_": "relpos.model.position.Deberta", "_partial_": True, "buckets": 8, "max_distance": 18}
 NONE = {"_target_": "relpos.model.conv.NoConv", "_partial_": True}
 CONVBERT = {"_target_": "relpos.model.conv.ConvBert", "width": 5, "kernel_from": "query", "edges": "zero", "bias": False}
 
@@ -44,7 +50,7 @@ def drawn(described: dict[str, Any]) -> nn.Module:
 def exported(model: nn.Module, described: dict[str, Any], folder: Path) -> str:
     """Writes the two files; the class of `transformers` that opens them."""
     config, weights = to_huggingface(model, described)
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps({"pad_token_id": 0} | config))
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     return str(config["architectures"][0])
 
@@ -57,9 +63,16 @@ NETWORKS = {
     "ElectraForPreTraining": settings(more={"head": {"kind": "replaced_tokens"}}),
     "RoFormerForMaskedLM": settings(ROPE, activation="relu"),
     "ConvBertForMaskedLM": settings(conv=CONVBERT),
+    "ModernBertForMaskedLM": settings(LAYERS, **MODERN),
+    "DebertaV2ForMaskedLM": settings(DEBERTA, embedding=16, token_types=0, norm_eps=1e-7),
     "AlbertForMaskedLM": settings(share_layers=True, activation="gelu_new"),
     "AlbertForSequenceClassification": settings(share_layers=True, embedding=16, more={"outputs": 1}),
 }
+
+
+@pytest.fixture(autouse=True)
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_in_float64(monkeypatch)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -69,7 +82,7 @@ def test_transformers_computes_the_same(name: str, tmp_path: Path) -> None:
     theirs, info = getattr(transformers, name).from_pretrained(tmp_path, dtype=torch.float64, output_loading_info=True)
     assert not any(info.values()), info
     ids, mask, types = batch(theirs.config, padded="ConvBert" not in name)
-    expected, output = theirs.eval()(ids, mask, types)[0], ours(ids, mask, types)
+    expected, output = outputs(theirs.eval(), ids, mask, types)[0], ours(ids, mask, types)
     if output.shape[:2] == mask.shape:
         expected, output = expected[mask], output[mask]
     torch.testing.assert_close(output, expected, rtol=0, atol=1e-10)
@@ -95,6 +108,8 @@ READ: dict[str, dict[str, Any]] = {
     "ElectraForPreTraining": {"embedding_size": 8},
     "RoFormerForMaskedLM": {"embedding_size": 8},
     "ConvBertForMaskedLM": {"embedding_size": 8},
+    "DebertaV2ForMaskedLM": DEBERTA_V2 | {"pos_att_type": ["c2p", "p2c"], "max_relative_positions": 20},
+    "ModernBertForMaskedLM": {"local_attention": 4, "pad_token_id": 0, "tie_word_embeddings": False},
 }
 
 
@@ -139,6 +154,20 @@ def test_what_goes_out_comes_back_to_the_last_bit(name: str, tmp_path: Path) -> 
         ),
         (settings(ROPE | {"base": 500.0}), "roformer has position.base=10000.0, this network position.base=500.0"),
         (settings(ROPE | {"fraction": 0.5}), "roformer has position.fraction=1.0, this network position.fraction=0.5"),
+        (settings(LAYERS), "modernbert has one hidden_size, this network size.embedding=8 and another size.hidden"),
+        (settings(LAYERS, **MODERN | {"bias": True}), "modernbert has size.bias=False, this network size.bias=True"),
+        (
+            settings(LAYERS | {"layers": [ROPE, LOCAL]}, **MODERN),
+            r"modernbert has len\(position.layers\)=3, this network len\(position.layers\)=2",
+        ),
+        (
+            settings(LAYERS | {"layers": [ROPE, LOCAL, ROPE]}, **MODERN),
+            r"modernbert has position.layers.2._target_=relpos.model.position.Merge, this network position.layers.2._target_=",
+        ),
+        (
+            settings(LAYERS | {"layers": [ROPE, LOCAL, LOCAL | {"parts": [ROPE, WINDOW]}]}, **MODERN),
+            "modernbert has one local_rope_theta, this network position.layers.2.parts.0.base=10000.0 and another posi",
+        ),
         (settings(activation="gelu_new"), "ElectraForMaskedLM has gelu in its head, this network gelu_new"),
         (settings(glu=True), "electra has size.glu=False, this network size.glu=True"),
         (settings(more={"outputs": 2}), "ElectraModel has no head of the kind classifier"),

@@ -7,9 +7,21 @@ import pytest
 import torch
 
 import relpos
-from hosts import batch, hidden_states, host, outputs, saved, saved_gradients
+from hosts import DEBERTA, all_in_float64, batch, hidden_states, host, outputs, saved, saved_gradients
+from relpos.pretrained.deberta import FAMILY as DEBERTA_V2
+from relpos.pretrained.family import Family
+from relpos.pretrained.modernbert import FAMILY as MODERNBERT
+from relpos.pretrained.settings import from_config, to_config
+from schemes import node
 
 EMBEDDING = {"embedding_size": 8}
+THETAS = {"full_attention": 500.0, "sliding_attention": 30.0}
+MODERN = {
+    "num_hidden_layers": 5,
+    "local_attention": 4,
+    "rope_parameters": {kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in THETAS.items()},
+    "pad_token_id": 0,
+}
 UNPADDED = "convbert"  # begins the names of those that are compared without padding, see below
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertForMaskedLM", {}),
@@ -44,8 +56,23 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "roformer that turns values": ("RoFormerForMaskedLM", EMBEDDING | {"rotary_value": True}),
     "convbert": ("ConvBertForMaskedLM", EMBEDDING),
     "convbert of one width": ("ConvBertForMaskedLM", {"embedding_size": 16, "conv_kernel_size": 5}),
+    "modernbert": ("ModernBertForMaskedLM", MODERN),
+    "modernbert with an own decoder": (
+        "ModernBertForMaskedLM",
+        MODERN | {"tie_word_embeddings": False, "hidden_activation": "relu"},
+    ),
+    "modernbert encoder": ("ModernBertModel", MODERN),
+    "deberta": ("DebertaV2ForMaskedLM", DEBERTA),
+    "deberta with an own decoder": ("DebertaV2ForMaskedLM", DEBERTA | {"tie_word_embeddings": False}),
+    "deberta with the head of its authors": ("DebertaV2ForMaskedLM", DEBERTA | {"legacy": False, "max_relative_positions": 12}),
+    "deberta encoder": ("DebertaV2Model", DEBERTA),
     "albert classifier": ("AlbertForSequenceClassification", EMBEDDING | {"num_labels": 3}),
 }
+
+
+@pytest.fixture(autouse=True)
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_in_float64(monkeypatch)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -77,6 +104,15 @@ def test_logits_and_gradients_are_equal(name: str, tmp_path: Path) -> None:
     for (parameter, ours_here), theirs_here in zip(ours.named_parameters(), gradients.parameters(), strict=True):
         gradient = torch.zeros_like(ours_here) if ours_here.grad is None else ours_here.grad  # a pooler that nothing reads
         torch.testing.assert_close(gradient, theirs_here.data, rtol=0, atol=1e-10, msg=parameter)
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "config"),
+    [(MODERNBERT, "modernbert", {}), (DEBERTA_V2, "deberta", DEBERTA | {"position_buckets": 256, "max_relative_positions": -1})],
+)
+def test_positions_as_published_are_those_of_the_option_file(family: Family, name: str, config: dict[str, Any]) -> None:
+    settings = from_config(family, config)
+    assert to_config(family, settings | {"position": node("position", name)}) == to_config(family, settings)
 
 
 def test_mpnet_has_the_buckets_of_t5_at_every_distance(tmp_path: Path) -> None:

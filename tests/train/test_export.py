@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import relpos
+from hosts import all_in_float64
 from relpos.analysis.fill import FillMask
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
@@ -21,6 +22,7 @@ transformers = pytest.importorskip("transformers", reason="needs relpos[pretrain
 transformers.utils.logging.disable_progress_bar()
 
 WIDE = {"embedding": 8}  # as wide as the layers
+MODERN = WIDE | {"norm_first": True, "glu": True, "bias": False, "token_types": 0}
 CONVBERT = node("conv", "convbert", edges="zero", bias=False)
 FAMILIES: dict[str, tuple[dict[str, Any], str, Any, str]] = {
     "bert": (WIDE, "absolute", node("conv", "none"), "BertForMaskedLM"),
@@ -28,6 +30,8 @@ FAMILIES: dict[str, tuple[dict[str, Any], str, Any, str]] = {
     "albert": ({"share_layers": True, "activation": "gelu_new"}, "absolute", node("conv", "none"), "AlbertForMaskedLM"),
     "roformer": ({}, "rope", node("conv", "none"), "RoFormerForMaskedLM"),
     "convbert": ({}, "absolute", CONVBERT, "ConvBertForMaskedLM"),
+    "deberta-v2": (WIDE | {"norm_eps": 1e-7, "token_types": 0}, "deberta", node("conv", "none"), "DebertaV2ForMaskedLM"),
+    "modernbert": (MODERN, "modernbert", node("conv", "none"), "ModernBertForMaskedLM"),
 }
 PAIRS = [(name, "none") for name in POSITIONS] + [("none", name) for name in CONVS if name not in ("none", "convbert")]
 
@@ -61,7 +65,10 @@ def theirs(folder: Path, auto: str = "AutoModelForMaskedLM") -> Any:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_network_that_transformers_has_a_class_for_leaves_as_that(family: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_network_that_transformers_has_a_class_for_leaves_as_that(
+    family: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_in_float64(monkeypatch)
     size, position, conv, architecture = FAMILIES[family]
     model, settings = made(tokenizer, size, position, conv)
     config = export(tmp_path / "out", model, settings, tokenizer, str)
@@ -120,6 +127,43 @@ def test_a_classifier_leaves_with_its_labels(
     assert host.config.id2label == {0: "no", 1: "perhaps", 2: "yes"}
     pair = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")("dogs", "cats")
     assert pair["token_type_ids"] == [0, 0, 0, 1, 1]
+
+
+def test_a_causal_network_predicts_the_next_token_there_with_our_loss(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model, settings = made(tokenizer, {"attention": "causal"}, "composite", node("conv", "none"))
+    config = export(tmp_path / "out", model, settings, tokenizer, str)
+    host = theirs(tmp_path / "out", "AutoModelForCausalLM")
+    host.tie_weights()
+    ids, mask = batch(tokenizer)
+    assert config["architectures"] == [type(host).__name__] == ["RelposForCausalLM"]
+    labels = ids.masked_fill(mask == 0, -100)
+    outputs = host(ids, mask, labels=labels)
+    torch.testing.assert_close(outputs.logits[mask.bool()], model(ids, mask)[mask.bool()], rtol=0, atol=1e-10)
+    predicted = outputs.logits[:, :-1].log_softmax(-1).gather(2, ids[:, 1:, None]).squeeze(2)[mask[:, 1:].bool()]
+    torch.testing.assert_close(outputs.loss, -predicted.mean(), rtol=0, atol=1e-10)
+    torch.testing.assert_close(outputs.loss, model.loss(ids, labels, mask), rtol=0, atol=1e-10)
+    # Who scores texts pads them on the right and gives no mask.
+    torch.testing.assert_close(host(ids).logits[1, :6], outputs.logits[1, :6], rtol=0, atol=1e-10)
+
+
+def test_the_tokenizer_of_a_causal_network_begins_texts_and_does_not_end_them(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model, settings = made(tokenizer, {"attention": "causal"}, "composite", node("conv", "none"))
+    export(tmp_path / "out", model, settings, tokenizer, str)
+    fast = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    beginning, whole = fast("the cat").input_ids, fast("the cat sleeps.").input_ids
+    assert whole[: len(beginning)] == beginning
+    assert whole == [fast.bos_token_id, *tokenizer.encode(["the cat sleeps."])[0]]
+    assert (fast.bos_token_id, fast.eos_token_id) == (tokenizer.cls, tokenizer.sep)
+
+
+@pytest.mark.parametrize(("attention", "auto"), [("causal", "AutoModelForMaskedLM"), ("bidirectional", "AutoModelForCausalLM")])
+def test_a_network_that_would_see_other_tokens_than_expected_is_refused(
+    attention: str, auto: str, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    model, settings = made(tokenizer, {"attention": attention}, "composite", node("conv", "none"))
+    export(tmp_path / "out", model, settings, tokenizer, str)
+    with pytest.raises(RelposError, match=f"this network is {attention}"):
+        theirs(tmp_path / "out", auto)
 
 
 def test_a_network_is_fine_tuned_and_saved_there_and_opens_here(tokenizer: Tokenizer, tmp_path: Path) -> None:

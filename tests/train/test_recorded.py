@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import IterableDataset
 
 import relpos
+from relpos.data.objective import Masked, masked
 from relpos.data.passes import even_rows
 from relpos.data.steps import Steps, UnmaskedSteps
 from relpos.data.store import Store
@@ -43,9 +44,9 @@ def network(position: str = "composite", conv: str = "none") -> MaskedLM:
     return model.double().train()
 
 
-def steps(prepared: Path) -> Steps:
+def steps(prepared: Path, masks: Masked = masked) -> Steps:
     examples = Store(next((prepared / "store").iterdir())).examples("train", "pair", 128, 500)
-    return Steps(examples, 3, 24, 24, 232)
+    return Steps(examples, 3, 24, 24, 232, objective=masks)
 
 
 def plain_gradients(model: MaskedLM, index: int, data: Steps) -> list[Tensor]:
@@ -73,6 +74,18 @@ def test_a_recorded_step_has_the_gradients_of_a_plain_one(prepared: Path, positi
         torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-8)
         assert float(sums["chosen"]) == data.step(index).chosen
         assert float(sums["left_out"]) == 0
+
+
+@pytest.mark.parametrize("masks", [Masked(0.3, 0.3), Masked(0.3, 0.15, 10), Masked(0.1, 0.6, 10)])
+def test_masks_have_the_rate_of_the_step(prepared: Path, masks: Masked) -> None:
+    model, data = network("none"), steps(prepared, masks)
+    recorded = RecordedStep(model, 3, "fp32", PlainCalls(), masks)
+    for index in (0, 9):
+        expected = plain_gradients(model, index, data)
+        model.zero_grad()
+        sums = recorded(data.unmasked(index, 8))
+        torch.testing.assert_close([p.grad for p in model.parameters()], expected, atol=1e-10, rtol=1e-8)
+        assert (float(sums["chosen"]), float(sums["left_out"])) == (data.step(index).chosen, 0)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

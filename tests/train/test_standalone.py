@@ -32,10 +32,15 @@ NETWORKS: dict[str, tuple[Any, Any, int | None]] = {
     "inkling_merged": (node("position", "inkling"), CONVOLUTIONS, None),
     "modernbert_canon": (node("position", "modernbert"), node("conv", "canon"), None),
     "kv_shift": (node("position", "fixed"), node("conv", "kv_shift"), None),
+    "causal": (node("position", "composite"), node("conv", "none"), None),
     "classifier": (node("position", "shaw"), node("conv", "qk"), 3),
 }
 """Position scheme, convolution, outputs of a classifier."""
-LAYERS = {"modernbert_canon": {"norm_first": True, "norm": "rms", "glu": True, "bias": False, "qk_norm": True}}
+MODERN = {"norm_first": True, "norm": "rms", "glu": True, "bias": False, "qk_norm": True}
+LAYERS = {
+    "causal": {"attention": "causal", **MODERN},
+    "modernbert_canon": MODERN,
+}
 """Whose layers are not the papers'."""
 
 ELSEWHERE = """
@@ -52,7 +57,7 @@ import torch, transformers
 transformers.utils.logging.disable_progress_bar()
 answers = {}
 for folder in sorted(Path(sys.argv[1]).iterdir()):
-    kind = "SequenceClassification" if folder.name == "classifier" else "MaskedLM"
+    kind = {"classifier": "SequenceClassification", "causal": "CausalLM"}.get(folder.name, "MaskedLM")
     auto, trusting = getattr(transformers, "AutoModelFor" + kind), {"trust_remote_code": True}
     model = auto.from_pretrained(folder, dtype=torch.float64, **trusting).eval()
     given = torch.load(folder / "given.pt")
@@ -61,6 +66,7 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
     if kind == "MaskedLM":
         found = transformers.pipeline("fill-mask", model=str(folder), top_k=2, **trusting)("the [MASK], and cats.")
         answers[folder.name]["filled"] = [one["token"] for one in found]
+    if kind != "SequenceClassification":
         model.train()
         model(given["ids"], attention_mask=given["mask"], labels=given["ids"]).loss.backward()
         answers[folder.name]["trained"] = all(part.grad is not None for part in model.parameters())
@@ -115,7 +121,7 @@ def test_they_compute_the_same(elsewhere: dict[str, Any]) -> None:
 
 def test_the_pipeline_fills_masks_as_we_do(elsewhere: dict[str, Any], exported: Path) -> None:
     for name in NETWORKS:
-        if name != "classifier":
+        if name not in ("causal", "classifier"):
             [guesses] = relpos.FillMask(exported / name)("the [MASK], and cats.", top=2)
             assert elsewhere[name]["filled"] == [guess.id for guess in guesses], name
 

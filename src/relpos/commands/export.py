@@ -7,25 +7,57 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from relpos.claims import claim as claim_files
+from relpos.claims import reading
 from relpos.errors import RelposError
-from relpos.files import read_yaml
+from relpos.files import read_json, read_yaml
 from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, measures
 from relpos.pretrained.files import OWN, is_published
+from relpos.ranges import Positive
 from relpos.runs.card import Origin, card
 from relpos.runs.networks import Network, resolve
+from relpos.runs.run import runs_root
 from relpos.tables import experiment
 from relpos.train.export import export as write
 from relpos.train.weights import read_model_config
 
 
-def export(network: str, to: str) -> str:
+def export(network: str, to: str, words: Positive | None) -> str:
     """Writes the folder `to` and returns it; prints on stderr which kind of model it holds.
 
+    Args:
+        words: millions of words that the whole training has read. The folder then holds one for each revision: `main`, and
+            `chck_5M` of the snapshot with which 5 million words have been read.
+
     Raises:
-        RelposError: `network` names no finished network, or `to` has files.
+        RelposError: `network` names no finished network, `to` has files, or `words` is given and the run has no snapshots.
     """
     given, target = resolve(network), Path(to).expanduser()
+    revisions = {target: given} if words is None else {target / name: at for name, at in _revisions(given, words).items()}
+    for folder, revision in revisions.items():
+        config = _write(revision, folder)
+    how = (
+        "import relpos, then AutoModel…, or relpos.load; without relpos AutoModel… with trust_remote_code=True"
+        if config["model_type"] == OWN
+        else "AutoModel… of transformers, or relpos.load"
+    )
+    print(f"{config['architectures'][0]}: {how}", file=sys.stderr)
+    return str(target)
+
+
+def _revisions(network: Network, words: float) -> dict[str, Network]:
+    """Name of a revision as BabyLM asks for them → the network; `words` in millions."""
+    snapshots = network.snapshots()
+    if network.is_snapshot or not snapshots:
+        raise RelposError(
+            f"words={words:g}: {network.folder} is no run with snapshots; pre-train it with snapshots=[1,2,5,10,20,50]"
+        )
+    return {"main": network} | {f"chck_{share * words / 100:g}M": at for share, at in (snapshots | {100: network}).items()}
+
+
+def _write(given: Network, target: Path) -> dict[str, Any]:
+    """Writes one network; returns the content of `config.json`."""
     folder, record = given.folder, given.record
     if is_published(folder):
         raise RelposError(f"network={folder}: this is a folder of Hugging Face already")
@@ -37,14 +69,7 @@ def export(network: str, to: str) -> str:
         return card(name, config, record, settings, origin)
 
     labels = (record.get("meaning", {}).get("task") or {}).get("labels")
-    config = write(target, model, settings, given.tokenizer(), readme, list(labels) if labels else None)
-    how = (
-        "import relpos, then AutoModel…, or relpos.load; without relpos AutoModel… with trust_remote_code=True"
-        if config["model_type"] == OWN
-        else "AutoModel… of transformers, or relpos.load"
-    )
-    print(f"{config['architectures'][0]}: {how}", file=sys.stderr)
-    return str(target)
+    return write(target, model, settings, given.tokenizer(), readme, list(labels) if labels else None)
 
 
 def _origin(network: Network) -> Origin:
@@ -59,7 +84,37 @@ def _origin(network: Network) -> Origin:
         command = f"relpos reproduce table={table} 'rows=[{row}]'"
     elif (typed := str(network.record.get("command", ""))).startswith(("relpos pretrain", "relpos finetune")):
         command = re.sub(r"(?<==)/\S*/", "", typed)  # a card is published, and says nothing about a machine
-    return Origin(table, row, _question(table), command, _measured(network), network.share)
+    return Origin(table, row, _question(table), command, _measured(network), network.share, _claims(network))
+
+
+def _claims(network: Network) -> list[str]:
+    """What `relpos claims` found last, after this pre-training, about its row at its scale: a line for each claim."""
+    run = network.run
+    if run is None or network.is_snapshot:
+        return []
+    since = (run / "record.json").stat().st_mtime
+    times = {page: page.stat().st_mtime for page in (runs_root() / "claims").glob("*.json")}
+    pages = [page for page in sorted(times, key=times.__getitem__) if times[page] >= since]
+    here = _rows_at_scales(run) if pages else []
+    return list(
+        {
+            claim["id"]: f"{claim['id']}, {finding['word']}: {claim['says']} ({claim['source']}; {finding['scale']})"
+            for page in pages
+            for claim in read_json(page)["claims"]
+            for finding in claim["findings"]
+            if any(finding["scale"] == label and row in claim["rows"] for label, row in here)
+        }.values()
+    )
+
+
+def _rows_at_scales(run: Path) -> list[tuple[str, str]]:
+    """The scale with which claims are tested, and its row, that a pre-training belongs to; empty where it counts for none."""
+    return [
+        (scale.label, row)
+        for scale in reading.read(claim_files.rows())
+        for row, folders in scale.folders.items()
+        if run.resolve() in {folder.resolve() for folder in folders.values()}
+    ]
 
 
 def _measured(network: Network) -> dict[str, str]:

@@ -113,9 +113,12 @@ class Checkpoint:
 
     def _check_head(self) -> None:
         """Raises RelposError for a head that has the weights of a classifier, or a part of them, and computes something else."""
+        others = dict(OTHER_HEADS)
+        if not any(head.settings.get("kind") == "classifier" for head in self.family.heads):
+            others["SequenceClassification"] = "its classifier computes something else than ours"
         for architecture in self.config.get("architectures") or []:
-            if kind := next((kind for kind in OTHER_HEADS if str(architecture).endswith(f"For{kind}")), None):
-                raise RelposError(f"{self.folder / CONFIG}: architectures={architecture}: {OTHER_HEADS[kind]}")
+            if kind := next((kind for kind in others if str(architecture).endswith(f"For{kind}")), None):
+                raise RelposError(f"{self.folder / CONFIG}: architectures={architecture}: {others[kind]}")
         if self.head is not None and self.head.settings.get("kind") == "classifier":
             pooler = {name for weight in self.head.weights if weight.ours.startswith("pooler.") for name in names(weight)}
             if not pooler & self.tensors.keys():
@@ -133,7 +136,7 @@ class Checkpoint:
         weights = listed(self.family, self.head, layers, self._has_pooler, widen, self.prefix)
         parameters = {name: tuple(value.shape) for name, value in model.named_parameters()}
         try:
-            state = {weight.ours: read(weight, self.tensors, parameters[weight.ours]) for weight in weights}
+            state = {weight.ours: read(weight, self.tensors, parameters[weight.ours], size["heads"]) for weight in weights}
         except RelposError as error:
             raise RelposError(f"{self.folder}: {error}") from None
         self._check_computed()

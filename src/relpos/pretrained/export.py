@@ -19,7 +19,7 @@ def to_huggingface(network: nn.Module, settings: Mapping[str, Any]) -> tuple[dic
     """The content of `config.json`, and name → weight.
 
     `absolute` becomes BERT where the embedding is as wide as the layers, else ELECTRA; `rope` RoFormer; `convbert` ConvBERT; shared
-    layers ALBERT. The weights share the network's memory.
+    layers ALBERT; `deberta` DeBERTa-v2; `layers` ModernBERT. But for q and k of the last, the weights share the network's memory.
 
     Args:
         network: a `MaskedLM`, a `Classifier`, a `ReplacedTokens` or an `Encoder`.
@@ -55,11 +55,12 @@ def family_of(settings: Mapping[str, Any]) -> Family:
         return FAMILIES["albert" if shared else "bert" if size["embedding"] == size["hidden"] else "electra"]
     if conv not in ("NoConv", "ConvBert"):
         raise RelposError(f"conv={conv}: transformers has no encoder with this convolution")
-    if position not in ("Absolute", "Rope") or (position == "Rope" and conv == "ConvBert"):
+    family = {"Rope": "roformer", "Layers": "modernbert", "Deberta": "deberta-v2"}.get(position) if conv == "NoConv" else None
+    if family is None and (position, conv) != ("Absolute", "ConvBert"):
         raise RelposError(f"position={position}, conv={conv}: transformers has no encoder with these two")
     if shared:
         raise RelposError(f"share_layers=true, position={position}, conv={conv}: in transformers ALBERT alone shares its layers")
-    return FAMILIES["roformer" if position == "Rope" else "convbert"]
+    return FAMILIES[family or "convbert"]
 
 
 def _head(family: Family, settings: Mapping[str, Any]) -> Head | None:
@@ -95,7 +96,7 @@ def _weights(
     widen = size["embedding"] != size["hidden"]
     weights: dict[str, Tensor] = {}
     for weight in listed(family, head, layers, pooler, widen, prefix):
-        weights.update(write(weight, parameters.pop(weight.ours)))
+        weights.update(write(weight, parameters.pop(weight.ours), size["heads"]))
     assert not parameters, f"{family.model_type} says nothing about {sorted(parameters)}"
     like = next(network.parameters())
     if family.always_widens and not widen:  # a linear map that changes nothing

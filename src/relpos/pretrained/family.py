@@ -2,7 +2,7 @@
 
 A family says which key of `config.json` is which value of our configuration (`size`, `position`, `conv`, `vocabulary`; in this
 package called settings), and which of its weights is which of our parameters. `settings.py` and `weights.py` read these
-descriptions in either direction; apart from them no family has code of its own.
+descriptions in either direction. What a description cannot say, a family does itself: `Family.normalised`, `Family.computed`.
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ class Weight:
         reserved: rows at the beginning of theirs that ours does not have.
         single: axis of length 1 in theirs that ours does not have.
         transposed: a matrix whose rows are our columns.
+        halves: ours are the rows of all queries, keys and values. A rotation turns channels m and m + head_dim/2 of their heads
+            together, where ours turns neighbours: queries and keys are put in our order.
+        since: the first layer that has it.
     """
 
     ours: str
@@ -57,6 +60,8 @@ class Weight:
     reserved: int = 0
     single: int | None = None
     transposed: bool = False
+    halves: bool = False
+    since: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,7 @@ class Family:
         unread: regular expressions of weights that published checkpoints have and none of our networks needs.
         always_widens: whether there is a map between the two widths even where they are equal.
         computed: weights that `transformers` computes and stores all the same: their names → functions of `config.json`.
+        normalised: `config.json` of any version of `transformers` → with the keys that the description names.
         refused: why we have no such network, if only the position table of the family can be read.
     """
 
@@ -108,6 +114,7 @@ class Family:
     unread: tuple[str, ...] = ()
     always_widens: bool = False
     computed: Mapping[str, Callable[[Mapping[str, Any]], Tensor]] = field(default_factory=dict)
+    normalised: Callable[[Mapping[str, Any]], Mapping[str, Any]] = same
     refused: str = ""
 
 

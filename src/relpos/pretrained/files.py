@@ -13,7 +13,7 @@ CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 """Looked for in this order; each may be cut into shards with an index."""
 
-TOKENIZER = ("tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "spiece.model", "sentencepiece*.model")
+TOKENIZER = ("tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "spiece.model", "spm.model", "sentencepiece*.model")
 """Patterns of the files of a tokenizer."""
 
 OWN = "relpos"

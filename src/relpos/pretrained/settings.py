@@ -18,6 +18,7 @@ def from_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         RelposError: a key has a value that our networks cannot express.
     """
+    config = family.normalised(config)
     for name, needed in family.constants.items():
         if config.get(name, needed) not in (needed, None):  # a key without a value says nothing
             raise RelposError(f"{name}={config[name]}: only {needed} is supported for {family.model_type}")
@@ -33,8 +34,7 @@ def to_config(family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     config: dict[str, Any] = {"model_type": family.model_type} | dict(family.constants)
     decided: dict[str, str] = {}
-    for path, leaf in _leaves(family.settings):
-        value = _value(settings, path)
+    for path, leaf, value in _leaves(family.settings, settings, ""):
         if not isinstance(leaf, Key):
             if value != leaf:
                 raise RelposError(f"{family.model_type} has {path}={leaf}, this network {path}={value}")
@@ -63,21 +63,24 @@ def _filled(template: Any, config: Mapping[str, Any]) -> Any:
     return template
 
 
-def _leaves(template: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for name, part in template.items():
-        if isinstance(part, Mapping):
-            yield from _leaves(part, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", part
+def _leaves(template: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Path in our configuration, what the template has there, and our value."""
+    if isinstance(template, Mapping):
+        for name, part in template.items():
+            yield from _leaves(part, _value(ours, path, name), f"{path}.{name}" if path else name)
+    elif isinstance(template, list):
+        yield f"len({path})", len(template), len(ours)
+        for place, (part, own) in enumerate(zip(template, ours, strict=True)):
+            yield from _leaves(part, own, f"{path}.{place}")
+    else:
+        yield path, template, ours
 
 
-def _value(settings: Mapping[str, Any], path: str) -> Any:
-    """A value of our configuration by its path; one that is left out has the default of the constructor's argument."""
-    group, _, name = path.rpartition(".")
-    node = settings[group] if group else settings
+def _value(node: Mapping[str, Any], path: str, name: str) -> Any:
+    """A value of our configuration at this path; one that is left out has the default of the constructor's argument."""
     if name in node:
         return node[name]
     target: Any = Encoder
-    if group != "size":
-        target = find(node["_target_"], group, f"{group}._target_")
+    if path != "size":
+        target = find(node["_target_"], path.partition(".")[0], f"{path}._target_")
     return inspect.signature(target).parameters[name].default

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from relpos.errors import RelposError
@@ -25,7 +26,7 @@ def listed(family: Family, head: Head | None, layers: int, pooler: bool, widen: 
     """
     our_prefix = "" if head is None else "encoder."  # without a head the network is the encoder itself
     parts = [*family.encoder, *(family.widen if widen else ()), *(family.pooler if pooler else ())]
-    parts += [_numbered(weight, number) for number in range(layers) for weight in family.layer]
+    parts += [_numbered(weight, number) for number in range(layers) for weight in family.layer if number >= weight.since]
     encoder = [
         replace(weight, ours=our_prefix + weight.ours, theirs=tuple(prefix + name for name in names(weight))) for weight in parts
     ]
@@ -37,7 +38,7 @@ def names(weight: Weight) -> tuple[str, ...]:
     return (weight.theirs,) if isinstance(weight.theirs, str) else weight.theirs
 
 
-def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape) -> Tensor:
+def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape, heads: int) -> Tensor:
     """Our parameter of this shape, from the weights of the checkpoint. Where a single weight makes it, nothing is copied.
 
     Raises:
@@ -52,16 +53,26 @@ def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape) -> Tensor:
             raise RelposError(f"weight {name!r} is {str(part.dtype).removeprefix('torch.')}: quantised weights are not supported")
     whole = parts[0] if len(parts) == 1 else torch.cat(parts)
     whole = (whole.t() if weight.transposed else whole)[weight.reserved :]
+    if weight.halves:
+        whole = whole[_halves(len(whole), heads)]
     return whole if weight.single is None else whole.squeeze(weight.single)
 
 
-def write(weight: Weight, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
+def write(weight: Weight, parameter: Tensor, heads: int) -> Iterator[tuple[str, Tensor]]:
     """Names and weights of the checkpoint from one of our parameters; reserved rows are 0."""
     parameter = parameter.t() if weight.transposed else parameter
+    if weight.halves:
+        parameter = parameter[_halves(len(parameter), heads).argsort()]
     whole = parameter if weight.single is None else parameter.unsqueeze(weight.single)
     if weight.reserved:
         whole = torch.cat((whole.new_zeros(weight.reserved, *whole.shape[1:]), whole))
     yield from zip(names(weight), whole.chunk(len(names(weight))), strict=True)
+
+
+def _halves(rows: int, heads: int) -> Int[Tensor, "rows"]:
+    """Which row of theirs is each of ours, of the queries, keys and values of all heads."""
+    query, key, value = torch.arange(rows).view(3, heads, 2, -1)
+    return torch.cat([part.flatten() for part in (query.mT, key.mT, value)])
 
 
 def _numbered(weight: Weight, number: int) -> Weight:

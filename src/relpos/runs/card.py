@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,11 @@ from relpos.pretrained.files import OWN
 LOAD = """from transformers import pipeline
 
 pipeline("fill-mask", model="FOLDER")("the cat [MASK] on the mat")"""
+CAUSAL = """from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("FOLDER")
+model = AutoModelForCausalLM.from_pretrained("FOLDER")
+model(**tokenizer("the cat sat on", return_tensors="pt")).logits[0, -1].argmax()"""
 CLASSIFIER = """from transformers import pipeline
 
 pipeline("text-classification", model="FOLDER")({"text": "first text", "text_pair": "second text"})"""
@@ -36,6 +41,7 @@ class Origin:
         command: makes the run again.
         measured: what was measured of the network → its value.
         share: per cent of the training steps that the network has done.
+        claims: the claims in whose tests the network took part, each with its verdict.
     """
 
     table: str | None = None
@@ -44,6 +50,7 @@ class Origin:
     command: str | None = None
     measured: Mapping[str, str] = field(default_factory=dict)
     share: int = 100
+    claims: Sequence[str] = ()
 
 
 def card(
@@ -60,21 +67,25 @@ def card(
     """
     origin = origin or Origin()
     classifies, is_own = "outputs" in settings, config["model_type"] == OWN
-    task = "text-classification" if classifies else "fill-mask"
+    is_causal = settings["size"].get("attention") == "causal"
+    uses = {"text-classification": CLASSIFIER, "text-generation": CAUSAL, "fill-mask": LOAD}
+    task = "text-classification" if classifies else "text-generation" if is_causal else "fill-mask"
     tags = list(dict.fromkeys(["relpos", str(config["model_type"])]))
     front = {"library_name": "transformers", "pipeline_tag": task, "tags": tags}
-    example = CLASSIFIER if classifies else LOAD
+    example = uses[task]
     elsewhere = example.replace('"FOLDER")', '"FOLDER", trust_remote_code=True)')
     opened = [f"import relpos  # lets transformers open it; no remote code\n{example}", elsewhere] if is_own else [example]
     parts = [
         f"---\n{OmegaConf.to_yaml(OmegaConf.create(front))}---",
         f"# {name}",
         *([f"Trained for the question: {origin.question}"] if origin.question else []),
-        f"An encoder with the position scheme {_class(settings['position'])} and the convolution {_class(settings['conv'])}, "
+        f"{'A decoder' if is_causal else 'An encoder'} with the position scheme {_class(settings['position'])} and the "
+        f"convolution {_class(settings['conv'])}, "
         f"trained with relpos{f', after {origin.share} % of its steps' if origin.share < 100 else ''}. "
         + (OPENS_OWN if is_own else f"It opens as `{config['architectures'][0]}`."),
         *(f"```python\n{code}\n```" for code in opened),
         *_made(origin),
+        *_tested(origin),
         *_record(record, origin),
         f"## Network\n\n```yaml\n{OmegaConf.to_yaml(OmegaConf.create(dict(settings))).strip()}\n```",
         f"## Licence\n\n{LICENCE}",
@@ -88,6 +99,11 @@ def _made(origin: Origin) -> list[str]:
     again = f"```sh\n{origin.command}\n```" if origin.command else None
     found = [part for part in (row, again) if part]
     return ["## Made by", *found] if found else []
+
+
+def _tested(origin: Origin) -> list[str]:
+    lines = "\n".join(f"- {claim}" for claim in origin.claims)
+    return [f"## Claims\n\nTested with this network and others:\n\n{lines}"] if lines else []
 
 
 def _class(node: Mapping[str, Any]) -> str:

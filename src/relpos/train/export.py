@@ -21,7 +21,8 @@ from relpos.pretrained.export import to_huggingface
 from relpos.pretrained.files import OWN
 from relpos.train import standalone
 
-ARCHITECTURES = {MaskedLM: "RelposForMaskedLM", Classifier: "RelposForSequenceClassification"}
+MASKED, CAUSAL, CLASSIFIER = "RelposForMaskedLM", "RelposForCausalLM", "RelposForSequenceClassification"
+"""Classes of `relpos.train.huggingface`."""
 
 
 def export(
@@ -47,10 +48,12 @@ def export(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RelposError(f"to={folder} already exists and is not an empty folder: name another one, or delete it")
+    classifies = isinstance(model, Classifier)
+    ours = CLASSIFIER if classifies else CAUSAL if model.encoder.causal else MASKED
     try:
         config, weights = to_huggingface(model, settings)
     except RelposError:  # transformers has no such network; it opens ours after `import relpos`, or with the code in the folder
-        config = {"model_type": OWN, "architectures": [ARCHITECTURES[type(model)]], "tie_word_embeddings": False} | dict(settings)
+        config = {"model_type": OWN, "architectures": [ours], "tie_word_embeddings": False} | dict(settings)
         config["auto_map"] = standalone.AUTO_MAP
         weights = {name: value.detach() for name, value in model.named_parameters()}
     # In a file, parts of one tensor may not share memory, and numbers must lie side by side.
@@ -69,7 +72,7 @@ def export(
         longest = config.get("max_position_embeddings", model.encoder.position.max_length)
         tokenizer.save(temporary)
         if not isinstance(tokenizer, PublishedTokenizer):  # that of a published checkpoint is a fast one already
-            write_fast_tokenizer(temporary, tokenizer, longest, second_type=int(isinstance(model, Classifier)))
+            write_fast_tokenizer(temporary, tokenizer, longest, second_type=int(classifies), open_end=ours == CAUSAL)
         write_text(temporary / "README.md", card(config))
         try:
             save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})

@@ -12,11 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, PreTrainedModel
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    PreTrainedModel,
+)
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
 
-from relpos.model.heads import class_logits, pooled_tokens
+from relpos.errors import RelposError
+from relpos.model.heads import at_outputs, class_logits, pooled_tokens
 from relpos.train import standalone
 from relpos.train.huggingface_config import RelposConfig
 from relpos.train.network import network
@@ -86,10 +93,20 @@ class RelposModel(RelposPreTrainedModel):
 
 
 class RelposForMaskedLM(RelposPreTrainedModel):
-    """The encoder with its masked-language-modelling head."""
+    """The encoder with its masked-language-modelling head.
+
+    Raises:
+        RelposError: the network is causal.
+    """
+
+    causal = False
 
     def _adopt(self, model: Any) -> None:
         self.encoder, self.head = model.encoder, model.head
+        if self.encoder.causal != self.causal:
+            kinds = ("bidirectional", "AutoModelForMaskedLM"), ("causal", "AutoModelForCausalLM")
+            kind, auto = kinds[self.encoder.causal]
+            raise RelposError(f"this network is {kind}: {auto} opens it")
 
     def forward(
         self,
@@ -100,12 +117,27 @@ class RelposForMaskedLM(RelposPreTrainedModel):
         output_hidden_states: bool | None = None,
         **_: Any,
     ) -> Any:
-        """`logits` (B, n, vocabulary); with `labels` (−100: not predicted) the mean cross-entropy as `loss`."""
+        """`logits` (B, n, vocabulary); with `labels` (−100: not predicted) the mean cross-entropy as `loss`.
+
+        Labels stand at the token that is predicted, whichever logits predict it.
+        """
         states = self.encoder(input_ids, attention_mask, token_type_ids, hidden_states=True)
         table = self.encoder.embedding.words.weight if self.head.table is None else self.head.table
         logits = self.head(states[-1], table)
-        loss = None if labels is None else functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        loss = None
+        if labels is not None:
+            loss = functional.cross_entropy(logits.flatten(0, 1), at_outputs(self.encoder, labels).flatten())
         return MaskedLMOutput(loss=loss, logits=logits, hidden_states=tuple(states) if output_hidden_states else None)
+
+
+class RelposForCausalLM(RelposForMaskedLM):
+    """The same of a causal network: the logits at a token predict the next one.
+
+    Raises:
+        RelposError: the network is bidirectional, and would see the token that it is asked for.
+    """
+
+    causal = True
 
 
 class RelposForSequenceClassification(RelposPreTrainedModel):
@@ -141,4 +173,5 @@ class RelposForSequenceClassification(RelposPreTrainedModel):
 
 AutoModel.register(RelposConfig, RelposModel, exist_ok=True)
 AutoModelForMaskedLM.register(RelposConfig, RelposForMaskedLM, exist_ok=True)
+AutoModelForCausalLM.register(RelposConfig, RelposForCausalLM, exist_ok=True)
 AutoModelForSequenceClassification.register(RelposConfig, RelposForSequenceClassification, exist_ok=True)

@@ -53,12 +53,17 @@ def pearson(predictions: ArrayLike, targets: ArrayLike) -> float:
 
 def spearman(predictions: ArrayLike, targets: ArrayLike) -> float:
     """Pearson correlation of the ranks, ties sharing their mean rank; 0 where either side is constant or not finite."""
-    from scipy.stats import rankdata  # half a second to import
-
     p, t = _pair(predictions, targets)
     if not (np.isfinite(p).all() and np.isfinite(t).all()):
         return 0.0
-    return pearson(rankdata(p), rankdata(t))
+    return pearson(_ranks(p), _ranks(t))
+
+
+def _ranks(values: Floats) -> Floats:
+    """As scipy's `rankdata`, whose import takes half a second: from 1, ties sharing their mean."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Floats = np.cumsum(counts) - (counts - 1) / 2
+    return ranks[places]
 
 
 def pearson_and_spearman(predictions: ArrayLike, targets: ArrayLike) -> float:

@@ -78,13 +78,11 @@ class Recipe:
         Differs from the authors' code: eps is added after the bias correction, as PyTorch does.
 
         Raises:
-            RelposError: `position_lr` is a list that does not fit the position scheme, or leaves the convolution without a factor;
-                or this version of torch has no Muon.
+            RelposError: as `multipliers`; or this version of torch has no Muon.
         """
         exempt = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm) for p in m.parameters()}
         exempt |= {id(p) for name, p in model.named_parameters() if name.endswith("bias")}
-        multiplier = self._multipliers(model)
-        matrices = matrices_of_layers(model, besides=multiplier.keys()) if self.optimizer == "muon" else []
+        multiplier, matrices = self.multipliers(model), self.matrices(model)
         by_muon = {id(p) for p in matrices}
         rest = [p for p in model.parameters() if id(p) not in by_muon]
         groups = [
@@ -101,8 +99,16 @@ class Recipe:
         adamw = torch.optim.AdamW(groups, lr=self.lr, betas=(beta1, beta2), eps=self.eps, fused=True)
         return MuonAndAdamW(matrices, self.lr, self.weight_decay, adamw) if matrices else adamw
 
-    def _multipliers(self, model: nn.Module) -> dict[int, float]:
-        """Id of a parameter of position scheme or convolution → the factor of its rate."""
+    def matrices(self, model: nn.Module) -> list[nn.Parameter]:
+        """What Muon moves."""
+        return matrices_of_layers(model, besides=self.multipliers(model).keys()) if self.optimizer == "muon" else []
+
+    def multipliers(self, model: nn.Module) -> dict[int, float]:
+        """Id of a parameter of position scheme or convolution → the factor of its rate.
+
+        Raises:
+            RelposError: `position_lr` is a list that does not fit the position scheme, or leaves the convolution without a factor.
+        """
         schemes, convs = ([m for m in model.modules() if isinstance(m, kind)] for kind in (Scheme, Conv))
         parts: list[nn.Module] = list(schemes[:1])  # the first holds all others
         of_convs = [p for conv in convs for p in conv.parameters()]

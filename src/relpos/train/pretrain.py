@@ -10,7 +10,7 @@ import pytorch_lightning as pl
 from torch import Tensor
 from torch.utils.data import ChainDataset, DataLoader, IterableDataset
 
-from relpos.data.objective import Objective, masked
+from relpos.data.objective import Masked, Objective, masked
 from relpos.data.steps import MicroBatch, Step, Steps, UnmaskedStep, UnmaskedSteps, heldout_batches
 from relpos.data.store import Store
 from relpos.errors import RelposError
@@ -34,25 +34,26 @@ class Pretraining(Training):
     """One run of language modelling; the loss of a step is the sum over its chosen tokens divided by their number.
 
     Chosen tokens are those that are to be predicted: the 15 % that are masked, or in a causal network all tokens of text. With
-    `recipe.masking=diffusion` losses, hits and number are weighted.
+    `recipe.masking=diffusion` losses, hits and number are weighted: see `relpos.data.objective.diffused`.
 
     Args:
         recorder: called once the network is on its device; records the passes of steps that come without masks. None: steps come
             with masks.
+        masks: those that recorded passes draw.
     """
 
     model: MaskedLM
 
-    def __init__(self, *args: Any, recorder: Callable[[], Recorder] | None = None, **keys: Any) -> None:
+    def __init__(self, *args: Any, recorder: Callable[[], Recorder] | None = None, masks: Masked = masked, **keys: Any) -> None:
         super().__init__(*args, **keys)
-        self.recorder = recorder
+        self.recorder, self.masks = recorder, masks
         self.recorded: RecordedStep | None = None
 
     def on_train_start(self) -> None:
         """Makes the recorder, now that the network is on its device."""
         super().on_train_start()
         if self.recorder:
-            self.recorded = RecordedStep(self.model, self.seed, self.precision, self.recorder())
+            self.recorded = RecordedStep(self.model, self.seed, self.precision, self.recorder(), self.masks)
 
     def training_step(self, step: Step | UnmaskedStep, _index: int) -> None:
         """Sums the gradients of the passes and updates once."""

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from relpos.counter import fold
 from relpos.data.masking import RATE, mask
+from relpos.data.objective import Masked, masked
 from relpos.data.steps import UnmaskedStep
 from relpos.model.dropout import seed_dropout
 from relpos.model.heads import MaskedLM
@@ -25,9 +26,9 @@ DEVIATIONS = 8.0
 """The head has room for the mean number of chosen tokens and so many standard deviations: one step in 10^15 has more."""
 
 
-def room(tokens: int) -> int:
+def room(tokens: int, rate: float = RATE) -> int:
     """The number of tokens at which the head runs in a pass of `tokens` tokens: a multiple of 64, or all of them."""
-    chosen = RATE * tokens + DEVIATIONS * math.sqrt(RATE * (1 - RATE) * tokens)
+    chosen = rate * tokens + DEVIATIONS * math.sqrt(rate * (1 - rate) * tokens)
     return min(tokens, -(-math.ceil(chosen) // 64) * 64)
 
 
@@ -37,9 +38,11 @@ class RecordedStep:
     Args:
         seed: of masks and dropout.
         precision: `fp32` or `bf16`.
+        masks: their rate at each step.
     """
 
-    def __init__(self, model: MaskedLM, seed: int, precision: str, recorder: Recorder) -> None:
+    def __init__(self, model: MaskedLM, seed: int, precision: str, recorder: Recorder, masks: Masked = masked) -> None:
+        self.masks, self.most = masks, max(masks.first, masks.last)
         self.model, self.seed, self.precision = model, seed, precision
         self.device = next(model.parameters()).device
         self.keys = RecordedKeys(self.device)
@@ -54,8 +57,9 @@ class RecordedStep:
         """
         self.keys.fill(fold(self.seed, step.index))
         sums = torch.zeros(4, dtype=torch.float64, device=self.device)
+        rate = torch.full((), self.masks.rate(step.index), device=self.device)
         for inputs in step.passes:
-            sums += torch.stack([value.double() for value in self.replay(inputs)])
+            sums += torch.stack([value.double() for value in self.replay(inputs | {"rate": rate})])
         grads = [p.grad for p in self.parameters if p.grad is not None]
         torch._foreach_div_(grads, sums[2].clamp(min=1).to(grads[0].dtype))
         return dict(zip(("loss", "correct", "chosen", "left_out"), sums, strict=True))
@@ -66,11 +70,12 @@ class RecordedStep:
 
     def _pass(self, inputs: Inputs) -> tuple[Tensor, ...]:
         ids, lengths, keys = inputs["input_ids"], inputs["lengths"], inputs["keys"]
-        masked, labels = mask(ids, lengths, keys, self.seed, self.model.encoder.embedding.words.num_embeddings)
+        vocabulary = self.model.encoder.embedding.words.num_embeddings
+        seen, labels = mask(ids, lengths, keys, self.seed, vocabulary, inputs["rate"])
         real = torch.arange(ids.shape[1], device=ids.device)[None, :] < lengths[:, None]
         seed_dropout(self.model, self.keys, keys)
-        places = room(ids.numel())
+        places = room(ids.numel(), self.most)
         with autocast(self.precision, self.device):
-            loss, chosen, correct = self.model.loss_sum(masked, labels, real, room=places)
+            loss, chosen, correct = self.model.loss_sum(seen, labels, real, room=places)
         loss.backward()
         return loss.detach(), correct, chosen, (chosen - places).clamp(min=0)

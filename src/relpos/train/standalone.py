@@ -28,6 +28,7 @@ CLASSES = {
     "AutoConfig": "RelposConfig",
     "AutoModel": "RelposModel",
     "AutoModelForMaskedLM": "RelposForMaskedLM",
+    "AutoModelForCausalLM": "RelposForCausalLM",
     "AutoModelForSequenceClassification": "RelposForSequenceClassification",
 }
 """Class of transformers → class of the file that serves it."""
@@ -100,9 +101,10 @@ SEAMS = {
         ("from relpos.model import kernels, residual\n", "from relpos.model.residual import add_norm\n"),
         ("        swept = kernels.sweeps_serve(self.attention.kernel, x, self.training) and self.block.sweepable\n", ""),
         ("        add_norm: Callable[..., Tensor] = sweeps.add_norm if swept else residual.add_norm\n", ""),
-        ('        if swept and self.block.plain_gelu and "inner" not in conv.places:\n', ""),
-        ("            y = sweeps.feed_forward(y, self.widen, self.narrow)\n        else:\n", ""),
-        ("            y = self.narrow(self.block.activate(", "        y = self.narrow(self.block.activate("),
+        (
+            "        elif swept and self.block.plain_gelu:\n            y = sweeps.feed_forward(cut(y), self.widen, self.narrow)\n",
+            "",
+        ),
         ('kernel: kernels.Name = "auto"', 'kernel: str = "eager"'),
     ],
     "relpos.model.attention": [

@@ -1,0 +1,113 @@
+"""DeBERTa, version 3 (He et al. 2023), mDeBERTa, and version 2 (He et al. 2021) without its convolution: shared maps, log
+buckets, a normed table, no absolute positions.
+
+Masked words are predicted as in `transformers`, without the enhanced mask decoder, which reads absolute positions. The head of
+version 3 that finds replaced tokens is not read: it has a norm that ours does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relpos.errors import RelposError
+from relpos.pretrained.bert import AFTER_ATTENTION, HEAD, UNTIED
+from relpos.pretrained.distilbert import FAMILY as DISTILBERT
+from relpos.pretrained.family import NO_CONV, SIZE, Family, Head, Key, Weight, linear
+
+_SELF, _LM = "encoder.layer.{n}.attention.self", "lm_predictions.lm_head"
+_HIDDEN, _LENGTH = Key("hidden_size", 1536), Key("max_position_embeddings", 512)
+_CONSTANTS = {
+    "relative_attention": True,
+    "position_biased_input": False,
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "pos_att_type": ["c2p", "p2c"],
+    "layer_norm_eps": 1e-7,
+    "type_vocab_size": 0,
+    "conv_kernel_size": 0,
+}
+# What a missing key means, where this is not the value above.
+_MISSING = {
+    "relative_attention": False,
+    "position_biased_input": True,
+    "share_att_key": False,
+    "norm_rel_ebd": "none",
+    "pos_att_type": [],
+    "max_relative_positions": -1,
+}
+
+
+def _buckets(number: Any) -> Any:
+    if number in (-1, 0):
+        raise RelposError("a table without log buckets is not supported")
+    return number
+
+
+def stated(config: Mapping[str, Any]) -> dict[str, Any]:
+    """With every key that decides which network it is, `pos_att_type` as a sorted list, and the distances as a number.
+
+    Raises:
+        RelposError: the embeddings are narrower than the layers: they are normed behind the map between the two, ours before it.
+    """
+    given = _MISSING | {name: value for name, value in config.items() if value is not None}
+    hidden, kinds = given.get(_HIDDEN.name, _HIDDEN.default), given["pos_att_type"]
+    if given.get("embedding_size", hidden) != hidden:
+        raise RelposError(
+            f"embedding_size={given['embedding_size']}: only that of hidden_size={hidden} is supported for deberta-v2"
+        )
+    if isinstance(kinds, str):
+        kinds = [kind.strip() for kind in kinds.lower().split("|")]
+    if given["max_relative_positions"] in (-1, 0):
+        given["max_relative_positions"] = given.get(_LENGTH.name, _LENGTH.default)
+    return given | {"pos_att_type": sorted(map(str, kinds)) if isinstance(kinds, list) else kinds}
+
+
+FAMILY = Family(
+    model_type="deberta-v2",
+    prefix="deberta.",
+    base="DebertaV2Model",
+    settings={
+        "size": SIZE
+        | {
+            "layers": Key("num_hidden_layers", 24),
+            "hidden": _HIDDEN,
+            "embedding": _HIDDEN,
+            "heads": Key("num_attention_heads", 24),
+            "ffn": Key("intermediate_size", 6144),
+            "max_positions": _LENGTH,
+            "norm_eps": _CONSTANTS["layer_norm_eps"],
+            "token_types": 0,
+        },
+        "position": {
+            "_target_": "relpos.model.position.Deberta",
+            "buckets": Key("position_buckets", -1, _buckets),
+            "max_distance": Key("max_relative_positions"),
+            "share": True,
+        },
+        "conv": NO_CONV,
+        "vocabulary": Key("vocab_size", 128100),
+    },
+    constants=_CONSTANTS,
+    encoder=(
+        *DISTILBERT.encoder[:-1],
+        Weight("position.table", "encoder.rel_embeddings.weight"),
+        *linear("position.norm", "encoder.LayerNorm"),
+    ),
+    layer=(
+        *linear("layers.{n}.attention.project", *(f"{_SELF}.{name}_proj" for name in ("query", "key", "value"))),
+        *AFTER_ATTENTION,
+    ),
+    widen=(),
+    pooler=(),
+    heads=(
+        Head("DebertaV2ForMaskedLM", HEAD),
+        Head("DebertaV2ForMaskedLM", UNTIED, {"tied": False}),
+        Head(
+            "DebertaV2ForMaskedLM",
+            (*linear("head.narrow", f"{_LM}.dense"), *linear("head.norm", f"{_LM}.LayerNorm"), Weight("head.bias", f"{_LM}.bias")),
+        ),
+    ),
+    unread=(r"cls\.predictions\.decoder\.weight", r"mask_predictions\..*", r".*\.position_ids", r".*\.position_embeddings\.weight"),
+    normalised=stated,
+)

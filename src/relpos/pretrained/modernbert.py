@@ -1,0 +1,103 @@
+"""ModernBERT (Warner et al. 2024), mmBERT (Marone et al. 2025), Ettin: every third layer is global, the others see a window.
+
+Dropout, of which published networks have none, stands elsewhere in `transformers`: `mlp_dropout`, our `dropout`, applies
+to the inner vectors of the feed-forward network, and the output of attention has `attention_dropout`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relpos.errors import RelposError
+from relpos.pretrained.family import NO_CONV, SIZE, Family, Head, Key, Weight, linear
+
+_EVERY, _LAYERS = 3, 22
+_THETAS = {"full_attention": Key("global_rope_theta", 160000.0), "sliding_attention": Key("local_rope_theta", 10000.0)}
+
+
+def _rope(kind: str) -> dict[str, Any]:
+    return {"_target_": "relpos.model.position.Rope", "base": _THETAS[kind], "values": False, "fraction": 1.0}
+
+
+_REACH = Key("local_attention", 128, lambda width: width // 2, lambda reach: 2 * reach)
+_WINDOW = {"_target_": "relpos.model.position.Window", "reach": _REACH}
+_LOCAL = {"_target_": "relpos.model.position.Merge", "parts": [_rope("sliding_attention"), _WINDOW]}
+_TRANSFORM = (linear("head.narrow", "head.dense")[0], linear("head.norm", "head.norm")[0], Weight("head.bias", "decoder.bias"))
+_GELU = {"activation": "gelu"}  # of the head, whatever the layers have
+
+
+def older(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of `transformers` 5, `layer_types` and `rope_parameters`, as those of version 4, which version 5 still reads.
+
+    Raises:
+        RelposError: other layers than every third are global, or angles are scaled.
+    """
+    types = config.get("layer_types") or []
+    if not isinstance(types, list) or types != [list(_THETAS)[layer % _EVERY > 0] for layer in range(len(types))]:
+        raise RelposError(f"layer_types={types}: only full_attention in every third layer is supported")
+    thetas = {key.name: _theta(config, kind, key) for kind, key in _THETAS.items()}
+    return {**config, **thetas}
+
+
+def _theta(config: Mapping[str, Any], kind: str, key: Key) -> Any:
+    given = config.get("rope_parameters") or {}
+    rotation = isinstance(given, Mapping) and (given.get(kind) or {})
+    if not isinstance(rotation, Mapping) or rotation.get("rope_type", "default") != "default":
+        raise RelposError(f"rope_parameters={given}: only the rope_type default is supported")
+    return rotation.get("rope_theta", config.get(key.name, key.default))
+
+
+FAMILY = Family(
+    model_type="modernbert",
+    prefix="model.",
+    base="ModernBertModel",
+    settings={
+        "size": SIZE
+        | {
+            "layers": Key("num_hidden_layers", _LAYERS),
+            "ffn": Key("intermediate_size", 1152),
+            "max_positions": Key("max_position_embeddings", 8192),
+            "dropout": Key("mlp_dropout", 0.0),
+            "attention_dropout": Key("attention_dropout", 0.0),
+            "activation": Key("hidden_activation", "gelu", SIZE["activation"].read),
+            "norm_eps": Key("norm_eps", 1e-5),
+            "token_types": 0,
+            "norm_first": True,
+            "glu": True,
+            "bias": False,
+        },
+        "position": {
+            "_target_": "relpos.model.position.Layers",
+            "layers": [_rope("full_attention"), _LOCAL, _LOCAL],
+            "cycle": True,
+        },
+        "conv": NO_CONV,
+        "vocabulary": Key("vocab_size", 50368),
+    },
+    constants={
+        **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), False),
+        **{"decoder_bias": True, "classifier_activation": "gelu", "global_attn_every_n_layers": _EVERY, "rope_scaling": None},
+    },
+    encoder=(
+        Weight("embedding.words.weight", "embeddings.tok_embeddings.weight"),
+        linear("embedding.norm", "embeddings.norm")[0],
+        linear("norm", "final_norm")[0],
+    ),
+    layer=(
+        Weight("layers.{n}.attention_norm.weight", "layers.{n}.attn_norm.weight", since=1),
+        Weight("layers.{n}.attention.project.weight", "layers.{n}.attn.Wqkv.weight", halves=True),
+        linear("layers.{n}.attention.output", "layers.{n}.attn.Wo")[0],
+        linear("layers.{n}.ffn_norm", "layers.{n}.mlp_norm")[0],
+        linear("layers.{n}.widen", "layers.{n}.mlp.Wi")[0],
+        linear("layers.{n}.narrow", "layers.{n}.mlp.Wo")[0],
+    ),
+    widen=(),
+    pooler=(),
+    heads=(
+        Head("ModernBertForMaskedLM", _TRANSFORM, _GELU),
+        Head("ModernBertForMaskedLM", (*_TRANSFORM, Weight("head.table", "decoder.weight")), _GELU | {"tied": False}),
+    ),
+    unread=(r"decoder\.weight",),
+    normalised=older,
+)
