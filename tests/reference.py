@@ -15,7 +15,7 @@ import reference_conv
 import reference_input
 from reference_absolute import carried, mixed, synthesizer_dense, synthesizer_random, tupe
 from reference_input import Given
-from reference_offsets import alibi, dual_triangle, fire, kerple, kerple_power, polar, t5, tisa, turned
+from reference_offsets import alibi, dual_triangle, fire, kerple, kerple_power, polar, positions, t5, tisa, turned
 
 Term = Callable[[Any, int, int, int, int, Tensor, Tensor], Tensor | float]
 
@@ -142,7 +142,7 @@ SEEING_TURNS = {"SelectiveRope": reference_input.selective_rope}
 def parts_at(scheme: Any, layer: int) -> list[tuple[Any, int]]:
     """The schemes that act in a layer, each with the number of this layer among its own."""
     name = type(scheme).__name__
-    if name == "Merge":
+    if name in ("Merge", "Randomized"):
         return [found for part in scheme.parts for found in parts_at(part, layer)]
     if name == "Layers":
         turn = own = 0
@@ -152,12 +152,18 @@ def parts_at(scheme: Any, layer: int) -> list[tuple[Any, int]]:
     return [(scheme, layer)]
 
 
+def drawn_offset(part: Any, head: int, i: int, j: int, q: Any, k: Any) -> tuple[Any, ...]:
+    """The pair with the offset that stands for j − i where offsets are drawn, which are taken from the scheme."""
+    return head, i, i + int(part.offsets(len(q), torch.device("cpu"))[j - i + len(q) - 1]), q, k
+
+
 def term(given: Given, scheme: Any, layer: int, *pair: Any) -> Any:
     """T_ij, Σ of the schemes that act in a layer."""
     total = 0.0
     for part, own in parts_at(scheme, layer):
         name = type(part).__name__
-        total = total + (SEEING[name](given, part, own, *pair) if name in SEEING else TERMS[name](part, own, *pair))
+        places = drawn_offset(part, *pair) if part.asks == "offsets" else pair
+        total = total + (SEEING[name](given, part, own, *places) if name in SEEING else TERMS[name](part, own, *places))
     return total
 
 
@@ -170,6 +176,11 @@ def turn(given: Given, scheme: Any, layer: int, head: int, *projected: Any) -> A
         elif name in TURNS:
             projected = TURNS[name](part, own, head, *projected)
     return projected
+
+
+def halved(scheme: Any, layer: int) -> bool:
+    """Whether each head's first half of channels sees the left side and the second half the right one."""
+    return any(getattr(part, "splits", False) for part, _ in parts_at(scheme, layer))
 
 
 def valued(scheme: Any, layer: int, offset: int) -> Any:
@@ -201,7 +212,7 @@ def scale(scheme: Any) -> float | None:
 def needed(scheme: Any) -> str:
     """Which of q, k, v the attention has linear maps for, in their order."""
     name = type(scheme).__name__
-    if name in ("Merge", "Layers"):
+    if name in ("Merge", "Layers", "Randomized"):
         return "".join(letter for letter in "qkv" if any(letter in needed(part) for part in scheme.parts))
     if name.startswith("Synthesizer") and not scheme.mixture:
         return "v" if name == "SynthesizerRandom" else "qv"
@@ -215,13 +226,13 @@ def sinusoid(position: int, channel: int, width: int) -> float:
 
 def embedded(scheme: Any, n: int, width: int) -> Tensor | None:
     """(n, embedding) added to the words."""
-    if type(scheme).__name__ in ("Merge", "Layers"):
+    if type(scheme).__name__ in ("Merge", "Layers", "Randomized"):
         found = [rows for part in scheme.parts if (rows := embedded(part, n, width)) is not None]
         return torch.stack(found).sum(0) if found else None
     if type(scheme).__name__ == "Absolute":
-        return torch.stack([scheme.table[position] for position in range(n)])
+        return torch.stack([scheme.table[position] for position in positions(scheme, n)])
     if type(scheme).__name__ in ("Sinusoidal", "Floater"):
-        rows = [[sinusoid(p, c, width) / math.sqrt(width) for c in range(width)] for p in range(n)]
+        rows = [[sinusoid(p, c, width) / math.sqrt(width) for c in range(width)] for p in positions(scheme, n)]
         return torch.tensor(rows, dtype=torch.float64)
     return None
 
@@ -254,6 +265,11 @@ def attend(
             y = y + power / sum(powers) * (v[j] if value is None else v[j] + value(j - i))
         rows.append(y)
     return torch.stack(rows)
+
+
+def one_sided(side: int) -> Callable[[int, int], float]:
+    """0 at the token itself and on one side of it, −∞ on the other."""
+    return lambda i, j: 0.0 if (j - i) * side >= 0 else -math.inf
 
 
 def linear(x: Tensor, part: Any) -> Tensor:
@@ -319,6 +335,11 @@ def _context(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[
 
         q, k, v = turn(given, scheme, number, head, q, k, v)
         seen = reach(scheme, number), encoder.causal
+        if halved(scheme, number):
+            for side, half in ((-1, slice(0, width // 2)), (1, slice(width // 2, width))):
+                shares = scale(scheme) * math.sqrt(2), real
+                parts.append(attend(q[:, half], k[:, half], v[:, half], one_sided(side), *shares, None, *seen))
+            continue
         parts.append(attend(q, k, v, add, scale(scheme), real, lambda offset: valued(scheme, number, offset), *seen))
     rest = [projected["v"][:, head * width : (head + 1) * width] for head in range(scored, heads)]
     parts += reference_conv.unscored(conv, x, projected.get("q"), rest, real) if rest else []

@@ -91,13 +91,18 @@ def kerple_power(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: 
     return -_clamped(scheme.a[head], 0.01) * torch.exp(_clamped(scheme.p[head], 0.01, 2) * math.log(abs(i - j)))
 
 
+def positions(scheme: Any, n: int) -> list[int]:
+    """Where n tokens stand: 0, 1, …, or as drawn, which is taken from the scheme as its parameters are."""
+    return [int(position) for position in scheme.positions(n, torch.device("cpu"))]
+
+
 def turned(scheme: Any, layer: int, head: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(x, y) of channels 2m, 2m+1 at position p → (x cos − y sin, y cos + x sin) of the angle p base^(−2m/head_dim),
     0 from pair fraction · head_dim/2 on"""
 
     def turn(table: Tensor) -> Tensor:
         rows = []
-        for p, row in enumerate(table):
+        for p, row in zip(positions(scheme, len(table)), table, strict=True):
             channels = []
             for m in range(len(row) // 2):
                 angle = p / scheme.base ** (2 * m / len(row)) if m + 1 <= scheme.fraction * (len(row) / 2) else 0.0
@@ -114,7 +119,7 @@ def polar(scheme: Any, layer: int, head: int, q: Tensor, k: Tensor, v: Tensor) -
 
     def turn(table: Tensor, shift: Any) -> Tensor:
         rows = []
-        for p, row in enumerate(table):
+        for p, row in zip(positions(scheme, len(table)), table, strict=True):
             channels = []
             for c in range(len(row)):
                 angle = shift[c].clamp(-2 * math.pi, 0) + p / scheme.base ** (c / len(row))

@@ -39,6 +39,14 @@ def test_outputs_do_not_depend_on_what_comes_later(name: str, keys: dict[str, An
     )
 
 
+@pytest.mark.parametrize("name", ["none", "rope", "composite_key", "cope", "modernbert"])
+def test_nor_do_they_in_layers_of_2024(name: str) -> None:
+    torch.manual_seed(0)
+    modern = {"norm_first": True, "norm": "rms", "glu": True, "bias": False, "qk_norm": True, "attention": "causal"}
+    encoder = build(SIZE | modern, preset("position", name), VOCABULARY).double().eval().encoder
+    torch.testing.assert_close(*outputs_before_a_change(encoder), atol=1e-12, rtol=0)
+
+
 @pytest.mark.parametrize("conv", CONVS)
 def test_convolutions_do_so_too_or_are_refused_in_one_line(conv: str) -> None:
     for keys in variants("conv", conv):

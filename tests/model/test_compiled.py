@@ -27,6 +27,10 @@ TERMS: dict[str, dict[str, int]] = {
     "wide": {"query": 41, "key": 41}, "dense": {"dense": 1},
     "all": {"offset": 1, "query": 9, "key": 5, "value": 3, "dense": 1},
     "columns": {"query": 9, "key": 6, "columns": 1}, "mapped query": {"query": 4, "columns": 1, "value": 5},
+    "factors": {"query": 6, "query_table": 9, "key": 5, "key_table": 7},
+    "factored query": {"query": 16, "query_table": 37, "key": 5},
+    "wide factors": {"query": 8, "query_table": 393, "key": 8, "key_table": 393, "offset": 1},
+    "mapped factors": {"query": 8, "query_table": 9, "key": 3, "key_table": 6, "columns": 1},
     "reach": {"reach": 3, "offset": 1}, "reach of all": {"reach": 4, "query": 9, "key": 5, "value": 3, "dense": 1, "columns": 1},
 }  # fmt: skip
 
@@ -48,7 +52,7 @@ def no_library() -> None:
 
 def kind(name: str, outside: str, dtype: torch.dtype = torch.float32, content: bool = True, width: int = 8) -> proof.Kind:
     terms = TERMS[name]
-    widths = {part: terms.get(part) for part in ("query", "key", "value")}
+    widths = {part: terms.get(part) for part in ("query", "key", "value", "query_table", "key_table")}
     return proof.Kind(
         CPU,
         dtype,
@@ -81,6 +85,13 @@ def test_they_are_for_sequences_in_several_blocks(width: int, dtype: torch.dtype
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", [name for name in TERMS if "factor" in name])
+def test_factors_are_multiplied_in_several_blocks(name: str, dtype: torch.dtype) -> None:
+    assert proof.compare(compiled, kind(name, "zero", dtype), 197, True, 0.1) is None
+    assert proof.compare(compiled, kind(name, "zero", dtype)._replace(reach=40), 197, True, 0.1) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("reach", [0, 5, 63, 64, 100, 500])
 def test_they_are_where_blocks_see_a_part_of_the_sequence(reach: int, dtype: torch.dtype) -> None:
     for name in ("all", "columns"):
@@ -96,10 +107,10 @@ def gradients(threads: int) -> list[Tensor]:
     torch.set_num_threads(threads)
     try:
         generator = torch.Generator().manual_seed(0)
-        shapes = ((3, 2, 40, 8), (3, 2, 40, 8), (3, 2, 40, 8), (2, 79), (3, 2, 40, 5))
+        shapes = ((3, 2, 40, 8), (3, 2, 40, 8), (3, 2, 40, 8), (2, 79), (3, 2, 40, 5), (3, 2, 40, 4), (2, 4, 79))
         inputs = [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
-        q, k, v, offset, query = inputs
-        y = compiled.attention(q, k, v, Terms(offset=offset, query=query), None, Draw(0.1, 3))
+        q, k, v, offset, query, key, table = inputs
+        y = compiled.attention(q, k, v, Terms(offset=offset, query=query, key=key, key_table=table), None, Draw(0.1, 3))
         x = y.transpose(1, 2).flatten(2)
         norm, widen, narrow = torch.nn.LayerNorm(16), torch.nn.Linear(16, 24), torch.nn.Linear(24, 16)
         for part in (*widen.parameters(), *narrow.parameters()):

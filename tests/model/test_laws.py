@@ -28,6 +28,7 @@ WITHOUT_SILENCE = {
     "alibi_half",
     "alibi_shift",
     "dual_triangle",
+    "dual_triangle_split",
     "deberta",  # a scale of its own, and the layer's biases
     "fox",  # half-open gates
     "kerple",  # none that may be zero
@@ -177,12 +178,15 @@ class Reversed(Scheme):
     def turn(self, layer: int, q: Tensor, k: Tensor, v: Tensor, state: Any) -> tuple[Tensor, Tensor, Tensor]:
         return self.scheme.turn(layer, q, k, v, state)
 
+    def split(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.scheme.split(layer, q, k, v)
+
     def see(self, layer: int, given: Input, state: Any) -> Any:
         return self.scheme.see(layer, given, state)
 
     def terms(self, layer: int, q: Tensor, k: Tensor, state: Any) -> Terms:
         terms = self.scheme.terms(layer, q, k, state)
-        terms = terms if terms.columns is None else terms.by_offset()
+        terms = terms.multiplied() if terms.columns is None else terms.by_offset()
         flipped = {key: None if (x := getattr(terms, key)) is None else x.flip(-1) for key in ("offset", "query", "key")}
         value = None if terms.value is None else terms.value.flip(0)
         return Terms(**flipped, value=value, outside=terms.outside, columns=terms.columns, reach=terms.reach)
@@ -299,11 +303,12 @@ def test_count_equals_the_formula(name: str, keys: dict[str, Any]) -> None:
 @EVERY
 def test_length_beyond_the_trained_one(name: str) -> None:
     model = model_of(name).eval()
-    ids, _ = batch(rows=1, n=SHAPE.max_positions + 1)
-    if model.encoder.position.max_length is None:
+    longest = model.encoder.position.max_length
+    ids, _ = batch(rows=1, n=(longest or SHAPE.max_positions) + 1)
+    if longest is None:
         assert model.encoder(ids).isfinite().all()
     else:
-        with pytest.raises(RelposError, match=r"has 16 positions .* 17 tokens") as error:
+        with pytest.raises(RelposError, match=rf"has {longest} positions .* {longest + 1} tokens") as error:
             model.encoder(ids)
         assert "\n" not in str(error.value)
 

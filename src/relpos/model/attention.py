@@ -15,7 +15,7 @@ from relpos.model.conv import Conv
 from relpos.model.dropout import Draw, Dropout
 from relpos.model.position.base import Input, Scheme, Terms
 from relpos.model.residual import normed
-from relpos.model.shape import Heads, Mask, Shape, Turned
+from relpos.model.shape import Heads, Mask, Shape
 from relpos.model.tokens import Tokens
 
 
@@ -44,9 +44,9 @@ class LayerCall(NamedTuple):
         """What the scheme adds to the scores and to the values of this pass."""
         return self.position.terms(self.layer, q, k, self.state)
 
-    def turn(self, q: Heads, k: Heads, v: Heads) -> tuple[Turned, Turned, Heads]:
-        """Queries, keys and values of this pass as the scheme turns them, before scaling."""
-        return self.position.turn(self.layer, q, k, v, self.state)
+    def turn(self, q: Heads, k: Heads, v: Heads) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of this pass as the scheme turns and splits them, before scaling."""
+        return self.position.split(self.layer, *self.position.turn(self.layer, q, k, v, self.state))
 
 
 class Attention(nn.Module):
@@ -92,22 +92,22 @@ class Attention(nn.Module):
     def attend(self, q: Any, k: Any, v: Heads, call: LayerCall, dropout: Draw) -> Heads:
         """The heads that have scores: q, k, v (B, scored, n, head_dim) → the same shape."""
         terms, scale = call.terms(q, k), call.position.scale
-        content: tuple[Turned | None, Turned | None, Heads] = (None, None, v)
         spare = 0
-        if scale is not None:
-            turned = call.turn(q, k, v)
-            content = (turned[0] * scale, *turned[1:])
-            spare = turned[0].shape[-1] - v.shape[-1]
+        if scale is None:
+            q = k = None
+        else:
+            q, k, v = call.turn(q, k, v)
+            q, spare = q * scale, q.shape[-1] - v.shape[-1]
         if spare:  # attention kernels know one width: zeros make the values as wide, and are cut off what leaves the kernel
-            v = pad(content[2], (0, spare))
-            content = (*content[:2], v)
+            v = pad(v, (0, spare))
             terms = replace(terms, value=None if terms.value is None else pad(terms.value, (0, spare)))
         if call.causal:
             terms = terms.causal(v)
         kernel = kernels.select(self.kernel, terms, v, self.training, scale is not None)
         self.ran = kernels.name_of(kernel)
-        y: Heads = kernel.attention(*content, terms, call.mask, dropout)
-        return y[..., :-spare] if spare else y
+        y: Tensor = kernel.attention(q, k, v, terms, call.mask, dropout)
+        y = y[..., :-spare] if spare else y
+        return y if y.shape[1] == self.scored else y.unflatten(1, (self.scored, -1)).transpose(2, 3).flatten(3)
 
     def maps(self, x: Float[Tensor, "*tokens hidden"]) -> dict[str, Float[Tensor, "*tokens _"]]:
         """q, k, v side by side of all heads, those for which there is a linear map here."""

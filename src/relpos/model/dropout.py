@@ -179,11 +179,15 @@ class Dropout(nn.Module):
         """What decides the pass `number` through this place; rate 0 outside training."""
         if not self.training or self.p == 0:
             return Draw(0.0, 0)
+        return Draw(self.p, self.key(number), self.examples)
+
+    def key(self, number: int = 0) -> int | Tensor:
+        """The key of the pass `number` through this place in the present step."""
         if self.seed is None:
-            return Draw(self.p, int(torch.randint(1 << 62, ())))
+            return int(torch.randint(1 << 62, ()))
         if isinstance(self.seed, RecordedKeys):
-            return Draw(self.p, self.seed.key(self.place, number), self.examples)
-        return Draw(self.p, fold(self.seed, self.place, number), self.examples)
+            return self.seed.key(self.place, number)
+        return fold(self.seed, self.place, number)
 
     def forward(self, x: Float[Tensor, "*shape"], number: int = 0) -> Float[Tensor, "*shape"]:
         return drop(x, self.draw(number))

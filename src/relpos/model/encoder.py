@@ -72,9 +72,14 @@ class Layer(nn.Module):
 
     def forward(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall) -> Float[Tensor, "*kept hidden"]:
         """x of the tokens `held` → the layer's output at the tokens `kept`, for which alone all after the attention is computed."""
-        layer, kept, conv, first = call.layer, call.kept, self.attention.conv, self.block.norm_first
-        if kept is not call.held and conv.places & {"ffn", "inner"}:  # there the tokens that are kept see their neighbours
-            return kept.take(call.held.spread(self(x, call._replace(kept=call.held))))
+        layer, wanted, conv, first = call.layer, call.kept, self.attention.conv, self.block.norm_first
+        if conv.places & {"ffn", "inner"}:  # there the tokens that are wanted see their neighbours
+            call = call._replace(kept=call.held)
+        kept = call.kept
+
+        def cut(part: Tensor) -> Tensor:
+            return part if wanted is kept else wanted.take(kept.spread(part))
+
         y = self.attention(normed(x, self.attention_norm) if first else x, call)
         # The residual stream is cut to the same tokens as the attention's output; only in the last layer are there fewer.
         if kept is not call.held:
@@ -85,11 +90,14 @@ class Layer(nn.Module):
         x = added(x, y, draw) if first else add_norm(x, y, self.attention_norm, draw)
         read = normed(x, self.ffn_norm) if first else x
         y = convolved(conv, "ffn", read, read, call)
-        if swept and self.block.plain_gelu and "inner" not in conv.places:
-            y = sweeps.feed_forward(y, self.widen, self.narrow)
+        if "inner" in conv.places:
+            y = self.narrow(cut(self.block.activate(convolved(conv, "inner", self.widen(y), y, call))))
+        elif swept and self.block.plain_gelu:
+            y = sweeps.feed_forward(cut(y), self.widen, self.narrow)
         else:
-            y = self.narrow(self.block.activate(convolved(conv, "inner", self.widen(y), y, call)))
-        draw = self.ffn_dropout.draw(layer)._replace(tokens=kept)
+            y = self.narrow(self.block.activate(self.widen(cut(y))))
+        x = cut(x)
+        draw = self.ffn_dropout.draw(layer)._replace(tokens=wanted)
         return added(x, y, draw) if first else add_norm(x, y, self.ffn_norm, draw)
 
 

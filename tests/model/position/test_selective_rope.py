@@ -67,7 +67,7 @@ def test_padding_inside_adds_no_angle() -> None:
 
 def test_angles_are_float32_where_the_input_is_bfloat16() -> None:
     scheme, seen = SelectiveRope(SHAPE).bfloat16(), given(SHAPE, 1, 7)
-    assert scheme.see(1, seen._replace(x=seen.x.bfloat16()), None).dtype == torch.complex64
+    assert scheme.see(1, seen._replace(x=seen.x.bfloat16()), None).dtype == torch.float32
 
 
 def test_an_odd_head_is_refused() -> None:

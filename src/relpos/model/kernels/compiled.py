@@ -21,6 +21,8 @@ from relpos.model.precision import compute_dtype
 from relpos.model.shape import Heads, Mask
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+PARTS = 4
+"""The gradients of factored kernels' tables, which are large, are summed in so many runs of sequences."""
 
 
 class _View(ctypes.Structure):
@@ -33,6 +35,16 @@ class DropoutCall(ctypes.Structure):
     _fields_ = (("rows", _POINTER), ("columns", _POINTER), ("threshold", _INT), ("rescale", ctypes.c_float))
 
 
+class _Factors(ctypes.Structure):
+    """`Factors` of cpu.cpp."""
+
+    _fields_ = (
+        *((name, _View) for name in ("x", "grad_x")),
+        *((name, _POINTER) for name in ("table", "turned", "grad_table")),
+        *((name, _INT) for name in ("rank", "head")),
+    )
+
+
 class _Call(ctypes.Structure):
     """`AttentionCall` of cpu.cpp."""
 
@@ -43,8 +55,9 @@ class _Call(ctypes.Structure):
         *((name, _INT) for name in ("query_width", "key_width", "value_width", "dense_batch")),
         *((name, _POINTER) for name in ("grad_offset", "grad_query", "grad_key", "grad_value", "grad_dense")),
         ("mask", _POINTER),
+        *((name, _Factors) for name in ("query_factors", "key_factors")),
         ("dropout", DropoutCall),
-        *((name, _INT) for name in ("zero", "reach", "threads")),
+        *((name, _INT) for name in ("parts", "zero", "reach", "threads")),
     )
 
 
@@ -110,56 +123,100 @@ class _Rest(NamedTuple):
     draw: Draw
 
 
+class _Terms(NamedTuple):
+    """What the library reads of `Terms`: with a table, query or key is the left factor of its kernels."""
+
+    offset: Tensor | None
+    query: Tensor | None
+    key: Tensor | None
+    value: Tensor | None
+    dense: Tensor | None
+    query_table: Tensor | None
+    key_table: Tensor | None
+
+    def stored(self, dtype: torch.dtype) -> _Terms:
+        """Kernels and tables of sums in float32, what is multiplied in the number format of q, k and v."""
+        offset, value = (None if x is None else x.float().contiguous() for x in (self.offset, self.value))
+        dense, *tables = (None if x is None else x.to(dtype).contiguous() for x in (self.dense, self.query_table, self.key_table))
+        query, key = (
+            None if x is None else x.float().contiguous() if table is None else _in_rows(x.to(dtype))
+            for x, table in zip((self.query, self.key), tables, strict=True)
+        )
+        return _Terms(offset, query, key, value, dense, *tables)
+
+    @property
+    def pairs(self) -> tuple[tuple[Tensor | None, Tensor | None], ...]:
+        """Of queries and of keys."""
+        return (self.query, self.query_table), (self.key, self.key_table)
+
+    @property
+    def factors(self) -> list[tuple[Tensor, Tensor] | None]:
+        """x and table of the queries' kernels and of the keys', where they are factored."""
+        return [None if x is None or table is None else (x, table) for x, table in self.pairs]
+
+
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor | None, k: Tensor | None, v: Tensor, offset: Tensor | None, query: Tensor | None, key: Tensor | None,
-        value: Tensor | None, dense: Tensor | None, columns: Tensor | None, mask: Tensor | None, rest: _Rest, keep: bool,
+        ctx: Any, q: Tensor | None, k: Tensor | None, v: Tensor, columns: Tensor | None, mask: Tensor | None, rest: _Rest,
+        keep: bool, *terms: Tensor | None,
     ) -> Tensor:  # fmt: skip
         batch, heads, n, _ = v.shape
-        tables = [None if x is None else x.float().contiguous() for x in (offset, query, key, value)]
-        tables.append(None if dense is None else dense.to(v.dtype).contiguous())
+        stored = _Terms(*terms).stored(v.dtype)
         q, k, v = (None if x is None else _in_rows(x) for x in (q, k, v))  # type: ignore[assignment]
         columns = None if columns is None else columns.to(torch.int32).contiguous()
         mask = None if mask is None else mask.contiguous()
         y = _beside(v)
         p = v.new_empty(batch, heads, n, n) if keep or rest.draw.rate > 0 else None
-        call, alive = _call(q, k, v, y, p, tables, columns, mask, rest)
+        call, alive = _call(q, k, v, y, p, stored, columns, mask, rest)
         run("relpos_attention", call, v.dtype, backward=False)
         del alive  # the call holds addresses only: until here the tensors had to live
-        ctx.save_for_backward(q, k, v, p, columns, mask, *tables)
+        ctx.save_for_backward(q, k, v, p, columns, mask, *stored)
         ctx.rest = rest
-        ctx.types = [None if x is None else x.dtype for x in (offset, query, key, value, dense)]
+        ctx.types = [None if x is None else x.dtype for x in terms]
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, p, columns, mask, *tables = ctx.saved_tensors
-        grad = _in_rows(grad)
-        call, alive = _call(q, k, v, grad, p, tables, columns, mask, ctx.rest)
+        q, k, v, p, columns, mask, *saved = ctx.saved_tensors
+        grad, terms = _in_rows(grad), _Terms(*saved)
+        call, alive = _call(q, k, v, grad, p, terms, columns, mask, ctx.rest)
         grads = [None if x is None else _beside(x) for x in (q, k, v)]
         call.grad_q, call.grad_k, call.grad_v = map(_view, grads)
-        offset, query, key, value, dense = tables
-        batch, heads, n, _ = v.shape
-        sums = [
-            # One table for each sequence, summed afterwards: threads that added into one would do so in another order each time.
-            None if offset is None else offset.new_zeros(batch, *offset.shape),
-            None if query is None else torch.zeros_like(query),
-            None if key is None else torch.zeros_like(key),
-            None if value is None else value.new_zeros(batch * heads, *value.shape),
-            None if dense is None else dense.new_empty(batch, heads, n, n),
-        ]
-        call.grad_offset, call.grad_query, call.grad_key, call.grad_value, call.grad_dense = map(pointer, sums)
+        sums = _sums(terms, v, call.parts)
+        call.grad_offset, call.grad_value, call.grad_dense = map(pointer, (sums.offset, sums.value, sums.dense))
+        call.grad_query, call.grad_key = map(pointer, (sums.query, sums.key))
+        for factors, made in zip((call.query_factors, call.key_factors), sums.factors, strict=True):
+            if made is not None:
+                factors.grad_x, factors.grad_table = _view(made[0]), pointer(made[1])
         run("relpos_attention", call, v.dtype, backward=True)
         del alive
-        for shared in (0, 3):  # by all sequences of the batch
-            total = sums[shared]
-            sums[shared] = None if total is None else total.sum(0)
-        if dense is not None and len(dense) < batch:
-            sums[4] = sums[4].sum(0, keepdim=True)  # type: ignore[union-attr]
-        made = [None if total is None else total.to(dtype) for total, dtype in zip(sums, ctx.types, strict=True)]
-        return *grads, *made, None, None, None, None
+        totals = [
+            None if total is None or part is None else total.sum_to_size(part.shape).to(dtype)
+            for total, part, dtype in zip(sums, terms, ctx.types, strict=True)
+        ]
+        return *grads, None, None, None, None, *totals
+
+
+def _sums(terms: _Terms, v: Tensor, parts: int) -> _Terms:
+    """Room for the gradients of the terms. What sequences share has sums of its own for each of them, or for each part of the
+    batch, which are added up afterwards: threads that added into one would do so in another order each time."""
+    batch, heads, n, _ = v.shape
+
+    def zeros(x: Tensor | None, *runs: int) -> Tensor | None:
+        return None if x is None else x.new_zeros(*runs, dtype=torch.float32)
+
+    query, key = (None if x is None else zeros(x, *x.shape) if table is None else _beside(x) for x, table in terms.pairs)
+    tables = (None if x is None else zeros(x, parts, heads, *x.shape[1:]) for x in (terms.query_table, terms.key_table))
+    return _Terms(
+        None if terms.offset is None else zeros(terms.offset, batch, *terms.offset.shape),
+        query,
+        key,
+        None if terms.value is None else zeros(terms.value, batch * heads, *terms.value.shape),
+        None if terms.dense is None else terms.dense.new_empty(batch, heads, n, n),
+        *tables,
+    )
 
 
 def _call(
@@ -168,7 +225,7 @@ def _call(
     v: Tensor,
     y: Tensor,
     p: Tensor | None,
-    tables: Sequence[Tensor | None],
+    terms: _Terms,
     columns: Tensor | None,
     mask: Tensor | None,
     rest: _Rest,
@@ -178,11 +235,20 @@ def _call(
     dropout, alive = dropout_call((batch, heads, n, n), rest.draw)
     call = _Call(batch, heads, n, width, _view(q), _view(k), _view(v), _view(y))
     call.p, call.columns, call.mask, call.dropout = pointer(p), pointer(columns), pointer(mask), dropout
-    call.offset, call.query, call.key, call.value, call.dense = map(pointer, tables)
-    _, query, key, value, dense = tables
-    call.query_width, call.key_width = (0 if x is None else x.shape[3] for x in (query, key))
-    call.value_width = 0 if value is None else len(value)
-    call.dense_batch = 0 if dense is None or len(dense) == 1 else dense.stride(0)
+    call.offset, call.query, call.key = map(pointer, (terms.offset, terms.query, terms.key))
+    call.value, call.dense = pointer(terms.value), pointer(terms.dense)
+    call.query_width, call.key_width = (0 if x is None else (x if table is None else table).shape[-1] for x, table in terms.pairs)
+    call.value_width = 0 if terms.value is None else len(terms.value)
+    call.dense_batch = 0 if terms.dense is None or len(terms.dense) == 1 else terms.dense.stride(0)
+    call.parts = batch
+    for name, factors in zip(("query_factors", "key_factors"), terms.factors, strict=True):
+        if factors is not None:
+            x, table = factors
+            turned = table.transpose(1, 2).contiguous()
+            alive.append(turned)
+            one_head = 0 if len(table) == 1 else table.stride(0)
+            setattr(call, name, _Factors(_view(x), _View(), pointer(table), pointer(turned), None, table.shape[1], one_head))
+            call.parts = min(PARTS, batch)
     call.zero, call.threads = rest.outside == "zero", torch.get_num_threads()
     call.reach = n if rest.reach is None else rest.reach
     return call, alive
@@ -197,7 +263,8 @@ def attention(
         q = k = None
     else:
         q, k = q.to(dtype), k.to(dtype)
-    inputs = (q, k, v.to(dtype), terms.offset, terms.query, terms.key, terms.value, terms.dense)
-    keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
-    result: Heads = _Attention.apply(*inputs, terms.columns, mask, _Rest(terms.outside, terms.reach, Draw(*dropout)), keep)
+    v, made = v.to(dtype), _Terms(*(getattr(terms, name) for name in _Terms._fields))
+    keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, *made))
+    rest = _Rest(terms.outside, terms.reach, Draw(*dropout))
+    result: Heads = _Attention.apply(q, k, v, terms.columns, mask, rest, keep, *made)
     return result

@@ -73,7 +73,7 @@ inline float exponential(float x) {
 }
 
 float* scratch(int which, int64_t count) {
-  static thread_local std::vector<float> buffers[12];
+  static thread_local std::vector<float> buffers[15];
   auto& buffer = buffers[which];
   if (int64_t(buffer.size()) < count) buffer.resize(count);
   return buffer.data();
@@ -246,6 +246,14 @@ struct View {
   int64_t batch, head, token;
 };
 
+// Kernels that are products x · table, which are made where they are read. x.data null: they are given.
+struct Factors {
+  View x, grad_x;                    // (batch, heads, n, rank)
+  const char *table, *turned;        // (1 or heads, rank, width) and the same transposed, row-major
+  float* grad_table;                 // (parts, heads, rank, width), zero before
+  int64_t rank, head;                // head: from one head's table to the next
+};
+
 struct AttentionCall {
   int64_t batch, heads, n, width;
   View q, k, v, y;                   // q.data null: no q·k. In the backward pass y is the gradient of the output
@@ -261,7 +269,9 @@ struct AttentionCall {
   float *grad_offset, *grad_query, *grad_key, *grad_value;  // (batch, heads, …) each, zero before
   char* grad_dense;                  // (batch, heads, n, n)
   const uint8_t* mask;               // (batch, n), 1 at real tokens; or null
+  Factors query_factors, key_factors;
   Dropout dropout;
+  int64_t parts;                     // runs of sequences, each with gradients of the factors' tables of its own
   int64_t zero, reach, threads;      // zero: windows end at ±k, else their outermost weights go on; reach: farthest token seen
 };
 
@@ -388,6 +398,57 @@ struct Seen {
         count(stop - first) {}
 };
 
+constexpr int64_t FACTORED = 32;  // tokens whose kernels are one product
+
+// The columns of a factored kernel that tokens first … first + rows − 1 read: an even number of them where there are as many, because
+// products over them then need no copy.
+struct Read {
+  int64_t first, stop, count;
+  Read(const AttentionCall& call, int64_t width, int64_t token, int64_t rows) : first(0), stop(width) {
+    if (call.zero && !call.columns) {
+      const int64_t k = width / 2;
+      if (k > token + rows - 1) first = k - (token + rows - 1);
+      if (call.n - token + k < width) stop = call.n - token + k;
+    }
+    if ((stop - first) % 2 && stop < width) ++stop;
+    else if ((stop - first) % 2 && first > 0) --first;
+    count = stop - first;
+  }
+};
+
+// The kernels of `rows` tokens from `token` on, as far as they are read.
+template <class T>
+void multiply_factors(const AttentionCall& call, const Factors& factors, int64_t width, int64_t b, int64_t h, int64_t token, int64_t rows,
+                      float* to) {
+  const T* table = reinterpret_cast<const T*>(factors.table) + h * factors.head;
+  for (int64_t row = 0; row < rows; row += FACTORED) {
+    const int64_t some = rows - row < FACTORED ? rows - row : FACTORED;
+    const Read reads(call, width, token + row, some);
+    product(false, false, some, reads.count, factors.rank, 1.0f, at<T>(factors.x, b, h, token + row), factors.x.token, table + reads.first,
+            width, 0.0f, to + row * width + reads.first, width);
+  }
+}
+
+// The adjoint: from the gradients of the kernels those of x, and what they add to that of the table.
+template <class T>
+void grad_factors(const AttentionCall& call, const Factors& factors, int64_t width, int64_t part, int64_t b, int64_t h, int64_t token,
+                  int64_t rows, const float* grad) {
+  const int64_t rank = factors.rank;
+  const T* turned = reinterpret_cast<const T*>(factors.turned) + h * factors.head;
+  float* grad_table = factors.grad_table + (part * call.heads + h) * rank * width;
+  T* side_by_side = scratch_of<T>(14, FACTORED * width);
+  float* grad_x = scratch(11, FACTORED * rank);
+  for (int64_t row = 0; row < rows; row += FACTORED) {
+    const int64_t some = rows - row < FACTORED ? rows - row : FACTORED;
+    const Read reads(call, width, token + row, some);
+    for (int64_t r = 0; r < some; ++r) narrow(grad + (row + r) * width + reads.first, side_by_side + r * reads.count, reads.count);
+    product(false, false, some, rank, reads.count, 1.0f, side_by_side, reads.count, turned + reads.first * rank, rank, 0.0f, grad_x, rank);
+    for (int64_t r = 0; r < some; ++r) narrow(grad_x + r * rank, at<T>(factors.grad_x, b, h, token + row + r), rank);
+    product(true, false, rank, reads.count, some, 1.0f, at<T>(factors.x, b, h, token + row), factors.x.token, side_by_side, reads.count, 1.0f,
+            grad_table + reads.first, width);
+  }
+}
+
 template <class T>
 void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
   const int64_t n = call.n, d = call.width, block = block_of(n), place = b * call.heads + h;
@@ -400,8 +461,12 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
   int16_t* lanes = scratch_of<int16_t>(3, n + 4);
   float* out = scratch(4, block * d);
   float* summed = scratch(5, block * (call.value ? call.value_width : 0));
-  const float* key = call.key ? call.key + place * n * call.key_width : nullptr;
-  if (key)
+  const bool query_made = call.query_factors.x.data, key_made = call.key_factors.x.data;
+  float* queries = scratch(12, query_made ? block * call.query_width : 0);
+  float* keys = scratch(13, key_made ? n * call.key_width : 0);
+  if (key_made) multiply_factors<T>(call, call.key_factors, call.key_width, b, h, 0, n, keys);
+  const float* key = key_made ? keys : call.key ? call.key + place * n * call.key_width : nullptr;
+  if (key && !zero)
     for (int64_t j = 0; j < n; ++j) left[j] = key[j * call.key_width], right[j] = key[(j + 1) * call.key_width - 1];
   if (call.mask)
     for (int64_t j = 0; j < n; ++j) hidden[j] = call.mask[b * n + j] ? 0.0f : -1e30f;
@@ -413,10 +478,12 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
               call.k.token, 0.0f, scores + block_sees.first, n);
     else
       std::memset(scores, 0, rows * n * sizeof(float));
+    if (query_made) multiply_factors<T>(call, call.query_factors, call.query_width, b, h, start, rows, queries);
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t i = start + row;
       const Seen sees(call, i, 1);
       float* s = scores + row * n;
+      const float* query = query_made ? queries + row * call.query_width : call.query ? call.query + (place * n + i) * call.query_width : nullptr;
       if (call.offset) {
         const float* offset = call.offset + h * (2 * n - 1) + n - 1 - i;
 #pragma omp simd
@@ -427,10 +494,10 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
 #pragma omp simd
         for (int64_t j = 0; j < n; ++j) s[j] += load(dense[j]);
       }
-      if (call.query && call.columns)
-        add_mapped(s, call.query + (place * n + i) * call.query_width, call.columns + n - 1 - i, sees.first, sees.stop);
-      else if (call.query)
-        add_window(s, call.query + (place * n + i) * call.query_width, call.query_width, i, n, zero);
+      if (query && call.columns)
+        add_mapped(s, query, call.columns + n - 1 - i, sees.first, sees.stop);
+      else if (query)
+        add_window(s, query, call.query_width, i, n, zero);
       if (key && call.columns)
         add_mapped_keys(s, key, call.columns + n - 1 + i, call.key_width, sees.first, sees.stop);
       else if (key)
@@ -492,7 +559,7 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
 }
 
 template <class T>
-void attention_backward(const AttentionCall& call, int64_t b, int64_t h) {
+void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int64_t h) {
   const int64_t n = call.n, d = call.width, block = block_of(n), place = b * call.heads + h;
   const bool dropping = call.dropout.threshold > 0, zero = call.zero;
   const float rescale = dropping ? call.dropout.rescale : 1.0f;
@@ -505,13 +572,17 @@ void attention_backward(const AttentionCall& call, int64_t b, int64_t h) {
   const int64_t value_width = call.value ? call.value_width : 0;
   float* summed = scratch(5, 2 * block * value_width);
   float* upstream = scratch(6, call.value ? block * d : 0);
-  float* grad_key = call.grad_key ? call.grad_key + place * n * call.key_width : nullptr;
+  const bool query_made = call.query_factors.x.data, key_made = call.key_factors.x.data;
+  float* queries = scratch(12, query_made ? block * call.query_width : 0);
+  float* keys = scratch(13, key_made ? n * call.key_width : 0);
+  if (key_made) std::memset(keys, 0, n * call.key_width * sizeof(float));
+  float* grad_key = key_made ? keys : call.grad_key ? call.grad_key + place * n * call.key_width : nullptr;
   if (grad_key) std::memset(edges, 0, 2 * n * sizeof(float));
-  const bool part = call.reach < n;  // a block adds to the gradients of some keys only
-  if (part) std::memset(grad_k, 0, 2 * n * d * sizeof(float));
+  const bool some_keys = call.reach < n;  // a block adds to the gradients of some keys only
+  if (some_keys) std::memset(grad_k, 0, 2 * n * d * sizeof(float));
   for (int64_t start = 0; start < n; start += block) {
     const int64_t rows = start + block < n ? block : n - start;
-    const float beta = start || part ? 1.0f : 0.0f;
+    const float beta = start || some_keys ? 1.0f : 0.0f;
     const Seen block_sees(call, start, rows);
     const int64_t seen = block_sees.first;
     const T* y = at<T>(call.y, b, h, start);
@@ -538,10 +609,13 @@ void attention_backward(const AttentionCall& call, int64_t b, int64_t h) {
       }
       product(true, false, value_width, d, rows, rescale, summed, value_width, upstream, d, 1.0f, call.grad_value + place * value_width * d, d);
     }
+    if (query_made) std::memset(queries, 0, rows * call.query_width * sizeof(float));
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t i = start + row;
       const Seen sees(call, i, 1);
       float* s = grads + row * n;
+      float* grad_query =
+          query_made ? queries + row * call.query_width : call.grad_query ? call.grad_query + (place * n + i) * call.query_width : nullptr;
       std::memset(s, 0, sees.first * sizeof(float));
       std::memset(s + sees.stop, 0, (n - sees.stop) * sizeof(float));
       const T* signs = p + row * n;
@@ -565,15 +639,16 @@ void attention_backward(const AttentionCall& call, int64_t b, int64_t h) {
         T* to = reinterpret_cast<T*>(call.grad_dense) + (place * n + i) * n;
         narrow(s, to, n);
       }
-      if (call.grad_query && call.columns)
-        grad_mapped(s, call.grad_query + (place * n + i) * call.query_width, call.columns + n - 1 - i, sees.first, sees.stop);
-      else if (call.grad_query)
-        grad_window(s, call.grad_query + (place * n + i) * call.query_width, call.query_width, i, n, zero);
+      if (grad_query && call.columns)
+        grad_mapped(s, grad_query, call.columns + n - 1 - i, sees.first, sees.stop);
+      else if (grad_query)
+        grad_window(s, grad_query, call.query_width, i, n, zero);
       if (grad_key && call.columns)
         grad_mapped_keys(s, grad_key, call.columns + n - 1 + i, call.key_width, sees.first, sees.stop);
       else if (grad_key)
         grad_key_windows(s, grad_key, left, right, call.key_width, i, n, zero);
     }
+    if (query_made) grad_factors<T>(call, call.query_factors, call.query_width, part, b, h, start, rows, queries);
     if (!call.q.data) continue;
     const T* of_scores = reinterpret_cast<const T*>(grads);
     if (sizeof(T) != sizeof(float)) {
@@ -590,6 +665,7 @@ void attention_backward(const AttentionCall& call, int64_t b, int64_t h) {
       grad_key[j * call.key_width] += left[j];
       grad_key[(j + 1) * call.key_width - 1] += right[j];
     }
+  if (key_made) grad_factors<T>(call, call.key_factors, call.key_width, part, b, h, 0, n, keys);
   const View* to[] = {&call.grad_q, &call.grad_k, &call.grad_v};
   const float* from[] = {grad_q, grad_k, grad_v};
   for (int which = call.q.data ? 0 : 2; which < 3; ++which)
@@ -801,19 +877,22 @@ void run(const LossCall& call, bool) {
   for (int64_t row = 0; row < call.rows; ++row) loss_row<T>(call, row);
 }
 
+// Rows in `parts` runs, each with sums of its own for the gradients of what all rows share.
+inline int64_t first_of(int64_t rows, int64_t part, int64_t parts) { return rows * part / parts; }
+
 template <class T>
 void run(const AttentionCall& call, bool backward) {
 #pragma omp parallel for schedule(static) num_threads(call.threads)
-  for (int64_t place = 0; place < call.batch * call.heads; ++place) {
-    if (backward)
-      attention_backward<T>(call, place / call.heads, place % call.heads);
-    else
-      attention_forward<T>(call, place / call.heads, place % call.heads);
+  for (int64_t place = 0; place < call.parts * call.heads; ++place) {
+    const int64_t part = place / call.heads, head = place % call.heads;
+    for (int64_t b = first_of(call.batch, part, call.parts); b < first_of(call.batch, part + 1, call.parts); ++b) {
+      if (backward)
+        attention_backward<T>(call, part, b, head);
+      else
+        attention_forward<T>(call, b, head);
+    }
   }
 }
-
-// Rows in `parts` runs, each with sums of its own for the gradients of what all rows share.
-inline int64_t first_of(int64_t rows, int64_t part, int64_t parts) { return rows * part / parts; }
 
 template <class T>
 void run(const NormCall& call, bool backward) {

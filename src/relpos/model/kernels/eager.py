@@ -24,7 +24,7 @@ def supports(terms: Terms, v: Heads, training: bool) -> bool:
 
 def scores(q: Heads | None, k: Heads | None, terms: Terms, like: Heads) -> Scores:
     """s, padding and what is out of reach not yet hidden; q is scaled; q and k are None for attention without q·k."""
-    batch, heads, n, _ = like.shape
+    terms, (batch, heads, n, _) = terms.multiplied(), like.shape
     s = like.new_zeros(batch, heads, n, n) if q is None or k is None else q @ k.transpose(-1, -2)
     offsets = _offsets(n, like.device)  # (n, n), j − i
     if terms.offset is not None:

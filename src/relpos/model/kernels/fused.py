@@ -156,7 +156,7 @@ def attention(
         >>> attention(None, None, v, Terms(offset=beta), None, (0.0, 0)).flatten().tolist()
         [1.0, 2.0, 1.0]
     """
-    dtype, terms = compute_dtype(v), _hiding(terms, v)
+    dtype, terms = compute_dtype(v), _hiding(terms.multiplied(), v)
     if terms.columns is not None:
         terms = replace(terms.by_offset(), outside="zero")  # nothing is outside
     q = v.new_zeros(v.shape) if q is None else q

@@ -43,6 +43,8 @@ class Kind(NamedTuple):
     outside: Outside
     columns: bool = False  # query and key are read through a map from offset to column
     reach: int | None = None
+    query_table: int | None = None  # width of the kernels, where `query` is the rank of their factors
+    key_table: int | None = None
 
 
 _passed: dict[tuple[str, Kind], bool] = {}
@@ -56,8 +58,21 @@ def kind_of(terms: Terms, v: Tensor, content: bool) -> Kind:
     outside: Outside = "zero" if terms.windowed and terms.outside == "zero" else "clamp"
     dtype = compute_dtype(v)
     mapped = terms.columns is not None and (query, key) != (None, None)
+    tables = (None if x is None else x.shape[-1] for x in (terms.query_table, terms.key_table))
     return Kind(
-        v.device, dtype, v.shape[-1], content, terms.offset is not None, query, key, dense, value, outside, mapped, terms.reach
+        v.device,
+        dtype,
+        v.shape[-1],
+        content,
+        terms.offset is not None,
+        query,
+        key,
+        dense,
+        value,
+        outside,
+        mapped,
+        terms.reach,
+        *tables,
     )
 
 
@@ -118,6 +133,10 @@ def _run(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, dtyp
         shapes["query"] = (*full[:3], kind.query)
     if kind.key:
         shapes["key"] = (*full[:3], kind.key)
+    if kind.query and kind.query_table:
+        shapes["query_table"] = (HEADS, kind.query, kind.query_table)
+    if kind.key and kind.key_table:
+        shapes["key_table"] = (HEADS, kind.key, kind.key_table)
     if kind.dense:
         shapes["dense"] = (1, HEADS, n, n)
     if kind.value:
@@ -125,7 +144,7 @@ def _run(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, dtyp
     x = {name: _numbers(number, shape, kind).to(dtype).requires_grad_() for number, (name, shape) in enumerate(shapes.items())}
     columns = None
     if kind.columns:
-        width = min(table for table in (kind.query, kind.key) if table)
+        width = min(table for table in (kind.query_table or kind.query, kind.key_table or kind.key) if table)
         columns = 3 * torch.arange(2 * n - 1, device=kind.device) // 2 % width
     filled = {name: value for name, value in x.items() if name not in "qkv"}
     terms = Terms(**filled, outside=kind.outside, columns=columns, reach=kind.reach)

@@ -180,7 +180,7 @@ def attention(
     q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int]
 ) -> Heads:
     """y; q scaled."""
-    draw, dtype = Draw(*dropout), compute_dtype(v)
+    draw, dtype, terms = Draw(*dropout), compute_dtype(v), terms.multiplied()
     v = _rows(v.to(dtype))
     content = q is not None and k is not None
     queries, keys = (v if x is None else _rows(x.to(dtype)) for x in (q, k))

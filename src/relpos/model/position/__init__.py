@@ -21,6 +21,7 @@ from relpos.model.position.layers import Layers
 from relpos.model.position.merge import Merge
 from relpos.model.position.none import NoPosition
 from relpos.model.position.pope import Pope
+from relpos.model.position.randomized import Randomized
 from relpos.model.position.rope import Rope
 from relpos.model.position.selective_rope import SelectiveRope
 from relpos.model.position.sinusoidal import Sinusoidal
@@ -58,6 +59,7 @@ __all__ = [
     "NoPosition",
     "Pope",
     "Position",
+    "Randomized",
     "Rope",
     "Scheme",
     "SelectiveRope",

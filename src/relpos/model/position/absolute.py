@@ -27,13 +27,15 @@ class Absolute(Scheme):
         16
     """
 
+    asks = "positions"
+
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
         self.max_length = shape.max_positions
         self.table = normal_(nn.Parameter(torch.empty(shape.max_positions, shape.embedding)), 0.02)
 
     def embed(self, n: int) -> Float[Tensor, "{n} embedding"]:
-        return self.table[:n]
+        return self.table[self.positions(n, self.table.device)]
 
     def count(self, shape: Shape) -> int:
         return shape.max_positions * shape.embedding

@@ -35,6 +35,8 @@ class Alibi(Scheme):
         [-0.125, -0.0625, -0.0, -0.03125, -0.09375]
     """
 
+    asks = "offsets"
+
     @checked
     def __init__(self, shape: Shape, sides: Literal["symmetric", "half", "shift"] = "symmetric") -> None:
         super().__init__(shape)
@@ -48,7 +50,7 @@ class Alibi(Scheme):
     def prepare(self, n: int) -> Float[Tensor, "heads 2*{n}-1"]:
         """β (H, 2n−1)."""
         slopes = self.exact("slopes")
-        offset = torch.arange(1 - n, n, device=slopes.device)
+        offset = self.offsets(n, slopes.device)
         distance = offset.abs() - 0.5 * (offset > 0) if self.sides == "shift" else offset.abs()
         bias = -slopes[:, None] * distance
         return bias + one_sided(self.exact("blind"), n) if self.sides == "half" else bias

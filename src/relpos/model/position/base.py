@@ -57,7 +57,9 @@ class Terms:
     query and key in their own where it is wider.
 
     With `columns` query and key may have any width: the offset o stands in column columns[o + n − 1] of both, and several may share
-    one. `reach` is how far a token sees to either side; None: it sees all.
+    one. With `query_table` the queries' kernels are products: `query` holds (batch, heads, n, rank), and the kernels are
+    query @ query_table; with `key_table` those of the keys. An attention kernel may multiply where it reads, so that the kernels
+    are never all in memory. `reach` is how far a token sees to either side; None: it sees all.
     """
 
     offset: Float[Tensor, "heads offsets"] | None = None  # β, 2n−1 offsets
@@ -68,16 +70,18 @@ class Terms:
     outside: str = "clamp"
     columns: Int[Tensor, "offsets"] | None = None  # 2n−1 offsets, as β's
     reach: int | None = None
+    query_table: Float[Tensor, "#heads query_width _"] | None = None
+    key_table: Float[Tensor, "#heads key_width _"] | None = None
 
     def __add__(self, other: Terms) -> Terms:
-        """Field by field. A narrower window is first extended to the wider one, as `outside` says; kernels with columns are first
-        extended to all offsets, and so are those that they meet. The shorter reach holds.
+        """Field by field, factors multiplied. A narrower window is first extended to the wider one, as `outside` says; kernels with
+        columns are first extended to all offsets, and so are those that they meet. The shorter reach holds.
 
         Raises:
             RelposError: both have windows, and the two end differently.
         """
         mapped = self.columns is not None or other.columns is not None
-        one, two = (self.by_offset(), other.by_offset()) if mapped else (self, other)
+        one, two = (terms.by_offset() if mapped else terms.multiplied() for terms in (self, other))
         ends = sorted({terms.outside for terms in (one, two) if terms.windowed})
         if len(ends) > 1:
             raise RelposError(f"windows with outside={ends[0]} and outside={ends[1]} cannot be added")
@@ -107,12 +111,21 @@ class Terms:
         offset = torch.zeros(heads, 2 * n - 1, device=v.device) if self.offset is None else self.offset
         return replace(self, offset=offset.masked_fill(ahead, -torch.inf))
 
+    def multiplied(self) -> Terms:
+        """The same with kernels in place of their factors."""
+        if self.query_table is None and self.key_table is None:
+            return self
+        query = self.query if self.query is None or self.query_table is None else self.query @ self.query_table
+        key = self.key if self.key is None or self.key_table is None else self.key @ self.key_table
+        return replace(self, query=query, key=key, query_table=None, key_table=None)
+
     def by_offset(self) -> Terms:
-        """The same with a column for each offset in query and key."""
-        wide = [None if x is None else self._by_offset(x) for x in (self.query, self.key)]
+        """The same with a column for each offset in query and key, multiplied."""
+        given = self.multiplied()
+        wide = [None if x is None else given._by_offset(x) for x in (given.query, given.key)]
         filled = next((x for x in wide if x is not None), None)
         columns = None if filled is None else torch.arange(filled.shape[-1], device=filled.device)
-        return replace(self, query=wide[0], key=wide[1], columns=columns)
+        return replace(given, query=wide[0], key=wide[1], columns=columns)
 
     def _by_offset(self, kernel: Tensor) -> Tensor:
         return extend(kernel, kernel.shape[2], self.outside) if self.columns is None else kernel[..., self.columns]
@@ -138,7 +151,9 @@ class Scheme(nn.Module):
     projections: frozenset[str] = frozenset("qkv")  # which linear maps the attention needs
     maps: frozenset[str] = frozenset()  # which of the layer's own maps `see` applies: no convolution may stand in their place
     max_length: int | None = None  # None: runs at any length
+    asks: Literal["positions", "offsets"] | None = None  # by which of these two methods alone it learns where tokens stand
     same_each_step: bool = True  # whether passes of one shape do the same operations in every step: others are not recorded
+    splits: bool = False  # whether `split` makes two heads of each, in some layer
     reads_ahead: bool = False  # whether what it adds for j ≤ i depends on tokens behind i: causal attention refuses such schemes
 
     def __init__(self, shape: Shape) -> None:
@@ -160,6 +175,14 @@ class Scheme(nn.Module):
     def exact(self, name: str) -> Tensor:
         """The float64 numbers of `keep_exact`."""
         return self.get_buffer(f"{name}_bits").view(torch.float64)
+
+    def positions(self, n: int, device: torch.device) -> Int[Tensor, "{n}"]:
+        """0 … n − 1: where tokens stand. `Randomized` puts others in their place."""
+        return torch.arange(n, device=device)
+
+    def offsets(self, n: int, device: torch.device) -> Int[Tensor, "2*{n}-1"]:
+        """1 − n … n − 1: how far tokens are apart. `Randomized` puts others in their place."""
+        return torch.arange(1 - n, n, device=device)
 
     def begin_step(self, step: int) -> None:
         """Called by training before the first forward pass of each update; `step` counts from 0. What it keeps must be buffers."""
@@ -184,6 +207,10 @@ class Scheme(nn.Module):
 
     def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: Any) -> tuple[Turned, Turned, Heads]:
         """Queries, keys and values before scaling, turned. Queries and keys may come out wider, both alike."""
+        return q, k, v
+
+    def split(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k, v (B, H, n, …) as turned, or two heads of each, side by side, for which `terms` are then meant."""
         return q, k, v
 
     def terms(self, layer: int, q: Any, k: Any, state: Any) -> Terms:

@@ -104,7 +104,7 @@ class Deberta(Scheme):
         return Kernels(k.flip(2), q, state.columns)
 
     def terms(self, layer: int, q: Heads, k: Heads, state: Kernels) -> Terms:
-        return Terms(query=q @ state.query, key=k @ state.key, outside="zero", columns=state.columns)
+        return Terms(query=q, key=k, query_table=state.query, key_table=state.key, outside="zero", columns=state.columns)
 
     def count(self, shape: Shape) -> int:
         own = 0 if self.share else 2 * shape.layers * (shape.hidden + 1) * shape.heads * shape.head_dim

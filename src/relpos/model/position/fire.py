@@ -34,6 +34,8 @@ class Fire(Scheme):
         tensor([0.6949, 0.3633, 0.0000, 0.3633, 0.6949], grad_fn=<DivBackward0>)
     """
 
+    asks = "offsets"
+
     @checked
     def __init__(self, shape: Shape, width: Width = 32, length: Width = 512, sign: bool = False) -> None:
         super().__init__(shape)
@@ -48,7 +50,7 @@ class Fire(Scheme):
         """x, what f is given, at the offsets 1−n … n−1."""
         dtype = torch.promote_types(self.c.dtype, torch.float32)
         c, multiplier = self.c.to(dtype), self.multiplier.to(dtype)
-        offset = torch.arange(1 - n, n, device=c.device, dtype=dtype)
+        offset = self.offsets(n, c.device)
         grown = torch.log1p((c * offset).abs())
         return (grown * offset.sign() if self.sign else grown) / (torch.log1p((c * multiplier * self.length).abs()) + LEAST)
 

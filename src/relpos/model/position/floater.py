@@ -66,6 +66,7 @@ class Floater(Sinusoidal):
         self.register_buffer("cache", torch.zeros(sizes) if refresh > 1 else None)
         self.solved: tuple[list[Tensor], Tensor] | None = None  # parameters and their vectors, for evaluation
 
+    asks = None  # its equation is solved from each position to the next
     same_each_step = False
 
     def begin_step(self, step: int) -> None:

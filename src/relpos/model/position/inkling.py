@@ -58,7 +58,7 @@ class Inkling(Scheme):
 
     def terms(self, layer: int, q: Heads, k: Heads, state: State) -> Terms:
         mixed, profiles = state
-        return Terms(query=mixed @ profiles, outside="zero")
+        return Terms(query=mixed, query_table=profiles[None], outside="zero")
 
     def count(self, shape: Shape) -> int:
         return shape.layers * self.rank * (shape.heads * shape.hidden + 2 * self.extent + 1)

@@ -32,6 +32,7 @@ class Kerple(Scheme):
         tensor([-1.0986, -0.6931, -0.0000, -0.6931, -1.0986])
     """
 
+    asks = "offsets"
     most = inf  # of p
 
     def __init__(self, shape: Shape) -> None:
@@ -48,7 +49,7 @@ class Kerple(Scheme):
     def prepare(self, n: int) -> Float[Tensor, "heads 2*{n}-1"]:
         """β (H, 2n−1)."""
         dtype = torch.promote_types(self.a.dtype, torch.float32)
-        distance = torch.arange(1 - n, n, device=self.a.device, dtype=dtype).abs()
+        distance = self.offsets(n, self.a.device).abs().to(dtype)
         p, a = self.p.to(dtype).clamp(LEAST, self.most), self.a.to(dtype).clamp(LEAST)
         return self.bias(distance, p[:, None], a[:, None])
 

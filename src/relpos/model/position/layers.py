@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
+
 from relpos.errors import RelposError
 from relpos.model.position.base import Input, Position, Terms
 from relpos.model.position.merge import Merge
@@ -47,6 +49,9 @@ class Layers(Merge):
         """The place in the list of the scheme that serves a layer, and which of its own layers this is."""
         return _place(layer, self.period, self.cycle)
 
+    def check_heads(self) -> None:
+        """Schemes of different layers share no scores."""
+
     def see(self, layer: int, given: Input, state: list[Any]) -> list[Any]:
         place, own = self.at(layer)
         return [*state[:place], self.parts[place].see(own, given, state[place]), *state[place + 1 :]]
@@ -54,6 +59,10 @@ class Layers(Merge):
     def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]) -> tuple[Turned, Turned, Heads]:
         place, own = self.at(layer)
         return self.parts[place].turn(own, q, k, v, state[place])
+
+    def split(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        place, own = self.at(layer)
+        return self.parts[place].split(own, q, k, v)
 
     def terms(self, layer: int, q: Any, k: Any, state: list[Any]) -> Terms:
         place, own = self.at(layer)

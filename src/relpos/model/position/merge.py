@@ -25,7 +25,8 @@ class Merge(Scheme):
         parts: constructors of schemes, each called with the shape.
 
     Raises:
-        RelposError: no parts, or parts that disagree on the scale of q·k; later, parts whose windows end differently.
+        RelposError: no parts, or parts that disagree on the scale of q·k or on the number of heads; later, parts whose windows
+            end differently.
 
     Example:
         >>> from relpos.model.position import Absolute, Alibi
@@ -51,6 +52,16 @@ class Merge(Scheme):
         self.max_length = min((part.max_length for part in self.parts if part.max_length is not None), default=None)
         self.same_each_step = all(part.same_each_step for part in self.parts)
         self.reads_ahead = any(part.reads_ahead for part in self.parts)
+        self.splits = any(part.splits for part in self.parts)
+        self.check_heads()
+
+    def check_heads(self) -> None:
+        """Raises RelposError where a part splits the heads for which another has terms."""
+        acting = [part for part in self.parts if part.splits or type(part).terms is not Scheme.terms]
+        if self.splits and len(acting) > 1:
+            one = next(part for part in acting if part.splits)
+            other = next(part for part in acting if part is not one)
+            raise RelposError(f"{name_of(one)} makes two heads of each, and {name_of(other)} acts on the scores of whole ones")
 
     @property
     def scale(self) -> float | None:
@@ -77,6 +88,11 @@ class Merge(Scheme):
     def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]) -> tuple[Turned, Turned, Heads]:
         for part, own in zip(self.parts, state, strict=True):
             q, k, v = part.turn(layer, q, k, v, own)
+        return q, k, v
+
+    def split(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        for part in self.parts:
+            q, k, v = part.split(layer, q, k, v)
         return q, k, v
 
     def terms(self, layer: int, q: Any, k: Any, state: list[Any]) -> Terms:

@@ -42,6 +42,8 @@ class Pope(Scheme):
         (torch.Size([1, 2, 3, 8]), tensor([1.9218, 1.6985, 1.2317]))
     """
 
+    asks = "positions"
+
     @checked
     def __init__(self, shape: Shape, base: Positive = 10000.0, uniform: bool = False) -> None:
         super().__init__(shape)
@@ -58,7 +60,7 @@ class Pope(Scheme):
 
     def prepare(self, n: int) -> State:
         wave = self.exact("wave")
-        angle = torch.arange(n, device=wave.device, dtype=wave.dtype)[:, None] * wave
+        angle = self.positions(n, wave.device)[:, None] * wave
         shifted = angle + self.shift.clamp(-2 * pi, 0)[:, None]
         return torch.cat((angle.cos(), angle.sin()), -1), torch.cat((shifted.cos(), shifted.sin()), -1)
 

@@ -42,6 +42,8 @@ class Rope(Scheme):
                 [-0.4161,  0.9093]])
     """
 
+    asks = "positions"
+
     @checked
     def __init__(
         self, shape: Shape, base: Positive = 10000.0, values: bool = False, fraction: Annotated[float, up_to(0, 1)] = 1.0
@@ -58,7 +60,7 @@ class Rope(Scheme):
     def prepare(self, n: int) -> Complex[Tensor, "{n} pairs"]:
         """The turn of each position and pair of channels."""
         wave = self.exact("wave")
-        angle = torch.arange(n, device=wave.device, dtype=wave.dtype)[:, None] * wave
+        angle = self.positions(n, wave.device)[:, None] * wave
         return torch.polar(torch.ones_like(angle), angle)
 
     def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: Complex[Tensor, "n pairs"]) -> tuple[Heads, Heads, Heads]:

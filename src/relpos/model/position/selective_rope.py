@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from jaxtyping import Complex
+from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from relpos.errors import RelposError
 from relpos.model.initial import uniform_
 from relpos.model.position.base import Input, Scheme
-from relpos.model.position.rope import turned
 from relpos.model.shape import Heads, Shape
 from relpos.ranges import Count, Natural, Positive, checked
 
-Turns = Complex[Tensor, "batch heads n pairs"]
+Angles = Float[Tensor, "batch n heads pairs"]
 
 
 class SelectiveRope(Scheme):
@@ -58,25 +60,53 @@ class SelectiveRope(Scheme):
         wave = self.base ** (-torch.arange(0, shape.head_dim, 2, dtype=torch.float64) / shape.head_dim)
         self.keep_exact("wave", wave)  # θ
 
-    def see(self, layer: int, given: Input, state: None) -> Turns:
-        """The turn of each head, token and pair of channels."""
+    def see(self, layer: int, given: Input, state: None) -> Angles:
+        """θ Φ of each token, head and pair of channels."""
         low = functional.linear(functional.normalize(given.x, dim=-1) * self.shape.heads**0.5, self.down[layer])
         low = given.zero_padding(given.held.spread(low))  # (B, n, rank)
-        around = functional.pad(low, (0, 0, self.side, self.side)).unfold(1, 2 * self.side + 1, 1)
+        padded = functional.pad(low, (0, 0, self.side, self.side))
+        around = torch.stack([padded[:, r : r + low.shape[1]] for r in range(2 * self.side + 1)], -1)
         both = self.up[layer, :, :, None] * self.taps[layer, :, None, :]  # the convolution, of the few numbers instead of the many
         steps = functional.linear(around.flatten(2), both.flatten(1))
         steps = given.zero_padding(steps.to(torch.promote_types(steps.dtype, torch.float32)))
-        angle = steps.cumsum(1).unflatten(2, (self.shape.heads, -1)).transpose(1, 2)
-        angle = angle * self.exact("wave").to(angle.dtype)
-        return torch.polar(torch.ones_like(angle), angle)
+        return steps.cumsum(1).unflatten(2, (self.shape.heads, -1)) * self.exact("wave").to(steps.dtype)
 
-    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: Turns) -> tuple[Heads, Heads, Heads]:
-        dtype = torch.promote_types(q.dtype, torch.float32)
-        turns = state.to(dtype.to_complex())
-        return turned(q.to(dtype), turns), turned(k.to(dtype), turns), v
+    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: Angles) -> tuple[Heads, Heads, Heads]:
+        q, k = (x.transpose(1, 2) for x in _Turn.apply(q.transpose(1, 2), k.transpose(1, 2), state))
+        return q, k, v
 
     def count(self, shape: Shape) -> int:
         return shape.layers * (self.rank * shape.hidden + shape.heads * shape.head_dim // 2 * (self.rank + 2 * self.side + 1))
+
+
+class _Turn(torch.autograd.Function):
+    """x' = x e^(iθ) for queries and keys (B, n, H, head_dim), in one step of differentiation: with G the gradient of x', that of x
+    is g = G e^(−iθ), and that of θ is Im(x̄ g)."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
+        turns = torch.complex(angle.cos(), angle.sin())
+        ctx.save_for_backward(q, k, turns)
+        return _turned(q, turns), _turned(k, turns)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
+        q, k, turns = ctx.saved_tensors
+        back, of_x, of_angle = turns.conj_physical(), [], []
+        for x, grad in zip((q, k), grads, strict=True):
+            turned = _pairs(grad, turns) * back
+            of_x.append(torch.view_as_real(turned).flatten(-2).to(x.dtype))
+            of_angle.append((turned * _pairs(x, turns).conj()).imag)
+        return *of_x, of_angle[0] + of_angle[1]
+
+
+def _pairs(x: Tensor, like: Tensor) -> Tensor:
+    return torch.view_as_complex(x.to(like.real.dtype).contiguous().unflatten(-1, (-1, 2)))
+
+
+def _turned(x: Tensor, turns: Tensor) -> Tensor:
+    return torch.view_as_real(_pairs(x, turns) * turns).flatten(-2).to(x.dtype)
 
 
 def _drawn(layers: int, outputs: int, inputs: int) -> nn.Parameter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -33,6 +34,8 @@ class Sinusoidal(Scheme):
                 [0.8415, 0.5403]], dtype=torch.float64)
     """
 
+    asks: Literal["positions"] | None = "positions"
+
     @checked
     def __init__(self, shape: Shape, rms: Positive | None = None) -> None:
         super().__init__(shape)
@@ -43,5 +46,5 @@ class Sinusoidal(Scheme):
 
     def embed(self, n: int) -> Float[Tensor, "{n} embedding"]:
         wave = self.exact("wave")
-        position = torch.arange(n, device=wave.device, dtype=wave.dtype)
+        position = self.positions(n, wave.device)
         return self.amplitude * torch.sin(position[:, None] * wave + self.exact("phase"))

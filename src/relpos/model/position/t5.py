@@ -44,6 +44,8 @@ class T5(Scheme):
 
     edges: Int[Tensor, "edges"]  # m − 1 of them: the least distance of each bucket but the first
 
+    asks = "offsets"
+
     @checked
     def __init__(self, shape: Shape, buckets: Count = 32, max_distance: Count = 128) -> None:
         super().__init__(shape)
@@ -54,7 +56,7 @@ class T5(Scheme):
 
     def prepare(self, n: int) -> Float[Tensor, "heads 2*{n}-1"]:
         """β (H, 2n−1)."""
-        return self.table[:, bucket(torch.arange(1 - n, n, device=self.edges.device), self.edges)]
+        return self.table[:, bucket(self.offsets(n, self.edges.device), self.edges)]
 
     def terms(self, layer: int, q: Heads, k: Heads, state: Float[Tensor, "heads offsets"]) -> Terms:
         return Terms(offset=state)

@@ -39,6 +39,8 @@ class Tisa(Scheme):
         [0.0, 0.0, 0.0, 2.0, 0.0]
     """
 
+    asks = "offsets"
+
     @checked
     def __init__(self, shape: Shape, kernels: Natural = 5, reused: bool = False) -> None:
         super().__init__(shape)
@@ -52,7 +54,7 @@ class Tisa(Scheme):
         """β (H, 2n−1) of each module."""
         dtype = torch.promote_types(self.centre.dtype, torch.float32)
         a, b, c = (x[..., None].to(dtype) for x in (self.amplitude, self.sharpness, self.centre))  # (L, H, S, 1)
-        o = torch.arange(1 - n, n, device=c.device, dtype=c.dtype)
+        o = self.offsets(n, c.device)
         return (a * torch.exp(-b.abs() * (c - o) ** 2)).sum(2).unbind(0)
 
     def terms(self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "heads offsets"], ...]) -> Terms:

@@ -36,6 +36,8 @@ class XL(Scheme):
         tensor([ 0.8415,  0.0000, -0.8415], dtype=torch.float64)
     """
 
+    asks = "offsets"
+
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
         width = shape.heads * shape.head_dim
@@ -48,7 +50,7 @@ class XL(Scheme):
     def waves(self, n: int) -> Float[Tensor, "2*{n}-1 hidden"]:
         """r of the offsets 1−n … n−1; r_p where the offset is −p."""
         wave = self.exact("wave")
-        angle = torch.arange(n - 1, -n, -1, device=wave.device, dtype=wave.dtype)[:, None] * wave
+        angle = -self.offsets(n, wave.device)[:, None] * wave
         return torch.cat((angle.sin(), angle.cos()), 1)[:, : self.shape.hidden]
 
     def prepare(self, n: int) -> State:
@@ -61,7 +63,7 @@ class XL(Scheme):
         return q + self.u[layer, :, None].to(q.dtype), k, v
 
     def terms(self, layer: int, q: Heads, k: Heads, state: State) -> Terms:
-        return Terms(query=(q + self.v[layer, :, None].to(q.dtype)) @ state[layer].to(q.dtype), outside="zero")
+        return Terms(query=q + self.v[layer, :, None].to(q.dtype), query_table=state[layer].to(q.dtype), outside="zero")
 
     def count(self, shape: Shape) -> int:
         return shape.layers * (shape.hidden + 2) * shape.heads * shape.head_dim

@@ -1,0 +1,184 @@
+"""Positions and offsets that training draws: which, from what, and what of them a network sees."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+import reference
+from relpos.counter import fold
+from relpos.errors import RelposError
+from relpos.model.build import build
+from relpos.model.dropout import seed_dropout
+from relpos.model.position import (
+    T5,
+    XL,
+    Absolute,
+    Alibi,
+    Dynamic,
+    Fire,
+    Floater,
+    Kerple,
+    Layers,
+    Merge,
+    NoPosition,
+    Pope,
+    Position,
+    Randomized,
+    Rope,
+    Sinusoidal,
+    Tisa,
+    Tupe,
+)
+from relpos.model.recorded_keys import RecordedKeys
+from schemes import SHAPE, SIZE, VOCABULARY, batch
+
+CPU = torch.device("cpu")
+N = SHAPE.max_positions
+ASK_POSITIONS: list[Position] = [Absolute, Sinusoidal, Rope, Pope]
+ASK_OFFSETS: list[Position] = [Alibi, T5, Tisa, Kerple, partial(Fire, sign=True), XL]
+
+
+def network(position: Position) -> Any:
+    """In float64, with parameters away from zero, in evaluation."""
+    torch.manual_seed(0)
+    model = build(SIZE | {"dropout": 0.0, "attention_dropout": 0.0}, position, VOCABULARY).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, dtype=torch.float64), alpha=0.3)
+    return model.encoder
+
+
+def randomized(parts: list[Position], **keys: Any) -> Position:
+    return partial(Randomized, parts=parts, **keys)
+
+
+@pytest.mark.parametrize("part", ASK_POSITIONS + ASK_OFFSETS)
+def test_outputs_equal_the_loops_at_the_numbers_drawn(part: Position) -> None:
+    encoder = network(randomized([part], length=40))
+    ids, real = [7, 9, 5, 0, 12], [True, True, True, False, True]
+    found = encoder(torch.tensor([ids]), torch.tensor([real]))[0]
+    torch.testing.assert_close(found[real], reference.encode(encoder, ids, real, [0] * 5)[real], atol=1e-10, rtol=1e-8)
+
+
+@pytest.mark.parametrize("part", ASK_POSITIONS + ASK_OFFSETS)
+@pytest.mark.parametrize("training", [True, False])
+def test_a_subset_of_all_is_the_scheme_itself(part: Position, training: bool) -> None:
+    drawn, plain = (network(position).train(training) for position in (randomized([part], length=N), part))
+    drawn.load_state_dict({key.replace("position.", "position.parts.0."): x for key, x in plain.state_dict().items()})
+    ids, mask = batch()
+    torch.testing.assert_close(drawn(ids, mask), plain(ids, mask), atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("part", ASK_POSITIONS)
+def test_evaluation_does_not_shift(part: Position) -> None:
+    shape = {"max_positions": 40} if part is Absolute else {}
+    ids, mask = batch()
+    drawn, plain = (
+        build(SIZE | keys, position, VOCABULARY).eval().encoder
+        for keys, position in (({}, randomized([part], length=40, draw="shift")), (shape, part))
+    )
+    drawn.load_state_dict({key.replace("position.", "position.parts.0."): x for key, x in plain.state_dict().items()})
+    assert torch.equal(drawn(ids, mask), plain(ids, mask))
+
+
+def drawn(scheme: Any, seed: int, n: int = N) -> list[int]:
+    seed_dropout(scheme, seed)
+    return scheme.positions(n, CPU).tolist()  # type: ignore[no-any-return]
+
+
+def test_a_subset_is_that_of_the_smallest_hashes_in_order() -> None:
+    scheme = Randomized(SHAPE, [Rope], length=50)
+    for seed in range(3):
+        numbers = sorted(range(50), key=lambda number: fold(fold(seed, 0, 0), number))
+        assert drawn(scheme, seed) == sorted(numbers[:N])
+    assert drawn(scheme.eval(), 1) == drawn(scheme, 2) == sorted(sorted(range(50), key=lambda number: fold(0, number))[:N])
+
+
+@pytest.mark.parametrize(("draw", "expected"), [("subset", N / 20), ("shift", 1 / 5)])
+def test_each_draw_is_as_likely_as_any_other(draw: Any, expected: float) -> None:
+    """Each of 20 numbers in a subset of 16; each of the shifts 0 … 4."""
+    scheme = Randomized(SHAPE, [Rope], length=20, draw=draw)
+    draws = [drawn(scheme, seed) for seed in range(2000)]
+    seen = [sum(number in row for row in draws) for number in range(20)]
+    if draw == "shift":
+        assert all(row == list(range(row[0], row[0] + N)) for row in draws)
+        seen = [sum(row[0] == shift for row in draws) for shift in range(5)]
+    assert all(abs(count / 2000 - expected) < 0.04 for count in seen)
+
+
+@pytest.mark.parametrize("draw", ["subset", "shift"])
+def test_shorter_sequences_have_the_first_of_the_same_numbers(draw: Any) -> None:
+    scheme = Randomized(SHAPE, [Rope], length=50, draw=draw)
+    assert drawn(scheme, 3, 5) == drawn(scheme, 3)[:5]
+    assert len(set(drawn(scheme, 3, 50))) == 50
+
+
+def test_offsets_are_mirrored() -> None:
+    scheme = Randomized(SHAPE, [Alibi], length=50)
+    offsets = scheme.offsets(6, CPU)
+    assert (offsets.diff() > 0).all()
+    assert torch.equal(offsets, -offsets.flip(0))
+    assert offsets.abs().max() < 50
+
+
+def outputs(encoder: Any, seed: int, rows: slice = slice(None), width: int = 9) -> torch.Tensor:
+    """Of a training pass of some rows of two, padded to some width."""
+    ids, mask = (torch.nn.functional.pad(x, (0, 3))[rows, :width] for x in batch())
+    seed_dropout(encoder.train(), seed)
+    return encoder(ids, mask)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("position", [randomized([Absolute, Rope]), randomized([Alibi]), randomized([Rope], draw="shift")])
+def test_training_depends_on_the_seed_of_the_step_and_not_on_how_the_step_is_cut(position: Position) -> None:
+    """So it does not depend on the number of processes, each of which takes some examples."""
+    encoder = network(position)
+    whole = outputs(encoder, 5)
+    torch.testing.assert_close(outputs(encoder, 5, slice(1, 2), 12)[0, :6], whole[1, :6], atol=1e-11, rtol=1e-9)
+    if position.keywords.get("draw") != "shift":  # type: ignore[attr-defined]  # the scores of Rope do not see a shift
+        assert (outputs(encoder, 6) - whole).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("draw", ["subset", "shift"])
+def test_recorded_keys_draw_what_seeds_draw(draw: Any) -> None:
+    scheme, keys = Randomized(SHAPE, [Rope], length=50, draw=draw), RecordedKeys(CPU)
+    for seed in (7, 8):
+        keys.fill(seed)
+        seed_dropout(scheme, keys)  # type: ignore[arg-type]
+        recorded = scheme.positions(N, CPU).tolist()
+        assert recorded == drawn(scheme, seed)
+
+
+def test_lists_of_layers_and_schemes_that_do_nothing_are_taken() -> None:
+    encoder = network(randomized([partial(Layers, layers=[Rope, NoPosition])], length=40))
+    ids, _ = batch(rows=1)
+    expected = reference.encode(encoder, ids[0].tolist(), [True] * 9, [0] * 9)
+    torch.testing.assert_close(encoder(ids)[0], expected, atol=1e-10, rtol=1e-8)
+
+
+def test_a_table_has_a_row_for_each_number_that_may_be_drawn() -> None:
+    scheme = Randomized(SHAPE, [Absolute], length=50)
+    assert scheme.count(SHAPE) == 50 * SHAPE.embedding == sum(p.numel() for p in scheme.parameters())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (randomized([Dynamic]), "Randomized draws positions or offsets, and Dynamic asks for neither"),
+        (randomized([Tupe]), "Randomized draws positions or offsets, and Tupe asks for neither"),
+        (randomized([Floater]), "Randomized draws positions or offsets, and Floater asks for neither"),
+        (randomized([NoPosition]), "Randomized draws positions or offsets, and no part asks for them"),
+        (
+            randomized([partial(Merge, parts=[Absolute, Alibi])]),
+            "Randomized draws positions or offsets, and Absolute asks for positions, Alibi asks for offsets",
+        ),
+        (randomized([Alibi], draw="shift"), "draw=shift moves positions, and Alibi asks for offsets, which stay"),
+        (randomized([Rope], length=9), "length=9: size.max_positions=16 or more is expected"),
+    ],
+)
+def test_what_cannot_be_drawn_for_is_refused_in_one_line(make: Callable[..., Any], message: str) -> None:
+    with pytest.raises(RelposError) as error:
+        make(SHAPE)
+    assert str(error.value) == message
