@@ -101,11 +101,16 @@ def hugging_face_config(size: str, attention: str, **keys: Any) -> Any:
     )
 
 
-def hugging_face(size: str, attention: str, precision: str) -> Callable[[Sequence[Batch]], float]:
-    """`BertForMaskedLM` of the same sizes."""
+def bert(size: str, attention: str) -> Any:
+    """`BertForMaskedLM` of these sizes."""
     from transformers import BertForMaskedLM
 
-    model = BertForMaskedLM(hugging_face_config(size, attention)).train()
+    return BertForMaskedLM(hugging_face_config(size, attention))
+
+
+def hugging_face(size: str, attention: str, precision: str) -> Callable[[Sequence[Batch]], float]:
+    """A step of `bert`."""
+    model = bert(size, attention).train()
 
     def loss(batch: Batch, chosen: int) -> Tensor:
         with autocast(precision, "cpu"):
@@ -113,6 +118,25 @@ def hugging_face(size: str, attention: str, precision: str) -> Callable[[Sequenc
         return mean * (int(batch.labels.ne(-100).sum()) / chosen)
 
     return _step(model, loss)
+
+
+def plain_loop(name: str) -> Callable[[Batch], None]:
+    """The same step as anybody would write it: the mean loss under `torch.autocast`, AdamW as torch makes it, and nothing else."""
+    side, kind, precision = name.split("/")
+    torch.manual_seed(0)
+    size, overrides = split_size(kind.split())
+    model = network(*overrides, f"size={size}", f"vocabulary={VOCABULARY}") if side == "ours" else bert(size, overrides[0])
+    optimizer = torch.optim.AdamW(model.train().parameters(), lr=1e-4)
+
+    def step(batch: Batch) -> None:
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            ours = side == "ours"
+            loss = model.loss(batch.input_ids, batch.labels) if ours else model(batch.input_ids, labels=batch.labels).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
 
 
 def _step(

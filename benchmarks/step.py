@@ -4,7 +4,7 @@
 
 A step is forward, backward, clipping and AdamW. Ratios are taken within a repeat, so that what else the machine does hits both
 sides; "best Hugging Face" is its fastest of eager and SDPA, fp32 and bf16 autocast. Ours over our own `none` is a race of its own,
-with more repeats. A large matrix product runs in the rotation as
+with more repeats; so is the step in somebody else's loop. A large matrix product runs in the rotation as
 the ceiling. Peak memory is that of separate processes. With a token store, also real tokens per second on real sentence pairs.
 Writes benchmarks/results/step.json and step.md, for base step_base. Expect five minutes on two quiet cores, for base half an hour.
 """
@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from _contestants import Batch, contestant, flops, full_batch
+from _contestants import Batch, contestant, flops, full_batch, plain_loop
 
 RESULTS = Path(__file__).parent / "results"
 MORE = 4  # times the repeats for ours among themselves: small differences, cheap steps
@@ -53,6 +53,8 @@ def main() -> None:
     result: dict[str, Any] = {"machine": machine(asked.threads), "repeats": asked.repeats}
     result |= {"size": asked.size, "rows": asked.rows}
     result["step"] = full_steps(precisions, asked.repeats, asked.size, asked.rows)
+    if asked.size == "small":
+        result["plain_loop"] = plain_loops(precisions[-1], asked.repeats, asked.rows)
     best = result["step"]["hugging_face_best"]
     result["memory"] = memory(
         [best, *(f"ours/{kind} size={asked.size}/{p}" for p in precisions for kind in ("none", "composite"))], asked.rows
@@ -102,6 +104,21 @@ def full_steps(precisions: list[str], repeats: int, size: str, rows: int) -> dic
             for p in precisions
         },
         "flops": {**needed, "avoided": needed["hf"] / needed["ours"]},
+    }
+
+
+def plain_loops(precision: str, repeats: int, rows: int) -> dict[str, Any]:
+    """Ours and Hugging Face's in a loop that is nobody's: speed over the better of its two, and composite over none."""
+    batch, size = full_batch(rows), "size=small"
+    names = [f"{kind} {size}/{precision}" for kind in ("hf/eager", "hf/sdpa", "ours/none", "ours/composite")]
+    times = race({name: partial(plain_loop(name), batch) for name in names}, MORE * repeats)
+    eager, sdpa, none, composite = times.values()
+    best = min((eager, sdpa), key=statistics.median)
+    return {
+        "seconds": {name: spread(values) for name, values in times.items()},
+        "none over the best": spread(ratios(best, none)),
+        "composite over the best": spread(ratios(best, composite)),
+        "time of composite over none": spread(ratios(composite, none)),
     }
 
 
@@ -241,6 +258,14 @@ def report(result: dict[str, Any]) -> str:
         "last layer at masked tokens only and have embeddings of their own width. That much of the ratio is work avoided; the rest "
         "is work done faster.",
     ]
+    if plain := result.get("plain_loop"):
+        lines += ["", "In a plain loop, `torch.autocast`, the mean loss and AdamW as torch makes it, for both sides:", ""]
+        lines += [
+            "| | seconds |",
+            "| --- | --- |",
+            *(f"| {name} | {_cell(value, 3)} |" for name, value in plain["seconds"].items()),
+        ]
+        lines += ["", "; ".join(f"{name} {_cell(value)}" for name, value in plain.items() if name != "seconds") + "."]
     lines += ["", "| peak memory | MB | share | above start, MB | share |", "| --- | --- | --- | --- | --- |"]
     for name, value in result["memory"]["megabytes"].items():
         share = result["memory"]["share_of_hugging_face"][name]

@@ -59,7 +59,7 @@ class Preset:
         """
         if nodes := self.node.get("layers"):
             return [f"T^({number}) = {self._inner(node).label}" for number, node in enumerate(nodes)]
-        if self.parts != [self]:
+        if self.parts != [self] and not re.search(BLOCK, _own_doc(self.kind)):
             return [" + ".join(part.name for part in self.parts)]
         text = _documented(self.kind, BLOCK)
         if block := re.search(BLOCK, text):

@@ -22,8 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from _preset import SIZE, Preset, model, parameters, presets
 
 from relpos.analysis.properties import NAMES, properties
-from relpos.analysis.recording import record
-from relpos.model.kernels.eager import scores
+from relpos.analysis.recording import added, record
 from relpos.model.position.base import HIDDEN
 
 PAGE = Path(__file__).with_name("mechanisms.md")
@@ -150,16 +149,14 @@ def sizes(preset: Preset) -> tuple[float | None, float | None, float | None]:
     overrides = (f"size={SIZE}", "size.layers=1", "size.ffn=8", "vocabulary=1000")  # the feed-forward network comes after all these
     encoder = model(preset.group, preset.name, *overrides).double().encoder
     ids = torch.randint(5, 1000, (1, 128), generator=torch.Generator().manual_seed(0))
-    position, added = encoder.position, encoder.position.embed(128)
+    position, rows = encoder.position, encoder.position.embed(128)
     (call,) = record(encoder, ids)
     content = None
     if position.scale is not None and call.q is not None and call.k is not None:
         q, k = call.turned(position, call.q, call.k) or (call.q, call.k)
         content = rms(position.scale * q @ k.transpose(-1, -2))
-    filled = any(value is not None for name, value in vars(call.terms).items() if name not in ("outside", "value", "reach"))
-    like = torch.zeros(1, encoder.shape.heads, 128, encoder.shape.head_dim, dtype=torch.float64)
-    terms = scores(None, None, call.terms, like)
-    return None if added is None else rms(added), content, rms(terms[terms > HIDDEN / 2]) if filled else None
+    terms = added(call.terms, 128)
+    return None if rows is None else rms(rows), content, None if terms is None else rms(terms[terms > HIDDEN / 2])
 
 
 def rms(x: torch.Tensor) -> float:

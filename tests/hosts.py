@@ -19,6 +19,16 @@ SIZES = {
     "max_position_embeddings": 20,
 }
 
+DEBERTA: dict[str, Any] = {
+    "relative_attention": True,
+    "position_buckets": 8,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": "p2c|c2p",
+    "position_biased_input": False,
+}
+"""Versions 2 and 3 as published, but for the number of buckets."""
+
 
 def host(kind: str, **config: Any) -> Any:
     """A model of the class `kind`, e.g. `BertForMaskedLM`, in float64, with every parameter drawn anew from N(0, 0.3²)."""
@@ -32,6 +42,12 @@ def host(kind: str, **config: Any) -> Any:
             else:
                 parameter.normal_(0, 0.3)
     return model
+
+
+def all_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some models compute angles and scales in float32 whatever their weights are; float64 is put there."""
+    monkeypatch.setattr(torch, "float", torch.float64)
+    monkeypatch.setattr(Tensor, "float", Tensor.double)
 
 
 def waves(positions: int, width: int) -> Tensor:
@@ -61,7 +77,7 @@ def batch(config: Any, padded: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     ids = torch.randint(5, VOCABULARY, (3, LENGTH), generator=generator)
     lengths = torch.tensor([LENGTH, 7, 4]) if padded else torch.full((3,), LENGTH)
     mask = torch.arange(LENGTH) < lengths[:, None]
-    types = torch.randint(getattr(config, "type_vocab_size", 1), (3, LENGTH), generator=generator)
+    types = torch.randint(getattr(config, "type_vocab_size", 1) or 1, (3, LENGTH), generator=generator)
     return ids.masked_fill(~mask, config.pad_token_id), mask, types
 
 

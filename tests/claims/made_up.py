@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from relpos.claims.scales import Scale, Scales, Scores
+from relpos.claims.verdict import Verdict
 from relpos.config.compose import compose
 from relpos.tables.columns import GLUE
 from relpos.train.network import build_model
@@ -16,6 +17,8 @@ SIZE = {"layers": 2, "hidden": 64, "ffn": 256, "max_positions": 16}
 TINY = ["size=tiny", "size.layers=2", "size.hidden=16", "size.embedding=8", "size.heads=4", "size.ffn=16", "vocabulary=40"]
 ONE_PRETRAINING = "says nothing about other pre-trainings"
 JITTER = [-0.4, 0.1, 0.3, -0.2, 0.2]
+PAIR = [["new", "old"]]
+STEPS: dict[str, Any] = {"contrasts": [["one", "old"], ["five", "old"]], "at_s": [1, 5]}
 
 
 def scale(rows: dict[str, dict[str, Sequence[float]]], store: str = "toy-0123456789ab", size: int = 1, **meaning: Any) -> Scale:
@@ -55,6 +58,11 @@ def glue(mean: float, order: int = 1, **others: float) -> dict[str, list[float]]
 
 def scales(*found: Scale) -> Scales:
     return Scales(sorted(found, key=lambda one: (one.magnitude, one.meaning["steps"])))
+
+
+def only(found: list[Verdict]) -> Verdict:
+    assert len(found) == 1
+    return found[0]
 
 
 def saved(folder: Path, change: Callable[[Any], None], *overrides: str, share: int | None = None) -> Path:

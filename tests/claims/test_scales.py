@@ -66,6 +66,13 @@ def test_what_is_not_finished_or_of_older_code_is_left_out(rows: list[PlannedRow
     assert (list(found), found.older) == ([], 1)
 
 
+def test_losses_of_answers_are_no_losses_of_text(rows: list[PlannedRow], tmp_path: Path) -> None:
+    answers = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["pretrain.recipe.masking=answer"])
+    for row in (*rows, *answers):
+        finish_row(row)
+    assert [scale.meaning["recipe"].get("masking") for scale in read(ROWS)] == [None]
+
+
 def test_another_number_of_steps_is_another_scale(rows: list[PlannedRow], tmp_path: Path) -> None:
     longer = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["pretrain.steps=9"])
     more = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["data.pairs=50"])

@@ -9,7 +9,7 @@ from relpos.commands.cost import cost
 from relpos.commands.params import params
 from relpos.config.compose import composed, resolved
 from relpos.runs import plan
-from relpos.runs.cost import costs, flops_per_token
+from relpos.runs.cost import costs, flops_per_token, forward
 from relpos.runs.estimate import Estimate
 from relpos.runs.run import runs_root
 from relpos.tables.dry_run import describe
@@ -38,3 +38,31 @@ def test_a_measurement_is_the_rate_of_plans() -> None:
     assert Estimate().rate(run) == (pytest.approx(rate.value), "a rate measured here")
     assert flops_per_token(run) == pytest.approx(content["operations_per_token"])
     assert "1 of 1 runs by a rate measured here" in describe("mine", [], [run])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "share"),
+    [
+        ([], 0.15),
+        (["recipe.masking=0.3"], 0.3),
+        (["recipe.masking=[0.3,0.1]"], 0.2),
+        (["recipe.masking=diffusion"], 0.5),
+        (["size.attention=causal"], 1.0),
+    ],
+)
+def test_the_head_computes_what_is_predicted(overrides: list[str], share: float) -> None:
+    content = json.loads(cost(**resolved(composed("cost", [*TINY, *overrides, "seconds=0"]))))
+    size = resolved(composed("cost", TINY))["size"]
+    head = 2 * size["embedding"] * (size["hidden"] + 40)
+    assert content["operations_per_token"] == pytest.approx(3 * (forward(size, 8) + share * head))
+    run = plan(relpos.compose("pretrain", [*TINY, *overrides]))
+    assert flops_per_token(run) == pytest.approx(content["operations_per_token"])
+
+
+def test_muon_keeps_one_moment_of_a_matrix() -> None:
+    overrides = [*TINY, "training=modern", "seconds=0.01", "speed.accelerator=cpu", "speed.threads=1"]
+    content = json.loads(cost(**resolved(composed("cost", overrides))))
+    size = resolved(composed("cost", TINY))["size"]
+    matrices = size["layers"] * (4 * size["hidden"] ** 2 + 2 * size["hidden"] * size["ffn"])
+    assert content["weights_and_optimiser_bytes"] == 16 * content["parameters"] - 4 * matrices
+    assert content["step_seconds"] > 0

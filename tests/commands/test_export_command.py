@@ -1,6 +1,7 @@
 """`relpos export`."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 
 import relpos
 from linked import pretrained
+from relpos.claims import claim, reading
 from relpos.cli import main
 from relpos.data.tokenizer import Tokenizer
 from relpos.files import write_text
@@ -126,6 +128,30 @@ def test_the_card_has_what_was_measured_of_this_network(
     assert "| heldout_loss |" not in half  # that is of the last step
 
 
+def test_the_card_has_the_claims_that_were_tested_with_the_row_at_its_scale(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = runs["fixed"]
+    monkeypatch.setenv("RELPOS_RUNS", str(run.parent.parent))
+    [label] = [scale.label for scale in reading.read(claim.rows()) if "fixed" in scale.folders]
+    holds, elsewhere = {"scale": label, "word": "holds"}, {"scale": "4×256", "word": "fails"}
+    about: dict[str, Any] = {
+        "says": "a is b",
+        "source": "Table 1",
+        "rows": {"fixed": [], "absolute": []},
+        "findings": [elsewhere, holds],
+    }
+    page = [about | {"id": "C01"}, about | {"id": "C02", "rows": {"tisa": []}}, about | {"id": "C03", "findings": [elsewhere]}]
+    write_text(run.parent.parent / "claims" / "all.json", json.dumps({"claims": page}))
+    exported(capsys, run, tmp_path / "after")
+    said = (tmp_path / "after" / "README.md").read_text()
+    assert f"- C01, holds: a is b (Table 1; {label})\n" in said
+    assert not {"fails", "C02", "C03"} & set(said.replace(",", " ").split())
+    os.utime(run.parent.parent / "claims" / "all.json", (0, 0))  # before the run: it took no part
+    exported(capsys, run, tmp_path / "before")
+    assert "## Claims" not in (tmp_path / "before" / "README.md").read_text()
+
+
 def test_the_card_resolves_nothing_that_a_run_of_somebody_else_says(
     runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +171,21 @@ def test_model_folders_and_snapshots_leave_too(runs: dict[str, Path], tmp_path: 
     exported(capsys, run / "snapshots" / "50.safetensors", tmp_path / "half")
     assert not same(run, tmp_path / "half")
     assert "No record of the training" in (tmp_path / "1" / "README.md").read_text()
+
+
+def test_the_snapshots_leave_as_revisions_that_are_named_by_the_words_read(
+    runs: dict[str, Path], tmp_path: Path, refused: Any
+) -> None:
+    to = tmp_path / "out"
+    assert main(["export", f"network={runs['fixed']}", f"to={to}", "words=100"]) == 0
+    assert sorted(path.name for path in to.iterdir()) == ["chck_100M", "chck_50M", "main"]
+    assert same(to / "chck_50M", runs["fixed"] / "snapshots" / "50.safetensors")
+    assert same(to / "chck_100M", runs["fixed"])
+    assert same(to / "main", runs["fixed"])
+    assert "after 50 % of its steps" in (to / "chck_50M" / "README.md").read_text()
+    for network in (runs["absolute"], runs["fixed"] / "snapshots" / "50.safetensors"):
+        assert "is no run with snapshots" in refused("export", f"network={network}", f"to={tmp_path}/new", "words=100")
+    assert not (tmp_path / "new").exists()
 
 
 def test_what_leaves_is_a_run_for_the_other_commands(

@@ -1,7 +1,9 @@
 """The tutorials run as they are written, from the first block to the last, with a few steps of training."""
 
+import json
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,17 @@ def test_a_tutorial_runs(
                     names[captured[1]] = capsys.readouterr().out.splitlines()[-1]
                 ran += 1
     assert ran > 1
+
+
+def test_the_notebook_is_the_page() -> None:
+    sys.path.insert(0, str(ROOT / "docs"))
+    from notebook import notebook
+
+    page = ROOT / "docs" / "tutorials" / "what_a_checkpoint_knows.md"
+    kept = json.loads(page.with_suffix(".ipynb").read_text(encoding="utf-8"))
+    assert kept == notebook(page.read_text(encoding="utf-8")), f"python docs/notebook.py {page.relative_to(ROOT)}"
+    commands = [line for cell in kept["cells"] if cell["cell_type"] == "code" for line in cell["source"]]
+    assert "!relpos analyze toeplitz network=$NETWORK" in commands
 
 
 def test_there_are_three() -> None:

@@ -38,6 +38,19 @@ def test_masking_is_part_of_an_identity_unless_it_is_berts() -> None:
     plain, other = (plan(compose("pretrain", [*TINY, *more])) for more in ([], ["recipe.masking=diffusion"]))
     assert "masking" not in plain.meaning["recipe"]
     assert other.meaning["recipe"] == plain.meaning["recipe"] | {"masking": "diffusion"}
+    share = plan(compose("pretrain", [*TINY, "recipe.masking=0.3"]))
+    assert share.meaning["recipe"] == plain.meaning["recipe"] | {"masking": 0.3}
+
+
+def test_a_masking_rate_is_a_share() -> None:
+    with pytest.raises(RelposError, match=r"recipe.masking=30"):
+        compose("pretrain", [*TINY, "recipe.masking=30"])
+
+
+@pytest.mark.parametrize("value", ["0", "1.5", "[0.3]", "[0.3,0.2,0.1]", "brt"])
+def test_other_masks_are_one_line(value: str) -> None:
+    with pytest.raises(RelposError, match=r"recipe.masking=.*: bert, diffusion or answer, a number between 0 and 1 or a list of 2"):
+        compose("pretrain", [f"recipe.masking={value}"])
 
 
 def test_other_words_are_one_line() -> None:

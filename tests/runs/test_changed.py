@@ -111,6 +111,16 @@ def test_such_a_run_is_refused_before_anything_is_trained(toy_runs: Path) -> Non
     assert not (toy_runs / "pretrain").exists()
 
 
+@pytest.mark.parametrize("more", [[], ["change.tisa=1", "change.start=random"]])
+def test_so_are_rates_that_do_not_fit_its_parts(toy_runs: Path, more: list[str]) -> None:
+    parts = 2 if more else 1
+    with pytest.raises(RelposError, match=rf"recipe.position_lr=\[1, 2, 3\]: a list of {parts}, one for each part"):
+        relpos.run(compose("finetune", [*OVERRIDES, *PRETRAINING, "recipe.position_lr=[1,2,3]", *more]))
+    with pytest.raises(RelposError, match=r"recipe.position_lr=\[1, 2\]: a list of 1, one for each part"):
+        relpos.run(compose("pretrain", ["size=tiny", "recipe.position_lr=[1,2]"]))
+    assert not (toy_runs / "pretrain").exists()
+
+
 def test_an_interrupted_run_goes_on_with_the_positions_that_it_had(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     overrides = [
         *OVERRIDES,

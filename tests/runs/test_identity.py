@@ -69,9 +69,13 @@ def test_a_dial_that_nothing_reads_changes_nothing() -> None:
         "recipe.position_lr=[1,10]",
         "recipe.conv_lr=10",
         "recipe.optimizer=muon",
+        "recipe.masking=0.3",
+        "recipe.masking=[0.3,0.15]",
+        "training=modern",
         "data.pairs=9",
         "outside=zero",
         "data.seed=1",
+        "data.shuffle=1",
         "first.share=0.5",
         "vocabulary=100",
     ],
@@ -91,6 +95,10 @@ def test_what_changes_the_result_changes_the_identity(override: str) -> None:
         "recipe.conv_lr=1",
         "block=papers",
         "recipe.optimizer=adamw",
+        "recipe.masking=0.15",
+        "data.shuffle=null",
+        "recipe.masking=[0.15,0.15]",
+        "training=papers",
         "size.bias=true",
         "speed.kernel=eager",
         "log_every=3",
@@ -101,6 +109,12 @@ def test_what_changes_the_result_changes_the_identity(override: str) -> None:
 )
 def test_machine_and_logging_do_not(override: str) -> None:
     assert pretrain(override).identity == pretrain().identity
+
+
+def test_shuffled_text_has_the_pieces_of_the_text_as_it_stands() -> None:
+    natural, shuffled = pretrain(), pretrain("data.shuffle=2")
+    assert shuffled.inputs["tokenizer"].identity == natural.inputs["tokenizer"].identity
+    assert shuffled.inputs["store"].identity != natural.inputs["store"].identity
 
 
 def test_a_fine_tuning_starts_from_the_pre_training_that_its_overrides_name() -> None:

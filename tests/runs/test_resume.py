@@ -52,7 +52,8 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
         [],
         ["size.attention=causal"],
         ["recipe.masking=diffusion"],
-        ["block=modern", "recipe.optimizer=muon", "recipe.schedule=wsd"],
+        ["recipe.masking=[0.3,0.15]"],
+        ["block=modern", "training=modern"],
     ],
 )
 def test_killed_and_continued_equals_uninterrupted(

@@ -61,6 +61,11 @@ def test_another_decay_shares_the_trunk(toy_runs: Path) -> None:
     assert execute(run_of("steps=10", "recipe.decay=1")).record["starts"][0]["from_step"] == 8
 
 
+def test_masks_that_are_annealed_over_all_steps_are_not_shared(toy_runs: Path) -> None:
+    execute(run_of("steps=10", "recipe.masking=[0.3,0.15]"))
+    assert execute(run_of("steps=20", "recipe.masking=[0.3,0.15]")).record["starts"][0]["from_step"] == 0
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -41,6 +41,13 @@ def test_near_the_best_row() -> None:
     assert verdict({"near": "best"}, none=80.0, fixed=None) == "holds"
 
 
+def test_a_number_needs_no_chance() -> None:
+    rows = [Row("none", columns={"exact": Column(mean=20.0, metric="accuracy", examples=400)})]
+    for bound, outcome in (({"at_most": 30}, "holds"), ({"at_least": 30}, "fails"), ({"at_most": "chance"}, "not run")):
+        check = parse([{"says": "so", "columns": ["exact"], "rows": ["none"]} | bound], "t.yaml", ["none"])
+        assert evaluate(check, rows)[0].verdict == outcome
+
+
 def test_what_was_not_run_is_not_decided() -> None:
     assert verdict({"at_most": "chance"}, none=None) == "not run"
     assert verdict({"at_most": "chance"}, fixed=50.0) == "not run"

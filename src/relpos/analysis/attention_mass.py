@@ -69,5 +69,5 @@ def _attention(encoder: Encoder, ids: Ids) -> Iterator[tuple[int, Heads]]:
         if call.q is None or call.k is None or position.scale is None:  # no q·k: the scores are the terms alone
             yield call.layer, probabilities(scores(None, None, terms, empty), None, terms.reach)
         else:
-            q, k, _ = position.turn(call.layer, call.q, call.k, call.q, call.state)
+            q, k, _ = position.split(call.layer, *position.turn(call.layer, call.q, call.k, call.q, call.state))
             yield call.layer, probabilities(scores(q * position.scale, k, terms, q), None, terms.reach)

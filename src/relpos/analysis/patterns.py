@@ -128,7 +128,10 @@ def _turned(position: Scheme, call: Call, n: int, trained: bool) -> Float[Tensor
     q, k = (x.mean((0, 2), keepdim=True) if trained else torch.ones_like(x[:1, :, :1]) for x in (call.q, call.k))
     q, k = (x.expand(len(call.q), -1, n, -1) for x in (q, k))
     turned = call.turned(position, q, k)
-    return None if turned is None else _products(*turned, position.scale) - _products(q, k, position.scale)
+    if turned is None:
+        return None
+    after, before = (position.split(call.layer, *pair, q)[:2] for pair in (turned, (q, k)))
+    return _products(*after, position.scale) - _products(*before, position.scale)
 
 
 def _embedded(encoder: Encoder, n: int, scale: float) -> Float[Tensor, "1 heads {n} {n}"]:

@@ -42,7 +42,7 @@ def record(encoder: Encoder, input_ids: Ids) -> list[Call]:
     fill = position.terms
 
     def spy(layer: int, q: Heads | None, k: Heads | None, state: Any) -> Terms:
-        calls.append(Call(layer, q, k, state, fill(layer, q, k, state)))
+        calls.append(Call(layer, q, k, state, fill(layer, q, k, state).multiplied()))
         return calls[-1].terms
 
     training = encoder.training

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,7 @@ from relpos.analysis.likelihood import exact, log_probabilities
 from relpos.analysis.resampling import Interval, ratio_interval
 from relpos.data.examples import Examples
 from relpos.data.masking import IGNORED, RATE
-from relpos.data.objective import Objective, masked, next_tokens
+from relpos.data.objective import Masked, Objective, next_tokens
 from relpos.data.shuffle import WINDOWS, masked_batches, permuted
 from relpos.data.steps import MicroBatch
 from relpos.data.words import Words
@@ -110,7 +109,7 @@ def name(window: int | None) -> str:
 
 
 def _objective(model: MaskedLM, rate: float = RATE) -> Objective:
-    return next_tokens if model.encoder.causal else partial(masked, rate=rate)
+    return next_tokens if model.encoder.causal else Masked(rate, rate)
 
 
 def _losses(model: MaskedLM, batch: MicroBatch) -> Floats:

@@ -63,7 +63,9 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: I
             older += 1
             continue
         row = names.get(json.dumps({key: record["meaning"][key] for key in ("position", "conv")}, sort_keys=True))
-        if row is None:
+        if (
+            row is None or record["meaning"].get("recipe", {}).get("masking") == "answer"
+        ):  # its loss is that of answers, not of text
             continue
         shared, rates = common(record["meaning"]), rates_of(record["meaning"].get("recipe") or {})
         store = Path(record["inputs"]["store"]).name

@@ -170,8 +170,10 @@ class Test:
     def _verdict(self, place: Place) -> Verdict | None:
         """The judge's verdict. Of two rows that are both on the bag-of-words plateau nothing can be said; one that is, is named."""
         found = self.rule.judge(self, place, **self.options)
+        if found is None or found.verdict == NOT_RUN:
+            return found
         on_it = {row for scale in place.scales for row in self.rows if scale.is_on_plateau(row)}
-        if found is None or found.verdict == NOT_RUN or not on_it:
+        if not on_it:
             return found
         named = tuple(row for row in dict.fromkeys(row for pair in self.contrasts for row in pair) if row in on_it and row != NONE)
         others = [pair for pair in self.contrasts if not on_it.issuperset(pair)]

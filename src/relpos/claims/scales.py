@@ -125,7 +125,9 @@ class Scale:
         if first := meaning.get("first"):
             steps += f", {first['share']:.0%} of them of {first['batch']} at {first['length']}"
         block = "".join(f" {key}={shown(value)}" for key, value in other_layers(size).items())
-        block += " muon" if "optimizer" in meaning.get("recipe", {}) else ""
+        recipe = meaning.get("recipe", {})
+        block += " muon" if "optimizer" in recipe else ""
+        block += f" masking={shown(recipe['masking'])}" if "masking" in recipe else ""
         return f"{size['layers']}×{size['hidden']}{block}, {steps}, {name} ({identity[:6]}){pairs}"
 
     @property
@@ -136,8 +138,10 @@ class Scale:
     @property
     def is_of_paper(self) -> bool:
         """Whether its protocol is one that the claims are about; a verdict of another is shown, and is never the headline. The
-        layers and the optimiser must be the papers'; size, text and length of the training are free."""
-        return not other_layers(self.meaning["size"]) and "optimizer" not in self.meaning.get("recipe", {})
+        layers, the optimiser and the masks must be the papers', and the text in its order; the rest is free: size, which text, how
+        long."""
+        others = {"optimizer", "masking"} & self.meaning.get("recipe", {}).keys() | {"shuffle"} & self.meaning.keys()
+        return not others and not other_layers(self.meaning["size"])
 
     @property
     def can_go_on(self) -> bool:

@@ -6,25 +6,21 @@ import json
 import sys
 from typing import Any, Unpack
 
-from relpos.commands.params import counted_without_memory
 from relpos.config.schema import Cost
 from relpos.ranges import NotNegative
-from relpos.runs.cost import forward
-
-BYTES_A_PARAMETER = 16
-"""float32 weight, gradient and the two moments of AdamW."""
+from relpos.runs.cost import forward, predicted
 
 
 def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
     """Returns the figures as JSON, and prints a sentence about them on stderr. A measurement is kept for plans."""
-    parameters = counted_without_memory(config)["total"]
-    per_token = 3 * forward(config["size"], config["length"], config["vocabulary"])
+    parameters, stored = _counted(config)
+    per_token = 3 * forward(config["size"], config["length"], config["vocabulary"], predicted(config["size"], config["recipe"]))
     step = per_token * config["batch"] * config["length"]
     result = {
         "parameters": parameters,
         "operations": step * config["steps"],
         "operations_per_token": per_token,
-        "weights_and_optimiser_bytes": BYTES_A_PARAMETER * parameters,
+        "weights_and_optimiser_bytes": stored,
     }
     said = f"{parameters:,} parameters, {result['operations']:.2g} operations in {config['steps']:,} steps"
     if seconds:
@@ -40,18 +36,32 @@ def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
     return json.dumps(result, ensure_ascii=False)
 
 
+def _counted(config: Cost) -> tuple[int, int]:
+    """Parameters, and bytes of float32 weights, their gradients and two moments; of Muon's matrices one moment."""
+    from relpos.runs.model import counted, without_memory
+    from relpos.train.network import build_model
+    from relpos.train.optim import Recipe
+
+    with without_memory():
+        model = build_model(config)
+        total = int(counted(model)["total"])
+    return total, 4 * (4 * total - sum(matrix.numel() for matrix in Recipe.of(config["recipe"]).matrices(model)))
+
+
 def _measured(config: Cost, per_token: float, step: float, seconds: float) -> dict[str, Any]:
     from relpos.runs.cost import Rate
     from relpos.runs.estimate import keep
     from relpos.runs.measurement import measure
     from relpos.train.module import set_threads
     from relpos.train.network import network
+    from relpos.train.optim import Recipe
 
     speed, tokens = config["speed"], config["batch"] * config["length"]
     set_threads(speed["threads"])
     described: dict[str, Any] = {"size": config["size"], "position": config["position"], "conv": config["conv"]}
     model = network(described | {"vocabulary": config["vocabulary"], "kernel": speed["kernel"]})
-    measured = measure(model, config["batch"], config["length"], config["precision"], dict(speed), seconds)
+    recipe, masked = Recipe.of(config["recipe"]), predicted(config["size"], config["recipe"])
+    measured = measure(model, recipe, config["batch"], config["length"], config["precision"], dict(speed), seconds, masked)
     keep(Rate(config["precision"], per_token, step / measured.alone, tokens))
     return {
         "device": measured.device,

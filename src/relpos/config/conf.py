@@ -20,6 +20,7 @@ def conf_dir() -> Path:
     return shipped("conf")
 
 
+@cache
 def shipped(name: str) -> Path:
     """A folder that ships with the package (`conf`, `experiments`)."""
     package = Path(__file__).resolve().parent.parent
@@ -43,18 +44,22 @@ def package_of(group: str, option: str) -> str:
 
 
 @cache
-def keys_of(command: str) -> frozenset[str]:
-    """The keys of the top level of a command's configuration: those in its file, and its groups."""
+def conf_file(name: str) -> Mapping[str, Any]:
+    """What `conf/NAME.yaml` says, read once: a table asks hundreds of times."""
     from relpos.files import read_yaml
 
-    return frozenset({*groups_of(command)} | read_yaml(conf_dir() / f"{command}.yaml").keys() - {"defaults"})
+    return dict(read_yaml(conf_dir() / f"{name}.yaml"))
+
+
+@cache
+def keys_of(command: str) -> frozenset[str]:
+    """The keys of the top level of a command's configuration: those in its file, and its groups."""
+    return frozenset({*groups_of(command)} | conf_file(command).keys() - {"defaults"})
 
 
 def groups_of(command: str) -> list[str]:
     """The groups of a command, in the order of its file."""
-    from relpos.files import read_yaml
-
-    entries = read_yaml(conf_dir() / f"{command}.yaml")["defaults"]
+    entries = conf_file(command)["defaults"]
     return [key for entry in entries if isinstance(entry, dict) for key in entry if "@" not in key]
 
 

@@ -19,8 +19,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
 from hydra.errors import OverrideParseException
 
-from relpos.config.conf import conf_dir, package_of
-from relpos.files import read_yaml
+from relpos.config.conf import conf_dir, conf_file, package_of
 from relpos.ranges import shown
 
 OPTION = re.compile(r"(?P<group>\w+)(?P<package>@[\w.]+)?=(?P<option>\w+)")
@@ -72,12 +71,10 @@ def _option(group: str, name: str) -> dict[str, Any]:
     return result
 
 
-@cache
-def _file(name: str) -> dict[str, Any]:
-    path = conf_dir() / f"{name}.yaml"
-    if not path.is_file():
+def _file(name: str) -> Mapping[str, Any]:
+    if not (conf_dir() / f"{name}.yaml").is_file():
         raise LeftToHydra
-    return dict(read_yaml(path))
+    return conf_file(name)
 
 
 def _merge(into: dict[str, Any], content: Mapping[str, Any]) -> None:

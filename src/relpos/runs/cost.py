@@ -6,7 +6,7 @@ An estimate: only matrix products are counted, and every sequence as if it had t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from relpos.errors import RelposError
 from relpos.runs.run import Run
 
 MASKED = 0.15
-"""Share of tokens at which the head of the masked language model computes logits."""
+"""Share of the tokens that BERT's masks choose."""
 EXAMPLES = 256
 """Examples whose mean length stands for that of all."""
 MARKS = 3
@@ -89,27 +89,37 @@ def _parts(
     start = origin_of(run)
     size = start.meaning.get("size")
     if start.stage == "given" and run.stage == "finetune":
-        from relpos.runs.plan import network_settings  # reads the checkpoint's configuration with torch, which no plan needs
+        from relpos.runs.networks import network_settings  # reads the checkpoint's configuration with torch, which no plan needs
 
         size = network_settings(start)["size"]
     if size is None or run.stage not in ("pretrain", "finetune"):
         return []
     vocabulary = vocabulary_of(start.inputs["tokenizer"]) if run.stage == "pretrain" else 0
+    head = predicted(size, run.config.get("recipe", {}))
     steps, first = steps_of(run), run.config.get("first") or {"share": 0}
     stages = [(1 - first["share"], run.config), (first["share"], first)]
     return [
-        (share * steps * stage["batch"] * stage["length"], 3.0 * forward(size, stage["length"], vocabulary))
+        (share * steps * stage["batch"] * stage["length"], 3.0 * forward(size, stage["length"], vocabulary, head))
         for share, stage in stages
         if share
     ]
 
 
-def forward(size: dict[str, Any], length: int, vocabulary: int = 0) -> float:
-    """Operations of a forward pass, a token: 2 (4h² + 2hf) + 4nh a layer, the embedding's projection, the head at masked tokens.
+def predicted(size: Mapping[str, Any], recipe: Mapping[str, Any]) -> float:
+    """Share of the tokens that a pre-training predicts: all in a causal network, otherwise the mean rate of the masks."""
+    if size.get("attention") == "causal":
+        return 1.0
+    masking = recipe.get("masking", "bert")
+    rate = {"bert": MASKED, "diffusion": 0.5, "answer": 0.5}[masking] if isinstance(masking, str) else masking
+    return fmean(rate) if isinstance(rate, list) else float(rate)
+
+
+def forward(size: dict[str, Any], length: int, vocabulary: int = 0, predicted: float = MASKED) -> float:
+    """Operations of a forward pass, a token: 2 (4h² + 2hf) + 4nh a layer, the embedding's projection, the head at predicted tokens.
     A gated feed-forward network has 3hf in place of 2hf."""
     hidden, embedding, maps = size["hidden"], size["embedding"], 3 if size.get("glu") else 2
     layer = 2 * (4 * hidden**2 + maps * hidden * size["ffn"]) + 4 * length * hidden
-    head = MASKED * 2 * (hidden * embedding + embedding * vocabulary) if vocabulary else 0.0
+    head = predicted * 2 * (hidden * embedding + embedding * vocabulary) if vocabulary else 0.0
     return float(size["layers"] * layer + (2 * embedding * hidden if embedding != hidden else 0) + head)
 
 

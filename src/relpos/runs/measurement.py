@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -14,10 +14,11 @@ from relpos.counter import fold
 from relpos.model.dropout import seed_dropout
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
-from relpos.runs.cost import MASKED, Rate, flops_done, forward, origin_of, vocabulary_of
-from relpos.runs.plan import network_settings
+from relpos.runs.cost import Rate, flops_done, forward, origin_of, predicted, vocabulary_of
+from relpos.runs.networks import network_settings
 from relpos.runs.run import Run
 from relpos.train.network import network
+from relpos.train.optim import Recipe
 from relpos.train.room import fitting_microbatch
 
 SMALL = 2e10
@@ -48,7 +49,14 @@ class Measured:
 
 
 def measure(
-    model: MaskedLM, batch: int, length: int, precision: str, speed: dict[str, Any], seconds: float, masked: float = MASKED
+    model: MaskedLM,
+    recipe: Recipe,
+    batch: int,
+    length: int,
+    precision: str,
+    speed: dict[str, Any],
+    seconds: float,
+    masked: float,
 ) -> Measured:
     """Measures passes for about `seconds`, at least two, and two updates; the first of each does not count.
 
@@ -69,7 +77,7 @@ def measure(
     chosen[0, 0] = True
     labels = ids.masked_fill(~chosen, -100).to(device)
     ids = ids.to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, fused=True)
+    optimizer = replace(recipe, lr=0.0, position_lr=1.0, conv_lr=None).optimizer_of(model)  # at the rate 0 nothing can diverge
 
     def forward_and_backward(number: int) -> None:
         seed_dropout(model, fold(0, number))
@@ -116,11 +124,12 @@ def measured_rate(run: Run) -> Rate:
         settings = {key: origin.config[key] for key in ("size", "position", "conv")}
         settings["vocabulary"] = vocabulary_of(origin.inputs["tokenizer"])
     _, cost, per_step = flops_done(run)
-    tokens, masked = max(1, round(per_step / run.config["batch"])), MASKED if run.stage == "pretrain" else 0.0
+    tokens = max(1, round(per_step / run.config["batch"]))
+    masked = predicted(settings["size"], run.config["recipe"]) if run.stage == "pretrain" else 0.0
     of_head = settings["vocabulary"] if masked else 0
 
     def operations(layers: int) -> float:
-        return 3.0 * forward(settings["size"] | {"layers": layers}, tokens, of_head)
+        return 3.0 * forward(settings["size"] | {"layers": layers}, tokens, of_head, masked)
 
     layers = settings["size"]["layers"]
     while layers > 1 and operations(layers) * tokens > SMALL:
@@ -136,7 +145,8 @@ def measured_rate(run: Run) -> Rate:
             model = network(node, filled=False)  # the initial weights proper would take longer than the measurement
             drawn = {name: 0.02 * torch.randn(value.shape) for name, value in model.state_dict().items() if value.is_meta}
             model.load_state_dict(drawn, strict=False, assign=True)
-        measured = measure(model, run.config["batch"], tokens, run.config["precision"], speed, 0.0, masked)
+        recipe, dials = Recipe.of(run.config["recipe"]), (run.config["batch"], tokens, run.config["precision"])
+        measured = measure(model, recipe, *dials, speed, 0.0, masked)
     finally:
         torch.set_num_threads(threads)
     done = operations(layers) * run.config["batch"] * tokens

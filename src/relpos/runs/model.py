@@ -12,9 +12,10 @@ from relpos.errors import RelposError
 from relpos.model.build import Network, count
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs.changed import change_positions, changed_position
-from relpos.runs.plan import network_settings
+from relpos.runs.networks import network_settings
 from relpos.runs.run import Run
 from relpos.train.network import MOST, classifier_on, encoder_of, masked_lm_on, network, without_memory
+from relpos.train.optim import Recipe
 from relpos.train.weights import load_model
 from relpos.trust import instantiate
 
@@ -69,18 +70,28 @@ def refuse_impossible(run: Run) -> None:
     """Refuses a network that cannot be built, before any work on the run or its inputs. The check allocates no memory for weights.
 
     Raises:
-        RelposError: size, position, convolution and length do not go together, or `change` does not suit the positions.
+        RelposError: size, position, convolution, length and `recipe.position_lr` do not go together, or `change` does not suit the
+            positions.
     """
     for needed in run.inputs.values():
         refuse_impossible(needed)
-    if change := run.config.get("change"):
-        start = run.inputs["start"]
-        changed_position(start.config["position"] if start.stage == "pretrain" else network_settings(start)["position"], change)
-    if run.stage == "pretrain" and run.state != "finished":
+    if run.stage in ("pretrain", "finetune") and run.state != "finished":
         with torch.random.fork_rng(devices=[]), without_memory():
-            model = of_pretraining(run.config, run.inputs["tokenizer"].config["vocabulary"])
+            model = network(_settings(run) | {"kernel": run.config["speed"]["kernel"]})
         counted(model)
+        Recipe.of(run.config["recipe"]).multipliers(model)
         model.encoder.position.check_length(run.config["length"])
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """Size, position, conv and vocabulary of the network that a run trains."""
+    if run.stage == "given":
+        return network_settings(run)
+    if run.stage == "finetune":
+        settings = _settings(run.inputs["start"])
+        return settings | {"position": changed_position(settings["position"], run.config.get("change"))}
+    settings = {key: run.config[key] for key in ("size", "position", "conv")}
+    return settings | {"vocabulary": run.inputs["tokenizer"].config["vocabulary"]}
 
 
 def counted(model: Network) -> dict[str, Any]:

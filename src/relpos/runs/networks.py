@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relpos.data.filehash import described
 from relpos.errors import RelposError, nearest
 from relpos.files import read_yaml
-from relpos.pretrained.files import is_published, name_of, read_config, weight_files
+from relpos.pretrained.files import checkpoint_files, is_published, name_of, read_config, tokenizer_files, weight_files
 from relpos.pretrained.hub import located
-from relpos.runs.run import read_record, runs_root
+from relpos.runs.run import Run, read_record, runs_root
 
 if TYPE_CHECKING:
     from relpos.data.tokenizer import Tokenizer
@@ -171,6 +172,67 @@ def networks_of_table(table: str) -> list[Network]:
         RelposError: there is no such table, or no pre-training is finished.
     """
     return _of_table(f"table={table}", runs_root() / "tables" / Path(table).stem)
+
+
+def given_run(name: str) -> Run:
+    """The network of this name as a run that nobody has to make.
+
+    A network of a run is identified by that run, another one by the SHA-256 of its files, one from the hub by its id and commit.
+
+    Raises:
+        RelposError: there is no such network.
+    """
+    network, path = resolve(name), Path(name).expanduser()
+    folder = network.folder
+    if is_published(folder):
+        if folder.parent.name == "snapshots" and not path.is_dir():
+            meaning = {"hub": name.partition("@")[0], "revision": folder.name}
+            return Run("given", name.replace("/", "-"), meaning, {}, folder=str(folder))
+        return _given(folder.resolve().name, folder, {"model": checkpoint_files(folder)})
+    files = {"model": [network.weights]}
+    if network.is_snapshot:
+        label = f"{network.run.resolve().name}-at{network.share}" if network.run else network.name
+        return _given(label, network.path, files)
+    named = network.run if network.row and network.run else path  # `RUN/model` is identified by its weights, as it always was
+    label, identity = named.resolve().name, read_record(named).get("identity")
+    return Run("given", label, {"model": identity}, {}, folder=str(folder.resolve())) if identity else _given(label, folder, files)
+
+
+def _given(label: str, path: Path, files: Mapping[str, list[Path]], config: Mapping[str, Any] | None = None) -> Run:
+    """A network, or its tokenizer, that is identified by what these files contain.
+
+    Args:
+        label: readable part of its name.
+        path: its folder, or a snapshot's file.
+        files: what they hold → the files.
+        config: of the run.
+    """
+    folder = path if path.is_dir() else path.parent
+    meaning = {what: described(some, folder) for what, some in files.items()}
+    return Run("given", label, meaning, dict(config or {}), folder=str(path.resolve()))
+
+
+def network_settings(start: Run) -> dict[str, Any]:
+    """Size, position, conv and vocabulary of a given network."""
+    from relpos.train.weights import read_model_config
+
+    settings = read_model_config(start.path)
+    return {key: settings[key] for key in ("size", "position", "conv", "vocabulary")}
+
+
+def tokenizer_of(start: Run, vocabulary: int) -> Run:
+    """The tokenizer in the folder of a given network; it is identified by its own files, so that networks may share a store.
+
+    Raises:
+        RelposError: there is none.
+    """
+    from relpos.train.weights import model_folder
+
+    folder = model_folder(start.path)
+    files = tokenizer_files(folder)
+    if not files:
+        raise RelposError(f"network={folder}: there is no tokenizer in it")
+    return _given(f"{start.name}-tokenizer", folder, {"tokenizer": files}, {"vocabulary": vocabulary})
 
 
 def labels(networks: Sequence[Network]) -> list[str]:

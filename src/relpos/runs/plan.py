@@ -12,14 +12,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from relpos.config.check import targets
 from relpos.config.compose import resolved
-from relpos.data.filehash import described
+from relpos.data.masking import RATE
 from relpos.data.source import Toy
 from relpos.errors import RelposError, nearest
 from relpos.files import sha256
-from relpos.pretrained.files import checkpoint_files, is_published, tokenizer_files
 from relpos.runs import debug
-from relpos.runs.networks import resolve
-from relpos.runs.run import Run, read_record
+from relpos.runs.networks import given_run, network_settings, tokenizer_of
+from relpos.runs.run import Run
 from relpos.runs.tasks import node_of, of_own_or_known, own_files
 from relpos.trust import find, instantiate
 
@@ -59,7 +58,7 @@ def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
 
 def noop_run(content: Content) -> Run:
     """A run that sleeps, for tests of launchers."""
-    config = resolved(content)
+    config = _configured(content)
     meaning = {key: config[key] for key in ("seed", "label")}
     name = f"seed{config['seed']}" if config["label"] is None else f"{config['label']}-seed{config['seed']}"
     return Run("noop", name, meaning, meaning | {key: config[key] for key in ("seconds", "failures")})
@@ -69,6 +68,11 @@ def _stored(content: Content) -> Run:
     return store_run(resolved(content))
 
 
+def _configured(content: Content) -> dict[str, Any]:
+    """The values of a training's configuration, with the dials of a rehearsal where `debug` is set."""
+    return resolved(debug.shortened(content))
+
+
 def store_run(config: Content, tokenizer: Run | None = None) -> Run:
     """Corpus → tokenizer → store.
 
@@ -76,16 +80,16 @@ def store_run(config: Content, tokenizer: Run | None = None) -> Run:
         config: `data` and `vocabulary`, resolved.
         tokenizer: is used instead of one that is trained on the corpus.
     """
-    source = instantiate(config["data"], "data")
-    inputs = _toy_input(source)
+    source, inputs = _text(config)
     corpus = {} if inputs else {"corpus": source.identity()}
     name = type(source).__name__.lower()
     text = {"vocabulary": config["vocabulary"], "sample": source.sample, "threads": TOKENIZER_THREADS}
     data = {"data": config["data"]}
     tokenizer = tokenizer or Run("tokenizer", f"{name}-{config['vocabulary']}", corpus | text, text | data, inputs)
-    return Run(
-        "store", name, corpus | {"heldout": source.heldout}, {"heldout": source.heldout} | data, inputs | {"tokenizer": tokenizer}
-    )
+    meaning = {"heldout": source.heldout}
+    if source.shuffle:  # the tokenizer's text stays as it stands, so that the pieces are the same
+        name, meaning["shuffle"] = f"{name}-shuffled{source.shuffle}", source.shuffle
+    return Run("store", name, corpus | meaning, meaning | data, inputs | {"tokenizer": tokenizer})
 
 
 def pretrain_run(content: Content) -> Run:
@@ -94,15 +98,21 @@ def pretrain_run(content: Content) -> Run:
     Args:
         content: the checked configuration, with its interpolations.
     """
-    config = resolved(debug.shortened(content))
+    config = _configured(content)
     start = given_run(str(config["network"])) if config.get("network") else None
     if start:
         config |= network_settings(start)
-    store = store_run(config, _tokenizer_of(start, config["vocabulary"]) if start else None)
+    store = store_run(config, tokenizer_of(start, config["vocabulary"]) if start else None)
     meaning = {key: config[key] for key in (*DIALS, "packing")} | _architecture(config) | {"recipe": _recipe(config["recipe"])}
     meaning["pairs"] = config["data"].get("pairs")
+    if config["data"].get("shuffle"):  # the store has it, too; here claims and labels find it
+        meaning["shuffle"] = config["data"]["shuffle"]
     if "masking" in meaning["recipe"] and meaning["size"].get("attention") == "causal":
         raise RelposError(f"recipe.masking={meaning['recipe']['masking']}: a causal network (size.attention=causal) has no masks")
+    if meaning["recipe"].get("masking") == "answer" and config["packing"] != "pair":
+        raise RelposError(
+            f"packing={config['packing']}: recipe.masking=answer masks the second sentence of a pair; packing=pair has one"
+        )
     if config["first"]["share"]:  # otherwise left out: runs of one stage keep the identity from before two-stage training
         meaning["first"] = config["first"]
     name = f"{start.name if start else _shape_name(config)}-{store.name}-seed{config['seed']}"
@@ -117,8 +127,7 @@ def finetune_run(content: Content, start: Run | None = None) -> Run:
         content: the checked configuration, with its interpolations.
         start: the run to start from; None: the one that the configuration names.
     """
-    content = debug.shortened(content)
-    config = resolved(content)
+    config = _configured(content)
     task, of_task = of_own_or_known(config["task"])
     intermediate = config["intermediate"]
     if intermediate["task"] not in (None, "none", task["name"]):
@@ -126,16 +135,16 @@ def finetune_run(content: Content, start: Run | None = None) -> Run:
         start = finetune_run(with_task(content, intermediate["task"], **steps), start)
     elif start is None:
         start = given_run(str(config["network"])) if config.get("network") else pretrain_run(_pretraining_of(config))
-    source = instantiate(config["data"], "data")
     inputs = {"start": start}
     meaning: dict[str, Any] = {key: config[key] for key in DIALS} | of_task | {"recipe": _recipe(config["recipe"])}
     if start.stage != "finetune" and (change := _change(config["change"])):  # an intermediate task has already changed the network
         meaning["change"] = change
     if config["head"] != "plain":
         meaning["head"] = config["head"]
+    source, toy = _text(config)
     if "files" not in meaning:  # the task is one of the source's
-        inputs |= _toy_input(source)
-        if "toy" not in inputs:
+        inputs |= toy
+        if not toy:
             meaning["glue"] = source.glue_identity(task["name"], task.get("hub"))
     name = f"{task['name']}-{_network_name(start)}{_change_name(meaning)}-seed{config['seed']}"
     return Run("finetune", name, meaning, meaning | _machine(config) | {"data": config["data"], "task": task}, inputs)
@@ -198,7 +207,9 @@ def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
         del recipe["position_lr"]
     if recipe.get("optimizer") == "adamw":
         del recipe["optimizer"]
-    if recipe.get("masking") == "bert":
+    if isinstance(rates := recipe.get("masking"), list) and len(set(rates)) == 1:
+        recipe["masking"] = rates[0]
+    if recipe.get("masking") in ("bert", RATE):
         del recipe["masking"]
     if recipe.get("schedule") == "linear":
         del recipe["schedule"], recipe["decay"]
@@ -254,56 +265,8 @@ def task_files(run: Run) -> Any:
     return own_files(run) or source_of(run).glue_location()
 
 
-def _toy_input(source: Any) -> dict[str, Run]:
-    if not isinstance(source, Toy):
-        return {}
-    return {"toy": Run("toy", f"seed{source.seed}", source.identity() or {}, {"seed": source.seed})}
-
-
-def network_settings(start: Run) -> dict[str, Any]:
-    """Size, position, conv and vocabulary of a given network."""
-    from relpos.train.weights import read_model_config
-
-    settings = read_model_config(start.path)
-    return {key: settings[key] for key in ("size", "position", "conv", "vocabulary")}
-
-
-def _tokenizer_of(start: Run, vocabulary: int) -> Run:
-    """The tokenizer in the folder of a given network; it is identified by its own files, so that networks may share a store.
-
-    Raises:
-        RelposError: there is none.
-    """
-    from relpos.train.weights import model_folder
-
-    folder = model_folder(start.path)
-    files = tokenizer_files(folder)
-    if not files:
-        raise RelposError(f"network={folder}: there is no tokenizer in it")
-    meaning = {"tokenizer": described(files, folder)}
-    return Run("given", f"{start.name}-tokenizer", meaning, {"vocabulary": vocabulary}, folder=str(folder))
-
-
-def given_run(name: str) -> Run:
-    """The network of this name as a run that nobody has to make.
-
-    A network of a run is identified by that run, another one by the SHA-256 of its files, one from the hub by its id and commit.
-
-    Raises:
-        RelposError: there is no such network.
-    """
-    network, path = resolve(name), Path(name).expanduser()
-    folder = network.folder
-    if is_published(folder):
-        if folder.parent.name == "snapshots" and not path.is_dir():
-            meaning = {"hub": name.partition("@")[0], "revision": folder.name}
-            return Run("given", name.replace("/", "-"), meaning, {}, folder=str(folder))
-        identity = described(checkpoint_files(folder), folder)
-        return Run("given", folder.resolve().name, {"model": identity}, {}, folder=str(folder.resolve()))
-    if network.is_snapshot:
-        label = f"{network.run.resolve().name}-at{network.share}" if network.run else network.name
-        identity = described([network.weights], network.weights.parent)
-        return Run("given", label, {"model": identity}, {}, folder=str(network.path.resolve()))
-    named = network.run if network.row and network.run else path  # `RUN/model` is identified by its weights, as it always was
-    identity = read_record(named).get("identity") or described([network.weights], folder)
-    return Run("given", named.resolve().name, {"model": identity}, {}, folder=str(folder.resolve()))
+def _text(config: Content) -> tuple[Any, dict[str, Run]]:
+    """The source that `data` describes, and the run that writes it if it is the toy language."""
+    source = instantiate(config["data"], "data")
+    is_toy = isinstance(source, Toy)
+    return source, {"toy": Run("toy", f"seed{source.seed}", source.identity() or {}, {"seed": source.seed})} if is_toy else {}

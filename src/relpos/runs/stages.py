@@ -49,7 +49,8 @@ def store(run: Run) -> Metrics:
 
     source = source_of(run)
     with reading(f"encoding text for {run.name}", source.characters()) as progress:
-        write_store(source.documents(progress), load_tokenizer(run.inputs["tokenizer"].path), run.path, run.config["heldout"])
+        pieces = load_tokenizer(run.inputs["tokenizer"].path)
+        write_store(source.documents(progress), pieces, run.path, run.config["heldout"], shuffle=source.shuffle)
     written = Store(run.path)
     return {"sentences": len(written.sentences) - 1, "tokens": len(written.ids)}
 

@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from relpos.config.conf import conf_dir, options
+from relpos.config.conf import conf_file, options
 from relpos.config.task_file import is_file, read_task_file
 from relpos.data.own_files import OwnFiles
 from relpos.data.own_task import METRICS, OwnTask
 from relpos.errors import RelposError, nearest
-from relpos.files import read_yaml, sha256
+from relpos.files import sha256
 from relpos.runs.run import Run
 from relpos.trust import find, instantiate
 
@@ -33,10 +33,9 @@ def node_of(name: str) -> dict[str, Any]:
     """
     if is_file(name):
         return node_of("custom") | read_task_file(name)
-    path = conf_dir() / "task" / f"{name}.yaml"
-    if not path.is_file():
+    if name not in options()["task"]:
         raise RelposError(f"unknown task {name!r}.{nearest(name, options()['task'])}")
-    return dict(read_yaml(path))
+    return dict(conf_file(f"task/{name}"))
 
 
 def of_own_or_known(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -19,7 +19,7 @@ from lightning_fabric.plugins.environments import LightningEnvironment
 from pytorch_lightning.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 
 from relpos.analysis.kernels import draw_kernels
-from relpos.data.objective import diffused, masked, next_tokens
+from relpos.data.objective import Masked, answered, masked, masks, next_tokens
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
 from relpos.data.tasks import Task, authors_steps, epoch_steps
@@ -66,9 +66,11 @@ def pretrain(run: Run) -> dict[str, Any]:
     group = present()
     dials = {key: config[key] for key in ("steps", "seed", "precision", "log_every")}
     heldout = next_tokens if model.encoder.causal else masked
-    objective = diffused if config["recipe"].get("masking") == "diffusion" else heldout
-    recorder = _recorder(run, model.encoder, group) if objective is masked else None  # recorded passes draw BERT's masks
-    module = Pretraining(model, Recipe.of(config["recipe"]), **dials, group=group, recorder=recorder)
+    objective = masks(config["recipe"]["masking"], config["steps"]) if "masking" in config["recipe"] else heldout
+    heldout = answered if objective is answered else heldout
+    by_rate = objective if isinstance(objective, Masked) else None
+    recorder = _recorder(run, model.encoder, group) if by_rate else None  # recorded passes draw BERT's masks
+    module = Pretraining(model, Recipe.of(config["recipe"]), **dials, group=group, recorder=recorder, masks=by_rate or masked)
     keys = ("seed", "steps", "batch", "length", "packing", "pairs")
     microbatch = _microbatch(run, model.encoder, group)
     data = PretrainingData(

@@ -34,10 +34,12 @@ class Trunk(NamedTuple):
 def last_constant_step(run: Run) -> int | None:
     """The step after which a pre-training's rate falls; None if no other run can share the steps until then.
 
-    A warm-up that is a share of the steps is another one in a longer run, and so is a first phase.
+    A warm-up that is a share of the steps is another one in a longer run, and so are a first phase and annealed masks.
     """
     recipe = Recipe.of(run.config["recipe"])
-    if run.stage != "pretrain" or recipe.schedule == "linear" or 0 < recipe.warmup < 1 or "first" in run.meaning:
+    if run.stage != "pretrain" or recipe.schedule == "linear" or 0 < recipe.warmup < 1:
+        return None
+    if "first" in run.meaning or isinstance(run.meaning["recipe"].get("masking"), list):
         return None
     return recipe.decay_start(run.config["steps"])
 

@@ -132,11 +132,12 @@ def _cell(check: Check, column: Column, all_rows: Sequence[Column]) -> tuple[str
     value, chance, examples = column.mean, column.majority, column.examples
     if not column.is_score:
         return _in_nats(check, value)
-    if value is None or chance is None or examples is None:
+    if value is None or examples is None or (check.at_most == CHANCE and chance is None):
         return NOT_RUN, NOT_RUN
     metric = column.metric or ""
     if check.at_most is not None:
-        bound = chance + WIDTH * standard_error(chance, examples, metric) if check.at_most == CHANCE else float(check.at_most)
+        named = None if check.at_most == CHANCE else float(check.at_most)
+        bound = (chance or 0.0) + WIDTH * standard_error(chance or 0.0, examples, metric) if named is None else named
         return (HOLDS, f"{value:.1f} ≤ {bound:.1f}") if value <= bound else (FAILS, f"{value:.1f} > {bound:.1f}")
     if check.at_least is not None:
         if value >= check.at_least:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from relpos.config.check import refuse_overrides
 from relpos.config.compose import composed
 from relpos.errors import RelposError, nearest
-from relpos.runs.plan import finetune_run, given_run, noop_run, pretrain_run
+from relpos.runs.networks import given_run
+from relpos.runs.plan import finetune_run, noop_run, pretrain_run
 from relpos.runs.run import Run, closure
 from relpos.tables.experiment import STAGES, Experiment
 
@@ -106,53 +109,49 @@ def _row(experiment: Experiment, start: Run | None, name: str, overrides: list[s
         overrides: of the row in the file, and those of the command line.
     """
     row = PlannedRow(name, experiment.rows[name], [], [])
-    if experiment.network is not None:
-        return (
-            replace(row, needs="network") if start is None else replace(row, tunings=_on_given(start, experiment, name, overrides))
-        )
+    if experiment.network is not None and start is None:
+        return replace(row, needs="network")
     if experiment.parameters:
         return row
+    first, tasks = _contents(experiment, start, overrides)
     if "noop" in experiment.stages:
-        content = composed("noop", overrides_of("noop", experiment, overrides))
-        return replace(row, noops=[noop_run(content | {"seed": seed}) for seed in experiment.seeds])
-    content = composed("pretrain", overrides_of("pretrain", experiment, overrides))
-    pretrainings = [
-        _labelled(pretrain_run(content | {"seed": seed}), experiment.name, name)
-        for seed in experiment.pretrain_seeds or [content["seed"]]
-    ]
-    tunings = _tunings(pretrainings, experiment, name, overrides_of("finetune", experiment, overrides))
+        return replace(row, noops=[noop_run(first | {"seed": seed}) for seed in experiment.seeds])
+    label = partial(_labelled, table=experiment.name, row=name)
+    seeds = [] if start else experiment.pretrain_seeds or [first["seed"]]
+    pretrainings = [label(pretrain_run(first | {"seed": seed})) for seed in seeds]
+    tunings = _tunings([start] if start else pretrainings, tasks, experiment.seeds, label)
     return replace(row, pretrainings=pretrainings, tunings=tunings)
 
 
-def _on_given(start: Run, experiment: Experiment, name: str, overrides: list[str]) -> list[Tuning]:
-    """The fine-tunings of a given network."""
-    of_stage = overrides_of("finetune", experiment, [override for override in overrides if _key(override) not in STARTS])
-    refuse_overrides("finetune", of_stage, {"network": start.name})
-    return _tunings([start], experiment, name, [*of_stage, "network=given"])
-
-
-def _tunings(starts: list[Run], experiment: Experiment, row: str, overrides: list[str]) -> list[Tuning]:
-    """The fine-tunings of some networks: each on every task with every seed.
-
-    Args:
-        starts: the networks' runs.
-        experiment: has tasks and seeds.
-        row: the name of their row.
-        overrides: of the stage `finetune`.
+def _contents(experiment: Experiment, start: Run | None, overrides: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The configurations of a row, with their interpolations: of its pre-trainings (empty with `start`), and of each task.
 
     Raises:
         RelposError: an override is wrong, or two tasks have one name.
     """
-    contents = [composed("finetune", [*overrides, f"task={task}"]) for task in experiment.tasks]
-    names = [content["task"]["name"] for content in contents]
+    if "noop" in experiment.stages:
+        return composed("noop", overrides_of("noop", experiment, overrides)), []
+    of_tuning = overrides_of("finetune", experiment, overrides)
+    if start:
+        of_tuning = [override for override in of_tuning if _key(override) != "network"]
+        refuse_overrides("finetune", of_tuning, {"network": start.name})
+        of_tuning.append("network=given")
+    first = {} if start else composed("pretrain", overrides_of("pretrain", experiment, overrides))
+    tasks = [composed("finetune", [*of_tuning, f"task={task}"]) for task in experiment.tasks]
+    names = [content["task"]["name"] for content in tasks]
     if len(set(names)) < len(names):
         raise RelposError(f"tasks: two of them are called {max(names, key=names.count)!r}; name: in a task's file tells them apart")
+    return first, tasks
+
+
+def _tunings(starts: list[Run], tasks: list[dict[str, Any]], seeds: list[int], label: Callable[[Run], Run]) -> list[Tuning]:
+    """The fine-tunings of some networks, each on every task with every seed; a run is planned for the first seed only."""
     tunings = []
     for start in starts:
-        for task, content in zip(names, contents, strict=True):
-            first = _labelled(finetune_run(content | {"seed": experiment.seeds[0]}, start), experiment.name, row)
-            seed = start.config.get("seed", 0)
-            tunings += [Tuning(task, seed, of_tuning, reseeded(first, of_tuning)) for of_tuning in experiment.seeds]
+        for content in tasks:
+            first = label(finetune_run(content | {"seed": seeds[0]}, start))
+            of_start = start.config.get("seed", 0)
+            tunings += [Tuning(content["task"]["name"], of_start, seed, reseeded(first, seed)) for seed in seeds]
     return tunings
 
 
