@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 
@@ -17,3 +17,13 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if close:
         return f" Did you mean {' or '.join(repr(name) for name in close)}?"
     return f" Known: {', '.join(names)}." if names else ""
+
+
+def refuse_unknown(what: str, name: object, known: Collection[object]) -> None:
+    """Refuses a name that is not among the known ones.
+
+    Raises:
+        RelposError: begins with `what`, such as `unknown row`; ends with the nearest right names.
+    """
+    if name not in known:
+        raise RelposError(f"{what} {name!r}.{nearest(str(name), map(str, known))}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from relpos.claims.rule import Rule, Test
 from relpos.config.conf import shipped
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.files import read_yaml
 
 if TYPE_CHECKING:
@@ -128,11 +128,9 @@ def load(paper: str) -> list[Claim]:
     claims: list[Claim] = []
     for name, content in _read(_folder() / f"{paper}.yaml").items():
         for key in content:
-            if key not in KEYS:
-                raise RelposError(f"claim {name}: unknown key {key!r}.{nearest(str(key), KEYS)}")
+            refuse_unknown(f"claim {name}: unknown key", key, KEYS)
         for measure in content.get("variants", {}):
-            if measure not in MEASURES:
-                raise RelposError(f"claim {name}: variants: unknown measure {measure!r}.{nearest(str(measure), MEASURES)}")
+            refuse_unknown(f"claim {name}: variants: unknown measure", measure, MEASURES)
         texts = {key: str(content.get(key, "")) for key in ("says", "source", "printed", "restated", "checkpoints")}
         if texts["checkpoints"] not in OF_CHECKPOINTS:
             raise RelposError(f"claim {name}: checkpoints: {texts['checkpoints']!r} is neither 'too' nor 'only'")

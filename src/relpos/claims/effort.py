@@ -7,11 +7,12 @@ from math import ceil
 
 from relpos.claims.scales import Scale
 from relpos.tables.statistics import Difference
+from relpos.tables.verdict import POWER, WIDE
 
 MOST = 1_000
 """A difference that needs so many pre-training seeds is called too small to be found."""
-QUANTILES = 1.959964 + 0.841621
-"""Normal quantiles of 0.975 and 0.8: a difference of so many standard errors is found at 0.05 with probability 0.8."""
+QUANTILES = WIDE + POWER
+"""A difference of so many standard errors is found at 0.05 with probability 0.8."""
 
 
 def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0, of_row: str | None = None) -> str:
@@ -45,7 +46,7 @@ def models(scale: Scale, row: str, count: int, how: str = "") -> str:
     if count >= MOST:
         return "the effect is too small to be found at this scale"
     missing = max(1, count - len(scale.folders.get(row, {})))
-    seeds = f"{missing} more pre-training seed{'s' * (missing != 1)} of {row} at this scale"
+    seeds = f"{plural(missing, 'more pre-training seed')} of {row} at this scale"
     return " ".join(filter(None, [seeds, how])) + _hours(scale, missing)
 
 
@@ -67,6 +68,11 @@ def trials(share: float, chance: float, tried: int) -> float:
         return float(MOST)
     needed = ((1.645 * (chance * (1 - chance)) ** 0.5 + 0.842 * (share * (1 - share)) ** 0.5) / (share - chance)) ** 2
     return needed / tried
+
+
+def plural(number: int, what: str) -> str:
+    """`1 model`, `2 models`"""
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _hours(scale: Scale, seeds: int, of_what: str = "") -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import copysign, inf
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from relpos.runs.plan import other_layers
 from relpos.runs.shelf import most_shared
 from relpos.tables.columns import GLUE
 from relpos.tables.plateau import is_on_plateau
-from relpos.tables.statistics import standard_error
+from relpos.tables.statistics import above_constant
 
 LOSS, ORDER = "loss", "order"
 """Columns that any pre-training may have besides GLUE's, in nats, higher being better: minus the held-out loss, and the shuffle gap
@@ -60,21 +59,14 @@ class Scores:
     @property
     def _above_constant(self) -> float:
         """In standard errors of the dev examples; infinite where the constant answer's score is not known."""
-        if self.majority is None or not self.examples:
-            return inf
-        above = sum(self.values.values()) / len(self.values) - self.majority
-        error = standard_error(self.majority, self.examples, self.metric)
-        return above / error if error else copysign(inf, above) if above else 0.0
+        mean = sum(self.values.values()) / len(self.values)
+        return above_constant(mean, self.majority, self.examples, self.metric)
 
     def halves(self, seed: Seed) -> tuple[float, float]:
         """The score × 100 of a fine-tuning on the even and on the odd examples of the dev set."""
-        from relpos.tables.intervals import answers
-        from relpos.trust import find
+        from relpos.tables.intervals import halves
 
-        metric = find(self.metric, "metric", "task.metric")
-        pairs = answers(self.answers[seed])
-        even, odd = (float(100 * metric(pairs[half::2, 0], pairs[half::2, 1])) for half in (0, 1))
-        return even, odd
+        return halves(self.answers[seed], self.metric)
 
 
 @dataclass(frozen=True)

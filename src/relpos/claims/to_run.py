@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from relpos.claims.checkpoints import row_of
 from relpos.claims.claim import Claim
+from relpos.claims.effort import plural
 from relpos.claims.requirements import Requirements
 from relpos.claims.scales import Plain
 from relpos.runs.estimate import Estimate, duration
@@ -76,13 +77,13 @@ class Plan:
         experiment, tasks = self.experiment, len(self.experiment.tasks)
         networks = [part.run.inputs.get("start", part.run).meaning["size"] for part in self.work]
         sizes = dict.fromkeys(f"{size['layers']}×{size['hidden']}" for size in networks)
-        said = f"{' and '.join(sizes)}: {_count(len(self.rows), 'row')}"
+        said = f"{' and '.join(sizes)}: {plural(len(self.rows), 'row')}"
         if not experiment.network:
             steps = sorted({int(part.run.config["steps"]) for part in self.work if part.run.stage == "pretrain"})
             seeds = max(self.requires.seeds, len(experiment.pretrain_seeds or [0]))
-            said += f" × {_count(seeds, 'pre-training seed')} × {' or '.join(f'{n:,}' for n in steps)} steps"
+            said += f" × {plural(seeds, 'pre-training seed')} × {' or '.join(f'{n:,}' for n in steps)} steps"
         if self.requires.columns:
-            tunings = f"{_count(tasks, 'task')} × {_count(len(experiment.seeds), 'fine-tuning seed')}"
+            tunings = f"{plural(tasks, 'task')} × {plural(len(experiment.seeds), 'fine-tuning seed')}"
             said += f" × {tunings}" if experiment.network else f", {tunings} of each"
         return said
 
@@ -180,7 +181,3 @@ def _with(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
     if not overrides:
         return experiment
     return replace(experiment, rows={name: [*of_row, *overrides] for name, of_row in experiment.rows.items()})
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"

@@ -17,12 +17,13 @@ import numpy as np
 
 from relpos.claims.comparisons import decided
 from relpos.claims.contrasts import losses_of
-from relpos.claims.effort import longer, models
+from relpos.claims.effort import longer, models, plural
 from relpos.claims.requirements import SEVERAL
 from relpos.claims.rule import Place, Test, rule
 from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Verdict, sided
-from relpos.claims.weights import count_of, encoder, of_weights, snapshots
+from relpos.claims.weights import encoder, of_weights
+from relpos.runs.shelf import snapshots
 from relpos.tables.statistics import Difference, paired
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def close_to_toeplitz(scale: Scale, row: str, folders: Sequence[Path]) -> Verdic
     verdict = _judged(values) if float(np.median(values)) > chance else FAILS
     said = ", ".join(f"{value:.2f}" for value in values)
     figures = (
-        f"R² {said} of {count_of(values, 'model')}, {_of_rows(scale, rows)}; the highest of {RANDOM} random tables {chance:.2f}"
+        f"R² {said} of {plural(len(values), 'model')}, {_of_rows(scale, rows)}; the highest of {RANDOM} random tables {chance:.2f}"
         f"{off_diagonal([products(table) for table in tables])}, random {max(map(r2_off_diagonal, by_chance)):.2f}"
     )
     return Verdict(verdict, figures, takes=longer(scale))
@@ -199,7 +200,7 @@ def rises_with_training(scale: Scale, row: str, folders: Sequence[Path]) -> Verd
         )
     if not slopes:
         return Verdict(NOT_RUN, "needs three snapshots=[…] or more of a run")
-    slope = f"slope {np.mean(slopes):+.3f} per doubling over {count_of(slopes, 'run')}, {_of_rows(scale, rows)}"
+    slope = f"slope {np.mean(slopes):+.3f} per doubling over {plural(len(slopes), 'run')}, {_of_rows(scale, rows)}"
     tested = paired(slopes, [0.0] * len(slopes))
     return _above_zero(scale, row, f"{'; '.join(said)}; {slope}", tested, "with three snapshots=[…] or more")
 
@@ -247,7 +248,7 @@ def seldom_trained_is_less(scale: Scale, row: str, folders: Sequence[Path]) -> V
         f"{np.mean(some):.2f} of positions {block.start + 1} to {block.stop}"
         for some, block in zip((inside, outside), blocks, strict=True)
     ]
-    return _above_zero(scale, row, f"R² {', '.join(said)}, {count_of(folders, 'run')}", paired(inside, outside))
+    return _above_zero(scale, row, f"R² {', '.join(said)}, {plural(len(folders), 'run')}", paired(inside, outside))
 
 
 def _all_published(test: Test, runs: Scales) -> list[Place]:

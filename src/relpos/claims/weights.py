@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from relpos.claims.effort import MOST, longer, models, trials
+from relpos.claims.effort import MOST, longer, models, plural, trials
 from relpos.claims.requirements import Requirements
 from relpos.claims.rule import Place, Rule, Says, Test, options_of
 from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined
 from relpos.pretrained.files import is_published
+from relpos.runs.shelf import snapshot, snapshots
 from relpos.tables.statistics import ALPHA
 
 NEAR_K = 8
@@ -125,18 +126,13 @@ def kernel_kinds(
     said = ", ".join(f"{name} {count}" for name, count in counts.most_common())
     absent = f"; none is {', '.join(missing)}" if missing else ""
     shares = f"{share:.0%} of {len(shaped)} not uniform have a kind, {chance:.0%} in random order"
-    figures = f"{len(kernels)} kernels of {count_of(folders, 'model')}: {said}; {shares}{absent}"
+    figures = f"{len(kernels)} kernels of {plural(len(folders), 'model')}: {said}; {shares}{absent}"
     return Verdict(verdict, figures, p=min(more, fewer, 1.0), takes=takes)
 
 
 def _peak_near(shaped: np.ndarray) -> bool:
     peaks = np.abs(shaped.argmax(axis=1) - shaped.shape[1] // 2)
     return bool(len(peaks) and np.mean(peaks <= SHORT) >= 0.5)
-
-
-def count_of(some: Sequence[object], what: str) -> str:
-    """`1 model`, `2 models`"""
-    return f"{len(some)} {what}{'s' * (len(some) != 1)}"
 
 
 def _kinds(kernels: np.ndarray) -> list[str]:
@@ -167,13 +163,12 @@ def curves(folder: Path, profiles: bool = False, share: int | None = None) -> np
 
 def load(folder: Path, share: int | None = None) -> Any:
     """The model of a pre-training, at its end or at a snapshot; or a published one. In float32."""
-    from relpos.train.weights import load_model, load_weights
+    from relpos.train.weights import load_model
 
-    own = folder / "model"
-    model = load_model(own if own.is_dir() else folder).float()
     if share is not None:
-        load_weights(model, folder / "snapshots" / f"{share}.safetensors")
-    return model
+        return load_model(snapshot(folder, share)).float()
+    own = folder / "model"
+    return load_model(own if own.is_dir() else folder).float()
 
 
 def encoder(folder: Path, share: int | None = None) -> Any:
@@ -181,11 +176,6 @@ def encoder(folder: Path, share: int | None = None) -> Any:
     from relpos.analysis.kinds.subject import encoder_of
 
     return encoder_of(load(folder, share))
-
-
-def snapshots(folder: Path) -> list[int]:
-    """The percents of the steps at which weights were kept."""
-    return sorted(int(path.stem) for path in (folder / "snapshots").glob("*.safetensors"))
 
 
 _PLACES = {"largest": np.argmax, "smallest": np.argmin}
@@ -233,7 +223,7 @@ def early_kinds(scale: Scale, row: str, folders: Sequence[Path], *, early: int =
     typed = [[_typed(curves(folder, share=then)) for then in (share, None)] for folder, share in kept.items()]
     then, late = np.mean(typed, axis=0)
     verdict = UNDECIDED if late < LEAST_TYPED else HOLDS if then >= 0.8 * late else FAILS
-    figures = f"{then:.0%} of the kernels early, {late:.0%} at the end, {count_of(list(kept), 'model')}"
+    figures = f"{then:.0%} of the kernels early, {late:.0%} at the end, {plural(len(kept), 'model')}"
     return Verdict(verdict, figures, takes=longer(scale))
 
 
@@ -275,5 +265,5 @@ def fits_fast(
     fits = fit_heads(repeated, kernels)
     took = time.process_time() - began
     r2 = ", ".join(f"{fit.r2:.3f}" for fit in fits[: len(shown)])
-    figures = f"{took:.1f} s for {heads} heads; R² of the fits {r2} ({count_of(folders, 'model')})"
+    figures = f"{took:.1f} s for {heads} heads; R² of the fits {r2} ({plural(len(folders), 'model')})"
     return Verdict(HOLDS if took < seconds else FAILS, figures)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from relpos.errors import RelposError, nearest
+from relpos.errors import refuse_unknown
 from relpos.ranges import Names
 from relpos.tables.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED
 
@@ -78,8 +78,7 @@ def chosen(known: list[Claim], ids: list[str] | None) -> list[Claim]:
     """
     of_ids = [claim.id for claim in known]
     for name in ids or ():
-        if name not in of_ids:
-            raise RelposError(f"ids: unknown claim {name!r}.{nearest(str(name), of_ids)}")
+        refuse_unknown("ids: unknown claim", name, of_ids)
     return [claim for claim in known if ids is None or claim.id in ids or claim.id.partition("/")[0] in ids]
 
 
@@ -142,8 +141,7 @@ def page(
 
 def _tested(claim: Claim, runs: Scales, rows: dict[str, list[str]]) -> list[Verdict]:
     for row in claim.tester.rows:
-        if row not in rows:
-            raise RelposError(f"claim {claim.id}: unknown row {row!r}.{nearest(row, rows)}")
+        refuse_unknown(f"claim {claim.id}: unknown row", row, rows)
     return claim.verdicts(runs)
 
 

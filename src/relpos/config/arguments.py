@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from relpos.config.conf import keys_of
+from relpos.config.conf import key_of, keys_of
 from relpos.config.task_file import is_file, read_task_file
 from relpos.errors import RelposError, nearest
 from relpos.pretrained.files import is_published, read_config
@@ -104,7 +104,7 @@ def _with_names_of_today(command: str, overrides: list[str]) -> list[str]:
     """
     known = keys_of(command) | (keys_of("finetune") if "overrides" in keys_of(command) else set())
     for override in overrides:
-        key = override.lstrip("+").partition("=")[0].removeprefix("finetune.")
+        key = key_of(override).removeprefix("finetune.")
         if key not in known and (new := next((name for name in RENAMED.get(key, ()) if name in known), None)):
             raise RelposError(f"{key}=…: the key is called {new}= now")
     return overrides
@@ -122,7 +122,7 @@ def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
     for override in overrides:
         if "=" not in override:
             raise RelposError(f"{override}: overrides have the form KEY=VALUE. Did you mean table={override}?")
-    of_rows = [override for override in overrides if (key := _first_part(override)) not in own and _refuse_slip(key, own)]
+    of_rows = [override for override in overrides if (key := key_of(override).split(".")[0]) not in own and _refuse_slip(key, own)]
     if not of_rows:
         return overrides
     if any(override.startswith("overrides=") for override in overrides):
@@ -177,7 +177,7 @@ def _with_recipe(command: str, overrides: list[str]) -> list[str]:
 
     That of `size=tiny`, the default, would ruin a published checkpoint: its learning rate is 10 to 25 times that of BERT-base.
     """
-    values = {override.lstrip("+").partition("=")[0]: override.partition("=")[2] for override in overrides}
+    values = {key_of(override): override.partition("=")[2] for override in overrides}
     start = values.get("network", "null")
     if command not in RECIPES or start == "null" or "recipe" in values:
         return overrides
@@ -212,10 +212,6 @@ REWRITES: tuple[Callable[[str, list[str]], list[str]], ...] = (
     _with_recipe,
 )
 """Functions (command, overrides) → overrides, in the order in which they are applied."""
-
-
-def _first_part(override: str) -> str:
-    return override.lstrip("+~").partition("=")[0].split(".")[0]
 
 
 def _spelled(value: Any) -> str:

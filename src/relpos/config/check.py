@@ -16,7 +16,7 @@ from hydra.utils import get_object
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from relpos.config import quick
-from relpos.config.conf import function_of, options
+from relpos.config.conf import function_of, key_of, options
 from relpos.config.schema import Arguments, As
 from relpos.errors import RelposError, nearest
 from relpos.ranges import check as check_value
@@ -51,7 +51,7 @@ def check(values: Mapping[str, Any], command: str, overrides: Sequence[str]) -> 
     Raises:
         RelposError: names the key or override and, where there is one, the nearest right one.
     """
-    added = [override.lstrip("+").partition("=")[0] for override in overrides if override.startswith("+")]
+    added = [key_of(override) for override in overrides if override.startswith("+")]
     known = _known(command, [override for override in overrides if override[0] not in "+~"]) if added else set()
     for key in added:
         if key.replace("/", ".") not in known and not _belongs_to_target(values, key):
@@ -60,7 +60,7 @@ def check(values: Mapping[str, Any], command: str, overrides: Sequence[str]) -> 
     for key, error in mistakes(values, command):
         errors.setdefault(key, error)
     if errors:  # a key that the user typed comes before one that takes its value from it by interpolation
-        typed = [override.lstrip("+").partition("=")[0].replace("/", ".") for override in overrides]
+        typed = [key_of(override).replace("/", ".") for override in overrides]
         raise errors[next((key for key in typed if key in errors), next(iter(errors)))]
     refuse_overrides(command, overrides, values)
 
@@ -150,7 +150,7 @@ def refuse_overrides(command: str, overrides: Iterable[str], plain: Mapping[str,
     if not plain.get("network"):
         return
     for override in overrides:
-        key = override.lstrip("+~").partition("=")[0].replace("/", ".")
+        key = key_of(override).replace("/", ".")
         key = key.partition("@")[2] or key  # recipe@pretrain.recipe=small
         if key.split(".")[0] in OF_NETWORK.get(command, ()):
             recipe = "; recipe=… names the recipe by itself" if key == "size" and command in ("pretrain", "finetune") else ""

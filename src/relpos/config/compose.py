@@ -14,7 +14,7 @@ from relpos.config import quick
 from relpos.config.arguments import rewritten
 from relpos.config.check import check, one_line
 from relpos.config.conf import conf_dir, configurations
-from relpos.errors import RelposError, nearest
+from relpos.errors import refuse_unknown
 
 
 def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
@@ -34,8 +34,7 @@ def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
 
 def composed(command: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """`compose` as plain values; interpolations are left as they are, for `resolved`."""
-    if command not in configurations():
-        raise RelposError(f"unknown command {command!r}.{nearest(command, configurations())}")
+    refuse_unknown("unknown command", command, configurations())
     overrides = rewritten(command, overrides)
     with one_line(command, overrides):
         try:
@@ -55,9 +54,14 @@ def resolved(content: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
         OmegaConfBaseException: an interpolation leads nowhere, or a value is missing.
     """
     try:
-        return quick.resolved(_plain(content, resolve=False) if isinstance(content, DictConfig) else content)
+        return quick.resolved(unresolved(content))
     except quick.LeftToHydra:
         return _plain(content if isinstance(content, DictConfig) else OmegaConf.create(dict(content)))
+
+
+def unresolved(content: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
+    """The content as plain values, with its interpolations."""
+    return _plain(content, resolve=False) if isinstance(content, DictConfig) else dict(content)
 
 
 def values(command: str, overrides: Sequence[str], keys: Iterable[str]) -> dict[str, Any]:
@@ -87,8 +91,6 @@ def _plain(cfg: DictConfig, resolve: bool = True) -> dict[str, Any]:
 
 def names(value: Any) -> list[str] | None:
     """`rows=none`, `rows=[none,absolute]` or, for all of them, None."""
-    return (
-        None
-        if value is None
-        else [str(name) for name in ([value] if isinstance(value, str) or not isinstance(value, Sequence) else value)]
-    )
+    if value is None:
+        return None
+    return [str(name) for name in value] if isinstance(value, Sequence) and not isinstance(value, str) else [str(value)]

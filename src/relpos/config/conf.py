@@ -57,6 +57,15 @@ def keys_of(command: str) -> frozenset[str]:
     return frozenset({*groups_of(command)} | conf_file(command).keys() - {"defaults"})
 
 
+def key_of(override: str) -> str:
+    """The dotted key of an override, without the signs of Hydra's before it.
+
+    >>> key_of("+finetune.steps=5")
+    'finetune.steps'
+    """
+    return override.lstrip("+~").partition("=")[0]
+
+
 def groups_of(command: str) -> list[str]:
     """The groups of a command, in the order of its file."""
     entries = conf_file(command)["defaults"]

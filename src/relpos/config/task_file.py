@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relpos.data.own_task import OwnTask
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError, refuse_unknown
 from relpos.files import read_yaml
 from relpos.trust import refuse
 
@@ -29,8 +29,7 @@ def read_task_file(name: str) -> dict[str, Any]:
         raise RelposError(f"{name}: keys are expected (columns, label, …)")
     known = [field.name for field in fields(OwnTask)]
     for key in content:
-        if key not in known:
-            raise RelposError(f"{name}: unknown key {key!r}.{nearest(str(key), known)}")
+        refuse_unknown(f"{name}: unknown key", key, known)
     if "." in str(content.get("metric")):
         refuse(content["metric"], "metric", f"{name}: metric")
     labels = content.get("labels")

@@ -26,6 +26,7 @@ from relpos.runs.lock import locked
 from relpos.runs.log import LOG, logged
 from relpos.runs.retries import CRASHES, Retries
 from relpos.runs.run import Run
+from relpos.runs.shelf import snapshots
 from relpos.runs.stages import STAGES
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -219,7 +220,7 @@ def _version(name: str) -> str | None:
 def _name_missing_snapshots(run: Run) -> None:
     """Says so if the run is asked for snapshots that it did not keep; they are not part of its identity."""
     wanted = {int(share) for share in run.config.get("snapshots") or ()}
-    kept = {int(file.stem) for file in (run.path / "snapshots").glob("*.safetensors")}
+    kept = {*snapshots(run.path)}
     if wanted - kept:
         missing = ", ".join(map(str, sorted(wanted - kept)))
         print(f"relpos: finished before, without snapshots at {missing} %: delete {run.path} to train again", file=sys.stderr)

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relpos.data.filehash import described
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.files import read_yaml
 from relpos.pretrained.files import checkpoint_files, is_published, name_of, read_config, tokenizer_files, weight_files
 from relpos.pretrained.hub import located
 from relpos.runs.run import Run, read_record, runs_root
+from relpos.runs.shelf import SNAPSHOTS, snapshot, snapshots
 
 if TYPE_CHECKING:
     from relpos.data.tokenizer import Tokenizer
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 WEIGHTS = "model.safetensors"
 LENGTH = 128  # of examples, for a network about whose training nothing is known
-SNAPSHOTS = "snapshots"
 TABLE = "table.json"
 SIZE = re.compile(r"-\d+x\d+-.*?(?= at |$)")
 """What the name of a run says behind position and convolution."""
@@ -128,13 +128,12 @@ class Network:
 
     def snapshots(self) -> dict[int, Network]:
         """Per cent of the steps → the network as it was then; empty where the run kept none."""
-        files = (self.run / SNAPSHOTS).glob("*.safetensors") if self.run else ()
-        return {share: self.at(share) for share in sorted(int(file.stem) for file in files if file.stem.isdigit())}
+        return {share: self.at(share) for share in snapshots(self.run)} if self.run else {}
 
     def at(self, share: int) -> Network:
         """The network of a run as it was at so many per cent of the steps; its weights may be missing."""
         assert self.run is not None
-        return replace(self, name=f"{self.name} at {share} %", weights=self.run / SNAPSHOTS / f"{share}.safetensors")
+        return replace(self, name=f"{self.name} at {share} %", weights=snapshot(self.run, share))
 
 
 def resolve(name: str | Path, store: Path | None = None) -> Network:
@@ -289,10 +288,10 @@ def _of_run(folder: Path, record: dict[str, Any]) -> Network:
 def _of_table(override: str, folder: Path, row: str | None = None) -> list[Network]:
     """The finished pre-trainings of a table's row, in the order of their seeds; None: of all rows."""
     rows = _rows(folder)
-    if row is not None and row not in rows:
-        raise RelposError(f"table {folder.name}: unknown row {row!r}.{nearest(row, rows)}")
-    named = {row: rows[row]} if row is not None else rows
-    networks = [replace(_of_run(run, read_record(run)), row=name) for name, runs in named.items() for run in runs]
+    if row is not None:
+        refuse_unknown(f"table {folder.name}: unknown row", row, rows)
+        rows = {row: rows[row]}
+    networks = [replace(_of_run(run, read_record(run)), row=name) for name, runs in rows.items() for run in runs]
     if not networks:
         raise RelposError(f"{override}: no pre-training {'of this row ' if row is not None else ''}is finished")
     return networks

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from relpos.config.check import targets
-from relpos.config.compose import resolved
+from relpos.config.compose import resolved, unresolved
 from relpos.data.masking import RATE
 from relpos.data.source import Toy
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError, refuse_unknown
 from relpos.files import sha256
 from relpos.runs import debug
 from relpos.runs.networks import given_run, network_settings, tokenizer_of
@@ -49,10 +49,14 @@ def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
     Raises:
         RelposError: `cfg.stage` is not one of `store`, `pretrain`, `finetune` and `noop`; or a file that the run needs is missing.
     """
-    content: Any = OmegaConf.to_container(cfg, resolve=False) if isinstance(cfg, DictConfig) else dict(cfg)
-    stages = {"store": _stored, "pretrain": pretrain_run, "finetune": finetune_run, "noop": noop_run}
-    if content["stage"] not in stages:
-        raise RelposError(f"unknown stage {str(content['stage'])!r}.{nearest(str(content['stage']), stages)}")
+    stages: dict[str, Callable[[Content], Run]] = {
+        "store": lambda content: store_run(resolved(content)),
+        "pretrain": pretrain_run,
+        "finetune": finetune_run,
+        "noop": noop_run,
+    }
+    content = unresolved(cfg)
+    refuse_unknown("unknown stage", content["stage"], stages)
     return stages[content["stage"]](content)
 
 
@@ -62,10 +66,6 @@ def noop_run(content: Content) -> Run:
     meaning = {key: config[key] for key in ("seed", "label")}
     name = f"seed{config['seed']}" if config["label"] is None else f"{config['label']}-seed{config['seed']}"
     return Run("noop", name, meaning, meaning | {key: config[key] for key in ("seconds", "failures")})
-
-
-def _stored(content: Content) -> Run:
-    return store_run(resolved(content))
 
 
 def _configured(content: Content) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def with_task(cfg: DictConfig | Content, name: str, **dials: Any) -> Content:
     Raises:
         RelposError: there is no such task.
     """
-    content: Any = OmegaConf.to_container(cfg, resolve=False) if isinstance(cfg, DictConfig) else cfg
+    content = unresolved(cfg)
     of_task = {"steps": "${recipe.steps}", "batch": "${recipe.batch}", "intermediate": INTERMEDIATE}
     return content | ({} if name == content["task"]["name"] else {"task": node_of(name)} | of_task) | dials
 
@@ -247,10 +247,7 @@ def _class_name(node: dict[str, Any]) -> str:
         return "+".join(map(_class_name, parts))
     if layers := node.get("layers"):
         return "_or_".join(dict.fromkeys(map(_class_name, layers)))
-    return _snake(node["_target_"].rpartition(".")[2])
-
-
-def _snake(name: str) -> str:
+    name = node["_target_"].rpartition(".")[2]
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("no_position", "none")
 
 

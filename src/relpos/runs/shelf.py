@@ -21,6 +21,8 @@ What = TypeVar("What", bound=Hashable)
 Group = TypeVar("Group", bound=Hashable)
 LOGGED = "metrics.jsonl"
 """In a run's folder: one line for each logged step, which `relpos.train.loggers.JsonLines` writes."""
+SNAPSHOTS = "snapshots"
+"""In a run's folder: the weights at some steps."""
 TAIL = 4096
 """Bytes at the end of that file that hold its last line."""
 DISTINGUISHING = ("seed", "position", "conv", "sources")
@@ -54,6 +56,17 @@ def finished(stage: str, root: Path | None = None) -> Iterator[tuple[Path, dict[
             continue
         if record.get("state") == "finished":
             yield folder, record
+
+
+def snapshots(run: Path) -> list[int]:
+    """The per cents of the steps at which a pre-training kept its weights."""
+    files = (run / SNAPSHOTS).glob("*.safetensors")
+    return sorted(int(file.stem) for file in files if file.stem.isdigit())
+
+
+def snapshot(run: Path, share: int) -> Path:
+    """The file with the weights of a pre-training at so many per cent of its steps, whether it is there or not."""
+    return run / SNAPSHOTS / f"{share}.safetensors"
 
 
 def is_current(record: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from relpos.config.conf import conf_file, options
 from relpos.config.task_file import is_file, read_task_file
 from relpos.data.own_files import OwnFiles
 from relpos.data.own_task import METRICS, OwnTask
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.files import sha256
 from relpos.runs.run import Run
 from relpos.trust import find, instantiate
@@ -33,8 +33,7 @@ def node_of(name: str) -> dict[str, Any]:
     """
     if is_file(name):
         return node_of("custom") | read_task_file(name)
-    if name not in options()["task"]:
-        raise RelposError(f"unknown task {name!r}.{nearest(name, options()['task'])}")
+    refuse_unknown("unknown task", name, options()["task"])
     return dict(conf_file(f"task/{name}"))
 
 

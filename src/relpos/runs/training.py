@@ -36,6 +36,7 @@ from relpos.runs.changed import changed_position
 from relpos.runs.model import of_finetuning, of_pretraining
 from relpos.runs.plan import task_files
 from relpos.runs.run import Run
+from relpos.runs.shelf import LOGGED, SNAPSHOTS
 from relpos.train.checkpoint import Checkpointing, Kept, Snapshots, WholeCheckpoints, newest, stopping
 from relpos.train.finetune import Finetuning, FinetuningData, columns
 from relpos.train.group import Group, present
@@ -175,8 +176,8 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
         run.note_start(from_step=step, threads=threads, processes=group.world, microbatch=microbatch, recorded=recorded)
         if shared:
             run.note_start(checkpoint=shared.checkpoint.name, trunk_of=shared.folder.name)
-        callbacks += [Snapshots(run.path / "snapshots", config["snapshots"]), Bar(run.name, module.steps)]
-        loggers = [JsonLines(run.path / "metrics.jsonl", step), *_more_loggers(run, module.model)]
+        callbacks += [Snapshots(run.path / SNAPSHOTS, config["snapshots"]), Bar(run.name, module.steps)]
+        loggers = [JsonLines(run.path / LOGGED, step), *_more_loggers(run, module.model)]
     trainer = pl.Trainer(
         accelerator=config["speed"]["accelerator"],
         devices=_device(config["speed"]["accelerator"], group),

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot
 
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError, refuse_unknown
 from relpos.measures.measure import measured_columns
 from relpos.tables.row import NATS, Column, Row
 from relpos.tables.statistics import standard_error
@@ -82,11 +82,9 @@ def _parsed(check: object, place: str, rows: Sequence[str]) -> Check:
     if not isinstance(check, Mapping) or not all(check.get(key) for key in ("says", "rows", "columns")):
         raise RelposError(f"{place}: says, rows and columns are needed")
     for key in check:
-        if key not in KEYS:
-            raise RelposError(f"{place}: unknown key {key!r}.{nearest(str(key), KEYS)}")
+        refuse_unknown(f"{place}: unknown key", key, KEYS)
     for row in check["rows"]:
-        if row not in rows:
-            raise RelposError(f"{place}: unknown row {row!r}.{nearest(str(row), rows)}")
+        refuse_unknown(f"{place}: unknown row", row, rows)
     bounds = [(key, check[key]) for key in ("at_most", "at_least", "near") if key in check]
     if len(bounds) != 1 or not _is_bound(*bounds[0]):
         raise RelposError(f"{place}: one of at_most: chance or a number, at_least: a number, near: best is needed")
@@ -118,8 +116,7 @@ def _outcome(check: Check, rows: Sequence[Row]) -> Outcome:
     verdicts, figures = [], []
     for row in rows:
         for name in check.columns if row.name in check.rows else ():
-            if name not in row.columns:
-                raise RelposError(f"check {check.says!r}: unknown column {name!r}.{nearest(name, row.columns)}")
+            refuse_unknown(f"check {check.says!r}: unknown column", name, row.columns)
             verdict, said = _cell(check, row.columns[name], [other.columns[name] for other in rows if name in other.columns])
             verdicts.append(verdict)
             figures.append(f"{row.name} {name} {said}")

@@ -10,26 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from functools import partial
 
 from relpos.runs.run import runs_root
-from relpos.tables.comparison import baseline_of
+from relpos.tables.comparison import baseline_of, minus
 from relpos.tables.experiment import Experiment
-from relpos.tables.intervals import answers
+from relpos.tables.intervals import halves
 from relpos.tables.render.cell import signed
 from relpos.tables.render.side_tables import NAMES, SideTable
 from relpos.tables.render.view import columns_of
 from relpos.tables.row import Row
-from relpos.trust import find
+from relpos.tables.verdict import sum_up
 
 Halves = tuple[float, float]
 """A score × 100, or a gain, on even and on odd examples."""
-STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
-    "mean": lambda values: float(np.mean(values)),
-    "best": max,
-    "median": lambda values: float(np.median(values)),
-}
 
 
 @dataclass(frozen=True)
@@ -80,7 +74,7 @@ def choose(rows: Sequence[Row], base: str, choices: Sequence[str], statistic: st
     if any(name not in by_name for name in (base, *choices)):
         return {}
     wanted = [by_name[name] for name in (base, *choices)]
-    of = STATISTICS[statistic]
+    of = partial(sum_up, statistic=statistic)
     result = {}
     for column in columns_of(wanted):
         if not all(column in row.columns and row.columns[column].values for row in wanted):
@@ -106,21 +100,19 @@ def side_table(choices: Mapping[str, Choice], base: str, statistic: str) -> Side
         ("the best of each column", [f"{_gain(choice, choice.gains[choice.best])} {choice.best}" for choice in columns]),
         ("the best on half of the examples", [signed(choice.seen, 2) for choice in columns]),
         ("the same row on the other half", [signed(choice.unseen, 2) for choice in columns]),
-        ("optimism of the choice", [signed(_minus(choice.seen, choice.unseen), 2) for choice in columns]),
+        ("optimism of the choice", [signed(minus(choice.seen, choice.unseen), 2) for choice in columns]),
     ]
     return SideTable(f"Δ (Δ%) of {statistic}s to {base}, by choice of the row", [NAMES.get(name, name) for name in choices], lines)
 
 
 def _halves(row: Row, column: str, of: Callable[[Sequence[float]], float]) -> Halves | None:
     """The statistic of a row's fine-tunings on even and on odd examples; None where some kept no answers."""
-    metric = find(f"relpos.train.metrics.{row.columns[column].metric}", "metric", "metric")
     runs = [run for run in row.runs if run.stage == "finetune" and run.state == "finished" and column in run.columns]
     paths = [runs_root() / run.path / "dev" / f"{column}.tsv" for run in runs]
     if not paths or not all(path.is_file() for path in paths):
         return None
-    pairs = [answers(path) for path in paths]
-    even, odd = (of([100 * float(metric(each[half::2, 0], each[half::2, 1])) for each in pairs]) for half in (0, 1))
-    return even, odd
+    of_runs = [halves(path, f"relpos.train.metrics.{row.columns[column].metric}") for path in paths]
+    return of([even for even, _ in of_runs]), of([odd for _, odd in of_runs])
 
 
 def _on_halves(halves: Mapping[str, Halves | None], base: str, choices: Sequence[str]) -> tuple[float | None, float | None]:
@@ -137,7 +129,3 @@ def _on_halves(halves: Mapping[str, Halves | None], base: str, choices: Sequence
 
 def _gain(choice: Choice, gain: float) -> str:
     return f"{signed(gain, 2)} ({signed(choice.of_errors(gain))} %)"
-
-
-def _minus(first: float | None, second: float | None) -> float | None:
-    return None if first is None or second is None else first - second

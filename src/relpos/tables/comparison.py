@@ -15,7 +15,15 @@ from relpos.tables.columns import GLUE, mean_of
 from relpos.tables.experiment import Experiment
 from relpos.tables.pooled import Spread
 from relpos.tables.row import Column, Detectable, Row
-from relpos.tables.statistics import Difference, detectable_by_examples, detectable_by_seeds, holm, paired, standard_error
+from relpos.tables.statistics import (
+    Difference,
+    above_constant,
+    detectable_by_examples,
+    detectable_by_seeds,
+    holm,
+    paired,
+    standard_error,
+)
 from relpos.tables.verdict import Printed, difference, unit, verdict
 
 PrintedRow = Mapping[str, float]
@@ -131,9 +139,8 @@ def _constant(group: Sequence[Row], name: str) -> list[str]:
     """
 
     def is_constant(column: Column) -> bool:
-        if column.mean is None or column.majority is None or not column.examples:
-            return False
-        return abs(column.mean - column.majority) <= 2 * standard_error(column.majority, column.examples, column.metric or "")
+        distance = above_constant(column.mean, column.majority, column.examples, column.metric or "")
+        return column.mean is not None and abs(distance) <= 2
 
     having = [row for row in group if name == MEAN or name in row.columns]
     parts = {row.name: [row.columns[part] for part in row.mean.of] if name == MEAN else [row.columns[name]] for row in having}
@@ -195,7 +202,7 @@ def _with_delta(column: Column, base: Column | None, test: Difference | None, ad
     printed = (column.printed, base.printed) if base is not None else (None, None)
     of_models = between_models(column, base) if base is not None and test is None else None
     known = test or of_models
-    delta = known.value if known is not None else _minus(*means)
+    delta = known.value if known is not None else minus(*means)
     rest = 100 - base.mean if base is not None and base.mean is not None else 0.0
     return replace(
         column,
@@ -206,11 +213,12 @@ def _with_delta(column: Column, base: Column | None, test: Difference | None, ad
         delta_p_holm=adjusted,
         delta_p_models=of_models.p if of_models is not None else None,
         delta_n=known.n if known is not None else None,
-        delta_printed=_minus(*printed),
+        delta_printed=minus(*printed),
     )
 
 
-def _minus(first: float | None, second: float | None) -> float | None:
+def minus(first: float | None, second: float | None) -> float | None:
+    """The difference; None if one of the two is unknown."""
     return None if first is None or second is None else first - second
 
 

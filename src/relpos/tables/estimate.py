@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from relpos.config.compose import values
+from relpos.config.conf import key_of
 from relpos.runs.cost import flops
 from relpos.runs.run import Run
 from relpos.runs.tasks import node_of
@@ -77,7 +78,7 @@ def scheme(overrides: Iterable[str]) -> str:
     >>> scheme(["position=tisa", "kernels=3"]) == scheme(["position=tisa"])
     False
     """
-    chosen = [override for override in overrides if _key(override) in OF_POSITION]
+    chosen = [override for override in overrides if key_of(override).split(".")[0] in OF_POSITION]
     return json.dumps(_values("pretrain", tuple(chosen), ("position", "conv")), sort_keys=True)
 
 
@@ -86,12 +87,8 @@ def columns(experiment: Experiment) -> list[str]:
     return [column for task in experiment.tasks for column in node_of(task).get("columns", [])]
 
 
-def _key(override: str) -> str:
-    return override.lstrip("+~").partition("=")[0].split(".")[0]
-
-
 def _costly(overrides: Iterable[str]) -> Overrides:
-    return tuple(each for each in overrides if _key(each) not in WITHOUT_COST and not each.startswith("data."))
+    return tuple(each for each in overrides if key_of(each).split(".")[0] not in WITHOUT_COST and not each.startswith("data."))
 
 
 @cache

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from relpos.config.conf import options, shipped
 from relpos.config.task_file import is_file
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.files import read_yaml
 from relpos.measures.measure import measured_columns, measures
 from relpos.ranges import Count, Length, Natural, Seeds, Threads, check, rules
@@ -103,8 +103,7 @@ class Experiment:
         if names is not None and not names:
             raise RelposError(f"table {self.name}: rows=[]: no row.{nearest('', self.rows)}")
         for name in names or ():
-            if name not in self.rows:
-                raise RelposError(f"table {self.name}: unknown row {name!r}.{nearest(name, self.rows)}")
+            refuse_unknown(f"table {self.name}: unknown row", name, self.rows)
         return {name: overrides for name, overrides in self.rows.items() if names is None or name in names}
 
 
@@ -158,7 +157,7 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
     if "start" in content:
         raise RelposError("start: this key is called network now, and the overrides for the size of that network are called size")
     for key in content:
-        _known("unknown key", key, known)
+        refuse_unknown("unknown key", key, known)
     values = {key: value for key, value in content.items() if value is not None}
     if "parameters" in values:  # nothing is trained
         values |= {"rows": {str(values["parameters"]): []}, "tasks": []}
@@ -188,12 +187,12 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
         values[key] = _overrides(key, values.get(key))
     _check_seeds(values)
     for name in values.get("stages", ()):
-        _known("stages: unknown stage", name, STAGES)
+        refuse_unknown("stages: unknown stage", name, STAGES)
     _check_order(values)
     values["tasks"] = [_task(str(name), Path(path).parent) for name in values["tasks"]]
     for key in ("baseline", "choices"):
         for name in values.get(key, ()):
-            _known(f"{key}: unknown row", name, values["rows"])
+            refuse_unknown(f"{key}: unknown row", name, values["rows"])
     return values
 
 
@@ -204,7 +203,7 @@ def _task(name: str, folder: Path) -> str:
     """
     if is_file(name):
         return str((folder / Path(name).expanduser()).resolve())
-    _known("tasks: unknown task", name, set(options()["task"]) - {"custom"})
+    refuse_unknown("tasks: unknown task", name, set(options()["task"]) - {"custom"})
     return name
 
 
@@ -213,7 +212,7 @@ def _check_order(values: dict[str, Any]) -> None:
     asked = values.get("order", [])
     known = [measure.name for measure in measures() if measure.at_end]
     for name in asked:
-        _known("order: unknown measure", name, known)
+        refuse_unknown("order: unknown measure", name, known)
     for stage in ("order", "order_snapshots"):
         if stage in values.get("stages", {}) and not asked:
             raise RelposError(f"stages.{stage}: nothing is measured without the key order, as in order: [shuffle, pairs]")
@@ -223,11 +222,6 @@ def _check_order(values: dict[str, Any]) -> None:
                 raise RelposError(
                     f"check {check_of_order.says!r}: {name} is measured with order: [{', '.join([*asked, measure.name])}]"
                 )
-
-
-def _known(what: str, name: str, known: Collection[str]) -> None:
-    if name not in known:
-        raise RelposError(f"{what} {name!r}.{nearest(str(name), known)}")
 
 
 def _overrides(key: str, overrides: list[str] | None) -> list[str]:

@@ -40,6 +40,18 @@ def interval(tunings: list[Tuning], column: str) -> Interval | None:
     return multi_bootstrap(scores, RESAMPLES, mean)  # (pre-trainings, examples, fine-tunings, 2)
 
 
+def halves(path: Path, metric: str) -> tuple[float, float]:
+    """The score × 100 on the even and on the odd examples of a dev set.
+
+    Args:
+        path: of the answers.
+        metric: dotted name of the function that scores them.
+    """
+    score, pairs = find(metric, "metric", "task.metric"), answers(path)
+    even, odd = (float(100 * score(pairs[half::2, 0], pairs[half::2, 1])) for half in (0, 1))
+    return even, odd
+
+
 def answers(path: Path) -> NDArray[np.float64]:
     """(examples, 2): predictions and targets of a dev set, as fine-tuning wrote them."""
     table: NDArray[np.float64] = np.loadtxt(path, delimiter="\t", skiprows=1, ndmin=2)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from relpos.config.compose import compose
+from relpos.config.conf import key_of
 from relpos.data.pairs import AutoPairs, PairSource
 from relpos.errors import RelposError, nearest
 from relpos.measures.kept import END, is_measured, measured, snapshots
@@ -99,7 +100,7 @@ def _overrides(stage: str, experiment: Experiment, overrides: list[str]) -> list
 
 def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Instrument:
     for override in overrides:
-        key = override.lstrip("+~").partition("=")[0].split(".")[0]
+        key = key_of(override).split(".")[0]
         if key not in KEYS:
             raise RelposError(f"table {experiment.name}: {stage}.{override}: not a dial of a table.{nearest(key, KEYS)}")
     cfg = compose("order", ["network=''", *overrides])

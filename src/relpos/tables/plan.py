@@ -11,7 +11,8 @@ from typing import Any
 
 from relpos.config.check import refuse_overrides
 from relpos.config.compose import composed
-from relpos.errors import RelposError, nearest
+from relpos.config.conf import key_of
+from relpos.errors import RelposError, refuse_unknown
 from relpos.runs.networks import given_run
 from relpos.runs.plan import finetune_run, noop_run, pretrain_run
 from relpos.runs.run import Run, closure
@@ -133,7 +134,7 @@ def _contents(experiment: Experiment, start: Run | None, overrides: list[str]) -
         return composed("noop", overrides_of("noop", experiment, overrides)), []
     of_tuning = overrides_of("finetune", experiment, overrides)
     if start:
-        of_tuning = [override for override in of_tuning if _key(override) != "network"]
+        of_tuning = [override for override in of_tuning if key_of(override) != "network"]
         refuse_overrides("finetune", of_tuning, {"network": start.name})
         of_tuning.append("network=given")
     first = {} if start else composed("pretrain", overrides_of("pretrain", experiment, overrides))
@@ -171,7 +172,7 @@ def _start_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
     """
     if experiment.network is None:
         return None
-    named = [override.partition("=")[2] for override in overrides if _key(override) in STARTS]
+    named = [override.partition("=")[2] for override in overrides if key_of(override) in STARTS]
     if named:
         return given_run(named[-1])
     if experiment.network == "???":
@@ -180,10 +181,6 @@ def _start_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
         return given_run(experiment.network)
     except RelposError:
         return None
-
-
-def _key(override: str) -> str:
-    return override.partition("=")[0].lstrip("+~")
 
 
 def overrides_of(stage: str, experiment: Experiment, overrides: Iterable[str]) -> list[str]:
@@ -213,8 +210,7 @@ def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
     """
     known = ("toy", "tokenizer", "store", "pretrain", "finetune", "order", "noop")
     for stage in stages or ():
-        if stage not in known:
-            raise RelposError(f"stages: unknown stage {stage!r}.{nearest(stage, known)}")
+        refuse_unknown("stages: unknown stage", stage, known)
     wanted = {run.identity for run in closure([run for run in runs if stages is None or run.stage in stages])}
     return [run for run in runs if run.identity in wanted]
 

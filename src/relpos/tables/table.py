@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relpos.config.conf import shipped
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.files import write_json
 from relpos.runs.run import runs_root
 from relpos.tables.checks import Outcome
@@ -83,10 +83,9 @@ class Table:
         Raises:
             RelposError: there is none; the nearest names are given.
         """
-        for row in self.rows:
-            if row.name == name:
-                return row
-        raise RelposError(f"table {self.name}: unknown row {name!r}.{nearest(name, (row.name for row in self.rows))}")
+        by_name = {row.name: row for row in self.rows}
+        refuse_unknown(f"table {self.name}: unknown row", name, by_name)
+        return by_name[name]
 
 
 def _with_overrides(content: Mapping[str, object]) -> Mapping[str, object]:

@@ -85,6 +85,11 @@ class Printed:
         return max(least, (WIDE + POWER) * 2**0.5 * self.error(spread))
 
 
+def sum_up(scores: Sequence[float], statistic: str) -> float:
+    """The mean, best or median of some scores."""
+    return float(np.asarray(STATISTICS[statistic](scores)))
+
+
 def unit(columns: Sequence[Sequence[float]], statistic: str, printed_runs: int) -> float | None:
     """A pre-training's number to compare with a printed one: a statistic over its fine-tunings, averaged over the columns.
 
@@ -98,7 +103,7 @@ def unit(columns: Sequence[Sequence[float]], statistic: str, printed_runs: int) 
         statistic: mean, best or median.
         printed_runs: how many runs the printed number sums up.
     """
-    values = [float(np.asarray(STATISTICS[statistic](scores))) for scores in columns]
+    values = [sum_up(scores, statistic) for scores in columns]
     if statistic == "best":
         if min(map(len, columns)) < 2:
             return None
