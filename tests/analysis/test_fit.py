@@ -3,12 +3,18 @@
 import numpy as np
 import pytest
 import torch
+from numpy.typing import ArrayLike
 
-from relpos.analysis.fit import fit_heads, fit_tisa
+from relpos.analysis.fit import Fit, fit_heads
 from relpos.model.position import Tisa
 from relpos.model.shape import Shape
 
 OFFSETS = np.arange(-31, 32)
+
+
+def fit_tisa(curve: ArrayLike, functions: int = 5) -> Fit:
+    """`fit_heads` of one curve."""
+    return fit_heads(np.asarray(curve, np.float64)[None], functions)[0]
 
 
 def test_one_basis_function_is_found() -> None:

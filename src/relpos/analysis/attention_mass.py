@@ -10,6 +10,7 @@ from torch import Tensor
 
 from relpos.analysis.likelihood import exact
 from relpos.analysis.recording import record
+from relpos.analysis.texts import with_edges
 from relpos.data.marks import OURS, Marks
 from relpos.model.encoder import Encoder
 from relpos.model.kernels.eager import probabilities, scores
@@ -31,8 +32,7 @@ def attention_mass(model: Any, texts: Tensor, marks: Marks = OURS) -> dict[str, 
         marks: the special tokens of the tokenizer.
     """
     encoder = getattr(model, "encoder", model)
-    edge = torch.ones(len(texts), 1, dtype=texts.dtype)
-    ids = torch.cat((edge * marks.cls, texts, edge * marks.sep), 1)
+    ids = with_edges(texts, marks)
     n = ids.shape[1]
     device = next(model.parameters()).device
     sums: list[Tensor | int] = [0] * encoder.shape.layers

@@ -61,11 +61,6 @@ class Fit:
         return values
 
 
-def fit_tisa(curve: ArrayLike, functions: int = 5) -> Fit:
-    """`fit_heads` of one curve."""
-    return fit_heads(np.asarray(curve, np.float64)[None], functions)[0]
-
-
 def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None = None, seed: int = 0) -> list[Fit]:
     """Least squares from several starts; a fit for each curve.
 
@@ -177,8 +172,10 @@ def _search(problem: _Problem, log_b: Parameters, c: Parameters, steps: int) -> 
         jacobian = jacobian - solved.design @ torch.cholesky_solve(solved.design.mT @ jacobian, solved.factor)
         normal = jacobian.mT @ jacobian
         diagonal = normal.diagonal(dim1=1, dim2=2)
+        # The last two terms: a basis function of amplitude 0 has no slope, which would make the matrix singular.
         damped = normal + torch.diag_embed(damping[:, None] * diagonal + 1e-12 * diagonal.amax(1, keepdim=True) + 1e-30)
         step = torch.linalg.solve_ex(damped, jacobian.mT @ solved.residual[..., None])[0][..., 0].nan_to_num(0)
+        # Bounded steps, because the linearisation holds nearby only; bounded b, beyond which curves look alike.
         new_b = (log_b - step[:, :functions].clamp(-1.5, 1.5)).clamp(-14, 4)
         new_c = c - step[:, functions:].clamp(-20, 20)
         tried = _solve(problem, new_b, new_c)

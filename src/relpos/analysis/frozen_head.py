@@ -41,6 +41,7 @@ def train_head(encoder: Encoder, texts: Texts, epochs: int = 4, rows: int = 128,
     steps = epochs * -(-len(x) // rows)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
     generator = torch.Generator().manual_seed(0)
+    # A softmax over the words to be predicted is many times smaller, and the others would only be pushed down.
     seen, y = torch.unique(y, return_inverse=True)
     table = model.table[seen].detach()
     for _ in range(epochs):

@@ -86,6 +86,7 @@ def minimal_pairs(
         for ids in both:
             if not len(ids):
                 raise RelposError(f"{pair.place}: the tokenizer leaves nothing of a sentence")
+            # Refused by file and line, before minutes of scoring end with the shape of a tensor.
             if longest is not None and len(ids) + 2 > longest:
                 scheme = type(model.encoder.position).__name__
                 raise RelposError(f"{pair.place}: a sentence of {len(ids) + 2} tokens is too long: {scheme} serves {longest}")

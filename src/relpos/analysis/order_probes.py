@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from relpos.analysis.likelihood import exact
+from relpos.analysis.texts import with_edges
 from relpos.data.marks import OURS, Marks
 
 Floats = npt.NDArray[np.float64]
@@ -50,8 +50,7 @@ def order_probes(model: Any, texts: Tensor, marks: Marks = OURS) -> dict[str, li
 def hidden_states(model: Any, texts: Tensor, marks: Marks = OURS) -> list[npt.NDArray[np.float32]]:
     """(texts, n, hidden) of the embedding and of every layer, [CLS] and [SEP] left out."""
     device = next(model.parameters()).device
-    edge = torch.ones(len(texts), 1, dtype=texts.dtype)
-    ids = torch.cat((edge * marks.cls, texts, edge * marks.sep), 1)
+    ids = with_edges(texts, marks)
     batches = []
     with exact(model), _recorded_outputs(model.encoder) as outputs:
         for part in ids.split(_AT_ONCE):
@@ -85,6 +84,7 @@ def held_out_r2(features: npt.NDArray[np.floating[Any]], target: Floats) -> floa
     parts = [slice(0, train - tune), slice(train - tune, train), slice(train, texts)]
     fitted, tuned, held = ((_flat(features[part]), target[part].reshape(-1)) for part in parts)
     weights = {penalty: _ridge(*fitted, penalty) for penalty in PENALTIES}
+    # Chosen on texts that neither the weights nor the verdict are from.
     best = max(PENALTIES, key=lambda penalty: _r2(*tuned, weights[penalty]))
     return _r2(*held, _ridge(_flat(features[:train]), target[:train].reshape(-1), best))
 

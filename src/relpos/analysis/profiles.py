@@ -92,6 +92,7 @@ def profiles(
 def fit_profiles(matrices: Float[Tensor, "heads n n"], functions: int) -> list[Fit]:
     """TISA of S functions for each head, fitted by least squares to F̂_P of one layer: an offset counts as often as it occurs."""
     n = matrices.shape[-1]
+    # A matrix has n − |o| entries at offset o.
     weights = n - np.abs(np.arange(1 - n, n))
     return fit_heads(np.stack([diagonal_means(head) for head in matrices]), functions, weights)
 
@@ -100,6 +101,7 @@ def _entering(encoder: Encoder, rows: Float[Tensor, "n embedding"], choices: Cho
     """The input of the first layer, from rows of the embedding's width."""
     embedding, x = encoder.embedding, rows
     if choices.norm:
+        # A copy, because `.double()` changes a module in place.
         x = copy.deepcopy(embedding.norm).double()(x)
     if isinstance(embedding.widen, torch.nn.Linear):
         bias = embedding.widen.bias if choices.bias else None

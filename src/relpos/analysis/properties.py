@@ -48,6 +48,7 @@ def properties(
         "data-driven": learns(model, mechanism(model)),
         "parameter-efficient": parameters < table,
         "translation-invariant": shifts(model.encoder),
+        # Twice the length: a recurrence over tokens would make the chain about twice as deep.
         "parallelisable": depth_of(model, mechanism(model), 12) == depth_of(model, mechanism(model), 6),
         "interpretable": is_curve(model.encoder),
     }

@@ -52,6 +52,7 @@ def record(encoder: Encoder, input_ids: Ids) -> list[Call]:
         encoder(input_ids)
     finally:
         encoder.train(training)
+        # The spy was set on the instance: without it the class's own method is back.
         with suppress(AttributeError):
             del position.terms
     return calls

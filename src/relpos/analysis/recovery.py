@@ -115,6 +115,7 @@ class Recovery:
 
         def compare(number: int, outputs: Tensor) -> None:
             nonlocal apart, at_cls, total
+            # The first pass is that of the intact network: its outputs are kept for the others.
             if number == len(self._outputs):
                 self._outputs.append(outputs)
             intact = self._outputs[number]

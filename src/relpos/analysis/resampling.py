@@ -21,6 +21,7 @@ def ratio_interval(numerators: Floats, denominators: Floats) -> Interval:
     n = len(numerators)
     ratios = []
     for _ in range(RESAMPLES):
+        # How often each was drawn, in place of copies: two products instead of two long sums.
         drawn = np.bincount(chance.integers(n, size=n), minlength=n)
         ratios.append(float(drawn @ numerators) / max(float(drawn @ denominators), 1e-300))
     return [float(bound) for bound in np.quantile(ratios, _BOUNDS)]
@@ -78,6 +79,7 @@ def crossed_interval(numerators: Floats, denominators: Floats, groups: Sequence[
         drawn = chance.multinomial(len(numbers), np.full(len(numbers), 1 / len(numbers)), RESAMPLES).astype(np.float64)
         above += drawn @ numerators[:, numbers].T
         below += drawn @ denominators[:, numbers].T
+    # Independently of the examples, and the same examples for all networks: they are crossed, not nested.
     weights = chance.multinomial(networks, np.full(networks, 1 / networks), RESAMPLES) / networks
     means = (weights * above / np.maximum(below, 1e-300)).sum(1)
     return [float(bound) for bound in np.quantile(means, _BOUNDS)]

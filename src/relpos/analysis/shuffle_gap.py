@@ -13,7 +13,7 @@ from relpos.analysis.likelihood import exact, log_probabilities
 from relpos.analysis.resampling import Interval, ratio_interval
 from relpos.data.examples import Examples
 from relpos.data.masking import IGNORED, RATE
-from relpos.data.objective import Masked, Objective, next_tokens
+from relpos.data.objective import Masked, next_tokens
 from relpos.data.shuffle import WINDOWS, masked_batches, permuted
 from relpos.data.steps import MicroBatch
 from relpos.data.words import Words
@@ -72,12 +72,14 @@ def gaps(
         rate: share of the tokens that are predicted; a causal network predicts all of them.
     """
     vocabulary = model.encoder.embedding.words.num_embeddings
+    objective = next_tokens if model.encoder.causal else Masked(rate, rate)
     before, predicted = np.zeros(len(examples)), np.zeros(len(examples))
     after = {key: np.zeros(len(examples)) for key in changes}
     with exact(model):
-        for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS, _objective(model, rate)):
+        for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS, objective):
             rows = numbers.numpy()
             predicted[rows] = (batch.labels != IGNORED).sum(1).numpy()
+            # All changes are made to the same masked batch: the difference is that of order alone, not of other masks.
             before[rows] = _losses(model, batch)
             advance(len(rows))
             for key, change in changes.items():
@@ -92,24 +94,13 @@ def gaps(
 
 def heldout_losses(model: MaskedLM, examples: Examples, advance: Callable[[int], object] = lambda _: None) -> tuple[Floats, Floats]:
     """(examples,) the summed loss of each example in nats, and how many tokens were predicted; arguments as of `gaps`."""
-    vocabulary = model.encoder.embedding.words.num_embeddings
-    losses, predicted = np.zeros(len(examples)), np.zeros(len(examples))
-    with exact(model):
-        for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS, _objective(model)):
-            rows = numbers.numpy()
-            predicted[rows] = (batch.labels != IGNORED).sum(1).numpy()
-            losses[rows] = _losses(model, batch)
-            advance(len(rows))
-    return losses, predicted
+    found = gaps(model, examples, {}, advance)
+    return found.losses, found.predicted
 
 
 def name(window: int | None) -> str:
     """The window as a key of the results."""
     return "all" if window is None else str(window)
-
-
-def _objective(model: MaskedLM, rate: float = RATE) -> Objective:
-    return next_tokens if model.encoder.causal else Masked(rate, rate)
 
 
 def _losses(model: MaskedLM, batch: MicroBatch) -> Floats:

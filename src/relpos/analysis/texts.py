@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from relpos.counter import counter_hash, uniform
+from relpos.data.marks import Marks
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.model.heads import IGNORED
@@ -41,7 +42,7 @@ class Texts:
     @property
     def with_edges(self) -> Tensor:
         """(texts, n + 2), with [CLS] and [SEP]."""
-        return self._edged(self.ids)
+        return with_edges(self.ids, self.tokenizer.marks)
 
     def predicted(self, seed: int) -> Tensor:
         """(texts,) how many tokens of each are predicted under the masks of this seed."""
@@ -54,6 +55,7 @@ class Texts:
             ids = self.ids[start : start + BATCH]
             row = torch.arange(start, start + len(ids))[:, None]
             place = torch.arange(ids.shape[1])[None]
+            # By place and not by position after shuffling: the same tokens are masked in either order.
             chosen, how = uniform(seed, row, place, 0) < RATE, uniform(seed, row, place, 1)
             drawn = (counter_hash(seed, row, place, 2) >> 1 & (1 << 62) - 1) % self.tokenizer.size
             shown = torch.where(how < 0.8, torch.full_like(ids, self.tokenizer.mask), torch.where(how < 0.9, drawn, ids))
@@ -62,7 +64,7 @@ class Texts:
             if shuffled:
                 order = self._order(ids, row)
                 shown, labels = shown.gather(1, order), labels.gather(1, order)
-            yield self._edged(shown), nn.functional.pad(labels, (1, 1), value=IGNORED)
+            yield with_edges(shown, self.tokenizer.marks), nn.functional.pad(labels, (1, 1), value=IGNORED)
 
     def _order(self, ids: Tensor, row: Tensor) -> Tensor:
         """(b, n): where each token comes from; the pieces of a word stay together."""
@@ -71,7 +73,9 @@ class Texts:
         place = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
         return torch.from_numpy(np.lexsort((place, word.numpy(), draw), axis=1))
 
-    def _edged(self, ids: Ids) -> Tensor:
-        edged = nn.functional.pad(ids, (1, 1))
-        edged[:, 0], edged[:, -1] = self.tokenizer.cls, self.tokenizer.sep
-        return edged
+
+def with_edges(ids: Ids, marks: Marks) -> Tensor:
+    """ids (texts, n) → (texts, n + 2), with [CLS] and [SEP]."""
+    edged = nn.functional.pad(ids, (1, 1), value=marks.sep)
+    edged[:, 0] = marks.cls
+    return edged

@@ -45,6 +45,7 @@ def signs_above(columns: Sequence[Difference], needed: int) -> Evidence:
     """The evidence that so many of these differences are truly above zero; `fails` is the share of the draws with so many."""
     chance = np.random.default_rng(SEED)
     counts = np.sum([_drawn(chance, tested) > 0 for tested in columns], axis=0)
+    # Posterior draws, not a test for each column: nine intervals above zero would ask for far more than a count of signs.
     share = float(np.mean(counts >= needed))
     return Evidence(1 - share, share)
 
@@ -74,6 +75,7 @@ def signs(test: Test, place: Place, *, at_least: int = 1, of: int = 9) -> Verdic
     """
 
     def judge(mean: Difference, columns: Sequence[Difference]) -> tuple[Evidence, str]:
+        # Rounded up: of four columns, `5 of 9` asks for three.
         needed = -(-at_least * len(columns) // of)
         evidence = signs_above(columns, needed)
         return evidence, f"; {needed} or more in {evidence.fails:.0%} of the draws"
@@ -148,6 +150,7 @@ def _lead(tested: Mapping[str, Difference], column: str, least: bool) -> Differe
 
 def _drawn_losses(chance: np.random.Generator, tested: Difference) -> tuple[np.ndarray, np.ndarray]:
     """(draws,) each: losses drawn from an estimate, in points and in standard deviations between pre-trainings (at least 0.1)."""
+    # At least 0.1: a column that hardly varies by chance would make any loss many deviations.
     deviation = max(0.1, tested.error * (tested.n / 2) ** 0.5)
     deviations = deviation * np.sqrt(tested.freedom / chance.chisquare(tested.freedom, DRAWS))
     losses = tested.value + deviations * (2 / tested.n) ** 0.5 * chance.standard_normal(DRAWS)

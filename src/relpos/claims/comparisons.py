@@ -170,6 +170,7 @@ def not_lower(tested: Difference, *, bound: float = 0.5) -> Evidence:
 
 def no_gain(tested: Difference, bound: float, any_gain: bool = False) -> Evidence:
     """The evidence that a gain is smaller than `bound`; with `any_gain`, a smaller one that is clear speaks against it, too."""
+    # A small gain that is sure is no gain of `bound`; unless the claim is that there is none at all.
     gains = tested.value > 0 and tested.p < ALPHA
     below = tested.p_against(bound) if tested.value < bound else 1.0
     return Evidence(1.0, tested.p) if gains and (any_gain or below >= ALPHA) else Evidence(below, 1.0)
@@ -185,6 +186,7 @@ def about(tested: Difference, *, value: float = 0.0, bound: float = 0.5) -> Evid
     low, high = max(value - bound, 0.0), value + bound
     if not low < tested.value < high:
         return Evidence(1.0, tested.p_against(low if tested.value <= low else high))
+    # Halved: equivalence is two one-sided tests at 0.05, and `p_against` is two-sided.
     return Evidence(max(tested.p_against(low) / 2, tested.p_against(high) / 2), 1.0)
 
 
@@ -213,6 +215,7 @@ def mean_without_loss(mean: Difference, parts: Sequence[Difference], bound: floa
     """The evidence for a claim that a mean lies above zero and none of its parts clearly below."""
     losses = [each.p if each.value < 0 else 1.0 for each in parts]
     of_mean = sided(mean, bound)
+    # Parts are corrected by Holm because one clear loss among many is enough; the mean is a single test.
     holds = of_mean.holds if min(holm(losses)) >= ALPHA else 1.0
     return Evidence(holds, all_of([of_mean, *(Evidence(1.0, loss) for loss in losses)]).fails)
 

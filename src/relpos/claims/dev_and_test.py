@@ -44,6 +44,7 @@ def dev_above_test(test: Test, place: Place) -> Verdict | None:
         return None
     values = list(differences.values())
     of_rows = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+    # The largest error, not their root mean square over rows: all rows share the examples, so nothing averages out.
     tested = Difference(fmean(values), hypot(max(errors), of_rows), MANY, len(values))
     evidence = sided(tested)
     said = ", ".join(f"{name} {value:+.1f}" for name, value in differences.items())

@@ -66,6 +66,7 @@ def trials(share: float, chance: float, tried: int) -> float:
     """
     if share <= chance:
         return float(MOST)
+    # 1.645 and 0.842: normal quantiles of 0.95, one-sided, and of the power 0.8.
     needed = ((1.645 * (chance * (1 - chance)) ** 0.5 + 0.842 * (share * (1 - share)) ** 0.5) / (share - chance)) ** 2
     return needed / tried
 
@@ -98,4 +99,5 @@ def seeds_needed(tested: Difference, against: float = 0.0) -> int:
     effect = abs(tested.value - against) / spread if spread else 0.0
     if effect < (2 * QUANTILES**2 / MOST) ** 0.5:
         return MOST
+    # One more: the normal approximation forgets that the spread is estimated, too.
     return max(2, ceil(2 * (QUANTILES / effect) ** 2 + 1))

@@ -39,6 +39,7 @@ def serves_longer(test: Test, place: Place, *, bound: float = 0.02) -> Verdict |
     said = [_said(row, of_row, lengths) for row, of_row in measured.items() if of_row]
     if any(losses[n] is None for losses in ours for n in lengths):
         return Verdict(FAILS, joined(said))
+    # None cannot be among them any more: it is decided above.
     at_length = {n: [losses[n] or 0.0 for losses in ours] for n in lengths}
     tested = [each for n in lengths[1:] if (each := paired(at_length[n], at_length[length]))]
     if not tested:

@@ -91,6 +91,7 @@ def agreements(rows: Sequence[Row], measure: str) -> dict[int, Agreement]:
     }
     if not means:
         return {}
+    # The end is what the others are compared with.
     last = means.pop(max(means))
     result = {}
     for share, by_row in means.items():

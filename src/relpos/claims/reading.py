@@ -16,7 +16,7 @@ from pathlib import Path
 from relpos.claims.checkpoints import published_checkpoints, tuned_checkpoints
 from relpos.claims.scales import LOSS, ORDER, Plain, Scale, Scales, Scores, Tuned
 from relpos.runs.run import runs_root
-from relpos.runs.shelf import common, finished, is_current, protocol
+from relpos.runs.shelf import END, common, finished, is_current, protocol
 from relpos.tables.estimate import scheme
 from relpos.tables.row import PartRates, rates_of, slowest
 
@@ -40,8 +40,6 @@ NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
     },
 }
 """Stage → the keys that the record of a finished run must have, with their types."""
-END = 100
-"""Percent of the steps at the end of a pre-training."""
 
 
 def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: Iterable[str] = ()) -> Scales:
@@ -54,6 +52,7 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: I
     """
     root = root or runs_root()
     pretrainings = _finished(root, "pretrain")
+    # Without pre-trainings there is nothing to recognise, and composing the schemes of all rows takes time.
     names = {scheme(overrides): name for name, overrides in rows.items()} if pretrainings else {}
     scales: dict[str, Scale] = {}
     variants: dict[tuple[str, str], dict[Rates, dict[Path, Plain]]] = {}  # scale and row → rates → pre-trainings
@@ -82,6 +81,7 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: I
             seed = record["meaning"]["seed"]
             scale.folders.setdefault(row, {})[seed] = folder
             scale.seconds += record.get("seconds", 0.0)
+            # Minus: in every column of a scale, more is better.
             losses.values[seed, 0] = -float(record["metrics"]["heldout_loss"])
             places[folder.name] = (scale, row, seed)
     tunings = _finished(root, "finetune")
@@ -101,6 +101,7 @@ def _read_scores(tunings: Mapping[Path, Plain], places: Mapping[str, tuple[Scale
     of_scales: dict[int, tuple[Scale, list[Tuned]]] = {}
     for folder, record in tunings.items():
         chain = [record]
+        # At most five: damaged records may name each other in a circle.
         while (start := Path(chain[-1]["inputs"]["start"]).name) in by_name and len(chain) < 5:
             chain.append(by_name[start])
         if start in places:

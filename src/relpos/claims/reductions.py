@@ -57,6 +57,7 @@ def error_reduction(test: Test, place: Place) -> Verdict | None:
 
     def judge(known: Sequence[Difference]) -> Evidence:
         both_sides = mean_without_loss(known[0], [each for each in of_columns if each])
+        # Halved: the claim has a direction, and `mean_without_loss` is two-sided.
         return Evidence(both_sides.holds / 2, both_sides.fails)
 
     return decided(scale, [said], [tested], judge, "two pre-training seeds or more of each row")
@@ -80,6 +81,7 @@ def _reductions(halves: Halves, choices: Sequence[str], base: str) -> dict[str, 
         column: {seed: [] for seed in of_seeds} for column, of_seeds in halves[base].items()
     }
     for half in (0, 1) if parts else ():
+        # On one half, and scored on the other: the best of several on the same examples gains by choice alone.
         chosen = max(choices, key=lambda row: _mean_of_half(halves[row].values(), half))
         for column, of_seeds in parts.items():
             for seed in of_seeds:

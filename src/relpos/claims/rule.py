@@ -180,6 +180,7 @@ class Test:
         if len(others) == len(self.contrasts):
             return replace(found, on_plateau=named)
         if self.rule.by_contrast and others:
+            # Contrasts off the plateau may refute the claim; to bear it out, those on the plateau would be needed, too.
             rest = self.rule.judge(replace(self, contrasts=others), place, **self.options)
             if rest and rest.verdict == FAILS:
                 return replace(rest, figures=found.figures, on_plateau=named)

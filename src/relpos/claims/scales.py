@@ -167,6 +167,7 @@ class Scale:
             for name in (name for name in metrics["columns"] if used[name] == each.protocol):
                 scores = self.scores.setdefault(each.row, {}).setdefault(name, Scores())
                 scores.values[each.seed] = metrics["columns"][name]
+                # Runs of older code kept no answers.
                 if (path := each.folder / "dev" / f"{name}.tsv").is_file():
                     scores.answers[each.seed] = path
                 scores.metric = each.record["meaning"]["task"]["metric"]

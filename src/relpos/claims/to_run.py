@@ -138,6 +138,7 @@ class ToRun:
         about = [experiment for experiment in self.experiments if claim.id.partition("/")[0] in experiment.claims]
         files = about or self.experiments
         plans = [plan for experiment in files if (plan := self._plan(experiment, claim, requires, once=not about))]
+        # A plan that measures by itself is preferred, even where another one costs less.
         measured = [plan for plan in plans if not plan.afterwards]
         return min(measured or plans, key=lambda plan: (plan.operations, plan.experiment.name), default=None)
 

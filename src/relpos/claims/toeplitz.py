@@ -51,23 +51,16 @@ def table_of(folder: Path, share: int | None = None) -> np.ndarray:
     return table
 
 
-def r2(matrix: np.ndarray) -> float:
-    """R² of the best Toeplitz matrix."""
+def r2(matrix: np.ndarray, main: bool = True) -> float:
+    """R² of the best Toeplitz matrix; without the main diagonal if not `main`: it makes nearly all of a random table's R²."""
     from relpos.analysis.toeplitz import toeplitz_r2
 
-    return toeplitz_r2(matrix)
-
-
-def r2_off_diagonal(matrix: np.ndarray) -> float:
-    """R² without the main diagonal, which makes all but some hundredths of a random table's R²."""
-    from relpos.analysis.toeplitz import toeplitz_r2
-
-    return toeplitz_r2(matrix, main=False)
+    return toeplitz_r2(matrix, main)
 
 
 def off_diagonal(matrices: Sequence[np.ndarray]) -> str:
     """`; without the main diagonal 0.04, 0.06`"""
-    return f"; without the main diagonal {', '.join(f'{r2_off_diagonal(matrix):.2f}' for matrix in matrices)}"
+    return f"; without the main diagonal {', '.join(f'{r2(matrix, main=False):.2f}' for matrix in matrices)}"
 
 
 def reached(scale: Scale, folder: Path) -> int:
@@ -136,13 +129,14 @@ def close_to_toeplitz(scale: Scale, row: str, folders: Sequence[Path]) -> Verdic
     rows = reached(scale, folders[0])
     tables = [table_of(folder)[:rows] for folder in folders]
     values = [r2(products(table)) for table in tables]
+    # R² of P has no known null distribution: the trained tables must be above all of the random ones.
     by_chance = [products(np.random.default_rng(seed).standard_normal(tables[0].shape)) for seed in range(RANDOM)]
     chance = max(map(r2, by_chance))
     verdict = _judged(values) if float(np.median(values)) > chance else FAILS
     said = ", ".join(f"{value:.2f}" for value in values)
     figures = (
         f"R² {said} of {plural(len(values), 'model')}, {_of_rows(scale, rows)}; the highest of {RANDOM} random tables {chance:.2f}"
-        f"{off_diagonal([products(table) for table in tables])}, random {max(map(r2_off_diagonal, by_chance)):.2f}"
+        f"{off_diagonal([products(table) for table in tables])}, random {max(r2(matrix, main=False) for matrix in by_chance):.2f}"
     )
     return Verdict(verdict, figures, takes=longer(scale))
 
@@ -213,6 +207,7 @@ def goes_with_score(scale: Scale, row: str, folders: Sequence[Path]) -> Verdict:
     if len(folders) < FOR_CORRELATION:
         return Verdict(NOT_RUN, f"needs {FOR_CORRELATION} pre-training seeds or more; there are {len(folders)}")
     rows = reached(scale, folders[0])
+    # Of the runs whose weights are here, in the same order.
     losses = [loss for seed, loss in losses_of(scale, row).items() if scale.folders[row][seed] in folders]
     correlated = spearmanr([r2(products(table_of(folder)[:rows])) for folder in folders], losses)
     rho, p = float(correlated.statistic), float(correlated.pvalue)
@@ -223,6 +218,7 @@ def goes_with_score(scale: Scale, row: str, folders: Sequence[Path]) -> Verdict:
 
 def _runs_for(rho: float) -> int:
     """How many runs find a correlation as large as this with probability 0.8 (Fisher's z, two-sided, 0.05)."""
+    # 2.8 = 1.96 + 0.84, normal quantiles; z has a variance of 1 / (n − 3).
     return ceil(3 + (2.8 / atanh(min(max(abs(rho), 0.01), 0.99))) ** 2)
 
 

@@ -146,6 +146,7 @@ def steady(test: Test, place: Place, *, at_s: Sequence[int] = (1, 3, 5), bound: 
         sum(weight * scores[seed] for weight, scores in zip(weights, of_rows, strict=True))
         for seed in sorted(set.intersection(*map(set, of_rows)))
     ]
+    # One line for each seed: what a seed does to all rows alike does not change the slope.
     tested = paired(changes, [0.0] * len(changes))
     if tested is None:
         return Verdict(UNDECIDED, joined(said), takes="two pre-training seeds or more of every S")
@@ -155,6 +156,7 @@ def steady(test: Test, place: Place, *, at_s: Sequence[int] = (1, 3, 5), bound: 
 
 def flat(tested: Difference, bound: float) -> Evidence:
     """The evidence that a change lies inside ±bound."""
+    # Halved: two one-sided tests at 0.05, see `comparisons.about`.
     against = max(tested.p_against(bound), tested.p_against(-bound)) / 2
     inside = against if abs(tested.value) < bound else 1.0
     return Evidence(inside, tested.p if inside >= ALPHA else 1.0)
@@ -195,6 +197,7 @@ def two_stages(test: Test, place: Place, *, bound: float = 0.02) -> Verdict:
 
 
 def _lost(in_one: dict[int, float], in_two: dict[int, float]) -> Difference | None:
+    # Paired where seeds are shared: both trainings of a seed begin with the same weights.
     both = [seed for seed in in_two if seed in in_one]
     if len(both) >= 2:
         return paired([in_two[seed] for seed in both], [in_one[seed] for seed in both])

@@ -122,6 +122,7 @@ def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
     families: dict[str, list[int]] = {}
     for place, each in enumerate(verdicts):
         if each.p is not None:
+            # Verdicts without a p-value, as of counts and computations, are certain and need no correction.
             families.setdefault(each.scale, []).append(place)
     corrected = list(verdicts)
     for places in families.values():

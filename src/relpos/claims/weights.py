@@ -106,6 +106,7 @@ def kernel_kinds(
 
     kernels = np.concatenate([curves(folder, profiles) for folder in folders])
     counts = counted(kernels)
+    # A uniform kernel stays uniform in any order of its weights, and would only dilute the comparison with chance.
     shaped = kernels[[name != "uniform" for name in _kinds(kernels)]]
     n_typed = len(shaped) - counts["other"]
     chance = by_chance(shaped) if len(shaped) else 0.0
@@ -206,6 +207,7 @@ def neighbours(scale: Scale, row: str, folders: Sequence[Path]) -> Verdict:
         takes = models(scale, row, ceil(times * len(folders)))
     said = ", ".join(f"{name} {counts[name] / n:.0%} (p {p[name]:.1g})" for name in _PLACES)
     figures = f"weight at −1 or +1 of {n:,} channels: {said}, by chance {chance:.0%}; by layer {' '.join(by_layer)}"
+    # Both halves of the claim must hold, so that the weaker one counts.
     return Verdict(verdict, figures, p=max(p.values()) if verdict == HOLDS else None, takes=takes)
 
 
@@ -222,6 +224,7 @@ def early_kinds(scale: Scale, row: str, folders: Sequence[Path], *, early: int =
         return Verdict(NOT_RUN, f"needs snapshots=[…] at {early} % or before")
     typed = [[_typed(curves(folder, share=then)) for then in (share, None)] for folder, share in kept.items()]
     then, late = np.mean(typed, axis=0)
+    # Four fifths of few kernels would be a matter of one or two.
     verdict = UNDECIDED if late < LEAST_TYPED else HOLDS if then >= 0.8 * late else FAILS
     figures = f"{then:.0%} of the kernels early, {late:.0%} at the end, {plural(len(kept), 'model')}"
     return Verdict(verdict, figures, takes=longer(scale))

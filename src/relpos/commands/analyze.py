@@ -14,7 +14,7 @@ import torch
 from relpos.analysis.kinds.properties import Properties
 from relpos.analysis.kinds.subject import Drawing, Subject
 from relpos.config.compose import names
-from relpos.config.conf import conf_dir, shipped
+from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
 from relpos.ranges import Names, Threads
 from relpos.runs.networks import Network, networks_of
@@ -47,11 +47,8 @@ def analyze(kind: dict[str, Any], network: Names | None, text: str | None, threa
     else:
         subjects = subjects_of(names(network), text)
         drawings = list(draw(subjects))
-    folder = (
-        runs_root()
-        / "analysis"
-        / _folder({"kind": kind, "network": network, "text": text, "threads": threads}, [subject.name for subject in subjects])
-    )
+    content = {"kind": kind, "network": network, "text": text, "threads": threads}
+    folder = runs_root() / "analysis" / _folder(content, [subject.name for subject in subjects])
     for drawing in drawings:
         drawing.save(folder)
     return str(folder)
@@ -133,19 +130,17 @@ def _texts(ids: torch.Tensor, tokenizer: Tokenizer, source: str) -> Texts:
 
 def _properties(kind: Properties) -> Drawing:
     """The analysis of small networks of the schemes, as in the claim W22; parameters are counted at size=base."""
-    import csv
-
-    from relpos.claims.exact import network
+    from relpos.claims.exact import methods_of_table_1, network
     from relpos.claims.network import position_parameters
 
     known = sorted(file.stem for file in (conf_dir() / "position").glob("*.yaml"))
     for name in kind.schemes or ():
         if name not in known:
             raise RelposError(f"kind.schemes: unknown position {name!r}. Known: {', '.join(known)}.")
-    with (shipped("experiments") / "printed" / "wennberg2021_properties.csv").open(newline="", encoding="utf-8") as file:
-        paper = [row["position"] for row in csv.DictReader(file)]
     return kind.of_schemes(
-        lambda name: network(f"position={name}"), lambda name: position_parameters(f"position={name}", "size=base"), paper
+        lambda name: network(f"position={name}"),
+        lambda name: position_parameters(f"position={name}", "size=base"),
+        methods_of_table_1(),
     )
 
 

@@ -66,6 +66,7 @@ def of_table(ids: list[str], primary: str) -> str:
     wanted.sort(key=lambda claim: [claim.measure == primary, claim.measure is not None].count(False))
     text = io.StringIO()
     content = page(wanted, reading.read(rows), rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
+    # So wide that no line is wrapped: the page is committed beside the table, and its changes are read as a diff.
     _show_page(content, Console(file=text, highlight=False, width=1_000))
     return text.getvalue()
 

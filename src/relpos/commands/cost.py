@@ -52,14 +52,14 @@ def _measured(config: Cost, per_token: float, step: float, seconds: float) -> di
     from relpos.runs.cost import Rate
     from relpos.runs.estimate import keep
     from relpos.runs.measurement import measure
+    from relpos.runs.networks import architecture
     from relpos.train.module import set_threads
     from relpos.train.network import network
     from relpos.train.optim import Recipe
 
     speed, tokens = config["speed"], config["batch"] * config["length"]
     set_threads(speed["threads"])
-    described: dict[str, Any] = {"size": config["size"], "position": config["position"], "conv": config["conv"]}
-    model = network(described | {"vocabulary": config["vocabulary"], "kernel": speed["kernel"]})
+    model = network(architecture(config) | {"vocabulary": config["vocabulary"], "kernel": speed["kernel"]})
     recipe, masked = Recipe.of(config["recipe"]), predicted(config["size"], config["recipe"])
     measured = measure(model, recipe, config["batch"], config["length"], config["precision"], dict(speed), seconds, masked)
     keep(Rate(config["precision"], per_token, step / measured.alone, tokens))

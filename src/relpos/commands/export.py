@@ -18,6 +18,7 @@ from relpos.ranges import Positive
 from relpos.runs.card import Origin, card
 from relpos.runs.networks import Network, resolve
 from relpos.runs.run import runs_root
+from relpos.runs.shelf import END
 from relpos.tables import experiment
 from relpos.train.export import export as write
 from relpos.train.weights import read_model_config
@@ -53,7 +54,7 @@ def _revisions(network: Network, words: float) -> dict[str, Network]:
         raise RelposError(
             f"words={words:g}: {network.folder} is no run with snapshots; pre-train it with snapshots=[1,2,5,10,20,50]"
         )
-    return {"main": network} | {f"chck_{share * words / 100:g}M": at for share, at in (snapshots | {100: network}).items()}
+    return {"main": network} | {f"chck_{share * words / 100:g}M": at for share, at in (snapshots | {END: network}).items()}
 
 
 def _write(given: Network, target: Path) -> dict[str, Any]:
@@ -92,6 +93,7 @@ def _claims(network: Network) -> list[str]:
     run = network.run
     if run is None or network.is_snapshot:
         return []
+    # A page from before this run was finished cannot have counted it.
     since = (run / "record.json").stat().st_mtime
     times = {page: page.stat().st_mtime for page in (runs_root() / "claims").glob("*.json")}
     pages = [page for page in sorted(times, key=times.__getitem__) if times[page] >= since]

@@ -35,6 +35,7 @@ def length(network: Names, lengths: Sequence[Length], tokens: Count, threads: Th
         each.refuse_classifier()
     set_threads(threads)
     rows = [_row(each, name, wanted, tokens) for each, name in zip(networks, labels(networks), strict=True)]
+    # All that the figures depend on, so that another choice of lengths lies in another folder.
     digest = hashlib.sha256(json.dumps([[row["folder"] for row in rows], wanted, tokens]).encode()).hexdigest()[:8]
     name = networks[0].file_name if len(networks) == 1 else f"{len(networks)}-runs"
     folder = runs_root() / "length" / f"{name}-{digest}"

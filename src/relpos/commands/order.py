@@ -20,6 +20,7 @@ from relpos.measures.sample import Sample, is_of_toy
 from relpos.ranges import Count, Names, Threads
 from relpos.runs.networks import Network, labels, networks_of, networks_of_table
 from relpos.runs.run import runs_root
+from relpos.runs.shelf import END
 from relpos.trust import instantiate
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def _mean(gaps: Sequence[dict[str, float]]) -> dict[str, float]:
 
 def _curve(seeds: Sequence[Results]) -> Curve:
     """Share → (gap over all words, accuracy on same-word pairs): means over the pre-trainings that have it; None where none has."""
-    networks = [{int(share): results for share, results in seed.get("snapshots", {}).items()} | {100: seed} for seed in seeds]
+    networks = [{int(share): results for share, results in seed.get("snapshots", {}).items()} | {END: seed} for seed in seeds]
     curve: Curve = {}
     for share in sorted({share for of_seed in networks for share in of_seed}):
         points: list[Any] = [of_seed[share] for of_seed in networks if share in of_seed]

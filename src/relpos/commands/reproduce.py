@@ -39,6 +39,7 @@ def reproduce(
         RelposError: something in the file or the overrides is wrong; or runs failed, which is raised after the others are done.
         KeyboardInterrupt: the process was asked to stop; the same command goes on.
     """
+    # Imported here and not above: this signature is read to check arguments, before there is anything to do.
     from relpos.config.compose import names
     from relpos.launch.engine import run_all
     from relpos.runs.run import runs_root
@@ -60,6 +61,7 @@ def reproduce(
         print(describe(file.name, planned, runs, instrument if is_measured else None))
         return str(folder)
     chosen = engine_of(engine, file)
+    # A table is made of what there is even where runs failed, and the failure is raised behind it.
     failed = run_all(plan.needed(runs), folder, chosen, retries)
     accelerator = "auto" if instrument is None else instrument.accelerator
     each = partial(chosen.each, title="networks measured", accelerator=accelerator) if is_measured else order_instrument.skipped
@@ -78,6 +80,7 @@ def _changes(seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str]
     """The keys of the experiment file that `seeds=`, `pretrain_seeds=` and `tasks=` replace, with their new values."""
     from relpos.config.task_file import is_file
 
+    # None is `not given`: the file's own value stays.
     changes: dict[str, Any] = {"seeds": seeds, "pretrain_seeds": pretrain_seeds}
     if tasks is not None:  # a file of the command line lies here and not beside the experiment file
         changes["tasks"] = [str(Path(task).expanduser().absolute()) if is_file(task) else task for task in tasks]

@@ -85,6 +85,7 @@ def look(runs: list[Run]) -> list[Seen]:
     for run in runs:
         record = {} if run.stage == "given" else run.record
         state = "finished" if run.stage == "given" else record.get("state", "missing")
+        # A process that is killed cannot write its end: the lock is what goes with it.
         if state == "running" and not is_locked(run.path):
             state = "interrupted"
         if state in ("missing", "interrupted") and any(needed.identity in fruitless for needed in run.inputs.values()):

@@ -116,4 +116,5 @@ def _write_zip(path: Path, files: list[File]) -> None:
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
             archive.writestr(zipfile.ZipInfo(f"{file.answers.file}.tsv", TIME), file.text, zipfile.ZIP_DEFLATED)
+        # Not for the server: whoever opens the zip later sees which answers are no results.
         archive.comment = f"constant answers: {json.dumps(constant)}".encode() if constant else b""

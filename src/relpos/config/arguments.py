@@ -49,6 +49,7 @@ def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]
     for argument in arguments:
         is_value = bool(flags) and flags[-1] in known and known[flags[-1]].nargs is None
         (flags if argument.startswith("-") or is_value else overrides).append(argument)
+    # Else argparse would print Hydra's usage, of forty lines, and end the process.
     parser.exit_on_error = False
     try:
         _, unknown = parser.parse_known_args(flags)
@@ -134,6 +135,7 @@ def _refuse_slip(key: str, own: set[str]) -> bool:
     """Refuses a key that is not a row's but looks like a misspelled one of the command's own."""
     if key == "words":  # their name in older versions, which is close to `workers`
         raise RelposError("unknown key 'words'. Did you mean 'overrides'?")
+    # Keys of rows may look like slips of ours, as `steps` of `stages`: only what no command knows is suspected.
     of_rows = {"pretrain", "finetune", "noop", "order", *keys_of("pretrain"), *keys_of("finetune")}
     if "Did you mean" in (hint := nearest(key, own)) and key not in of_rows:
         raise RelposError(f"unknown key {key!r}.{hint}")
@@ -181,7 +183,8 @@ def _with_recipe(command: str, overrides: list[str]) -> list[str]:
     start = values.get("network", "null")
     if command not in RECIPES or start == "null" or "recipe" in values:
         return overrides
-    first, _, _ = start.strip("'\"").partition(",")  # of a sweep
+    # All networks of a sweep get the recipe of the first: a recipe is chosen before Hydra splits the sweep.
+    first, _, _ = start.strip("'\"").partition(",")
     return [*overrides, f"recipe={RECIPES[command].format(_size_of(first))}"]
 
 
@@ -193,6 +196,7 @@ def _size_of(name: str) -> str:
     folder = folder / "model" if (folder / "model").is_dir() else folder
     if ":" in name and not folder.exists():  # a row of a table, whose runs are found later
         raise RelposError(f"network={name}: the recipe must be named, too, as in recipe=finetune_small: it depends on the width")
+    # A hub id is not looked up: composing must work without a network connection.
     hidden = BASE
     with suppress(RelposError):  # no model in it, as whoever reads it will say
         if is_published(folder):

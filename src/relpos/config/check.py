@@ -79,6 +79,7 @@ def _mistakes(values: Mapping[str, Any], annotations: Mapping[str, Any], prefix:
             for number, item in enumerate(value):
                 if isinstance(item, Mapping) and "_target_" in item:
                     yield from _of_target(item, f"{path}.{number}")
+        # Groups without a `_target_`, such as `speed`: what a TypedDict or a constructor elsewhere annotates.
         elif group := _group(annotation):
             if isinstance(value, Mapping):
                 yield from _mistakes(value, group, f"{path}.")
@@ -170,6 +171,7 @@ class one_line:
             _check_form(override)
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        # From the special to the general: most of these classes are subclasses of HydraException, too.
         if isinstance(error, OverrideParseException):
             raise RelposError(
                 f"{error.override}: the value cannot be read. If it is a text with spaces or other signs than letters, digits and "

@@ -68,6 +68,7 @@ def _of_group(name: str, option: str) -> Iterator[tuple[str, str]]:
     """
     group, _, place = name.partition("@")
     place = place or package_of(group, option)
+    # Two sorts, the second one stable: by name, so that the text is the same everywhere, then the option chosen.
     files = sorted(sorted((conf_dir() / group).glob("*.yaml")), key=lambda file: file.stem == option)
     for file in files:
         for key, phrase in _phrases(file.read_text(encoding="utf-8")):

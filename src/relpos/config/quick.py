@@ -44,6 +44,7 @@ def merged(command: str, overrides: Sequence[str]) -> dict[str, Any]:
         match = OPTION.fullmatch(override)
         if match and (match["group"] + (match["package"] or "")) in entries:
             entries[override.partition("=")[0]] = match["option"]
+        # A group, but not with the name of one option: a list, null or a slip. Hydra knows what each means.
         elif override.partition("=")[0] in entries:
             raise LeftToHydra
         else:
@@ -51,11 +52,13 @@ def merged(command: str, overrides: Sequence[str]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for entry, option in entries.items():
         group, _, package = entry.partition("@")
+        # `recipe: ${size}` follows the option chosen for another group, which an override may have changed.
         option = re.sub(r"\$\{(\w+)\}", lambda other: entries[other[1]], option)
         content = _option(group, option)
         for part in reversed((package or package_of(group, option)).split(".")):
             content = {part: content}
         _merge(result, content)
+    # Last, because `_self_` ends the defaults of every command: what its own file says wins over its groups.
     _merge(result, {key: value for key, value in primary.items() if key != "defaults"})
     for override in values:
         _set(result, override)
@@ -92,6 +95,7 @@ def _set(content: dict[str, Any], override: str) -> None:
     for group in groups:
         node = _inside(node, group)
     _inside(node, key)
+    # A copy: the parsed override is cached, and the caller may change what it gets.
     node[int(key) if isinstance(node, list) else key] = deepcopy(_parsed(override)[1])
 
 
@@ -136,6 +140,7 @@ def _resolved(node: Any, root: Mapping[str, Any], path: tuple[str, ...]) -> Any:
         return [_resolved(value, root, (*path, str(place))) for place, value in enumerate(node)]
     if not isinstance(node, str) or ("${" not in node and node != "???"):
         return node
+    # OmegaConf has rules for escaped dollars, and a message for missing values, which are not repeated here.
     if "\\$" in node or node == "???":
         raise LeftToHydra
     text = node

@@ -24,8 +24,6 @@ from relpos.runs.networks import Network
 VERSION = 2
 """Raised when a change of code alters the results: kept ones are then measured again."""
 FOLDER = "order"
-END = 100
-"""Per cent of the steps at the end of a pre-training."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +80,7 @@ def _measured(sample: Sample, measure: Measure) -> Results:
     file = _file(sample.network, meaning)
     if file and file.is_file() and (before := _read(file)):
         return before.results
+    # Reached also where the kept file is damaged, which is then replaced.
     results = measure.measure(sample)
     if file:
         write_json(file, {"meaning": meaning, "share": sample.network.share, "results": results})

@@ -71,6 +71,7 @@ def _scores(model: MaskedLM, texts: list[MaskedText], length: int, precision: st
     device = next(model.parameters()).device
     model.eval()
     loss, predicted, correct = 0.0, 0, 0
+    # Sums over all tokens, divided once: a mean of batch means would weigh the tokens of short batches more.
     for batch in heldout_windows(texts, length):
         batch = move(batch, device)
         with autocast(precision, device):

@@ -100,8 +100,10 @@ class Sample:
         """
         from relpos.data.shuffle import windows_of_text
 
+        # Two places are left for [CLS] and [SEP].
         window = min(WINDOW, (self.model.encoder.position.max_length or WINDOW + 2) - 2)
         texts = windows_of_text(self.store.examples("heldout", "document", window + 2), TEXTS)
+        # The probes divide the texts into three parts, to fit, to choose the penalty and to be judged by.
         if len(texts) < 6:
             raise NothingToMeasure(
                 f"{self.network.name}: {len(texts)} held-out windows of {window} tokens are too few for probes and attention"

@@ -40,6 +40,7 @@ def change_positions(encoder: Encoder, change: dict[str, Any], length: int, seed
     if change["positions"] == "remove":
         fold_positions(encoder)
     if functions:
+        # The modules draw their initial values when they are made; these are drawn again, from the run's seed.
         with torch.random.fork_rng(devices=[]):
             tisa = add_tisa(encoder, functions, reused)
         redraw(tisa.named_parameters(), seed)

@@ -99,6 +99,7 @@ def _parts(
     steps, first = steps_of(run), run.config.get("first") or {"share": 0}
     stages = [(1 - first["share"], run.config), (first["share"], first)]
     return [
+        # Three: the backward pass has two matrix products for each one of the forward pass.
         (share * steps * stage["batch"] * stage["length"], 3.0 * forward(size, stage["length"], vocabulary, head))
         for share, stage in stages
         if share

@@ -30,5 +30,6 @@ def clear(run: Run) -> None:
         for path in run.path.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
+            # The lock's file stays while the lock is held, see lock.py.
             elif not path.name.startswith("claim."):
                 path.unlink()

@@ -134,6 +134,7 @@ def _first_rank(devices: int, nodes: int, port: int) -> tuple[int, dict[str, str
     """
     if nodes == 1:
         meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        # Gloo would look up the host's own name, which many laptops and containers cannot resolve.
         return 0, meeting | ({"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {})
     names = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
     missing = [name for name in names if name not in os.environ]
@@ -149,7 +150,12 @@ def _start(rank: int, local: int, world: int, meeting: dict[str, str], threads: 
     numbers = {"RANK": rank, "LOCAL_RANK": local, "WORLD_SIZE": world, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     environment = os.environ | meeting | {name: str(number) for name, number in numbers.items()}
     return subprocess.Popen(
-        [sys.executable, "-m", "relpos.runs.rank"], stdin=subprocess.PIPE, stdout=2, env=environment, process_group=0
+        # Output goes to stderr, since stdout has the result. A process group of its own keeps Ctrl-C from arriving twice.
+        [sys.executable, "-m", "relpos.runs.rank"],
+        stdin=subprocess.PIPE,
+        stdout=2,
+        env=environment,
+        process_group=0,
     )
 
 

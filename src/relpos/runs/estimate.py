@@ -111,6 +111,7 @@ def _of_records(stage: str) -> Iterable[Rate]:
     for _, record in finished(stage):
         starts = record.get("starts", [])
         if (
+            # One start, from step 0: otherwise steps were lost, or taken over from another run, and the seconds do not fit.
             len(starts) != 1
             or starts[0].get("from_step")
             or not record.get("fit_seconds")
@@ -120,6 +121,7 @@ def _of_records(stage: str) -> Iterable[Rate]:
             continue
         devices, seconds = starts[0].get("processes", 1), record["fit_seconds"]
         if "gpus" not in here:
+            # By the processor's own seconds, where those are fewer: the clock also counts waiting for other processes.
             threads = starts[0].get("threads", 1)
             devices *= threads
             seconds = min(seconds, record.get("fit_cpu_seconds", seconds * threads) / threads)

@@ -107,6 +107,7 @@ def _apart(run: Run, wait: bool, log: bool, retries: Retries | None) -> None:
 
 def _begin(run: Run) -> None:
     """Writes `config.yaml` and the start into the record."""
+    # Before the record: whoever sees a record finds the configuration beside it.
     write_text(run.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.config)))
     run.begin(
         stage=run.stage,
@@ -128,6 +129,7 @@ def _commit() -> str | None:
     if not (root / ".git").exists():
         return None
     try:
+        # `--no-optional-locks`: else `git status` takes the index's lock, and a commit of the user's fails meanwhile.
         commands = (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
         answers = [
             subprocess.run(["git", "--no-optional-locks", "-C", str(root), *arguments], capture_output=True, text=True, check=True)
@@ -151,6 +153,7 @@ def _carry_out(run: Run, log: bool = False) -> None:
             _check_folder(run)
             run.end("interrupted")
             raise
+        # Everything, SystemExit included: a start without an end would count as a death of the process.
         except BaseException as error:
             _check_folder(run)
             if log:

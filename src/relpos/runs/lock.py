@@ -45,6 +45,7 @@ def locked(folder: Path, wait: bool = True) -> Iterator[bool]:
         print(f"relpos: waiting for {_describe(folder / HOLDER)} to finish {folder}", file=sys.stderr)
         lock.acquire()
     try:
+        # For those who wait and want to know for whom; the lock itself is the operating system's.
         now = datetime.now(UTC).isoformat(timespec="seconds")
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
         (folder / HOLDER).write_text(json.dumps(holder), encoding="utf-8")

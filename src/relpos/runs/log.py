@@ -19,6 +19,7 @@ def logged(path: Path) -> Iterator[None]:
     """
     sys.stdout.flush()
     sys.stderr.flush()
+    # What Python still held back was flushed above: it belongs to the terminal, not to this log.
     originals = os.dup(1), os.dup(2)
     with path.open("ab") as file:
         os.dup2(file.fileno(), 1)

@@ -15,7 +15,7 @@ from relpos.model.dropout import seed_dropout
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
 from relpos.runs.cost import Rate, flops_done, forward, origin_of, predicted, vocabulary_of
-from relpos.runs.networks import network_settings
+from relpos.runs.networks import architecture, network_settings
 from relpos.runs.run import Run
 from relpos.train.network import network
 from relpos.train.optim import Recipe
@@ -72,8 +72,10 @@ def measure(
     microbatch = min(batch, fitting_microbatch(model.encoder, length, speed["accelerator"]) if asked == "auto" else int(asked))
     generator = torch.Generator().manual_seed(0)
     vocabulary = model.encoder.embedding.words.num_embeddings
+    # The first five ids are special tokens.
     ids = torch.randint(min(5, vocabulary - 1), vocabulary, (microbatch, length), generator=generator)
     chosen = torch.rand(ids.shape, generator=generator) < masked
+    # So that some token is masked: the mean loss over none is not a number.
     chosen[0, 0] = True
     labels = ids.masked_fill(~chosen, -100).to(device)
     ids = ids.to(device)
@@ -121,8 +123,7 @@ def measured_rate(run: Run) -> Rate:
     if origin.stage == "given":
         settings = network_settings(origin)
     else:
-        settings = {key: origin.config[key] for key in ("size", "position", "conv")}
-        settings["vocabulary"] = vocabulary_of(origin.inputs["tokenizer"])
+        settings = architecture(origin.config) | {"vocabulary": vocabulary_of(origin.inputs["tokenizer"])}
     _, cost, per_step = flops_done(run)
     tokens = max(1, round(per_step / run.config["batch"]))
     masked = predicted(settings["size"], run.config["recipe"]) if run.stage == "pretrain" else 0.0
@@ -163,6 +164,7 @@ def _times(work: Callable[[int], None], seconds: float, device: torch.device) ->
         if device.type == "cuda":
             torch.cuda.synchronize()
         times.append((time.perf_counter() - clock, time.process_time() - worked))
+    # Without the first, which also allocates memory, and compiles where something is compiled.
     return median(clock for clock, _ in times[1:]), median(worked for _, worked in times[1:])
 
 

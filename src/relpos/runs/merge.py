@@ -65,6 +65,7 @@ def merge(folders: Sequence[Path], weights: bool = False) -> Merged:
                 sources.setdefault(f"{path.parent.name}/{path.name}", []).append(path)
             else:
                 unfinished += 1
+    # All checks first: a conflict that is found half-way would leave a folder of two minds.
     known = [name for name, paths in sources.items() if _check_places(name, paths, root)]
     for name, paths in sources.items():
         for path in paths:
@@ -137,6 +138,7 @@ def _leaves(node: Any, path: str = "metrics") -> Iterator[tuple[str, Any]]:
 
 
 def _same(ours: Any, theirs: Any) -> bool:
+    # The same run on two kinds of processors differs in the last digits of its sums.
     numbers = isinstance(ours, int | float) and isinstance(theirs, int | float)
     return math.isclose(ours, theirs, rel_tol=ROUNDING) if numbers else ours == theirs
 
@@ -146,6 +148,7 @@ def _copy(source: Path, target: Path, root: Path, weights: bool) -> None:
     is_data = source.parent.name in OF_DATA
     patterns = ("**/*",) if weights else ("config.yaml",) if is_data else RESULTS
     files = sorted({file.relative_to(source) for pattern in patterns for file in source.glob(pattern) if file.is_file()})
+    # A lock belongs to the machine that holds it; the record comes last, see above.
     wanted = [file for file in files if file.name not in (RECORD, LOCK, HOLDER) and not (target / file).is_file()]
     needs_record = (weights or not is_data) and read_record(target).get("state") != "finished"
     if not wanted and not needs_record:

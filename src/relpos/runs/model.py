@@ -12,7 +12,7 @@ from relpos.errors import RelposError
 from relpos.model.build import Network, count
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs.changed import change_positions, changed_position
-from relpos.runs.networks import network_settings
+from relpos.runs.networks import architecture, network_settings
 from relpos.runs.run import Run
 from relpos.train.network import MOST, classifier_on, encoder_of, masked_lm_on, network, without_memory
 from relpos.train.optim import Recipe
@@ -41,12 +41,12 @@ def of_pretraining(config: dict[str, Any], vocabulary: int, start: Path | None =
     With `start` it is the network in that folder, in float32; if that has no head, the head is drawn from `seed`.
     """
     if start:
+        # The seed is set behind this line, because building a network to load weights into draws numbers, too.
         before = load_model(start, config["speed"]["kernel"]).float()
         torch.manual_seed(config["seed"])
         return masked_lm_on(before).train()
-    settings = {key: config[key] for key in ("size", "position", "conv")}
     torch.manual_seed(config["seed"])
-    return network(settings | {"vocabulary": vocabulary, "kernel": config["speed"]["kernel"]})
+    return network(architecture(config) | {"vocabulary": vocabulary, "kernel": config["speed"]["kernel"]})
 
 
 def of_finetuning(run: Run, vocabulary: int | None = None) -> Classifier:
@@ -55,13 +55,13 @@ def of_finetuning(run: Run, vocabulary: int | None = None) -> Classifier:
     start, task = run.inputs["start"], instantiate(run.config["task"], "task")
     assert isinstance(task, Task)
     if start.state == "finished":
-        folder = start.path if start.stage == "given" else start.path / "model"
-        before: Any = load_model(folder, run.config["speed"]["kernel"])
+        before: Any = load_model(start.network, run.config["speed"]["kernel"])
     else:
         before = of_run(start, vocabulary)
     before = before.float()  # a published checkpoint may hold half precision, in which small updates would be lost
     if change := run.config.get("change"):
         change_positions(encoder_of(before), change, run.config["length"], run.config["seed"])
+    # Here and not before: loading the network and changing its positions draw numbers, too.
     torch.manual_seed(run.config["seed"])
     return classifier_on(before, task.outputs, encoder_of(before).embedding.dropout.p, run.config.get("head", "plain")).train()
 
@@ -90,8 +90,7 @@ def _settings(run: Run) -> dict[str, Any]:
     if run.stage == "finetune":
         settings = _settings(run.inputs["start"])
         return settings | {"position": changed_position(settings["position"], run.config.get("change"))}
-    settings = {key: run.config[key] for key in ("size", "position", "conv")}
-    return settings | {"vocabulary": run.inputs["tokenizer"].config["vocabulary"]}
+    return architecture(run.config) | {"vocabulary": run.inputs["tokenizer"].config["vocabulary"]}
 
 
 def counted(model: Network) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from relpos.files import read_yaml
 from relpos.pretrained.files import checkpoint_files, is_published, name_of, read_config, tokenizer_files, weight_files
 from relpos.pretrained.hub import located
 from relpos.runs.run import Run, read_record, runs_root
-from relpos.runs.shelf import SNAPSHOTS, snapshot, snapshots
+from relpos.runs.shelf import END, SNAPSHOTS, snapshot, snapshots
 
 if TYPE_CHECKING:
     from relpos.data.tokenizer import Tokenizer
@@ -68,7 +68,7 @@ class Network:
     @property
     def share(self) -> int:
         """Per cent of its training steps that the network has done: 100 unless it is a snapshot."""
-        return int(self.weights.stem) if self.is_snapshot and self.weights.stem.isdigit() else 100
+        return int(self.weights.stem) if self.is_snapshot and self.weights.stem.isdigit() else END
 
     @property
     def path(self) -> Path:
@@ -156,6 +156,7 @@ def networks_of(name: str | Path, store: Path | None = None) -> list[Network]:
         RelposError: as `resolve`; or no pre-training is finished.
     """
     path = Path(name).expanduser()
+    # At the last colon: a table may be named by a path with a colon in it.
     table, colon, row = str(name).rpartition(":")
     if (path / TABLE).is_file():
         return _of_table(f"network={name}", path)
@@ -184,6 +185,7 @@ def given_run(name: str) -> Run:
     network, path = resolve(name), Path(name).expanduser()
     folder = network.folder
     if is_published(folder):
+        # The hub's cache keeps the files of a commit in snapshots/COMMIT: the folder's name identifies them, unhashed.
         if folder.parent.name == "snapshots" and not path.is_dir():
             meaning = {"hub": name.partition("@")[0], "revision": folder.name}
             return Run("given", name.replace("/", "-"), meaning, {}, folder=str(folder))
@@ -211,12 +213,17 @@ def _given(label: str, path: Path, files: Mapping[str, list[Path]], config: Mapp
     return Run("given", label, meaning, dict(config or {}), folder=str(path.resolve()))
 
 
+def architecture(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Size, position and conv of a configuration: with a vocabulary, what `relpos.train.network.network` builds."""
+    return {key: config[key] for key in ("size", "position", "conv")}
+
+
 def network_settings(start: Run) -> dict[str, Any]:
     """Size, position, conv and vocabulary of a given network."""
     from relpos.train.weights import read_model_config
 
     settings = read_model_config(start.path)
-    return {key: settings[key] for key in ("size", "position", "conv", "vocabulary")}
+    return architecture(settings) | {"vocabulary": settings["vocabulary"]}
 
 
 def tokenizer_of(start: Run, vocabulary: int) -> Run:
@@ -257,6 +264,7 @@ def _of_path(name: str, path: Path, store: Path | None) -> Network:
         return replace(run, name=f"{run.name} at {path.stem} %", weights=path)
     if record := read_record(path):
         return _of_run(path, record)
+    # RUN/model stands for its run, by whose record the text and the results are known.
     if path.name == "model" and read_record(path.resolve().parent):
         return _of_run(path.resolve().parent, read_record(path.resolve().parent))
     folder = path / "model" if (path / "model").is_dir() else located(name)
@@ -277,6 +285,7 @@ def _of_run(folder: Path, record: dict[str, Any]) -> Network:
         kind = "pre-training" if stage == "pretrain" else "fine-tuning"
         raise RelposError(f"network={folder}: this {kind} is not finished (its record says {state})")
     model, name = folder / "model", folder.resolve().name
+    # The weights may be missing, as after `relpos merge`: whoever only reads results needs none.
     network = Network(name, model, model / WEIGHTS, folder, record)
     if stage == "finetune":
         return network

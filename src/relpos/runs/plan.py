@@ -81,6 +81,7 @@ def store_run(config: Content, tokenizer: Run | None = None) -> Run:
         tokenizer: is used instead of one that is trained on the corpus.
     """
     source, inputs = _text(config)
+    # The toy language is written by a run, which is an input; other text is identified by what it contains.
     corpus = {} if inputs else {"corpus": source.identity()}
     name = type(source).__name__.lower()
     text = {"vocabulary": config["vocabulary"], "sample": source.sample, "threads": TOKENIZER_THREADS}
@@ -101,6 +102,7 @@ def pretrain_run(content: Content) -> Run:
     config = _configured(content)
     start = given_run(str(config["network"])) if config.get("network") else None
     if start:
+        # After the composed values: the network on disk says what it is, and overrides of its shape were refused.
         config |= network_settings(start)
     store = store_run(config, tokenizer_of(start, config["vocabulary"]) if start else None)
     meaning = {key: config[key] for key in (*DIALS, "packing")} | _architecture(config) | {"recipe": _recipe(config["recipe"])}
@@ -130,6 +132,7 @@ def finetune_run(content: Content, start: Run | None = None) -> Run:
     config = _configured(content)
     task, of_task = of_own_or_known(config["task"])
     intermediate = config["intermediate"]
+    # A task is not fine-tuned before itself, as MNLI is not where MNLI is its own intermediate task.
     if intermediate["task"] not in (None, "none", task["name"]):
         steps = {} if intermediate["steps"] is None else {"steps": intermediate["steps"]}
         start = finetune_run(with_task(content, intermediate["task"], **steps), start)
@@ -139,6 +142,7 @@ def finetune_run(content: Content, start: Run | None = None) -> Run:
     meaning: dict[str, Any] = {key: config[key] for key in DIALS} | of_task | {"recipe": _recipe(config["recipe"])}
     if start.stage != "finetune" and (change := _change(config["change"])):  # an intermediate task has already changed the network
         meaning["change"] = change
+    # Left out where it is plain: those runs keep the identity from before there were other heads.
     if config["head"] != "plain":
         meaning["head"] = config["head"]
     source, toy = _text(config)
@@ -199,6 +203,7 @@ def other_layers(size: Content) -> dict[str, Any]:
 def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
     """The recipe without `steps`, `batch` and `head`, whose dials at the top level count, and without what is idle."""
     recipe = {key: value for key, value in recipe.items() if key not in ("steps", "batch", "head")}
+    # Two ways to write one training must give one identity; keys that came later are left out at their defaults.
     if isinstance(rates := recipe.get("position_lr"), list) and len(set(rates)) == 1:
         recipe["position_lr"] = rates[0]
     if recipe.get("conv_lr") in (None, recipe.get("position_lr")):

@@ -28,6 +28,7 @@ def runs_root() -> Path:
     Raises:
         RelposError: it is a file.
     """
+    # The working directory is an argument, so that the cache does not outlive a change of it.
     return _resolved(os.environ.get("RELPOS_RUNS", "runs"), os.getcwd())
 
 
@@ -92,6 +93,11 @@ class Run:
         """`$RELPOS_RUNS/<stage>/<name>-<identity>`; of a rehearsal (`debug=true`) below `$RELPOS_RUNS/debug`."""
         root = runs_root() / "debug" if self.config.get("debug") else runs_root()
         return Path(self.folder) if self.folder else root / self.stage / f"{self.name}-{self.identity}"
+
+    @property
+    def network(self) -> Path:
+        """The model folder of a training; of the stage `given`, what the user named: a model folder or a snapshot's file."""
+        return self.path if self.stage == "given" else self.path / "model"
 
     @property
     def record(self) -> dict[str, Any]:

@@ -23,6 +23,8 @@ LOGGED = "metrics.jsonl"
 """In a run's folder: one line for each logged step, which `relpos.train.loggers.JsonLines` writes."""
 SNAPSHOTS = "snapshots"
 """In a run's folder: the weights at some steps."""
+END = 100
+"""Per cent of the steps at the end of a pre-training."""
 TAIL = 4096
 """Bytes at the end of that file that hold its last line."""
 DISTINGUISHING = ("seed", "position", "conv", "sources")
@@ -71,6 +73,7 @@ def snapshot(run: Path, share: int) -> Path:
 
 def is_current(record: Mapping[str, Any]) -> bool:
     """Whether today's code gives a run of this meaning and these inputs the identity in its record."""
+    # From the folders' names: after `relpos merge` the records of stores may be elsewhere.
     inputs = {name: Path(folder).name.rpartition("-")[2] for name, folder in record["inputs"].items()}
     return identity_of(record["stage"], record["meaning"], inputs) == record["identity"]
 

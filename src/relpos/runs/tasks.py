@@ -50,6 +50,7 @@ def of_own_or_known(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any
         return node, {"task": {key: value for key, value in node.items() if not key.startswith(UNREAD)}}
     task: OwnTask = instantiate(node, "task")
     arguments = task.arguments()
+    # In tables and claims a column of such a name would be taken for GLUE's.
     names = {"mnli_m", "mnli_mm", *options()["task"]}
     if arguments["name"] in names:
         raise RelposError(f"task.name={arguments['name']}: a task of relpos has this name; choose another one")

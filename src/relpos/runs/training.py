@@ -34,6 +34,7 @@ from relpos.process import ASKED
 from relpos.runs import trunk
 from relpos.runs.changed import changed_position
 from relpos.runs.model import of_finetuning, of_pretraining
+from relpos.runs.networks import architecture
 from relpos.runs.plan import task_files
 from relpos.runs.run import Run
 from relpos.runs.shelf import LOGGED, SNAPSHOTS
@@ -60,22 +61,21 @@ def pretrain(run: Run) -> dict[str, Any]:
     """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/` and the figure of the kernels."""
     config, store = run.config, Store(run.inputs["store"].path)
     start = run.inputs["start"].path if "start" in run.inputs else None
-    settings = {key: config[key] for key in ("size", "position", "conv")} | {"vocabulary": store.vocabulary}
-    if start:
-        settings = _with_new_head(read_model_config(start))
+    settings = _with_new_head(read_model_config(start)) if start else architecture(config) | {"vocabulary": store.vocabulary}
     model = of_pretraining(config, store.vocabulary, start)
     group = present()
-    dials = {key: config[key] for key in ("steps", "seed", "precision", "log_every")}
+    dials = _of(config, "steps", "seed", "precision", "log_every")
+    # Whatever masks are trained with, the held-out loss is under BERT's, answers apart, so that rows of any masking compare.
     heldout = next_tokens if model.encoder.causal else masked
     objective = masks(config["recipe"]["masking"], config["steps"]) if "masking" in config["recipe"] else heldout
     heldout = answered if objective is answered else heldout
     by_rate = objective if isinstance(objective, Masked) else None
     recorder = _recorder(run, model.encoder, group) if by_rate else None  # recorded passes draw BERT's masks
     module = Pretraining(model, Recipe.of(config["recipe"]), **dials, group=group, recorder=recorder, masks=by_rate or masked)
-    keys = ("seed", "steps", "batch", "length", "packing", "pairs")
+    examples = _of(config, "seed", "steps", "batch", "length", "packing", "pairs")
     microbatch = _microbatch(run, model.encoder, group)
     data = PretrainingData(
-        store, **{key: config[key] for key in keys}, microbatch=microbatch, first=config.get("first"), group=group,
+        store, **examples, microbatch=microbatch, first=config.get("first"), group=group,
         unmasked=recorder is not None, objective=objective, heldout=heldout,
     )  # fmt: skip
     trainer = _fit(run, module, data, config["evaluations"], microbatch)
@@ -86,6 +86,7 @@ def pretrain(run: Run) -> dict[str, Any]:
     if not group.first:
         return {}
     parameters = count(model)
+    # From here on the first process alone: several would write the same files.
     figure = run.path / "figures" / "kernels.png"
     if draw_kernels(model, figure):
         log_figure(trainer.loggers, "kernels", figure)
@@ -103,7 +104,7 @@ def pretrain(run: Run) -> dict[str, Any]:
 def finetune(run: Run) -> dict[str, Any]:
     """Fine-tunes on one task; writes `model/` and `predictions/`."""
     config, start = run.config, run.inputs["start"]
-    folder = model_folder(start.path if start.stage == "given" else start.path / "model")
+    folder = model_folder(start.network)
     task: Task = instantiate(config["task"], "task")
     tokenizer, location = load_tokenizer(folder), task_files(run)
     splits = kept(_content(run, folder), Splits(location, task, tokenizer, config["length"]))
@@ -111,7 +112,7 @@ def finetune(run: Run) -> dict[str, Any]:
     settings, model = read_model_config(folder), of_finetuning(run)
     recipe = dict(config["recipe"])
     steps = tuning_steps(config["steps"], recipe.pop("epochs", None), task, len(encoded), config["batch"])
-    module = Finetuning(task, model, Recipe(**recipe), steps, *_of(config, "seed", "precision", "log_every"))
+    module = Finetuning(task, model, Recipe(**recipe), steps, *_of(config, "seed", "precision", "log_every").values())
     microbatch = _microbatch(run, model.encoder, module.group)
     data = FinetuningData(encoded, seed=config["seed"], batch=config["batch"], steps=steps, microbatch=microbatch)
     trainer = _fit(run, module, data, 0, microbatch)
@@ -184,12 +185,14 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
         max_steps=module.steps,
         logger=loggers,
         callbacks=callbacks,
+        # Under srun Lightning would take ranks and requeueing into its own hands, if no environment were named.
         plugins=[WholeCheckpoints(), LightningEnvironment()],
         val_check_interval=_interval(module.steps, evaluations) if evaluations else None,
         check_val_every_n_epoch=None,
         limit_val_batches=1.0 if evaluations else 0,
         num_sanity_val_steps=0,
         deterministic="warn" if config["speed"]["deterministic"] else None,
+        # The data modules give each process its share of a step; a sampler would deal the examples out again.
         use_distributed_sampler=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -205,9 +208,11 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
         with stopping(), explained_memory(microbatch, -(-config["batch"] // group.world), note=_noting_memory(run, group)):
             trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
     finally:
+        # Also of a start that failed: an attention kernel may be why.
         if group.first and (used := kernels_used(module.model)):
             run.note_start(kernels=used)
     if group.first:
+        # Added up over the starts of a run that was interrupted; an estimate reads runs of a single start only.
         seconds = {"fit_seconds": time.perf_counter() - started, "fit_cpu_seconds": time.process_time() - worked}
         run.update(**{key: round(run.record.get(key, 0.0) + value, 2) for key, value in seconds.items()})
     return trainer
@@ -318,8 +323,9 @@ def _more_loggers(run: Run, model: Any) -> list[Any]:
 def _finish(run: Run, trainer: pl.Trainer, metrics: dict[str, Any]) -> None:
     """Gives the final figures to the loggers, and removes the checkpoint, which a finished run does not need."""
     conclude(trainer.loggers, metrics)
+    # Last of all: until the model is written, a kill must find the checkpoint to go on from.
     shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
 
 
-def _of(config: dict[str, Any], *keys: str) -> list[Any]:
-    return [config[key] for key in keys]
+def _of(config: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: config[key] for key in keys}

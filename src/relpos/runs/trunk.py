@@ -62,6 +62,7 @@ def find(run: Run, threads: int, microbatch: int) -> Trunk | None:
     inputs = {name: other.identity for name, other in run.inputs.items()}
     found = []
     for folder in (runs_root() / run.stage).glob(f"{run.name}-*"):
+        # Finished or not: the checkpoint in `trunk/` is whole as soon as it is there.
         record = {} if folder == run.path else read_record(folder)
         if not record or not list((folder / FOLDER).glob("*.ckpt")) or not is_current(record):
             continue

@@ -80,6 +80,7 @@ def _column(name: str, tunings: list[Tuning], by_pretraining: bool) -> Column:
         interval=(intervals.interval(finished, name) if by_pretraining else None) or column.interval,
         n_failed=states.count("failed"),
         n_missing=len(states) - len(finished) - states.count("failed"),
+        # Not `==`: × 100 and a mean of two metrics leave a rounding error.
         n_collapsed=sum(value <= majority + 1e-9 for value in values) if majority is not None else 0,
         majority=majority,
         examples=of_dev_set.get("examples", {}).get(name),
@@ -150,6 +151,7 @@ def _mean(columns: Mapping[str, Column]) -> Column:
     mean = summary([float(np.mean([values[seed] for values in by_seed])) for seed in seeds], groups or None)
     bests = [part.best for part in parts if part.best is not None]
     medians = [part.median for part in parts if part.median is not None]
+    # Of the column with most runs: one that was cut short must not hide that seeds are missing.
     planned = max(len(part.values) + part.n_failed + part.n_missing for part in parts)
     return replace(
         mean,

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.measures.kept import END, kept
+from relpos.measures.kept import kept
 from relpos.measures.measure import Results, measures
 from relpos.runs.networks import labels, networks_of
 from relpos.runs.run import Run, read_record, recorded
-from relpos.runs.shelf import finished, most_shared, protocol
+from relpos.runs.shelf import END, finished, most_shared, protocol
 from relpos.tables.columns import rows_of
 from relpos.tables.order_columns import order_columns
 from relpos.tables.plan import PlannedRow, Tuning

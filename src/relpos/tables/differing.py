@@ -58,6 +58,7 @@ def option_of(group: str, node: Mapping[str, Any]) -> str:
     """The option of `conf` that a node comes from, whatever its dials; the name of the node's class if no option fits."""
     counts = {name: _values_fixed(preset, node) for name, preset in _presets(group)}
     fitting = {name: count for name, count in counts.items() if count is not None}
+    # The most special: an option with one fixed value fits wherever one with that value and another does.
     return max(fitting, key=lambda name: fitting[name]) if fitting else str(node["_target_"]).rpartition(".")[2]
 
 

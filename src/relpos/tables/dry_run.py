@@ -22,6 +22,7 @@ def describe(name: str, rows: list[PlannedRow], runs: list[Run], instrument: Ins
         instrument: of the columns about order; None if there are none.
     """
     states = {run.identity: run.state for run in runs}
+    # A dry run is asked for the time, so that some seconds of measuring are worth it.
     estimate = Estimate(measures=True)
     seconds, said = _seconds([run for run in runs if states[run.identity] != "finished" and flops(run)], estimate)
     of_rows = {run.identity for row in rows for run in row.runs}

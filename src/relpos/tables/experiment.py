@@ -158,6 +158,7 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
         raise RelposError("start: this key is called network now, and the overrides for the size of that network are called size")
     for key in content:
         refuse_unknown("unknown key", key, known)
+    # `tasks:` without a value is null in YAML, and means what a file without the key means.
     values = {key: value for key, value in content.items() if value is not None}
     if "parameters" in values:  # nothing is trained
         values |= {"rows": {str(values["parameters"]): []}, "tasks": []}
@@ -176,6 +177,7 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
         raise RelposError(f"rows: {len(names):,} are too many: a table has {MOST_ROWS:,} at most")
     for key in ("seeds", "pretrain_seeds"):
         if key in values:
+            # Before the annotations below are checked, which know lists alone.
             check(key, values[key], Seeds)
             values[key] = list(range(values[key])) if isinstance(values[key], int) else values[key]
     if isinstance(values.get("baseline"), str):
@@ -232,6 +234,7 @@ def _overrides(key: str, overrides: list[str] | None) -> list[str]:
         if not isinstance(override, str) or not override.partition("=")[1]:
             raise RelposError(f"{key}: {override!r} is not an override (key=value)")
     try:
+        # Experiment files travel: one from a stranger must not run code of its choosing.
         refuse_names(overrides or ())
     except RelposError as error:
         raise RelposError(f"{key}: {error}") from None

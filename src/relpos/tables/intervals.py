@@ -30,6 +30,7 @@ def interval(tunings: list[Tuning], column: str) -> Interval | None:
     sizes = {len(dev_set) for dev_sets in by_pretraining.values() for dev_set in dev_sets}
     if len(by_pretraining) < 2 or len(sizes) > 1:
         return None
+    # An array needs as many fine-tunings of each pre-training: those beyond the fewest are left out.
     scores = np.stack([np.stack(dev_sets[:fewest], 1) for dev_sets in by_pretraining.values()])
     metric = find(tunings[0].run.config["task"]["metric"], "metric", "task.metric")
 

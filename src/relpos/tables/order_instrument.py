@@ -13,12 +13,13 @@ from relpos.config.compose import compose
 from relpos.config.conf import key_of
 from relpos.data.pairs import AutoPairs, PairSource
 from relpos.errors import RelposError, nearest
-from relpos.measures.kept import END, is_measured, measured, snapshots
+from relpos.measures.kept import is_measured, measured, snapshots
 from relpos.measures.measure import Dials, Measure, Results, chosen
 from relpos.measures.sample import Sample, is_toy
 from relpos.runs.cost import flops_per_token
 from relpos.runs.networks import Network, resolve
 from relpos.runs.run import Run
+from relpos.runs.shelf import END
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow
 from relpos.trust import instantiate
@@ -103,6 +104,7 @@ def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Ins
         key = key_of(override).split(".")[0]
         if key not in KEYS:
             raise RelposError(f"table {experiment.name}: {stage}.{override}: not a dial of a table.{nearest(key, KEYS)}")
+    # A network must be named for the command; here each comes from the plan.
     cfg = compose("order", ["network=''", *overrides])
     pairs: PairSource | AutoPairs = instantiate(cfg.pairs, "pairs")
     if "pairs" in experiment.order and not isinstance(pairs, AutoPairs):
@@ -165,6 +167,7 @@ def to_measure(run: Run, instrument: Instrument) -> list[ToMeasure]:
     """What is measured of a pre-training: of a finished one its networks that are here, of another one those that it will keep."""
     end = resolve(run.path) if run.state == "finished" else None
     asked = [ToMeasure(run, END, end, instrument)]
+    # The end is measured again with the snapshots' dials: a curve must not jump where the dials change.
     if instrument.snapshots is not None:
         course = {**snapshots(end), END: end} if end else dict.fromkeys(sorted({*run.config["snapshots"], END}))
         asked += [ToMeasure(run, share, network, instrument.snapshots) for share, network in course.items()]

@@ -81,6 +81,7 @@ def paired_losses(
         mean = float(np.mean([of_seed.mean for of_seed in of_subject.values()]))
         seeds = sorted(of_subject.keys() & first.keys())
         difference, over = None, "examples"
+        # Seeds before examples: what differs from seed to seed is part of the question, if there is a way to know it.
         if of_subject is not first and len(seeds) > 1:
             difference, over = paired([of_subject[seed].mean for seed in seeds], [first[seed].mean for seed in seeds]), "seeds"
         elif of_subject is not first:
@@ -99,6 +100,7 @@ def over_examples(second: Losses, first: Losses) -> Difference:
     n, tokens = len(first.predicted), float(first.predicted.sum())
     differences = second.summed - first.summed
     ratio = float(differences.sum() / tokens)
+    # The delta method: examples with more predicted tokens weigh more in numerator and denominator alike.
     residuals = differences - ratio * first.predicted
     return Difference(ratio, sqrt(n / max(n - 1, 1) * float((residuals**2).sum())) / tokens, max(n - 1, 1), n)
 

@@ -136,6 +136,7 @@ def _contents(experiment: Experiment, start: Run | None, overrides: list[str]) -
     if start:
         of_tuning = [override for override in of_tuning if key_of(override) != "network"]
         refuse_overrides("finetune", of_tuning, {"network": start.name})
+        # Stands for the network, which comes as a run: nothing is to be pre-trained, and the recipe is that of base.
         of_tuning.append("network=given")
     first = {} if start else composed("pretrain", overrides_of("pretrain", experiment, overrides))
     tasks = [composed("finetune", [*of_tuning, f"task={task}"]) for task in experiment.tasks]
@@ -150,6 +151,7 @@ def _tunings(starts: list[Run], tasks: list[dict[str, Any]], seeds: list[int], l
     tunings = []
     for start in starts:
         for content in tasks:
+            # Planning resolves values and hashes files; all that a seed changes of the plan is the seed, see `reseeded`.
             first = label(finetune_run(content | {"seed": seeds[0]}, start))
             of_start = start.config.get("seed", 0)
             tunings += [Tuning(content["task"]["name"], of_start, seed, reseeded(first, seed)) for seed in seeds]
@@ -211,6 +213,7 @@ def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
     known = ("toy", "tokenizer", "store", "pretrain", "finetune", "order", "noop")
     for stage in stages or ():
         refuse_unknown("stages: unknown stage", stage, known)
+    # Needed runs of other stages are kept: a fine-tuning alone could not start.
     wanted = {run.identity for run in closure([run for run in runs if stages is None or run.stage in stages])}
     return [run for run in runs if run.identity in wanted]
 
@@ -244,6 +247,7 @@ def needed(runs: list[Run]) -> list[Run]:
     kept: list[Run] = []
     wanted: set[str] = set()
     inputs = {other.identity for run in runs for other in run.inputs.values()}
+    # From the end, so that whoever reads a run is known before the run itself comes.
     for run in reversed(runs):
         if run.identity in inputs and run.identity not in wanted:
             continue

@@ -38,6 +38,7 @@ class Shuffle(Measure):
         examples = sample.heldout()
         with sample.bar("shuffled text", len(examples) * (1 + len(WINDOWS))) as advance:
             gap = shuffle_gap(sample.model, examples, sample.words, advance)
+        # For each example, because an interval over several networks draws the examples anew; four digits keep it small.
         by_example = {
             "predicted": gap.predicted.astype(int).tolist(),
             "loss": gap.losses.round(4).tolist(),

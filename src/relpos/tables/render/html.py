@@ -25,6 +25,7 @@ def write_html(path: Path, view: View) -> None:
     """Writes the page; nothing where it shows this table already: its figures need matplotlib, which is slow to load."""
     parts = {part.rpartition("/")[2]: files("relpos.tables.render").joinpath(part).read_text(encoding="utf-8") for part in PARTS}
     stamp = hashlib.sha256(json.dumps([view.table.to_dict(), parts], sort_keys=True).encode()).hexdigest()
+    # The stamp stands in the page's head, so that the rest of a large page need not be searched.
     if path.exists() and stamp in path.read_text(encoding="utf-8")[:1000]:
         return
     write_text(path, _page(view, parts, stamp))

@@ -8,11 +8,10 @@ from typing import Any
 
 from relpos import style
 from relpos.measures.measure import measured_columns
+from relpos.runs.shelf import END
 from relpos.tables.render.side_tables import sweeps, title
 from relpos.tables.row import LOSS, NATS, Column, Row
 
-END = 100
-"""Per cent of the steps at the end of a pre-training."""
 LINES = 24
 """Rows that a column of the legend has room for."""
 MOST_BANDS = 6

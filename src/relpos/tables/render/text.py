@@ -50,6 +50,7 @@ def _colour(text: str) -> str:
 
 def _print(texts: list[list[Text]], console: Console) -> None:
     grid = _grid(texts)
+    # Turned round only where that is narrower: rows become columns.
     if _width(grid, console) > console.width and len(texts) <= len(texts[0]):
         grid = _grid([list(line) for line in zip(*texts, strict=True)])
     console.width = max(console.width, _width(grid, console))  # long lines rather than numbers cut short
