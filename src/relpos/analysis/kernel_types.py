@@ -63,5 +63,6 @@ def by_chance(kernels: Float[np.ndarray, "kernels width"], draws: int = 20) -> f
     chance = np.random.default_rng(0)
     kinds = Counter[str]()
     for _ in range(draws):
+        # Shuffled within a kernel: the values stay, so that only their places can make a kind.
         kinds += counted(chance.permuted(kernels, axis=1))
     return 1 - kinds["other"] / max(1, kinds.total())

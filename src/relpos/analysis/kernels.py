@@ -67,6 +67,7 @@ def _sum(terms: Terms, half: int) -> Float[Tensor, "heads 2*{half}+1"]:
     if terms.query is not None:
         parts.append(_centre(terms.query.float().mean((0, 2)).cpu(), half))
     if terms.key is not None:
+        # Reversed: a key's kernel counts from the key to the query, see docs/architecture.md.
         parts.append(_centre(terms.key.float().mean((0, 2)).cpu(), half).flip(-1))
     return torch.stack(parts).sum(0)
 

@@ -86,6 +86,7 @@ def pseudo_log_likelihoods(
     totals = np.zeros(len(sentences))
     with exact(model):
         for length in sorted(by_length, reverse=True):
+            # A bound on tokens, because rows of a sentence grow with the square of its length.
             at_once = max(1, SHARED_TOKENS // (length * (length + 2)))
             members = by_length[length]
             for start in range(0, len(members), at_once):
@@ -115,6 +116,7 @@ def _score(model: MaskedLM, ids: npt.NDArray[np.int64], words: Words | None, mar
     if model.encoder.causal:
         return _likelihoods(model, ids, marks)
     m, n = ids.shape
+    # Two sentences that differ in one word share the row in which that word is masked.
     rows, inverse = np.unique(masked_rows(ids, words, marks).reshape(m * n, n + 2), axis=0, return_inverse=True)
     device = next(model.parameters()).device
     batch = torch.from_numpy(rows)

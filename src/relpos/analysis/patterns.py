@@ -75,6 +75,7 @@ def pattern(encoder: Encoder, layer: int = 0, length: int = 64, trained: bool = 
 
 def reveal(position: nn.Module) -> bool:
     """Fills tables that are zero at the start from N(0, 0.02²), so that there is something to see; True where there were any."""
+    # Vectors are left alone: a bias of zero is no table that waits for training.
     zeros = [table for table in position.parameters() if table.dim() > 1 and not table.any()]
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -148,6 +149,7 @@ def _products(q: Heads, k: Heads, scale: float) -> Float[Tensor, "batch heads n 
 
 def _summarised(scores: Float[Tensor, "batch heads n n"], what: str) -> Pattern:
     scores = scores.detach().float()
+    # A hidden token's score is a large negative number: in a mean it would drown all others.
     scores = scores.masked_fill(scores <= HIDDEN / 2, torch.nan)
     n = scores.shape[-1]
     diagonals = [scores.diagonal(offset, -2, -1).transpose(0, 1).flatten(1) for offset in range(1 - n, n)]  # (H, B·(n − |o|))

@@ -60,6 +60,7 @@ def tuned_checkpoints(tunings: Mapping[Path, Plain]) -> list[Scale]:
     by_checkpoint: dict[str, list[tuple[Path, Plain]]] = {}
     for folder, record in tunings.items():
         start = Path(record["inputs"]["start"])
+        # Below these folders lie runs, whose scales are those of their pre-trainings.
         if start.parent.name not in ("pretrain", "finetune"):
             by_checkpoint.setdefault(str(start), []).append((folder, record))
     scales: list[Scale] = []

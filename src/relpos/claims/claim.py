@@ -141,6 +141,7 @@ def load(paper: str) -> list[Claim]:
 def families(claims: Iterable[Claim]) -> list[list[Claim]]:
     """What a paper claims in one measure, for each paper and measure of these claims: chance is corrected for among such tests."""
     wanted = list(claims)
+    # All of the family, asked for or not: a verdict must not depend on what else is on the page.
     known = {claim.id: claim for claim in [*load("all"), *wanted]}
     kinds = dict.fromkeys((claim.paper, claim.measure) for claim in wanted)
     return [[claim for claim in known.values() if (claim.paper, claim.measure) == kind] for kind in kinds]

@@ -59,6 +59,7 @@ def gain(
     names = shared(scale, rows, column, only)
     if not names:
         return None
+    # Both at the constant answer says nothing of them; their zero difference would shrink the mean of the others.
     columns = names if as_given else scale.telling(names, first, second)
     if not columns:
         return Gain(0.0, None, (), f"{first} and {second}: at the constant answer in {', '.join(names)}")

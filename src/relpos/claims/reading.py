@@ -73,6 +73,7 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: I
         variants.setdefault((key, row), {}).setdefault(rates, {})[folder] = record
     places: dict[str, tuple[Scale, str, int]] = {}  # name of a pre-training's folder → its scale, row and seed
     for (key, row), by_rates in variants.items():
+        # Never the rates with the best scores: choosing by the result would favour rows that were tuned longer.
         rates, chosen = max(by_rates.items(), key=lambda item: (len(item[1]), item[0][1] is not None, -slowest(item[0][0])))
         scale = scales[key]
         scale.slowest[row] = slowest(*rates)
@@ -122,6 +123,7 @@ def _read_order(scale: Scale) -> None:
                 gaps.setdefault(meaning, {})[row, seed] = gap
     most = max(gaps.items(), key=lambda item: (len(item[1]), json.loads(item[0])["examples"]), default=("", {}))
     for (row, seed), gap in most[1].items():
+        # One number of examples for all rows: gaps over other examples differ by the examples alone.
         scale.scores[row].setdefault(ORDER, Scores()).values[seed, 0] = gap
 
 

@@ -160,6 +160,7 @@ class Scale:
 
     def add(self, tunings: Sequence[Tuned]) -> None:
         """Reads the scores of fine-tunings; into each column those of the protocol that most of them share."""
+        # Never two protocols in one column: a longer fine-tuning would pass for a better network.
         used = most_shared(((name, each.protocol, "") for each in tunings for name in each.record["metrics"]["columns"]), [""])
         for each in tunings:
             metrics = each.record["metrics"]

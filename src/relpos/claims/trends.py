@@ -24,6 +24,7 @@ MORE_SEEDS = "two pre-training seeds or more of both rows at each scale"
 
 def sizes(alike: Sequence[Sequence[Scale]], rows: Sequence[str], column: str) -> list[list[Scale]]:
     """For each group its scales with these rows, one for each size, the smallest first; of a size, the one with most steps."""
+    # Scales come with the fewest steps first, so that the last of a size is the one with most.
     groups = [{scale.magnitude: scale for scale in group if shared(scale, rows, column)} for group in alike]
     return [list(group.values()) for group in groups if len(group) > 1]
 
@@ -102,6 +103,7 @@ def falls(test: Test, place: Place, *, bound: float = 0.0) -> Verdict | None:
     by_pairs = {scale.meaning["pairs"]: each for scale, each in zip(place.scales, gains, strict=True) if each}
     if len(by_pairs) < 2:
         return None
+    # By doublings: from 1,000 pairs to 2,000 is as far as from 100,000 to 200,000.
     doublings = [log2(pairs) for pairs in by_pairs]
     weights = _slope_weights(doublings) * (min(doublings) - max(doublings))
     known = [(float(weight), each.tested) for weight, each in zip(weights, by_pairs.values(), strict=True) if each.tested]

@@ -65,6 +65,7 @@ def _having(test: Test, runs: Scales) -> Iterator[Place]:
 
 def _unless_random(found: Verdict, scale: Scale, row: str) -> Verdict:
     """Positions of a row that is on the plateau, or of which nobody knows, are still random; published checkpoints have left it."""
+    # A published checkpoint has been trained on far more text than the plateau lasts.
     if found.verdict == NOT_RUN or not scale.can_go_on or (on_it := scale.is_on_plateau(row)) is False:
         return found
     if on_it is None:
@@ -223,6 +224,7 @@ def early_kinds(scale: Scale, row: str, folders: Sequence[Path], *, early: int =
     if not kept:
         return Verdict(NOT_RUN, f"needs snapshots=[…] at {early} % or before")
     typed = [[_typed(curves(folder, share=then)) for then in (share, None)] for folder, share in kept.items()]
+    # All models together: each alone has a dozen kernels.
     then, late = np.mean(typed, axis=0)
     # Four fifths of few kernels would be a matter of one or two.
     verdict = UNDECIDED if late < LEAST_TYPED else HOLDS if then >= 0.8 * late else FAILS

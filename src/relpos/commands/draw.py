@@ -56,6 +56,7 @@ def overview(described: Network, layer: int, length: int) -> dict[str, Pattern]:
 
 
 def _fresh(described: Network) -> tuple[str, str, Any]:
+    # Two choices of dials of one scheme must not overwrite each other's figure.
     digest = hashlib.sha256(json.dumps(described["position"], sort_keys=True).encode()).hexdigest()[:6]
     model, filled = _model(described)
     state = "initial weights" + ", tables that begin at zero filled" * filled

@@ -74,6 +74,7 @@ class Line:
     @property
     def difference(self) -> float:
         """Ours, rounded as the paper rounds, minus the printed figure; in the paper's unit."""
+        # Rounded twice, because 13.43 − 13.42 is 0.009999… in floating point.
         return round(self.shown - self.printed, self.decimals)
 
     @property

@@ -52,6 +52,7 @@ def check(values: Mapping[str, Any], command: str, overrides: Sequence[str]) -> 
         RelposError: names the key or override and, where there is one, the nearest right one.
     """
     added = [key_of(override) for override in overrides if override.startswith("+")]
+    # Only for overrides with a plus is it worth listing all keys; Hydra refuses unknown ones without it.
     known = _known(command, [override for override in overrides if override[0] not in "+~"]) if added else set()
     for key in added:
         if key.replace("/", ".") not in known and not _belongs_to_target(values, key):
@@ -152,6 +153,7 @@ def refuse_overrides(command: str, overrides: Iterable[str], plain: Mapping[str,
         return
     for override in overrides:
         key = key_of(override).replace("/", ".")
+        # The part behind @ says where the option goes.
         key = key.partition("@")[2] or key  # recipe@pretrain.recipe=small
         if key.split(".")[0] in OF_NETWORK.get(command, ()):
             recipe = "; recipe=… names the recipe by itself" if key == "size" and command in ("pretrain", "finetune") else ""

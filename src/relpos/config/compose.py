@@ -28,6 +28,7 @@ def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
         RelposError: an override is wrong; it is named, with the nearest right word.
     """
     cfg = OmegaConf.create(composed(command, overrides))
+    # As Hydra's own: reading a key that is not there is an error.
     OmegaConf.set_struct(cfg, True)
     return cfg
 
@@ -43,6 +44,7 @@ def composed(command: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
         except quick.LeftToHydra:
             cfg = _by_hydra(command, overrides)
             content, values = _plain(cfg, resolve=False), _plain(cfg)
+    # Checked with their values, returned without: a table changes the seed, and interpolations must follow.
     check(values, command, overrides)
     return content
 

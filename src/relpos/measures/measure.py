@@ -175,6 +175,7 @@ def measures() -> list[Measure]:
 @cache
 def _of_file(name: str) -> Measure:
     module = import_module(f"{kinds.__name__}.{name}")
+    # Exactly one for each file, which is how a new measure is found without a list of them.
     [kind] = [
         kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Measure) and kind is not Measure
     ]

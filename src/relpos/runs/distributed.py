@@ -97,6 +97,7 @@ def launch(run: Run, wait: bool = True) -> None:
     devices, nodes = int(run.config["speed"]["devices"]), int(run.config["speed"]["nodes"])
     content = json.dumps({"run": run.to_dict(), "wait": wait}).encode() + b"\n"
     budget = int(os.environ.get("OMP_NUM_THREADS") or cores())  # a table's engine sets the variable for each worker
+    # Divided among the processes: each with all cores would be slower than one alone.
     threads = run.config["speed"].get("threads") or max(1, budget // devices)
     with reserved_port() as port:
         first, meeting = _first_rank(devices, nodes, port)
@@ -163,6 +164,7 @@ def _watch(ranks: list[subprocess.Popen[bytes]]) -> list[int]:
     """Waits for all processes and returns their exit codes. When one ends badly, the others are killed after `PATIENCE`."""
     deadline: float | None = None
     while any(process.poll() is None for process in ranks):
+        # The others wait in a collective operation for the one that is gone, and would do so for ever.
         if deadline is None and any(process.poll() for process in ranks):
             deadline = time.monotonic() + PATIENCE
         if deadline is not None and time.monotonic() > deadline:
@@ -191,6 +193,7 @@ def _stops(ranks: list[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
             signal.signal(number, handler)
         for process in ranks:
             if process.stdin is not None:
+                # The pipe is the tether: its end tells a process that nobody waits for it any more.
                 process.stdin.close()
             if process.poll() is None:
                 process.kill()

@@ -52,6 +52,7 @@ class Estimate:
     def rate(self, run: Run) -> tuple[float | None, str]:
         """Operations per second as `relpos.runs.cost` counts them, None if it is unknown; and where it comes from."""
         task, data = run.config.get("task") or {}, run.config.get("data")
+        # The data is part of the key: short sentences fill a step with fewer tokens.
         key = run.stage, run.config["precision"], flops_per_token(run), run.config["batch"], task.get("name"), json.dumps(data)
         if key not in self.known:
             self.known[key] = self._rate(run)
@@ -80,6 +81,7 @@ class Estimate:
         ]
 
     def _measured_now(self, run: Run) -> float | None:
+        # Only here, because it loads torch, and most plans have finished runs to go by.
         from relpos.runs.measurement import measured_rate
 
         try:
@@ -137,6 +139,7 @@ def keep(rate: Rate) -> None:
         RelposError: the file cannot be written.
     """
     entry = {"hardware": hardware(), "precision": rate.precision, "flops_per_token": rate.cost, "tokens": rate.tokens}
+    # Measured anew on the same hardware, the newer one counts: drivers and torch change.
     others = [other for other in _kept() if any(other.get(key) != value for key, value in entry.items())]
     make_runs_root()
     write_json(runs_root() / RATES, [*others, entry | {"rate": rate.value}])

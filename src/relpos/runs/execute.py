@@ -51,9 +51,11 @@ def execute(run: Run, wait: bool = True, log: bool = False, retries: Retries | N
         KeyboardInterrupt: the process was asked to stop; a checkpoint was written first, and the same call goes on from there.
     """
     here = place() if run.stage in SHARED else None
+    # Where several processes share the run, all must hear of it in `_together`: one that returned would be waited for.
     if run.state == "finished" and not here:
         _name_missing_snapshots(run)
         return run
+    # Without this run's retries: whoever waits for an input waits until it is there, or fails with it.
     for needed in run.inputs.values():
         execute(needed)
     if here:
@@ -160,6 +162,7 @@ def _carry_out(run: Run, log: bool = False) -> None:
                 _print(error)
             _record_failure(run, error)
             raise
+    # Over all starts, since an interrupted run goes on.
     seconds = run.record.get("seconds", 0.0) + time.perf_counter() - started
     run.end("finished", metrics=metrics, seconds=round(seconds, 2), **costs(run))
 
@@ -196,6 +199,7 @@ def _record_failure(run: Run, error: BaseException) -> None:
 def hardware() -> dict[str, Any]:
     """Processor, cores, the widest vector instructions, on which the last digits of sums depend, and GPUs, if there are any."""
     about: dict[str, str] = {}
+    # Elsewhere than on Linux there is no such file, and `platform` has to do.
     with suppress(OSError):
         text = CPUINFO.read_text(encoding="utf-8").partition("\n\n")[0]  # of the first core
         about = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}

@@ -69,6 +69,7 @@ def measure(
     device = torch.device("cuda" if torch.cuda.is_available() and speed["accelerator"] != "cpu" else "cpu")
     model = model.to(device).train()
     asked = speed["microbatch"]
+    # As in the training, so that the measured pass is the one that will be run.
     microbatch = min(batch, fitting_microbatch(model.encoder, length, speed["accelerator"]) if asked == "auto" else int(asked))
     generator = torch.Generator().manual_seed(0)
     vocabulary = model.encoder.embedding.words.num_embeddings
@@ -97,6 +98,7 @@ def measure(
         clock, worked = (-(-batch // microbatch) * of_pass + of_update for of_pass, of_update in parts)
         return clock, worked
 
+    # Schemes that draw positions for each step have none before.
     model.encoder.position.begin_step(0)
     threads = torch.get_num_threads()
     if device.type == "cuda":

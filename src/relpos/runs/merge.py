@@ -61,6 +61,7 @@ def merge(folders: Sequence[Path], weights: bool = False) -> Merged:
     unfinished = 0
     for folder in folders:
         for path in _runs_in(folder, root):
+            # A run that is not finished may still be written to while it is read.
             if read_record(path).get("state") == "finished":
                 sources.setdefault(f"{path.parent.name}/{path.name}", []).append(path)
             else:
@@ -161,6 +162,7 @@ def _copy(source: Path, target: Path, root: Path, weights: bool) -> None:
                 shutil.copyfile(source / file, temporary)
         if needs_record:
             record = read_record(source)
+            # Records name inputs by absolute paths of the machine that wrote them.
             inputs = {name: _here(str(folder), root) for name, folder in record["inputs"].items()}
             write_json(target / RECORD, record | {"inputs": inputs})
 

@@ -247,6 +247,7 @@ def labels(networks: Sequence[Network]) -> list[str]:
     If these are not different, they are the whole names.
     """
     in_row = Counter(network.row for network in networks)
+    # Seeds are added only where a row is there several times: labels are read in legends.
     short = [
         network.row + f" seed {network.seed}" * (in_row[network.row] > 1) if network.row else SIZE.sub("", network.name)
         for network in networks
@@ -269,6 +270,7 @@ def _of_path(name: str, path: Path, store: Path | None) -> Network:
         return _of_run(path.resolve().parent, read_record(path.resolve().parent))
     folder = path / "model" if (path / "model").is_dir() else located(name)
     if is_published(folder):
+        # Some checkpoints say null, or nothing, about how long their inputs may be.
         length = min(LENGTH, int(read_config(folder).get("max_position_embeddings") or LENGTH))
         label = name_of(folder) if folder == path else name
         return Network(label.replace("/", "-"), folder, weight_files(folder)[0], store=store, length=length)

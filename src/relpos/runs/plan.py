@@ -88,6 +88,7 @@ def store_run(config: Content, tokenizer: Run | None = None) -> Run:
     data = {"data": config["data"]}
     tokenizer = tokenizer or Run("tokenizer", f"{name}-{config['vocabulary']}", corpus | text, text | data, inputs)
     meaning = {"heldout": source.heldout}
+    # The run's name says so, too: two stores of one text would differ by their hash alone.
     if source.shuffle:  # the tokenizer's text stays as it stands, so that the pieces are the same
         name, meaning["shuffle"] = f"{name}-shuffled{source.shuffle}", source.shuffle
     return Run("store", name, corpus | meaning, meaning | data, inputs | {"tokenizer": tokenizer})
@@ -146,6 +147,7 @@ def finetune_run(content: Content, start: Run | None = None) -> Run:
     if config["head"] != "plain":
         meaning["head"] = config["head"]
     source, toy = _text(config)
+    # A task of the user's own has its files hashed already; of GLUE the source knows where it lies.
     if "files" not in meaning:  # the task is one of the source's
         inputs |= toy
         if not toy:
@@ -157,6 +159,7 @@ def finetune_run(content: Content, start: Run | None = None) -> Run:
 def _network_name(start: Run) -> str:
     """How a fine-tuning's folder names the network that it starts from: a given one, or a pre-training without text and seed."""
     first = start
+    # Past the intermediate tasks: the folder is named after the network that all of them go back to.
     while first.stage == "finetune":
         first = first.inputs["start"]
     if first.stage == "given":
@@ -187,6 +190,7 @@ def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
     size = {key: value for key, value in plain["size"].items() if key not in PAPERS_LAYERS} | other_layers(plain["size"])
     nodes = {"size": size, "position": plain["position"], "conv": plain["conv"]}
     sources = {}
+    # A class of the user's own has no version that is bumped when it changes: its source stands for it.
     for path, node in targets(nodes):
         target = node["_target_"]
         if not target.startswith("relpos."):

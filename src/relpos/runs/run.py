@@ -117,6 +117,7 @@ class Run:
     @property
     def checkpoint(self) -> str | None:
         """Name of the newest checkpoint, or None. Each checkpoint has another name: a changed name means progress."""
+        # By time and not by name: the step in a name has no fixed number of digits.
         files = list((self.path / "checkpoint").glob("last-*.ckpt"))
         return max(files, key=lambda file: file.stat().st_mtime_ns).name if files else None
 
@@ -136,6 +137,7 @@ class Run:
         If there was no start yet, because an input is wrong for instance, one is added, so that the failure counts as a try.
         """
         record = self.record
+        # A start that was ended before must not be overwritten by the end of one that never was noted.
         starts = record.get("starts", [])
         if record.get("state") != "running" or not starts:
             starts = [*starts, self._start()]
@@ -181,6 +183,7 @@ def closure(runs: list[Run]) -> list[Run]:
 
     def collect(run: Run) -> None:
         for needed in run.inputs.values():
+            # Visited once: a table's runs share tokenizer and store hundreds of times.
             if needed.identity not in collected:
                 collect(needed)
         collected.setdefault(run.identity, run)

@@ -78,6 +78,7 @@ def _metric_source(arguments: dict[str, Any]) -> dict[str, Any]:
     if name not in known:
         raise RelposError(f"task.metric={name}: no such metric in {module}.{nearest(name, known)}")
     labels = arguments["labels"]
+    # Refused when it is planned: behind the training the metric's own error would come too late.
     if (name in OF_NUMBERS) != (labels is None):
         raise RelposError(f"task.metric={name}: it does not compare {'numbers' if labels is None else 'classes'}")
     if labels is not None and OF_CLASSES[name] not in (None, len(labels)):

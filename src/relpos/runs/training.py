@@ -159,12 +159,15 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
     config, folder, group = run.config, run.path / "checkpoint", module.group
     # The threads of its record give the same bits as without the interruption; but what the user asks for comes first.
     kept = None if ASKED in os.environ else _recorded(run, "threads", group.world)
+    # Before anything is computed: sums over another number of threads differ in their last bits.
     threads = set_threads(config["speed"]["threads"] or kept)
+    # Its own checkpoint first; another run's is only a way to begin.
     checkpoint = newest(folder)
     shared = None if checkpoint or group.world > 1 else trunk.find(run, threads, microbatch)
     if shared:
         checkpoint = shared.checkpoint
         trunk.copy_log(shared, run)
+    # Read once more here, so that a wrong shape is named before Lightning's traceback.
     step = _checked_step(checkpoint, module) if checkpoint else 0
     if group.sums([step])[0] != step * group.world:
         raise RelposError(f"the processes of {run.path} see different checkpoints: is the folder one for all nodes?")
@@ -201,6 +204,7 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
         profiler=_profiler(config["speed"]["profiler"], run.path / "profile"),
         default_root_dir=run.path,
     )
+    # After the trainer has chosen the device: on a GPU there is nothing to warn of.
     if group.first and config["precision"] == "bf16" and trainer.strategy.root_device.type == "cpu":
         warn_of_bf16()
     started, worked = time.perf_counter(), time.process_time()
@@ -268,6 +272,7 @@ def _microbatch(run: Run, encoder: Encoder, group: Group) -> int:
     failed = [start["out_of_memory"] for start in _starts_with(run, "out_of_memory", group.world)]
     if not failed:
         return recorded[0] if recorded else fitting_microbatch(encoder, run.config["length"], accelerator)
+    # A micro-batch that was recorded and has not failed gives the same bits as before; a new one does not.
     fitting = next((microbatch for microbatch in recorded if microbatch < min(failed)), max(1, min(failed) // 2))
     if group.first:
         print(f"relpos: {run.name} ran out of memory with speed.microbatch={min(failed)}; now {fitting}", file=sys.stderr)
@@ -282,6 +287,7 @@ def _recorder(run: Run, encoder: Encoder, group: Group) -> Callable[[], Recorder
 
 def _device(accelerator: str, group: Group) -> Any:
     """One device a process: its own GPU, where there are GPUs."""
+    # Modulo, because srun may show each process its own GPU alone, as number 0.
     several_gpus = group.world > 1 and accelerator != "cpu" and torch.cuda.is_available()
     return [group.local % torch.cuda.device_count()] if several_gpus else 1
 
@@ -297,6 +303,7 @@ def _checked_step(path: Path, module: Training) -> int:
     Raises:
         RelposError: it was written for a network of another shape or vocabulary.
     """
+    # `weights_only`: a checkpoint may have come from elsewhere, and nothing in it is to be executed.
     content = torch.load(path, map_location="cpu", weights_only=True)
     needed = {name: tuple(value.shape) for name, value in module.state_dict().items()}
     saved = {name: tuple(value.shape) for name, value in content["state_dict"].items()}

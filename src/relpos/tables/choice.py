@@ -121,6 +121,7 @@ def _on_halves(halves: Mapping[str, Halves | None], base: str, choices: Sequence
         return None, None
     seen, unseen = [], []
     for half in (0, 1):
+        # Each half chooses once and judges once, so that no example is used for nothing.
         chosen = max(choices, key=lambda name: known[name][half])
         seen.append(known[chosen][half] - known[base][half])
         unseen.append(known[chosen][1 - half] - known[base][1 - half])

@@ -130,15 +130,16 @@ def _contents(experiment: Experiment, start: Run | None, overrides: list[str]) -
     Raises:
         RelposError: an override is wrong, or two tasks have one name.
     """
+    of_stage = {stage: overrides_of(stage, experiment, overrides) for stage in ("noop", "pretrain", "finetune")}
     if "noop" in experiment.stages:
-        return composed("noop", overrides_of("noop", experiment, overrides)), []
-    of_tuning = overrides_of("finetune", experiment, overrides)
+        return composed("noop", of_stage["noop"]), []
+    of_tuning = of_stage["finetune"]
     if start:
         of_tuning = [override for override in of_tuning if key_of(override) != "network"]
         refuse_overrides("finetune", of_tuning, {"network": start.name})
         # Stands for the network, which comes as a run: nothing is to be pre-trained, and the recipe is that of base.
         of_tuning.append("network=given")
-    first = {} if start else composed("pretrain", overrides_of("pretrain", experiment, overrides))
+    first = {} if start else composed("pretrain", of_stage["pretrain"])
     tasks = [composed("finetune", [*of_tuning, f"task={task}"]) for task in experiment.tasks]
     names = [content["task"]["name"] for content in tasks]
     if len(set(names)) < len(names):
@@ -177,6 +178,7 @@ def _start_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
     named = [override.partition("=")[2] for override in overrides if key_of(override) in STARTS]
     if named:
         return given_run(named[-1])
+    # The file leaves the network to the user; a plan without it still shows the rows.
     if experiment.network == "???":
         return None
     try:
@@ -235,6 +237,7 @@ def runs_of(rows: Sequence[PlannedRow]) -> list[Run]:
         return depths[run.identity]
 
     runs = closure([run for row in rows for run in row.runs])
+    # Sorted is stable: within these, the runs keep the order of the file.
     return sorted(runs, key=lambda run: (depth(run), run.identity not in needed, rounds.get(run.identity, 0)))
 
 

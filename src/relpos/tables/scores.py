@@ -79,6 +79,7 @@ def _joined(ours: Recorded, theirs: Recorded, where: str) -> Recorded:
         if ours.scores[column] != theirs.scores[column]:
             said = f"{column} is {theirs.scores[column]} there and {ours.scores[column]} elsewhere"
             raise RelposError(f"{where}: {said}; `relpos record-scores` corrects one of them")
+    # A row without scores here has no time, and is the older one.
     last = max(ours, theirs, key=lambda recorded: recorded.recorded or "")
     return replace(last, scores=ours.scores | theirs.scores)
 

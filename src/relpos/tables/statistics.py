@@ -133,6 +133,7 @@ def interval(values: Sequence[float], statistic: Statistic = np.mean) -> Interva
         return None
     if max(values) == min(values):
         return float(values[0]), float(values[0])
+    # BCa is undefined where leaving out any one value changes nothing, as for a median of many ties.
     ends = _bootstrap(values, statistic, "BCa")
     return ends if np.isfinite(ends).all() else _bootstrap(values, statistic, "percentile")
 
@@ -173,6 +174,7 @@ def multi_bootstrap(scores: ArrayLike, resamples: int = 1_000, metric: Callable[
     generator = np.random.default_rng(SEED)
     means = []
     for _ in range(resamples):
+        # Seeds and examples are crossed, every model answers every example: each is drawn once for the whole table.
         rows, columns = generator.integers(seeds, size=seeds), generator.integers(examples, size=examples)
         drawn = table[rows][:, columns]
         means.append(drawn.mean() if metric is None else np.mean([metric(of_seed) for of_seed in drawn]))

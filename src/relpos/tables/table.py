@@ -66,6 +66,7 @@ class Table:
         try:
             return _adapter().validate_python(_with_overrides(content))
         except ValidationError as error:
+            # One line for the user: the first of pydantic's errors, which are often hundreds for one cause.
             first = error.errors()[0]
             raise RelposError(f"{'.'.join(map(str, first['loc'])) or 'content'}: {first['msg']}") from error
 

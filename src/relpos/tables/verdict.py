@@ -76,6 +76,7 @@ class Printed:
 
     def error(self, spread: Spread | None) -> float:
         """Standard error of the number, including that of its single pre-training as far as ours show it."""
+        # A printed 0.0 is rounded: taken as zero it would make differences look surer than they are.
         printed = max(self.sem, LEAST_SEM) if self.sem is not None else 0.0
         return max(printed, spread.variance**0.5 if spread else 0.0)
 
@@ -131,6 +132,7 @@ def difference(
     if not units or spread is None:
         return None
     ours = float(np.mean(list(units.values()))) if server is None else server
+    # The server scores a single submission, which no further pre-training makes surer.
     of_ours = spread.variance / (len(units) if server is None else 1)
     return Difference(ours - printed.value, (of_ours + printed.error(spread) ** 2) ** 0.5, spread.freedom, len(units))
 
