@@ -18,11 +18,7 @@ def _says(test: Test) -> str:
     return f"dev scores of {test.row} in {test.options['checkpoint']}: {published}"
 
 
-def _requires(test: Test) -> Requirements:
-    return Requirements(SEVERAL, tuple(test.options["scores"]), len(test.options["scores"]))
-
-
-@rule(_says, _requires)
+@rule(_says, lambda test: Requirements(SEVERAL, tuple(test.options["scores"]), len(test.options["scores"])))
 def above_published(test: Test, place: Place, *, checkpoint: str, scores: Mapping[str, float]) -> Verdict | None:
     """Dev scores of fine-tunings of one published `checkpoint` lie above its published `scores` (column → score × 100).
 

@@ -89,11 +89,8 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: I
     _read_scores({folder: record for folder, record in tunings.items() if is_current(record)}, places)
     for scale in scales.values():
         _read_order(scale)
-    return Scales(sorted(scales.values(), key=_largeness), older, tuned_checkpoints(tunings), published_checkpoints(checkpoints))
-
-
-def _largeness(scale: Scale) -> tuple[int, int, bool]:
-    return scale.magnitude, scale.meaning["steps"], "first" not in scale.meaning
+    known = sorted(scales.values(), key=lambda scale: (scale.magnitude, scale.meaning["steps"], "first" not in scale.meaning))
+    return Scales(known, older, tuned_checkpoints(tunings), published_checkpoints(checkpoints))
 
 
 def _read_scores(tunings: Mapping[Path, Plain], places: Mapping[str, tuple[Scale, str, int]]) -> None:

@@ -20,7 +20,7 @@ from relpos.claims.contrasts import losses_of
 from relpos.claims.effort import longer, models, plural
 from relpos.claims.requirements import SEVERAL
 from relpos.claims.rule import Place, Test, rule
-from relpos.claims.scales import Scale, Scales
+from relpos.claims.scales import Scale
 from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Verdict, sided
 from relpos.claims.weights import encoder, of_weights
 from relpos.runs.shelf import snapshots
@@ -247,16 +247,12 @@ def seldom_trained_is_less(scale: Scale, row: str, folders: Sequence[Path]) -> V
     return _above_zero(scale, row, f"R² {', '.join(said)}, {plural(len(folders), 'run')}", paired(inside, outside))
 
 
-def _all_published(test: Test, runs: Scales) -> list[Place]:
-    return [Place(tuple(runs.published), "published networks")]
-
-
 def _newer_says(test: Test) -> str:
     newer, older = (" and ".join(test.options[key]) for key in ("newer", "older"))
     return f"R² of P of each {newer} is above that of each {older} with a table of the same shape"
 
 
-@rule(_newer_says, places=_all_published)
+@rule(_newer_says, places=lambda test, runs: [Place(tuple(runs.published), "published networks")])
 def newer_is_more(test: Test, place: Place, *, newer: Sequence[str], older: Sequence[str]) -> Verdict:
     """R² of P of every published network of the newer families is above that of every one of the older; fails otherwise.
 

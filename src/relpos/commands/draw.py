@@ -31,7 +31,11 @@ def draw(all: bool, network: str | None, layer: Count, heads: Count, length: Cou
         path = runs_root() / "figures" / "patterns.png"
         style.save(draw_overview(patterns), path, dpi=70)
         return str(path)
-    name, state, model = _trained(network) if network else _fresh(described)
+    if network:
+        given = resolve(network)
+        name, state, model = given.file_name, "trained", given.load()
+    else:
+        name, state, model = _fresh(described)
     shown = pattern(encoder_of(model), layer - 1, length, trained=network is not None)
     if shown is None:
         raise RelposError(f"{type(model.encoder.position).__name__} adds nothing to the scores: there is no pattern to draw")
@@ -68,8 +72,3 @@ def _model(described: Network) -> tuple[Any, bool]:
     torch.manual_seed(0)
     model = build_model(described)
     return model, reveal(model.encoder.position)
-
-
-def _trained(name: str) -> tuple[str, str, Any]:
-    network = resolve(name)
-    return network.file_name, "trained", network.load()

@@ -65,7 +65,8 @@ def order(
         if curves:
             results["snapshots"] = _course(sample, asked)
         rows.append(results)
-        print(f"{name}: {_line(results)}", file=sys.stderr)
+        said = [part for measure in measures() for part in measure.said(results)]
+        print(f"{name}: {', '.join(said) or 'measured'}", file=sys.stderr)
     folder = runs_root() / "order" / _folder_name(networks, dials, asked, curves)
     write_json(folder / FILE, rows[0] if len(rows) == 1 else {"rows": rows})
     _draw(rows, folder)
@@ -89,11 +90,6 @@ def _course(sample: Sample, asked: list[Measure] | None) -> dict[str, Results]:
         if here != []:
             course[str(share)] = _shown(replace(sample, network=snapshot), here)
     return course
-
-
-def _line(results: Results) -> str:
-    """The main figures in a line."""
-    return ", ".join(part for measure in measures() for part in measure.said(results)) or "measured"
 
 
 def _folder_name(networks: Sequence[Network], dials: Dials, asked: list[Measure] | None, curves: bool) -> str:

@@ -55,7 +55,8 @@ def check(values: Mapping[str, Any], command: str, overrides: Sequence[str]) -> 
     # Only for overrides with a plus is it worth listing all keys; Hydra refuses unknown ones without it.
     known = _known(command, [override for override in overrides if override[0] not in "+~"]) if added else set()
     for key in added:
-        if key.replace("/", ".") not in known and not _belongs_to_target(values, key):
+        is_argument = any(key.startswith(f"{path}.") for path, _ in targets(values))  # which its constructor checks
+        if key.replace("/", ".") not in known and not is_argument:
             raise _unknown_key(key, known)
     errors: dict[str, RelposError] = {}
     for key, error in mistakes(values, command):
@@ -132,10 +133,6 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]
     inside = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list) else ()
     for key, value in inside:
         yield from targets(value, f"{path}.{key}".lstrip("."))
-
-
-def _belongs_to_target(plain: Mapping[str, Any], key: str) -> bool:
-    return any(key.startswith(f"{path}.") for path, _ in targets(plain))
 
 
 def refuse_overrides(command: str, overrides: Iterable[str], plain: Mapping[str, Any]) -> None:

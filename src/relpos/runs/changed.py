@@ -95,7 +95,8 @@ def changed_position(position: dict[str, Any], change: dict[str, Any] | None) ->
         position, is_bare = {"_target_": f"{PACKAGE}.NoPosition", "_partial_": True}, True
     if not change.get("tisa"):
         return position
-    if change["start"] == "regression" and not _has_table(position) and change["positions"] == "keep":
+    has_table = any(is_table(part) for part in position.get("parts") or [position])
+    if change["start"] == "regression" and not has_table and change["positions"] == "keep":
         raise RelposError(f"change.start=regression: {_name(position)} has no position embeddings to fit TISA to; start=random")
     tisa = {"_target_": f"{PACKAGE}.{Tisa.__name__}", "_partial_": True, "kernels": change["tisa"], "reused": change["reused"]}
     if is_bare:
@@ -106,10 +107,6 @@ def changed_position(position: dict[str, Any], change: dict[str, Any] | None) ->
 def is_table(position: dict[str, Any]) -> bool:
     """Whether a node `position` is a table of position embeddings and nothing else."""
     return bool(position["_target_"] == ABSOLUTE)
-
-
-def _has_table(position: dict[str, Any]) -> bool:
-    return any(is_table(part) for part in position.get("parts") or [position])
 
 
 def _name(position: dict[str, Any]) -> str:

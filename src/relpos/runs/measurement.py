@@ -112,7 +112,8 @@ def measure(
             torch.set_num_threads(threads)
         waited = max(0.0, 1 - alone / clock)
         whole = step(seconds / 2)[0] if threads > 1 and waited < DISTURBED else alone / threads
-    return Measured(whole, alone, waited, microbatch, _peak(device), _name(device))
+    name = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    return Measured(whole, alone, waited, microbatch, _peak(device), name)
 
 
 def measured_rate(run: Run) -> Rate:
@@ -176,7 +177,3 @@ def _peak(device: torch.device) -> int:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _name(device: torch.device) -> str:
-    return torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"

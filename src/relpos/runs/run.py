@@ -117,7 +117,7 @@ class Run:
     @property
     def checkpoint(self) -> str | None:
         """Name of the newest checkpoint, or None. Each checkpoint has another name: a changed name means progress."""
-        # By time and not by name: the step in a name has no fixed number of digits.
+        # By time: a name holds a hash, which has no order.
         files = list((self.path / "checkpoint").glob("last-*.ckpt"))
         return max(files, key=lambda file: file.stat().st_mtime_ns).name if files else None
 

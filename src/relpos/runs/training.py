@@ -157,8 +157,8 @@ def tuning_steps(steps: int | None, epochs: float | None, task: Task, rows: int,
 def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: int, microbatch: int) -> pl.Trainer:
     """Trains from the newest checkpoint, or from the beginning, to the last step. Of several processes the first one writes."""
     config, folder, group = run.config, run.path / "checkpoint", module.group
-    # The threads of its record give the same bits as without the interruption; but what the user asks for comes first.
-    kept = None if ASKED in os.environ else _recorded(run, "threads", group.world)
+    # The threads of its first start give the same bits as without the interruption; but what the user asks for comes first.
+    kept = None if ASKED in os.environ else next((start["threads"] for start in _starts_with(run, "threads", group.world)), None)
     # Before anything is computed: sums over another number of threads differ in their last bits.
     threads = set_threads(config["speed"]["threads"] or kept)
     # Its own checkpoint first; another run's is only a way to begin.
@@ -236,12 +236,6 @@ def _profiler(name: str | None, folder: Path) -> Profiler | None:
     """Lightning's profiler of this name (simple, advanced, pytorch); its report goes to `folder`."""
     kinds = {"simple": SimpleProfiler, "advanced": AdvancedProfiler, "pytorch": PyTorchProfiler}
     return kinds[name](dirpath=folder, filename=name) if name else None
-
-
-def _recorded(run: Run, what: str, processes: int) -> int | None:
-    """The `threads` or `microbatch` of the first start with as many processes; a run that goes on keeps them, because its results
-    depend on them in the last bits."""
-    return next((start[what] for start in _starts_with(run, what, processes)), None)
 
 
 def _starts_with(run: Run, what: str, processes: int) -> list[dict[str, Any]]:

@@ -127,6 +127,16 @@ def means_by(groups: Sequence[Group], values: Sequence[float]) -> dict[Group, fl
     return {group: sum(some) / len(some) for group, some in members.items()}
 
 
+def mean_if_all(values: Sequence[float | None]) -> float | None:
+    """The mean; None if a value is missing, or if there are no values.
+
+    >>> mean_if_all([1.0, 2.0]), mean_if_all([1.0, None])
+    (1.5, None)
+    """
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
 def mean_of(columns: Iterable[str]) -> list[str]:
     """The columns whose mean is taken: GLUE's nine, or those of them that the table has.
 

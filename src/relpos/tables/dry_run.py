@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from relpos.runs.cost import flops
 from relpos.runs.estimate import Estimate, duration, how_busy
@@ -118,14 +118,11 @@ def _standing(run: Run, states: Mapping[str, str]) -> str:
         reasons.append("its text is not there")
     if "glue" in run.meaning and run.meaning["glue"] is None:
         reasons.append("its task is not there")
-    waits = dict.fromkeys(_name(other) for other in _unfinished(run, states))
+    unfinished = [other for other in run.inputs.values() if states.get(other.identity, "finished") != "finished"]
+    waits = dict.fromkeys(map(_name, unfinished))
     if waits:
         reasons.append(f"waits for {', '.join(waits)}")
     return "; ".join([state, *reasons]) if reasons else f"{state}; ready to start"
-
-
-def _unfinished(run: Run, states: Mapping[str, str]) -> Iterable[Run]:
-    return (other for other in run.inputs.values() if states.get(other.identity, "finished") != "finished")
 
 
 def _name(run: Run) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from relpos.measures.lengths import losses
+from relpos.tables.columns import mean_if_all
 from relpos.tables.plan import PlannedRow
 from relpos.tables.row import Row
 
@@ -23,10 +24,4 @@ def with_heldout_lengths(rows: Sequence[Row], plan: Iterable[PlannedRow], length
 def _mean_losses(planned: PlannedRow, lengths: list[int]) -> dict[str, float | None]:
     finished = [run for run in planned.pretrainings if run.state == "finished"]
     measured = [losses(run.path, run.inputs["store"].path, lengths, run.config["precision"]) for run in finished]
-    return {str(length): _mean([by_length.get(length) for by_length in measured]) for length in lengths}
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    """The mean; None if a value is missing, or if there are no values."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
+    return {str(length): mean_if_all([by_length.get(length) for by_length in measured]) for length in lengths}

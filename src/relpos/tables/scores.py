@@ -9,7 +9,7 @@ from pathlib import Path
 
 from relpos.errors import RelposError
 from relpos.files import write_json
-from relpos.tables.columns import GLUE
+from relpos.tables.columns import GLUE, mean_if_all
 from relpos.tables.row import Row
 
 COLUMNS = (*GLUE, "wnli", "ax")
@@ -96,13 +96,6 @@ def with_scores(rows: Sequence[Row], folder: Path) -> list[Row]:
 
 def _with_scores(row: Row, scores: Mapping[str, float]) -> Row:
     columns = {name: replace(column, test=scores.get(name, column.test)) for name, column in row.columns.items()}
-    mean = replace(row.mean, test=_mean(scores, row.mean.of or GLUE))
+    mean = replace(row.mean, test=mean_if_all([scores.get(name) for name in row.mean.of or GLUE]))
     test: dict[str, float | None] = {name: scores[name] for name in COLUMNS if name in scores}
-    return replace(row, columns=columns, mean=mean, test=test | {"glue": _mean(scores, GLUE)})
-
-
-def _mean(scores: Mapping[str, float], names: Iterable[str]) -> float | None:
-    """The mean of these columns; None if one of them is missing."""
-    wanted = list(names)
-    known = [scores[name] for name in wanted if name in scores]
-    return sum(known) / len(known) if len(known) == len(wanted) else None
+    return replace(row, columns=columns, mean=mean, test=test | {"glue": mean_if_all([scores.get(name) for name in GLUE])})
