@@ -234,6 +234,11 @@ def sha256(path: Path) -> str:
         raise RelposError(f"{path}: {error.strerror}") from error
 
 
+def digest(content: object, digits: int = 8) -> str:
+    """The first hexadecimal digits of the SHA-256 of plain values, whatever the order of their keys."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:digits]
+
+
 def _flush(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -53,6 +53,7 @@ def attention_mass(model: Any, texts: Tensor, marks: Marks = OURS) -> dict[str, 
 
 def _by_offset(p: Tensor) -> Tensor:
     """p (B, H, n, n) → (H, 2n − 1): summed over texts and queries, by key minus query."""
+    # In float64: thousands of small shares are added.
     total = p.double().sum(0)
     n = total.shape[-1]
     token = torch.arange(n, device=p.device)

@@ -20,6 +20,7 @@ def draw_gaps(rows: Mapping[str, Gaps], intervals: Mapping[str, Mapping[str, Seq
         axes.plot(range(len(gaps)), list(gaps.values()), marker=".", label=name, **look)
         if name in intervals:
             style.band(axes, range(len(gaps)), [intervals[name][window] for window in gaps], look["color"])
+    # By place and not to scale: `all` has no number.
     windows = list(next(iter(rows.values())))
     axes.set_xticks(range(len(windows)), windows)
     axes.set(xlabel="words permuted within windows of", ylabel="shuffle gap, nats per token")

@@ -53,6 +53,7 @@ def with_matrices(model: MaskedLM, matrices: Matrices) -> MaskedLM:
     """A copy with a matrix for each layer and head, such as F̂_P itself, added to the scores in place of the position embeddings."""
     bare = _without_positions(model)
     scheme = bare.encoder.position
+    # A merge builds its parts from the shape alone: hence a function that knows the matrices.
     bare.encoder.position = Merge(scheme.shape, [lambda _: scheme, _Matrices.of(matrices)])
     return bare
 
@@ -73,6 +74,7 @@ def train_tisa(model: MaskedLM, texts: Texts, steps: int, lr: float = 0.02) -> N
     done, epoch = 0, 0
     model.eval()
     while done < steps:
+        # Seeds 1 and 2 are the masks of the head's training and of the measurement.
         for ids, labels in texts.batches(seed=3 + epoch):
             for group in optimizer.param_groups:
                 group["lr"] = lr * (1 - done / steps)

@@ -29,6 +29,7 @@ def toeplitz_r2(matrix: Any, main: bool = True) -> float:
     n = len(values)
     residual = sum(_spread(values.diagonal(offset)) for offset in range(1 - n, n) if main or offset)
     total = _spread(values if main else values[~np.eye(n, dtype=bool)]) if main or n > 1 else 0.0
+    # A constant matrix has nothing to explain, and is Toeplitz.
     return 1.0 - residual / total if total > 0 else 1.0
 
 

@@ -85,6 +85,7 @@ def mean_gain(scale: Scale, pairs: Sequence[Contrast], column: str = MEAN, only:
     columns = scale.telling(shared(scale, names, column, only), *names)
     if not columns:
         return None
+    # A row may stand in several pairs: its weights add up.
     weights = dict.fromkeys(names, 0.0)
     for first, second in pairs:
         weights[first] += 1 / len(pairs)

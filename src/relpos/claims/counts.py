@@ -17,6 +17,7 @@ from relpos.claims.verdict import FAILS, HOLDS, Verdict
 )
 def no_more_than(test: Test, place: Place, *, schemes: Sequence[str], base: str, size: str) -> Verdict:
     """Every one of `schemes` has at most as many parameters as `base`, in a network of the same size."""
+    # Counted on the modules and not by formula: the formulas are tested against these.
     counts = {name: position_parameters(f"position={name}", f"size={size}") for name in (*schemes, base)}
     holds = all(counts[name] <= counts[base] for name in schemes)
     figures = ", ".join(f"{name} {number:,}" for name, number in counts.items())

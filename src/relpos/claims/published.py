@@ -39,6 +39,7 @@ def above_published(test: Test, place: Place, *, checkpoint: str, scores: Mappin
 
 
 def _measured(scale: Scale, row: str, column: str) -> list[float]:
+    # Fine-tunings are the units here, and stand in the place of pre-trainings, see `checkpoints`.
     scores = scale.scores[row].get(column)
     return list(pretraining_means(scores.values).values()) if scores else []
 

@@ -201,6 +201,7 @@ def once(test: Test, runs: Scales) -> list[Place]:
 
 def _slow(test: Test, place: Place) -> str:
     """A line where parameters of a row could not move far in the training, which alone may make the rows differ; else empty."""
+    # Without positions there are no parameters that could be slow.
     schemes = [row for row in test.rows if row != "none"]
     travels = [scale.travel(row) for scale in place.scales for row in schemes if row in scale.folders]
     known = [travel for travel in travels if travel is not None]

@@ -144,6 +144,7 @@ class Scale:
     def magnitude(self) -> int:
         """About the number of weights of the layers, by which scales are sorted."""
         size = self.meaning["size"]
+        # A gated feed-forward network has a third matrix.
         return int(size["layers"] * size["hidden"] * (4 * size["hidden"] + (3 if size.get("glu") else 2) * size["ffn"]))
 
     def travel(self, row: str) -> float | None:
@@ -225,6 +226,7 @@ class Scales:
         """Groups of two or more scales that differ only in these keys of their meaning (`size`, `pairs`, …)."""
         groups: dict[str, list[Scale]] = {}
         for scale in self.known:
+            # The text is no part of the meaning, and must be the same as well.
             rest = {key: value for key, value in scale.meaning.items() if key not in but}
             groups.setdefault(json.dumps([rest, scale.store], sort_keys=True), []).append(scale)
         return [group for group in groups.values() if len(group) > 1]

@@ -56,6 +56,7 @@ def _seconds(scale: Scale, row: str) -> dict[Machine, float]:
         attempts = record.get("starts") or [{}]
         machine = _machine(record.get("hardware"), attempts[-1].get("threads"))
         rates = [line["steps_per_second"] for line in logged(folder) if line.get("steps_per_second")]
+        # Without the first line of a log, in which memory is allocated and kernels are compiled.
         times.setdefault(machine, []).extend(1 / rate for rate in rates[1:])
     return {machine: median(seconds) for machine, seconds in times.items() if seconds}
 

@@ -127,6 +127,7 @@ def close_to_toeplitz(scale: Scale, row: str, folders: Sequence[Path]) -> Verdic
     and above every one of 20 random tables. Fails: it is not above all of them, or below `NOT_CLOSE`.
     """
     rows = reached(scale, folders[0])
+    # `rows` are those of the first: all runs of a scale read the same text.
     tables = [table_of(folder)[:rows] for folder in folders]
     values = [r2(products(table)) for table in tables]
     # R² of P has no known null distribution: the trained tables must be above all of the random ones.
@@ -188,6 +189,7 @@ def rises_with_training(scale: Scale, row: str, folders: Sequence[Path]) -> Verd
         rows = reached(scale, folder)
         matrices = [products(table_of(folder, share)[:rows]) for share in shares]
         values = [r2(matrix) for matrix in matrices]
+        # Over log2 of the share, because early snapshots lie close together and change most.
         slopes.append(float(np.polyfit([log2(share) for share in shares], values, 1)[0]))
         said.append(
             " ".join(f"{share} %: {value:.2f}" for share, value in zip(shares, values, strict=True)) + off_diagonal(matrices)

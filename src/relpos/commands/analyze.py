@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +14,7 @@ from relpos.analysis.kinds.subject import Drawing, Subject
 from relpos.config.compose import names
 from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
+from relpos.files import digest
 from relpos.ranges import Names, Threads
 from relpos.runs.networks import Network, networks_of
 from relpos.runs.run import runs_root
@@ -46,6 +45,7 @@ def analyze(kind: dict[str, Any], network: Names | None, text: str | None, threa
         drawings, subjects = [_properties(draw)], []
     else:
         subjects = subjects_of(names(network), text)
+        # All are drawn before the first is written: a network that is refused leaves no half a folder.
         drawings = list(draw(subjects))
     content = {"kind": kind, "network": network, "text": text, "threads": threads}
     folder = runs_root() / "analysis" / _folder(content, [subject.name for subject in subjects])
@@ -94,6 +94,7 @@ def _of_file(path: Path, load: Callable[[], Tokenizer]) -> tuple[Reader, Reader]
             lines = [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
             ids: list[np.ndarray] = []
             tokens = 0
+            # In portions: of a large file only as much is tokenized as is asked for.
             for start in range(0, len(lines), 256):
                 ids += tokenizer.encode(lines[start : start + 256])
                 tokens = sum(map(len, ids))
@@ -101,6 +102,7 @@ def _of_file(path: Path, load: Callable[[], Tokenizer]) -> tuple[Reader, Reader]
                     break
             flat = np.concatenate(ids) if ids else np.empty(0, np.int32)
             windows = torch.from_numpy(flat[: len(flat) // length * length].astype(np.int64)).view(-1, length)
+            # Every tenth, and not the last tenth: a text often ends unlike it begins.
             is_held_out = torch.arange(len(windows)) % HELDOUT == 0
             return _texts(windows[is_held_out == held_out][:count], tokenizer, str(path))
 
@@ -145,7 +147,6 @@ def _properties(kind: Properties) -> Drawing:
 
 
 def _folder(content: dict[str, Any], subjects: Sequence[str]) -> str:
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
     kind = content["kind"]["_target_"].rpartition(".")[2].lower()
     what = subjects[0] if len(subjects) == 1 else f"{len(subjects)}-networks" if subjects else "schemes"
-    return f"{kind}-{what}-{digest}"
+    return f"{kind}-{what}-{digest(content)}"

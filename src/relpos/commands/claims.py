@@ -63,6 +63,7 @@ def of_table(ids: list[str], primary: str) -> str:
 
     rows, experiments = claim_files.rows(), claim_files.experiments()
     wanted = chosen(claim_files.load("all"), ids)
+    # Sorted is stable: within the primary variants, the others and the claims themselves, ids stay in order.
     wanted.sort(key=lambda claim: [claim.measure == primary, claim.measure is not None].count(False))
     text = io.StringIO()
     content = page(wanted, reading.read(rows), rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
@@ -113,6 +114,7 @@ def page(
         by_claim = [_tested(claim, runs, rows) for claim in (tracked(family, "testing claims") if runs.known else family)]
         flat = [verdict for verdicts in by_claim for verdict in verdicts]
         corrected = iter(adjusted(flat))
+        # Corrected as one family, then dealt out again to the claims that they came from.
         found |= {claim.id: [next(corrected) for _ in verdicts] for claim, verdicts in zip(family, by_claim, strict=True)}
         tests += sum(verdict.p is not None for verdict in flat)
     heads = {claim.id: headline(found[claim.id]) for claim in claims}

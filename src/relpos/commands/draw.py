@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Any, Unpack
 
 import torch
@@ -14,6 +12,7 @@ from relpos.config.compose import composed, resolved
 from relpos.config.conf import conf_dir
 from relpos.config.schema import Network
 from relpos.errors import RelposError
+from relpos.files import digest
 from relpos.ranges import Count
 from relpos.runs.networks import resolve
 from relpos.runs.run import runs_root
@@ -61,10 +60,10 @@ def overview(described: Network, layer: int, length: int) -> dict[str, Pattern]:
 
 def _fresh(described: Network) -> tuple[str, str, Any]:
     # Two choices of dials of one scheme must not overwrite each other's figure.
-    digest = hashlib.sha256(json.dumps(described["position"], sort_keys=True).encode()).hexdigest()[:6]
+    dials = digest(described["position"], 6)
     model, filled = _model(described)
     state = "initial weights" + ", tables that begin at zero filled" * filled
-    return f"{type(model.encoder.position).__name__.lower()}-{digest}", state, model
+    return f"{type(model.encoder.position).__name__.lower()}-{dials}", state, model
 
 
 def _model(described: Network) -> tuple[Any, bool]:

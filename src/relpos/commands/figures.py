@@ -74,6 +74,7 @@ def figures(paper: Literal["chang2021", "wennberg2021"], network: Names | None, 
     sections = [f"# Figures of {paper}"]
     for figure in FIGURES[paper]:
         folders = [str(run) for run in runs if figure.is_about(run)]
+        # Published checkpoints stand in for the paper's own networks, which had tables of absolute positions.
         published = list(names(network) or ()) if figure.architecture == "absolute" else []
         sections.append(f"## Figure {figure.number}: {figure.kind.replace('_', ' ')}")
         if not folders and not published:
@@ -85,6 +86,7 @@ def figures(paper: Literal["chang2021", "wennberg2021"], network: Names | None, 
                 files = [path.name for path in drawing.save(folder)]
                 sections += [f"![{name}]({name})" for name in files if name.endswith(".png")]
                 sections.append(f"{drawing.name}: " + ", ".join(f"[{Path(name).suffix[1:].upper()}]({name})" for name in files))
+        # A figure that cannot be drawn is no reason to go without the others.
         except RelposError as error:
             sections.append(f"Not drawn: {error}")
     write_text(folder / "README.md", "\n\n".join(sections) + "\n")

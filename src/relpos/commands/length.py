@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 from relpos import style
 from relpos.config.compose import names
 from relpos.errors import RelposError
-from relpos.files import write_json
+from relpos.files import digest, write_json
 from relpos.measures.lengths import scores_by_length
 from relpos.ranges import Count, Length, Names, Threads
 from relpos.runs.networks import Network, labels, networks_of
@@ -36,9 +34,9 @@ def length(network: Names, lengths: Sequence[Length], tokens: Count, threads: Th
     set_threads(threads)
     rows = [_row(each, name, wanted, tokens) for each, name in zip(networks, labels(networks), strict=True)]
     # All that the figures depend on, so that another choice of lengths lies in another folder.
-    digest = hashlib.sha256(json.dumps([[row["folder"] for row in rows], wanted, tokens]).encode()).hexdigest()[:8]
+    choices = digest([[row["folder"] for row in rows], wanted, tokens])
     name = networks[0].file_name if len(networks) == 1 else f"{len(networks)}-runs"
-    folder = runs_root() / "length" / f"{name}-{digest}"
+    folder = runs_root() / "length" / f"{name}-{choices}"
     write_json(folder / "length.json", {"lengths": wanted, "tokens": tokens, "runs": rows})
     style.save(draw_lengths(*curves(rows)), folder / "length.png")
     return str(folder)

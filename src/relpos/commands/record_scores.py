@@ -37,6 +37,7 @@ def record_scores(table: str, row: str, **scores: str | float | Sequence[float] 
         raise RelposError(f"no score given: relpos record-scores table={table} row={row} cola=… of {', '.join(COLUMNS)}")
     if all(abs(score) <= 1 for score in new.values()):
         raise RelposError("scores are × 100: cola=41.2, not cola=0.412")
+    # Added to those of earlier calls: the server's answers may come one task at a time.
     recorded = read_scores(folder)
     earlier = recorded[of_row.name].scores if of_row.name in recorded else {}
     now = datetime.now(UTC).isoformat(timespec="seconds")

@@ -104,6 +104,7 @@ def picture(name: str, seen: list[Seen]) -> RenderableType:
     running = [entry for entry in seen if entry.state == "running"]
     if running:
         parts.append(_under_way(running))
+    # As many as fit on a screen; the counts above have all.
     for entry in [entry for entry in seen if entry.state == "failed"][:20]:
         parts.append(Text(f"failed: {entry.run.stage} {entry.run.name}: {entry.record.get('error')}", style="red"))
     return Group(*parts)

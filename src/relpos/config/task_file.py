@@ -35,5 +35,6 @@ def read_task_file(name: str) -> dict[str, Any]:
     labels = content.get("labels")
     if isinstance(labels, list) and any(isinstance(label, bool) for label in labels):
         raise RelposError(f'{name}: labels: YAML reads yes, no, true and false as truth values; put them in quotes, ["no", "yes"]')
+    # From the file's folder and absolute: the same task must be found from any working directory.
     folder = path.resolve().parent / Path(str(content.get("folder") or ".")).expanduser()
     return {"name": path.stem} | content | {"folder": str(folder.resolve())}

@@ -7,7 +7,6 @@ the results depend on; and `results`. `kept` reads these files.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.files import write_json
+from relpos.files import digest, write_json
 from relpos.measures.measure import Dials, Measure, NothingToMeasure, Results, measures
 from relpos.measures.sample import Sample, is_of_toy
 from relpos.runs.networks import Network
@@ -128,5 +127,4 @@ def _file(network: Network, meaning: dict[str, Any]) -> Path | None:
     if network.run is None:
         return None
     # The name of the weights' file tells the networks of a run apart: `model`, or a snapshot's per cent.
-    content = json.dumps([meaning, network.weights.stem], sort_keys=True)
-    return network.run / FOLDER / f"{meaning['measure']}-{hashlib.sha256(content.encode()).hexdigest()[:8]}.json"
+    return network.run / FOLDER / f"{meaning['measure']}-{digest([meaning, network.weights.stem])}.json"

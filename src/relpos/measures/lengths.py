@@ -6,7 +6,6 @@ refuses such inputs.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from relpos.errors import RelposError
-from relpos.files import write_json
+from relpos.files import digest, write_json
 
 if TYPE_CHECKING:
     from relpos.data.heldout_windows import MaskedText
@@ -83,8 +82,7 @@ def _scores(model: MaskedLM, texts: list[MaskedText], length: int, precision: st
 
 def losses(run: Path, store: Path, lengths: Sequence[int], precision: str) -> ByLength:
     """The losses of a finished pre-training, measured once and kept in its folder; arguments as of `scores_by_length`."""
-    digest = hashlib.sha256(json.dumps([sorted(lengths), TOKENS]).encode()).hexdigest()[:8]
-    path = run / f"lengths-{digest}.json"
+    path = run / f"lengths-{digest([sorted(lengths), TOKENS])}.json"
     if not path.is_file():
         measured = scores_by_length(run / "model", store, sorted(lengths), TOKENS, precision)
         write_json(path, {str(length): scores.get("loss") for length, scores in measured.items()})

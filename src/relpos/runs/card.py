@@ -119,6 +119,7 @@ def _record(record: Mapping[str, Any], origin: Origin) -> list[str]:
     rows = {name: f"{value:,}" if isinstance(value, int) else f"{value:.6g}" for name, value in figures.items()} | dict(
         origin.measured
     )
+    # The network's own description follows in full, as `Network`.
     meaning = {name: value for name, value in record["meaning"].items() if name not in ("size", "position", "conv")}
     facts = {
         "stage": record.get("stage"),

@@ -5,7 +5,6 @@ Same identity, same run: nothing is trained twice, and the state of a table is r
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import socket
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.files import read_yaml, write_json
+from relpos.files import digest, read_yaml, write_json
 
 VERSIONS = {"noop": 1, "toy": 1, "tokenizer": 1, "store": 1, "pretrain": 3, "finetune": 3}
 """Bumped when a change of code alters the results of a stage; the golden values of the tests make such a change visible."""
@@ -56,8 +55,7 @@ def _resolved(folder: str, below: str) -> Path:
 
 def identity_of(stage: str, meaning: dict[str, Any], inputs: dict[str, str]) -> str:
     """Twelve hexadecimal digits of the SHA-256 of stage, version, meaning and the identities of the inputs."""
-    content = [stage, VERSIONS.get(stage, 0), meaning, inputs]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+    return digest([stage, VERSIONS.get(stage, 0), meaning, inputs], 12)
 
 
 @dataclass(frozen=True)

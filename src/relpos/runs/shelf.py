@@ -56,6 +56,7 @@ def finished(stage: str, root: Path | None = None) -> Iterator[tuple[Path, dict[
         except RelposError as error:
             print(f"relpos: {error}", file=sys.stderr)
             continue
+        # Others may become anything yet, and a figure made of them would change by itself.
         if record.get("state") == "finished":
             yield folder, record
 
@@ -99,6 +100,7 @@ def protocol(*meanings: Mapping[str, Any], without: Collection[str] = ("seed",))
         meanings: of a run; or of a fine-tuning and the fine-tunings that it started from.
         without: the keys.
     """
+    # As text, so that it can be counted, compared and be a key.
     kept = [{key: value for key, value in meaning.items() if key not in without} for meaning in meanings]
     return json.dumps(kept, sort_keys=True)
 

@@ -57,6 +57,7 @@ def store(run: Run) -> Metrics:
 
 def pretrain(run: Run) -> Metrics:
     """Masked language modelling → `model/`."""
+    # Imported by the stage that needs it: torch and Lightning take seconds, and making a tokenizer needs neither.
     from relpos.runs.training import pretrain as train
 
     return train(run)

@@ -120,6 +120,7 @@ def _outcome(check: Check, rows: Sequence[Row]) -> Outcome:
             verdict, said = _cell(check, row.columns[name], [other.columns[name] for other in rows if name in other.columns])
             verdicts.append(verdict)
             figures.append(f"{row.name} {name} {said}")
+    # A failed cell settles a check whatever is missing; a missing one leaves it open whatever holds.
     worst = next((word for word in (FAILS, NOT_RUN, UNDECIDED, HOLDS) if word in verdicts), NOT_RUN)
     return Outcome(check.says, worst, ", ".join(figures))
 
@@ -134,6 +135,7 @@ def _cell(check: Check, column: Column, all_rows: Sequence[Column]) -> tuple[str
     metric = column.metric or ""
     if check.at_most is not None:
         named = None if check.at_most == CHANCE else float(check.at_most)
+        # Half of all guessers score above chance on a given set of examples.
         bound = (chance or 0.0) + WIDTH * standard_error(chance or 0.0, examples, metric) if named is None else named
         return (HOLDS, f"{value:.1f} ≤ {bound:.1f}") if value <= bound else (FAILS, f"{value:.1f} > {bound:.1f}")
     if check.at_least is not None:
@@ -142,6 +144,7 @@ def _cell(check: Check, column: Column, all_rows: Sequence[Column]) -> tuple[str
         is_close = value + WIDTH * standard_error(value, examples, metric) >= check.at_least
         return UNDECIDED if is_close else FAILS, f"{value:.1f} < {check.at_least:.1f}"
     best = max(other.mean for other in all_rows if other.mean is not None)
+    # Of a difference of independent scores: rows answer the same examples, so that it is rather too wide.
     margin = WIDTH * hypot(*(standard_error(score, examples, metric) for score in (value, best)))
     return HOLDS if best - value <= margin else FAILS, f"{value:.1f}, best {best:.1f} (margin {margin:.1f})"
 

@@ -105,6 +105,7 @@ def _node(group: str, node: Mapping[str, Any] | None) -> Settings:
 @cache
 def _presets(group: str) -> list[tuple[str, dict[str, Any]]]:
     files = sorted((conf_dir() / group).glob("*.yaml"))
+    # `custom` is a form for the user to fill in, from which no node comes as it stands.
     return [(file.stem, read_yaml(file)) for file in files if file.stem != "custom"]
 
 

@@ -77,6 +77,7 @@ def _tunings(row: PlannedRow, states: Mapping[str, str]) -> list[str]:
     for tuning in row.tunings:
         if tuning.run.identity in states:
             seeds = groups.setdefault(_standing(tuning.run, states), {}).setdefault(tuning.task, [])
+            # Every pre-training has the same fine-tuning seeds, which are named once.
             seeds += [] if tuning.seed in seeds else [tuning.seed]
     return [f"  finetune {_by_seeds(tasks)}: {standing}" for standing, tasks in groups.items()]
 

@@ -56,6 +56,7 @@ def work(experiment: Experiment, rows: Iterable[str], tunings: bool = True, pret
     [('pretrain', 2), ('finetune', 2), ('finetune', 2)]
     """
     seeds = 1 if experiment.network else pretrain_seeds or len(experiment.pretrain_seeds or [0])
+    # Rows that share a network and its dials cost the same: each kind is composed once and counted.
     counts: dict[tuple[Overrides, Overrides, str], int] = {}
     for name in rows:
         of_row = experiment.rows[name]
@@ -88,6 +89,7 @@ def columns(experiment: Experiment) -> list[str]:
 
 
 def _costly(overrides: Iterable[str]) -> Overrides:
+    # A tuple, by which the functions below are cached; without what is idle, so that more rows are alike.
     return tuple(each for each in overrides if key_of(each).split(".")[0] not in WITHOUT_COST and not each.startswith("data."))
 
 
@@ -127,4 +129,5 @@ def _configured(command: str, overrides: Overrides, keys: Overrides) -> tuple[di
     return of_run, {"toy": Run("toy", "", {}, {})} if source == "data=toy" else {}
 
 
+# The experiment files repeat each other's overrides, and `relpos claims` asks about all of them.
 _values = cache(values)

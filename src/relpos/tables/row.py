@@ -202,4 +202,5 @@ def rates_of(recipe: Mapping[str, Any]) -> tuple[PartRates, float | None]:
 def slowest(position_lr: PartRates, conv_lr: float | None = None) -> float:
     """The smallest of the factors."""
     rates = position_lr if isinstance(position_lr, tuple) else (position_lr,)
+    # `rates[0]` is among them anyway: it only stands where there is no other rate.
     return min(*rates, rates[0] if conv_lr is None else conv_lr)

@@ -56,6 +56,7 @@ def _drawing(name: str, title: str, layers: Sequence[np.ndarray], unit: str) -> 
     for number, (kernels, panel) in enumerate(zip(layers, axes, strict=True), 1):
         kinds = [kind(kernel) for kernel in kernels]
         for place, kernel in enumerate(kernels):
+            # More lines could not be told apart; the table has all.
             if place < 12:
                 panel.plot(offsets, kernel, **style.look(place, 0.9))
             rows.append(

@@ -50,6 +50,7 @@ class Removal:
     def _of(self, subject: Subject) -> Drawing:
         model, layers = subject.model, self.layers
         if layers is not None:
+            # A head was trained on the outputs of all layers: one for these is trained below.
             model = first_layers(subject.encoder, layers)
         if not isinstance(model, MaskedLM):
             if subject.training_texts is None:

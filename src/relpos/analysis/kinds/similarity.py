@@ -23,6 +23,7 @@ def products(encoder: Encoder, length: int | None = None) -> tuple[np.ndarray, n
     """
     rows = position_table(encoder).detach().double().cpu().numpy()[:length]
     sizes = np.linalg.norm(rows, axis=1, keepdims=True)
+    # A row of zeros has no direction; its cosines are then 0.
     unit = rows / np.where(sizes > 0, sizes, 1.0)
     return rows @ rows.T, unit @ unit.T
 

@@ -101,6 +101,7 @@ def _examples(sample: Sample, task: LengthTask, lengths: range) -> tuple[list[in
     drawn = [task.draw(chance, "test", lengths) for _ in range(sample.dials.examples)]
     ids = sample.tokenizer.encode([" ".join(part) for example in drawn for part in example])
     ends = np.cumsum([0, *map(len, ids)])
+    # Three more for [CLS] and two [SEP], so that no answer is cut.
     longest = int((ends[2::2] - ends[:-2:2]).max()) + 3
     documents = np.array([0]), np.array([len(ids)])
     return [len(question) for question, _ in drawn], Pairs(

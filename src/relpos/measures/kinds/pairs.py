@@ -53,6 +53,7 @@ class Pairs(Measure):
         if pooled.get("accuracy") is None:
             return None
         answers = [(paradigm, mark) for paradigm, marks in results["answers"][GROUPS[column]].items() for mark in marks]
+        # From the kept answers and not from the accuracy: an interval over networks draws pairs anew within paradigms.
         right = np.array([100 * RIGHT[mark] for _, mark in answers])
         parts = np.stack([right, np.ones(len(right))])
         low, high = pooled["interval"]

@@ -156,6 +156,7 @@ def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
     mean = mean_name(columns) if mean_of(columns) else None
     heads = [*(title(name) for name in columns), *([mean] if mean else [])]
     cells = [[*(row.columns.get(name, Column()) for name in columns), *([row.mean] if mean else [])] for row in rows]
+    # A shuffle gap has no best: to use more order is not to be better.
     best = [_leaders([column.mean if column.is_score else None for column in of_column]) for of_column in zip(*cells, strict=True)]
     least = _leaders([None if row.perplexity is None else -row.perplexity for row in rows])
     lines = [
