@@ -163,7 +163,8 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
     threads = set_threads(config["speed"]["threads"] or kept)
     # Its own checkpoint first; another run's is only a way to begin.
     checkpoint = newest(folder)
-    shared = None if checkpoint or group.world > 1 else trunk.find(run, threads, microbatch)
+    end = trunk.last_constant_step(run) if group.world == 1 else None
+    shared = trunk.find(run, end, threads, microbatch) if end and not checkpoint else None
     if shared:
         checkpoint = shared.checkpoint
         trunk.copy_log(shared, run)
@@ -172,7 +173,7 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
     if group.sums([step])[0] != step * group.world:
         raise RelposError(f"the processes of {run.path} see different checkpoints: is the folder one for all nodes?")
     callbacks: list[pl.Callback] = [Checkpointing(folder, config["checkpoint_every"], group)]
-    if group.world == 1 and (end := trunk.last_constant_step(run)):
+    if end:
         callbacks.insert(0, Kept(run.path / trunk.FOLDER, end))  # first, because checkpointing may stop at this step
     loggers: list[Any] = []
     if group.first:
