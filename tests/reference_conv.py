@@ -156,8 +156,11 @@ AFTER = {"Depthwise": values_convolved}
 
 
 def beside(part: Any, place: str, y: list[Tensor], x: list[Tensor], real: list[bool]) -> list[Tensor]:
-    """y_i + Σ_r w_r ⊙ y_{i+r}"""
-    return [token + added for token, added in zip(y, convolve(y, part.convolutions[place].weight, None, real), strict=True)]
+    """y_i + Σ_r w_r ⊙ y_{i+r}, r up to k, or up to 0 where the right side is not read"""
+    weight = part.convolutions[place].weight
+    if not part.right:
+        weight = torch.cat((weight, weight.new_zeros(len(weight), weight.shape[1] - 1)), 1)
+    return [token + added for token, added in zip(y, convolve(y, weight, None, real), strict=True)]
 
 
 def shifted(part: Any, place: str, y: list[Tensor], x: list[Tensor], real: list[bool]) -> list[Tensor]:

@@ -23,6 +23,9 @@ OPTIONS = {
     **{f"canon {letter}": partial(conv.Canon, k=1, places=letter) for letter in "ABCD"},
     "canon, wide": partial(conv.Canon, k=9),
     "inkling, k=1": partial(conv.Inkling, k=1),
+    "canon and inkling from the left": partial(
+        conv.Merge, parts=[partial(conv.Canon, places="AC", k=3, right=False), partial(conv.Inkling, k=1, right=False)]
+    ),
     "kv_shift from the left": partial(conv.KvShift, right=False),
     "canon, convbert and depthwise": partial(
         conv.Merge, parts=[partial(conv.Canon, places="ACD"), partial(conv.ConvBert, width=3), DEPTHWISE]

@@ -63,6 +63,7 @@ def test_convolutions_do_so_too_or_are_refused_in_one_line(conv: str) -> None:
 def test_one_sided_forms_are_not_refused() -> None:
     for model in (
         model_of("none", "kv_shift", attention="causal", conv_keys={"right": False}),
+        model_of("none", "canon_left", attention="causal"),
         model_of("selective_rope", attention="causal", side=0),
     ):
         torch.testing.assert_close(*outputs_before_a_change(model.eval().encoder), atol=1e-12, rtol=0)

@@ -27,9 +27,9 @@ def test_inkling_reads_the_left_side_as_in_transformers(monkeypatch: pytest.Monk
     from transformers.models.inkling.modeling_inkling import InklingShortConvolution
 
     monkeypatch.setattr(Tensor, "float", Tensor.double)
-    ours, theirs = made(partial(Inkling, k=3)), InklingShortConvolution(SHAPE.hidden, 4, 0, 0).double()
+    ours, theirs = made(partial(Inkling, k=3, right=False)), InklingShortConvolution(SHAPE.hidden, 4, 0, 0).double()
     with torch.no_grad():
-        ours.convolutions["k"].weight[:, :4] = theirs.conv1d.weight[:, 0]
+        ours.convolutions["k"].weight[:] = theirs.conv1d.weight[:, 0]
     k = torch.randn(2, 9, SHAPE.hidden, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(ours.act("k", k, k, None), theirs(k), atol=1e-12, rtol=1e-12)
 
