@@ -39,7 +39,7 @@ class ShortConv(Conv):
     def act(
         self, place: str, y: Float[Tensor, "batch n channels"], x: Hidden, mask: Mask | None
     ) -> Float[Tensor, "batch n channels"]:
-        weight = self.convolutions[place].weight
+        weight: Tensor = self.convolutions[place].get_parameter("weight")
         if not self.right:
             weight = functional.pad(weight, (0, self.width - 1))  # the kernels read windows with the token in their middle
         return y + depthwise(hide(y, mask), weight)
@@ -57,7 +57,7 @@ class Canon(ShortConv):
     what the attention reads, B queries, keys and values, C what the feed-forward network reads, D its inner vectors before the
     activation. Weights start uniform in ±1/√width, which the authors prefer to N(0, 0.02).
 
-    Parameters: L·(2k+1)·(5d + F), with right=false L·(k+1)·(5d + F)
+    Parameters: L·(1 + k + k·right)·(5d + F)
 
     Differs from the paper: its layers have their norm before the attention and before the feed-forward network, ours behind them.
 
@@ -82,7 +82,7 @@ class Inkling(ShortConv):
     """The short convolutions of keys and values in Inkling (Inkling 2026, as in Transformers' `modular_inkling.py`), between their
     linear maps and the attention; `position=inkling` is the scheme beside them. Weights start from N(0, 0.02).
 
-    Parameters: 2·L·(2k+1)·d, with right=false 2·L·(k+1)·d
+    Parameters: 2·L·(1 + k + k·right)·d
 
     Differs from the authors' code: it convolves what leaves attention and feed-forward network, too, and in float32.
 
