@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -54,8 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say("interrupted; the same command goes on from here")
         return 128 + int(stop.args[0] if stop.args else signal.SIGINT)
     except Exception as error:
-        if isinstance(error, OSError) and sys.stdout and isinstance(_lost(sys.stdout), BrokenPipeError):
-            return UNREAD
+        if isinstance(error, OSError) and sys.stdout:
+            unread = isinstance(error, BrokenPipeError) and _is_unread(sys.stdout)
+            _flush_or_drop(sys.stdout)
+            if unread:
+                return UNREAD
         line = _line(error)
         if line is None:  # among others a pipe to a process of ours that breaks
             raise
@@ -91,19 +95,25 @@ def _say(text: str) -> None:
         print(f"relpos: {line if len(line) < 3000 else f'{line[:1000]} … {line[-1000:]}'}", file=sys.stderr)
 
 
-def _lost(stream: TextIO) -> OSError | None:
-    """Why nothing can be written to the stream any more (nobody reads it, as in `relpos … | head`, or its disk is full).
+def _is_unread(stream: TextIO | None) -> bool:
+    """Whether nobody reads the stream any more, as in `relpos … | head`."""
+    try:
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)  # type: ignore[union-attr]
+    except (AttributeError, OSError):  # closed, or no file of the system
+        return False
+    # A failed write may have emptied the buffer, so that another one would succeed: the system knows. It reports errors unasked.
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
-    What it still holds is then dropped.
-    """
+
+def _flush_or_drop(stream: TextIO) -> None:
+    """What the stream still holds is written, or goes nowhere, so that Python does not complain of it at its end."""
     try:
         stream.flush()
-    except OSError as error:
+    except OSError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
-        return error
-    return None
 
 
 def _main(arguments: list[str]) -> int:
@@ -157,7 +167,7 @@ def _run(command: str, arguments: list[str]) -> int:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
     sys.argv = [f"relpos {command}", *flags, *overrides]
     paths: list[str] = []
-    errors: list[RelposError] = []
+    errors: list[Exception] = []
 
     main_process = os.getpid()
 
@@ -177,10 +187,10 @@ def _run(command: str, arguments: list[str]) -> int:
             if os.getpid() != main_process:  # a sweep's launcher runs it elsewhere; the main process will not see this list
                 print(paths[-1])
         except Exception as error:  # not passed on to Hydra, which would print a line of its own
-            line = _line(error)
-            if line is None or os.getpid() != main_process:
+            is_plain = _line(error) is not None or (isinstance(error, BrokenPipeError) and _is_unread(sys.stdout))
+            if not is_plain or os.getpid() != main_process:
                 raise
-            errors.append(error if isinstance(error, RelposError) else RelposError(line))
+            errors.append(error)
 
     if {"-m", "--multirun"} & set(flags):
         make_runs_root()  # Hydra keeps a sweep there, and would answer with a traceback
@@ -189,7 +199,7 @@ def _run(command: str, arguments: list[str]) -> int:
     for path in dict.fromkeys(paths):
         print(path)
     for error in errors[:-1]:
-        _say(str(error))
+        _say(_line(error) or str(error))
     if errors:
         raise errors[-1]
     return 0
