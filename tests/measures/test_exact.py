@@ -8,6 +8,8 @@ import torch
 
 import relpos
 from linked import TINY, pretrained
+from relpos.commands.length import length
+from relpos.config.compose import composed, resolved
 from relpos.data.length_tasks import LengthTask, Parity, Reverse
 from relpos.data.tokenizer import CLS, MASK, SEP, Tokenizer
 from relpos.data.toy.chance import Chance
@@ -23,6 +25,12 @@ OWN = [override for override in TINY if not override.startswith(("steps", "data"
 def trained(root: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> Path:
     monkeypatch.setenv("RELPOS_RUNS", str(root))
     return relpos.run(relpos.compose("pretrain", [*OWN, "data.longest=5", "data.examples=300", *overrides])).path
+
+
+@pytest.fixture
+def answering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pre-training that fills in answers."""
+    return trained(tmp_path, monkeypatch, "data=copy", "position=rope", "steps=1", "batch=8")
 
 
 def slow_count(model: MaskedLM, tokenizer: Tokenizer, task: LengthTask, lengths: range, count: int) -> tuple[float, float]:
@@ -60,6 +68,27 @@ def test_it_is_measured_where_it_applies_alone(prepared: Path, tmp_path: Path, c
     assert not measured_columns()["exact_trained"][0].suits(resolve(run))
     with pytest.raises(RelposError, match="it was not trained on a length generalisation task"):
         relpos.order(run, overrides=["measure=exact"])
+
+
+@pytest.mark.parametrize("measure", ["shuffle", "mirror", "masking"])
+def test_a_network_that_fills_in_answers_is_not_asked_for_other_masks(measure: str, answering: Path) -> None:
+    said = r"trained to fill in answers \(recipe.masking=answer\).*`relpos order measure=exact`"
+    with pytest.raises(RelposError, match=said):
+        relpos.order(answering, overrides=[f"measure={measure}", "examples=20"])
+
+
+def test_nor_at_other_lengths(answering: Path) -> None:
+    with pytest.raises(RelposError, match=r"network=.*: trained to fill in answers"):
+        length(**resolved(composed("length", [f"network={answering}", "lengths=[16]"])))
+
+
+def test_without_names_its_other_measures_are_made(answering: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = relpos.order(answering, overrides=["examples=20"])
+    assert "length_task" in found
+    assert not {"shuffle_gap", "mirror_gap", "masking"} & set(found)
+    said = capsys.readouterr().err
+    assert "without shuffle" in said
+    assert "without masking" not in said
 
 
 def test_columns_are_read_off_the_results() -> None:

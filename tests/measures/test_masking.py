@@ -19,6 +19,7 @@ from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.measures.kinds.masking import RATES
 from relpos.measures.measure import measured_columns
+from relpos.runs.networks import resolve
 from schemes import model_of
 
 
@@ -49,6 +50,7 @@ def test_what_is_masked_at_one_rate_is_masked_at_a_higher_one(tokenizer: Tokeniz
 
 def test_relpos_order_measures_it_and_tables_have_its_columns(prepared: Path, tmp_path: Path) -> None:
     [run] = pretrained(prepared, tmp_path, {"absolute": ["position=absolute"]}).values()
+    assert not measured_columns()["loss_masked_5"][0].suits(resolve(run))
     shown = relpos.order(run, overrides=["measure=masking", "examples=20"])
     assert set(shown) == {"name", "folder", "masking"}
     assert list(shown["masking"]) == ["5", "15", "30", "50", "80"]

@@ -11,6 +11,7 @@ from relpos.config.compose import names
 from relpos.errors import RelposError
 from relpos.files import digest, write_json
 from relpos.measures.lengths import scores_by_length
+from relpos.measures.sample import ANSWERS, fills_answers
 from relpos.ranges import Count, Length, Names, Threads
 from relpos.runs.networks import Network, labels, networks_of
 from relpos.runs.run import runs_root
@@ -23,7 +24,7 @@ def length(network: Names, lengths: Sequence[Length], tokens: Count, threads: Th
     """Writes `length.json` and `length.png` into a folder below `$RELPOS_RUNS/length`, which it returns.
 
     Raises:
-        RelposError: there is no such network; or its held-out text is not known, or too short.
+        RelposError: there is no such network; it fills in answers; or its held-out text is not known, or too short.
     """
     wanted = sorted(set(lengths))
     if not wanted:
@@ -52,6 +53,8 @@ def curves(rows: list[dict[str, Any]]) -> tuple[dict[str, list[tuple[int, float]
 def _row(network: Network, name: str, lengths: list[int], tokens: int) -> dict[str, Any]:
     if network.store is None:
         raise RelposError(f"network={network.folder}: its held-out text is not known: a finished pre-training is expected")
+    if fills_answers(network.record):
+        raise RelposError(f"network={network.folder}: {ANSWERS}")
     by_length = scores_by_length(network.path, network.store, lengths, tokens, network.precision)
     for size, scores in by_length.items():
         said = scores.get("refused") or f"loss {scores['loss']:.4f}, perplexity {scores['perplexity']:.2f}"

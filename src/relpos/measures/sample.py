@@ -27,6 +27,10 @@ WINDOW = 32
 """Tokens of each text on which probes and attention are measured."""
 TEXTS = 256
 """How many such texts there are, at most."""
+ANSWERS = (
+    "trained to fill in answers (recipe.masking=answer), it knows no other masks; `relpos order measure=exact` counts its answers"
+)
+"""Why a loss under BERT's masks says nothing of such a network."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,13 @@ class Sample:
         return store
 
     def heldout(self) -> Examples:
-        """Held-out examples, as they were formed in the network's training."""
+        """Held-out examples, as they were formed in the network's training, to be masked as BERT masks.
+
+        Raises:
+            NothingToMeasure: as `store`; or the network was trained to fill in answers.
+        """
+        if fills_answers(self.network.record):
+            raise NothingToMeasure(f"{self.network.name}: {ANSWERS}")
         return self.store.examples("heldout", self.network.packing, self.network.length, self.dials.examples)
 
     def texts(self) -> torch.Tensor:
@@ -113,6 +123,11 @@ class Sample:
     def bar(self, title: str, total: int) -> AbstractContextManager[Any]:
         """A progress bar with the network's name, see `relpos.progress`."""
         return bar(f"{self.network.name}: {title}", total)
+
+
+def fills_answers(record: Mapping[str, Any]) -> bool:
+    """Whether the pre-training of this record masked answers and nothing else."""
+    return bool((record.get("meaning") or {}).get("recipe", {}).get("masking") == "answer")
 
 
 def is_toy(data: Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from relpos.measures.measure import Dials, Figure, Measure, MeasuredColumn, NothingToMeasure, Results
 from relpos.measures.sample import Sample
+from relpos.runs.networks import Network
 
 RATES = (5, 15, 30, 50, 80)
 """Per cents of the tokens that are predicted."""
@@ -29,6 +30,10 @@ class Masking(Measure):
         " of each sentence are put in random order (shuffle gap) and when each row is read from right to left (mirror gap)."
     )
     details = (BY_EXAMPLE,)
+
+    def suits(self, network: Network) -> bool:
+        """Only where it is named: it is fifteen passes over the examples, and the shuffle gap six."""
+        return False
 
     def meaning(self, dials: Dials, toy: bool) -> dict[str, Any]:
         return {"examples": dials.examples, "rates": list(RATES)}
