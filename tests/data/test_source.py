@@ -46,9 +46,9 @@ def test_a_line_longer_than_a_block_loses_nothing(tmp_path: Path) -> None:
 
 def test_only_text_is_read_and_folders_are_searched(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
-    for name in ("b/x.tokens", "a.txt", "books.tsv", ".hidden.txt", "c.gz"):
+    for name in ("b/x.tokens", "a.txt", "childes.train", "books.tsv", ".hidden.txt", "c.gz"):
         (tmp_path / name).write_text("One.\n")
-    assert list(text_of(Files(corpus=str(tmp_path)))) == ["a.txt", "b/x.tokens"]
+    assert list(text_of(Files(corpus=str(tmp_path)))) == ["a.txt", "b/x.tokens", "childes.train"]
 
 
 def test_one_file_is_a_corpus(tmp_path: Path) -> None:

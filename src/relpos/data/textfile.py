@@ -15,7 +15,7 @@ from typing import BinaryIO, cast
 from relpos.errors import RelposError
 from relpos.files import check_regular
 
-SUFFIXES = (".txt", ".tokens")
+SUFFIXES = (".txt", ".tokens", ".train")  # WikiText's files end in .tokens, BabyLM's in .train
 BLOCK = 1 << 20  # bytes
 
 
