@@ -34,6 +34,14 @@ def test_a_causal_network_has_no_masks() -> None:
         plan(compose("pretrain", [*TINY, *CAUSAL, "recipe.masking=diffusion"]))
 
 
+def test_a_decoder_has_the_modern_recipe_by_one_word() -> None:
+    with pytest.raises(RelposError, match=r"no masks; its modern recipe is training=modern_causal"):
+        plan(compose("pretrain", [*TINY, *CAUSAL, "training=modern"]))
+    modern = plan(compose("pretrain", [*TINY, "position=fixed", "training=modern"])).meaning
+    causal = plan(compose("pretrain", [*TINY, *CAUSAL, "training=modern_causal"])).meaning
+    assert causal["recipe"] | {"masking": 0.3} == modern["recipe"]
+
+
 def test_masking_is_part_of_an_identity_unless_it_is_berts() -> None:
     plain, other = (plan(compose("pretrain", [*TINY, *more])) for more in ([], ["recipe.masking=diffusion"]))
     assert "masking" not in plain.meaning["recipe"]

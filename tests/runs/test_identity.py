@@ -66,7 +66,6 @@ def test_a_dial_that_nothing_reads_changes_nothing() -> None:
         "size.qk_norm=true",
         "recipe.lr=1e-4",
         "recipe.position_lr=10",
-        "recipe.position_lr=[1,10]",
         "recipe.conv_lr=10",
         "recipe.optimizer=muon",
         "recipe.masking=0.3",
@@ -82,6 +81,15 @@ def test_a_dial_that_nothing_reads_changes_nothing() -> None:
 )
 def test_what_changes_the_result_changes_the_identity(override: str) -> None:
     assert pretrain("position=composite", override).identity != pretrain("position=composite").identity
+
+
+def test_a_rate_for_each_part_changes_the_identity_and_another_number_of_rates_is_refused() -> None:
+    merged = "position=absolute_tisa"
+    assert pretrain(merged, "recipe.position_lr=[1,10]").identity != pretrain(merged).identity
+    with pytest.raises(RelposError, match=r"recipe.position_lr=\[1, 2, 3\]: a list of 2, one for each part of the scheme"):
+        pretrain(merged, "recipe.position_lr=[1,2,3]")
+    with pytest.raises(RelposError, match=r"recipe.position_lr=\[1, 2\]: a list of 1, one for each part of the scheme"):
+        pretrain("position=composite", "recipe.position_lr=[1,2]")
 
 
 @pytest.mark.parametrize(

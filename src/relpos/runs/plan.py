@@ -111,11 +111,14 @@ def pretrain_run(content: Content) -> Run:
     if config["data"].get("shuffle"):  # the store has it, too; here claims and labels find it
         meaning["shuffle"] = config["data"]["shuffle"]
     if "masking" in meaning["recipe"] and meaning["size"].get("attention") == "causal":
-        raise RelposError(f"recipe.masking={meaning['recipe']['masking']}: a causal network (size.attention=causal) has no masks")
+        named = "; its modern recipe is training=modern_causal" if isinstance(meaning["recipe"]["masking"], float) else ""
+        masking = f"recipe.masking={meaning['recipe']['masking']}"
+        raise RelposError(f"{masking}: a causal network (size.attention=causal) has no masks{named}")
     if meaning["recipe"].get("masking") == "answer" and config["packing"] != "pair":
         raise RelposError(
             f"packing={config['packing']}: recipe.masking=answer masks the second sentence of a pair; packing=pair has one"
         )
+    _refuse_rates(meaning["recipe"], meaning["position"])
     if config["first"]["share"]:  # otherwise left out: runs of one stage keep the identity from before two-stage training
         meaning["first"] = config["first"]
     name = f"{start.name if start else _shape_name(config)}-{store.name}-seed{config['seed']}"
@@ -223,6 +226,20 @@ def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
     if recipe.get("schedule") == "linear":
         del recipe["schedule"], recipe["decay"]
     return recipe
+
+
+def _refuse_rates(recipe: Content, position: Content) -> None:
+    """Refuses a list of rates that does not fit the scheme, without building it; `Recipe.multipliers` refuses the rest.
+
+    Raises:
+        RelposError: says how many rates are expected.
+    """
+    # A scheme of the user's own may have parts that its node does not list.
+    if not isinstance(rates := recipe.get("position_lr"), list) or not position["_target_"].startswith("relpos."):
+        return
+    parts = len(position.get("parts") or position.get("layers") or [position])
+    if len(rates) != parts:
+        raise RelposError(f"recipe.position_lr={rates}: a list of {parts}, one for each part of the scheme, is expected")
 
 
 def _change(change: dict[str, Any]) -> dict[str, Any]:
