@@ -30,7 +30,8 @@ class Fox(Scheme):
 
     Differs from the paper: a decoder, which knows the left side alone. The right side is that of `DataDependentAlibi(causal=False)`
     in x-transformers, which starts with b = 5. Its sum has the gate of the key and not that of the query, so that the later
-    token of a pair has its gate in the sum on both sides.
+    token of a pair has its gate in the sum on both sides. Therefore fox breaks the law of direction (architecture.md#laws): with f
+    and g exchanged, a reversed text has other outputs than the reversed ones.
 
     Example:
         >>> q, sums = torch.zeros(1, 1, 3, 4), torch.tensor([[[-1.0, -3.0, -4.0]]])  # ln f = ln g of three tokens: −1, −2, −1
