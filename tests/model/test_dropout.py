@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from relpos.model.dropout import Draw, Dropout, Examples, drop, keep_bits, keep_mask, rescale, seed_dropout, zero_dropped
+from relpos.model.dropout import Draw, Dropout, Examples, drop, dropped, keep_bits, rescale, seed_dropout, zero_dropped
 from relpos.model.heads import Classifier
 from schemes import batch, model_of
 
@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 
 def keep(shape: tuple[int, ...], p: float = 0.5, key: int = 5, examples: list[int] | None = None) -> Tensor:
     named = None if examples is None else Examples(torch.tensor(examples))
-    return keep_mask(shape, Draw(p, key, named), CPU)
+    return dropped(shape, Draw(p, key, named), CPU) >= 0
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])

@@ -11,7 +11,7 @@ import reference
 from relpos.errors import RelposError
 from relpos.model import kernels
 from relpos.model.build import build
-from relpos.model.dropout import Draw, keep_mask, rescale
+from relpos.model.dropout import Draw, dropped, rescale
 from relpos.model.kernels import eager, fused
 from relpos.model.position import Fixed, Terms
 from schemes import SIZE, VOCABULARY
@@ -242,7 +242,7 @@ def test_the_definition_gives_its_probabilities() -> None:
 
 def test_dropped_probabilities_are_those_of_the_mask() -> None:
     v = torch.eye(N, dtype=torch.float64).expand(1, 1, N, N)
-    keep = keep_mask((1, 1, N, N), Draw(0.4, 77), CPU)
+    keep = dropped((1, 1, N, N), Draw(0.4, 77), CPU) >= 0
     for kernel in (eager, fused):
         y = kernel.attention(0 * v, 0 * v, v, Terms(), None, (0.4, 77))
         torch.testing.assert_close(y, keep.double() * rescale(0.4) / N)

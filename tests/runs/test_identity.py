@@ -90,6 +90,7 @@ def test_a_rate_for_each_part_changes_the_identity_and_another_number_of_rates_i
         pretrain(merged, "recipe.position_lr=[1,2,3]")
     with pytest.raises(RelposError, match=r"recipe.position_lr=\[1, 2\]: a list of 1, one for each part of the scheme"):
         pretrain("position=composite", "recipe.position_lr=[1,2]")
+    pretrain("position=modernbert", "recipe.position_lr=[1,2]")  # its third scheme has no layer among two
 
 
 @pytest.mark.parametrize(

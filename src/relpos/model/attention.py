@@ -84,6 +84,7 @@ class Attention(nn.Module):
         else:
             first, last = v.split([self.scored, self.shape.heads - self.scored], 1)
             y = self.attend(q, k, first, call, draw)
+            # Masks of their own (`beside`): dropout of these heads is not that of the first ones.
             y = cat((y, self.conv.heads(call.held.spread(x), q, last, call.mask, draw.beside())), 1)
         y = y.transpose(1, 2).flatten(2)
         after = self.conv.after(v.transpose(1, 2).flatten(2), call.mask)
@@ -101,12 +102,14 @@ class Attention(nn.Module):
         if spare:  # attention kernels know one width: zeros make the values as wide, and are cut off what leaves the kernel
             v = pad(v, (0, spare))
             terms = replace(terms, value=None if terms.value is None else pad(terms.value, (0, spare)))
+        # Last, so that no scheme needs to know of it.
         if call.causal:
             terms = terms.causal(v)
         kernel = kernels.select(self.kernel, terms, v, self.training, scale is not None)
         self.ran = kernels.name_of(kernel)
         y: Tensor = kernel.attention(q, k, v, terms, call.mask, dropout)
         y = y[..., :-spare] if spare else y
+        # Heads that the scheme has split stand side by side: their halves become one head again.
         return y if y.shape[1] == self.scored else y.unflatten(1, (self.scored, -1)).transpose(2, 3).flatten(3)
 
     def maps(self, x: Float[Tensor, "*tokens hidden"]) -> dict[str, Float[Tensor, "*tokens _"]]:

@@ -71,6 +71,7 @@ def build(
 
     All randomness follows from torch's generator.
     """
+    # Before the network is built, so that it does not depend on how much that draws.
     seed = int(torch.randint(1 << 62, (), device="cpu"))
     encoder = Encoder(position, conv, vocabulary=vocabulary, kernel=kernel, **{str(key): size[key] for key in size})
     model = _with_head(encoder, head or {})

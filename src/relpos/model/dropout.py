@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int16, Int64
+from jaxtyping import Float, Int16, Int64
 from torch import Tensor, nn
 
 from relpos.counter import counter_hash, fold
@@ -123,11 +123,6 @@ def dropped(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.devic
 
 def _signed(word: int) -> int:
     return word - (1 << 64) if word >> 63 else word
-
-
-def keep_mask(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device) -> Bool[Tensor, "..."]:
-    """Bool tensor of this shape, true where the element is kept."""
-    return dropped(shape, draw, device) >= 0
 
 
 def keep_bits(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device) -> Int16[Tensor, "..."]:

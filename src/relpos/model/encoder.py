@@ -50,6 +50,7 @@ class Embedding(nn.Module):
         if positions is not None:
             x = x + positions.to(x.dtype)
         x = self.norm(x)
+        # Under autocast the norm gives float32; what follows is in the number format of matrix products.
         return self.widen(held.take(self.dropout(x.to(compute_dtype(x)))))
 
 
@@ -86,8 +87,10 @@ class Layer(nn.Module):
             x = kept.take(call.held.spread(x))
         swept = kernels.sweeps_serve(self.attention.kernel, x, self.training) and self.block.sweepable
         add_norm: Callable[..., Tensor] = sweeps.add_norm if swept else residual.add_norm
+        # A mask depends on the place in the batch, so that it is the same whichever tokens are computed.
         draw = self.attention_dropout.draw(layer)._replace(tokens=kept)
         x = added(x, y, draw) if first else add_norm(x, y, self.attention_norm, draw)
+        # With norms behind the sums x is normed already.
         read = normed(x, self.ffn_norm) if first else x
         y = convolved(conv, "ffn", read, read, call)
         if "inner" in conv.places:
@@ -176,10 +179,12 @@ class Encoder(nn.Module):
 
         def layer(number: int, conv: Conv) -> Layer:
             made = Attention(shape, self.position.projections, conv, block, kernel)
+            # Behind a map that widens the embedding stands no norm, and a shared layer reads the outputs of others, too.
             return Layer(shape, made, ffn, block, normed=number == 0 and embedding == hidden and not share_layers)
 
         self.layers = nn.ModuleList(layer(number, conv) for number, conv in enumerate(convs))
         self.norm = block.norm_of(hidden) if norm_first else nn.Identity()
+        # Known as a module from the start, so that a published checkpoint may put one in its place.
         self.register_module("pooler", None)
 
     def forward(
@@ -210,6 +215,7 @@ class Encoder(nn.Module):
         states = [x]
         for number in range(self.shape.layers):
             last = number == self.shape.layers - 1
+            # Shared layers are one module that is passed several times.
             x = self.layers[number % len(self.layers)](x, call._replace(layer=number, kept=kept if last else held))
             if last:
                 x = normed(x, self.norm)
@@ -222,6 +228,7 @@ class Encoder(nn.Module):
         where one would have to wait until they are counted."""
         if mask is None or mask.device.type != "cpu" or self.kernel == "eager" or torch.compiler.is_compiling():
             return None
+        # A token that is asked for is computed even if it is padding: its output exists without `at`, too.
         needed = mask.flatten().index_fill(0, at, True)
         places = needed.nonzero().squeeze(1)
         return places if 0 < len(places) < len(needed) else None

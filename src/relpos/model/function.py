@@ -88,6 +88,7 @@ def attention(
     terms = Terms(offset, from_query, from_key, dense, value, outside)
     if causal:
         terms = terms.causal(v)
+    # A function is in no training mode: that gradients are wanted stands for it.
     needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given.values())
     kernel = kernels.select("auto", terms, v, needed, content=q is not None)
     return kernel.attention(q, k, v, terms, mask, _draw(dropout, seed))

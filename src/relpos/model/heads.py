@@ -153,6 +153,7 @@ class Classifier(nn.Module):
         self.dropout = Dropout(dropout)
         self.dense_dropout = Dropout(dropout) if kind == "jiant" else None
         self.classifier = nn.Linear(encoder.shape.hidden, labels)
+        # Here too, because most classifiers are put on a trained encoder, which is not initialised again.
         for part in (self.pooler, self.classifier) if self.dense is None else (self.pooler, self.dense, self.classifier):
             normal_(part.weight, 0.02)
             nn.init.zeros_(part.bias)
@@ -170,6 +171,7 @@ def pooled_tokens(encoder: Encoder, input_ids: Ids, attention_mask: Shaped[Tenso
     columns, n = torch.zeros_like(input_ids[:, 0]), input_ids.shape[1]
     if encoder.causal:
         real = torch.ones_like(input_ids) if attention_mask is None else attention_mask.to(torch.int64)
+        # The largest column of a real token, whichever side the padding is on.
         columns = (real * torch.arange(n, device=input_ids.device)).argmax(1)
     return in_batch(columns, n)
 

@@ -31,6 +31,7 @@ class _TiedCrossEntropy(torch.autograd.Function):
         x, table, shift = x.to(dtype), words.to(dtype), bias.to(dtype)
         grad = x.new_empty(len(x), len(table))
         if swept:
+            # The logits stand where their gradient will.
             losses, hits = sweeps.cross_entropy_(torch.mm(x, table.t(), out=grad), bias, target)
             total, right = losses.sum(), hits.sum().long()
         else:

@@ -38,6 +38,7 @@ def add_norm(
     x: Float[Tensor, "*batch hidden"], y: Float[Tensor, "*batch hidden"], norm: Norm, dropout: Draw | tuple[float, int]
 ) -> Float[Tensor, "*batch hidden"]:
     """norm(x + drop(y))."""
+    # `_AddNorm` is written for the norm of the papers' networks.
     if isinstance(norm, nn.LayerNorm) and norm.bias is not None:
         out: Tensor = _AddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, Draw(*dropout))
         return out

@@ -26,7 +26,7 @@ def average_positions(encoder: Encoder) -> None:
         RelposError: the network has no table of position embeddings.
     """
     table = position_table(encoder)
-    table.copy_(table.double().mean(0).to(table.dtype).expand_as(table).clone())
+    table.copy_(table.double().mean(0).to(table.dtype).expand_as(table))
 
 
 @torch.no_grad()
@@ -61,6 +61,7 @@ def add_tisa(encoder: Encoder, functions: int, reused: bool = False) -> Tisa:
     shape = _shape(encoder)
     tisa = Tisa(shape, functions, reused).to(encoder.embedding.words.weight.device)
     scheme = encoder.position
+    # The scheme itself, with its trained parameters, and not a new one of its class.
     encoder.position = tisa if isinstance(scheme, NoPosition) else Merge(shape, [lambda _: scheme, lambda _: tisa])
     return tisa
 
@@ -105,4 +106,5 @@ def position_table(encoder: Encoder) -> nn.Parameter:
 
 
 def _shape(encoder: Encoder) -> Shape:
+    # A convolution may have taken heads: the scheme serves those that have scores.
     return replace(encoder.shape, heads=encoder.position.shape.heads)

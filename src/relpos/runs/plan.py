@@ -118,7 +118,7 @@ def pretrain_run(content: Content) -> Run:
         raise RelposError(
             f"packing={config['packing']}: recipe.masking=answer masks the second sentence of a pair; packing=pair has one"
         )
-    _refuse_rates(meaning["recipe"], meaning["position"])
+    _refuse_rates(meaning["recipe"], meaning["position"], config["size"]["layers"])
     if config["first"]["share"]:  # otherwise left out: runs of one stage keep the identity from before two-stage training
         meaning["first"] = config["first"]
     name = f"{start.name if start else _shape_name(config)}-{store.name}-seed{config['seed']}"
@@ -228,7 +228,7 @@ def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
     return recipe
 
 
-def _refuse_rates(recipe: Content, position: Content) -> None:
+def _refuse_rates(recipe: Content, position: Content, layers: int) -> None:
     """Refuses a list of rates that does not fit the scheme, without building it; `Recipe.multipliers` refuses the rest.
 
     Raises:
@@ -237,7 +237,8 @@ def _refuse_rates(recipe: Content, position: Content) -> None:
     # A scheme of the user's own may have parts that its node does not list.
     if not isinstance(rates := recipe.get("position_lr"), list) or not position["_target_"].startswith("relpos."):
         return
-    parts = len(position.get("parts") or position.get("layers") or [position])
+    # Of a list by layers, schemes for which there is no layer are not made.
+    parts = len(position.get("parts") or position.get("layers", [position])[:layers])
     if len(rates) != parts:
         raise RelposError(f"recipe.position_lr={rates}: a list of {parts}, one for each part of the scheme, is expected")
 

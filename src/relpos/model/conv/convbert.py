@@ -12,7 +12,7 @@ from torch.nn import functional
 from relpos.errors import RelposError
 from relpos.model.conv.base import Conv
 from relpos.model.conv.separable import SeparableConv
-from relpos.model.conv.window import check_width, hide, weighted
+from relpos.model.conv.window import hide, weighted
 from relpos.model.dropout import Draw, drop
 from relpos.model.kernels.eager import MASKED
 from relpos.model.shape import Heads, Hidden, Mask, Shape
@@ -61,9 +61,11 @@ class ConvBert(Conv):
         super().__init__(shape)
         if shape.heads % 2:
             raise RelposError(f"conv ConvBert halves the heads, and heads={shape.heads} is odd")
+        if width % 2 == 0:
+            raise RelposError(f"width must be an odd number, not {width!r}")
         self.kernel_from = kernel_from
         self.edges = edges
-        self.width = check_width(width)
+        self.width = width
         half = shape.heads // 2 * shape.head_dim
         self.key = SeparableConv(shape.hidden, half, width, bias=bias)
         self.kernel = nn.Linear(half, shape.heads // 2 * width)
@@ -94,6 +96,7 @@ class ConvBert(Conv):
         if self.kernel_from == "query":
             return r
         k = self.width // 2
+        # Axis 3 is the entry and axis 4 the place in the window: on the diagonal they are alike.
         return functional.pad(r, (0, 0, k, k)).unfold(2, self.width, 1).diagonal(dim1=3, dim2=4)
 
     def count(self, shape: Shape) -> int:

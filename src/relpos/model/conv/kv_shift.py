@@ -16,7 +16,7 @@ class KvShift(Conv):
     """KV-shift (Xu et al. 2024, "KV shifting attention", with the gates by token that Lin et al. 2025 have in FoX):
 
         k_i ← α_i k_{i−1} + γ_i k_{i+1} + (1 − α_i − γ_i) k_i
-        (α_i, γ_i, 1 − α_i − γ_i) = softmax(w·x_i, u·x_i, 0)          w, u (d) a head
+        (α_i, γ_i, 1 − α_i − γ_i) = softmax(w·x_i, u·x_i, 0)          w, u (d) per head
 
     and v_i likewise, with w and u of its own; x is what the attention reads. Neighbours outside the sequence and at padding count
     as 0. w and u start from N(0, 0.02), so that at first a third comes from each.
@@ -47,6 +47,7 @@ class KvShift(Conv):
         self, place: str, y: Float[Tensor, "batch n channels"], x: Hidden, mask: Mask | None
     ) -> Float[Tensor, "batch n channels"]:
         logits = self.gates[place](x).unflatten(2, (self.shape.heads, -1)).transpose(1, 2)  # (B, H, n, 1 or 2)
+        # A softmax does not see what is added to all logits, so that the token itself needs none of its own.
         itself = torch.zeros_like(logits[..., :1])
         weights = torch.softmax(torch.cat((logits[..., :1], itself, logits[..., 1:]), -1), -1)
         if not self.right:

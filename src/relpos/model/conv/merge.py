@@ -29,27 +29,24 @@ class Merge(Conv):
         super().__init__(shape)
         if not isinstance(parts, list | tuple) or not parts or not all(map(callable, parts)):
             raise RelposError(f"conv.parts must be a list of convolutions, not {parts!r}")
-        self.parts = nn.ModuleList(part(shape) for part in parts)
-        for first, second in combinations(self._parts(), 2):
+        self.parts: Sequence[Conv] = nn.ModuleList(part(shape) for part in parts)  # type: ignore[assignment]
+        for first, second in combinations(self.parts, 2):
             _check_apart(first, second)
-        self.projections = frozenset(name for part in self._parts() for name in part.projections)
-        self.reads = frozenset(name for part in self._parts() for name in part.reads)
-        self.reads_ahead = any(part.reads_ahead for part in self._parts())
-        self.places = frozenset(name for part in self._parts() for name in part.places)
-
-    def _parts(self) -> list[Conv]:
-        return [part for part in self.parts if isinstance(part, Conv)]
+        self.projections = frozenset().union(*(part.projections for part in self.parts))
+        self.reads = frozenset().union(*(part.reads for part in self.parts))
+        self.places = frozenset().union(*(part.places for part in self.parts))
+        self.reads_ahead = any(part.reads_ahead for part in self.parts)
 
     @property
     def name(self) -> str:
-        return f"{super().name}({', '.join(part.name for part in self._parts())})"
+        return f"{super().name}({', '.join(part.name for part in self.parts)})"
 
     @property
     def scored_heads(self) -> int:
-        return min(part.scored_heads for part in self._parts())
+        return min(part.scored_heads for part in self.parts)
 
     def project(self, x: Hidden, mask: Mask | None) -> dict[str, Float[Tensor, "batch n _"]]:
-        return {name: made for part in self._parts() for name, made in part.project(x, mask).items()}
+        return {name: made for part in self.parts for name, made in part.project(x, mask).items()}
 
     def heads(
         self,
@@ -59,12 +56,13 @@ class Merge(Conv):
         mask: Mask | None,
         dropout: Draw | tuple[float, int],
     ) -> Heads:
-        owner = min(self._parts(), key=lambda part: part.scored_heads)
+        # Heads without scores belong to one part at most: that with the fewest scored heads.
+        owner = min(self.parts, key=lambda part: part.scored_heads)
         return owner.heads(x, q, v, mask, dropout)
 
     def after(self, v: Hidden, mask: Mask | None) -> Hidden | None:
         total = None
-        for part in self._parts():
+        for part in self.parts:
             added = part.after(v, mask)
             if added is not None:
                 total = added if total is None else total + added
@@ -74,13 +72,13 @@ class Merge(Conv):
         self, place: str, y: Float[Tensor, "batch n channels"], x: Hidden, mask: Mask | None
     ) -> Float[Tensor, "batch n channels"]:
         """By one part after the other, in the order of the list."""
-        for part in self._parts():
+        for part in self.parts:
             if place in part.places:
                 y = part.act(place, y, x, mask)
         return y
 
     def count(self, shape: Shape) -> int:
-        return sum(part.count(shape) for part in self._parts())
+        return sum(part.count(shape) for part in self.parts)
 
 
 def _check_apart(first: Conv, second: Conv) -> None:

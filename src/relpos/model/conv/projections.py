@@ -50,6 +50,7 @@ class ConvProjections(Conv):
         convolutions = [part for part in self.convolutions.values() if isinstance(part, SeparableConv)]
         made = dict(zip(self.names, SeparableConv.each(convolutions, hide(x, mask)), strict=True))
         if self.linear is not None:
+            # One matrix product for all names; what it makes of padding no token sees.
             rest = self.linear(x).chunk(len(made), -1)
             made = {name: cat((made[name], part), -1) for name, part in zip(self.names, rest, strict=True)}
         return made

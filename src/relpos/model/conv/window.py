@@ -12,7 +12,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from relpos.errors import RelposError
 from relpos.model import kernels
 from relpos.model.kernels import sweeps
 from relpos.model.kernels.band import add_band_, read_band
@@ -20,13 +19,6 @@ from relpos.model.precision import compute_dtype
 from relpos.model.shape import Heads, Mask
 
 Channels = Float[Tensor, "batch n channels"]
-
-
-def check_width(width: int) -> int:
-    """The width itself; raises RelposError where it is even."""
-    if width % 2 == 0:
-        raise RelposError(f"width must be an odd number, not {width!r}")
-    return width
 
 
 def hide(x: Channels, mask: Mask | None) -> Channels:
@@ -82,6 +74,7 @@ class _Depthwise(torch.autograd.Function):
         rows, grad_x, grad_kernels = x if swept else _tokens_as_rows(x), None, []
         for grad, weight, biased in zip(grads, weights, ctx.biased, strict=True):
             grad = grad.contiguous()
+            # The adjoint of a correlation is the correlation with mirrored weights.
             part = _along_columns(grad, weight.flip(1), None)
             grad_x = part if grad_x is None else grad_x.add_(part)
             grad_weight = sweeps.grad_taps(x, grad, weight.shape[1]) if swept else _grad_weight(grad, rows, weight)

@@ -56,6 +56,7 @@ class Alibi(Scheme):
         return bias + one_sided(self.exact("blind"), n) if self.sides == "half" else bias
 
     def terms(self, layer: int, q: Heads, k: Heads, state: Float[Tensor, "heads offsets"]) -> Terms:
+        # In bfloat16 distances above 256 would share their bias with the next one.
         return Terms(offset=state.to(torch.promote_types(q.dtype, torch.float32)))
 
 

@@ -82,6 +82,7 @@ class Terms:
         """
         mapped = self.columns is not None or other.columns is not None
         one, two = (terms.by_offset() if mapped else terms.multiplied() for terms in (self, other))
+        # One sum of kernels has one way to end. Terms without a window fit either.
         ends = sorted({terms.outside for terms in (one, two) if terms.windowed})
         if len(ends) > 1:
             raise RelposError(f"windows with outside={ends[0]} and outside={ends[1]} cannot be added")
@@ -93,6 +94,7 @@ class Terms:
             dense=_plus(one.dense, two.dense),
             value=_plus(_extended(one.value, two.value, outside, 0), _extended(two.value, one.value, outside, 0)),
             outside=outside,
+            # Extended to all offsets, both have the same columns.
             columns=two.columns if one.columns is None else one.columns,
             reach=min((terms.reach for terms in (one, two) if terms.reach is not None), default=None),
         )
@@ -107,6 +109,7 @@ class Terms:
         """The same with β = −∞ at the offsets above 0, for values like v. Causality is a function of the offset alone, so that an
         attention kernel need not know of it."""
         heads, n = v.shape[1:3]
+        # −∞ and not HIDDEN: what comes later may not be seen even where all before it is padding.
         ahead = torch.arange(1 - n, n, device=v.device) > 0
         offset = torch.zeros(heads, 2 * n - 1, device=v.device) if self.offset is None else self.offset
         return replace(self, offset=offset.masked_fill(ahead, -torch.inf))

@@ -50,8 +50,11 @@ class Cope(Scheme):
             gates = gates.masked_fill(~state[:, None, None, :], 0.0)
         right = torch.ones(n, n, dtype=torch.bool, device=q.device).triu(1)
         place = self.counted(gates, right).clamp(0, self.p_max - 1)
+        # A floor has no gradient: that of the place comes through place − below alone.
         below = place.detach().floor()
+        # The table of the right side stands behind that of the left.
         row = below.long() + self.p_max * right
+        # Scores are interpolated, which is the same as scores of interpolated vectors: those would be (n, n, head_dim).
         by_row = (q @ self.table[layer].flatten(0, 1).t()).to(place.dtype).unflatten(-1, (2, -1))  # (B, H, n, 2, p_max)
         to_next = functional.pad(by_row.diff(dim=-1), (0, 1))  # one index for both, which is the largest tensor here
         first, step = (x.flatten(-2).gather(-1, row) for x in (by_row, to_next))

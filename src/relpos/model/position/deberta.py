@@ -85,8 +85,11 @@ class Deberta(Scheme):
         """The rows of the buckets that n tokens have."""
         most = bisect_right(self.least, n - 1)
         every = torch.arange(self.buckets - most, self.buckets + most + 1, device=self.edges.device)
+        # A few rows serve all layers, so that exactness costs nothing.
         with torch.autocast(self.table.device.type, enabled=False):
+            # The table ends before the outermost bucket of one side, which has the last row.
             rows = self.norm(self.table[every.clamp(max=2 * self.buckets - 1)])
+        # So near, every distance has a bucket of its own: columns would say what the order says.
         if n - 1 <= self.buckets // 2:
             return Rows(rows, None)
         offset = torch.arange(1 - n, n, device=self.edges.device)

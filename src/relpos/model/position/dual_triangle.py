@@ -55,6 +55,7 @@ class DualTriangle(Scheme):
             return q, k, v
         if q.shape[-1] != v.shape[-1]:
             raise RelposError("DualTriangle splits heads: another scheme has made queries wider than values")
+        # The attention divides by √head_dim, and half a head needs √(head_dim / 2).
         return sqrt(2) * _halves(q), _halves(k), _halves(v)
 
     def terms(self, layer: int, q: Heads, k: Heads, state: Float[Tensor, "of_heads offsets"]) -> Terms:

@@ -20,8 +20,8 @@ State = list[tuple[Float[Tensor, "head_dim width"], Float[Tensor, "width head_di
 
 
 class Dynamic(Scheme):
-    """T_ij = a_{i, j−i} with a_i = q_i R / √head_dim: a kernel of 2k+1 weights made from each query; R (head_dim × 2k+1) is one a
-    layer, shared by the heads. `scaled=false` leaves the root out.
+    """T_ij = a_{i, j−i} with a_i = q_i R / √head_dim: a kernel of 2k+1 weights made from each query; R (head_dim × 2k+1) is one
+    per layer, shared by the heads. `scaled=false` leaves the root out.
 
     `value=true` is the whole of Shaw et al.: values become v_j + u_{j−i}, u (2k+1 × head_dim) one per layer, Glorot uniform as in
     the authors' code.

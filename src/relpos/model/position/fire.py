@@ -56,6 +56,7 @@ class Fire(Scheme):
 
     def prepare(self, n: int) -> Float[Tensor, "heads 2*{n}-1"]:
         """β (H, 2n−1)."""
+        # f is read at 2n − 1 places whose differences bfloat16 would round away.
         with torch.autocast(self.c.device.type, enabled=False):
             x = self.places(n)
             inner, inner_bias, outer, outer_bias = (

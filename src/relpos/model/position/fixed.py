@@ -12,7 +12,7 @@ from relpos.ranges import Natural, checked
 
 
 class Fixed(Scheme):
-    """T_ij = β_{j−i}: one learned kernel of 2k+1 weights a layer and head, zero at the start, not scaled.
+    """T_ij = β_{j−i}: one learned kernel of 2k+1 weights per layer and head, zero at the start, not scaled.
 
     Column k+1 is the next token. Beyond ±k the outermost weight goes on (`clamp`, the authors' code) or nothing is added (`zero`,
     Eqs. 2–3 read literally).

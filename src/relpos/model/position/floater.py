@@ -25,7 +25,7 @@ class Floater(Sinusoidal):
 
     One g = W_2 [relu(W_1 [p; t] + b_1); t] + b_2 serves all layers and q, k and v (Xavier normal, biases 0); a start p(0) of width
     heads · head_dim belongs to one layer and one of q, k, v (Xavier uniform). All are solved together by torchdiffeq's `rk4`, five
-    steps a position, at any length.
+    steps per position, at any length.
 
     Training calls `begin_step` before each update. `refresh=400`, the authors' way, then solves with gradient in one update of 400;
     in between the vectors stay what they were, while g and p(0) go on by their momentum with a gradient of zero. The vectors kept
@@ -103,9 +103,11 @@ class Floater(Sinusoidal):
         with torch.autocast(start.device.type, enabled=False):
             times = INTERVAL * torch.arange(n, device=start.device, dtype=start.dtype)
             within = INTERVAL / STEPS * torch.arange(STEPS, device=start.device, dtype=start.dtype)
+            # Without a grid of its own `rk4` would take a single step from one position to the next.
             grid = torch.cat(((times[:-1, None] + within).flatten(), times[-1:]))
             vectors = odeint(self._dynamics(start.dtype), start, times, method="rk4", options={"grid_constructor": lambda *_: grid})
         layers, heads = self.shape.layers, self.shape.heads
+        # Layers first: each takes its vectors without a copy.
         return vectors.view(n, 3, layers, heads, -1).permute(2, 1, 3, 0, 4)
 
     def _dynamics(self, dtype: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:

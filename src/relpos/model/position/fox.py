@@ -51,11 +51,13 @@ class Fox(Scheme):
         """F and G."""
         gates = functional.linear(given.x, self.gates[layer], self.gate_bias[layer])
         logs = functional.logsigmoid(gates.to(torch.promote_types(gates.dtype, torch.float32)))
+        # ln f = 0 at padding, over which the sums go on unchanged.
         left, right = given.zero_padding(given.held.spread(logs)).cumsum(1).transpose(1, 2).chunk(2, 1)
         return left, right
 
     def terms(self, layer: int, q: Heads, k: Heads, state: tuple[Sums, Sums]) -> Terms:
         left, right = state
+        # A window of k = 1 that is clamped: its columns are all that is to the left, the token itself, all that is to the right.
         none = torch.zeros_like(left)
         return Terms(query=torch.stack((left, none, -right), -1), key=torch.stack((right, none, -left), -1))
 

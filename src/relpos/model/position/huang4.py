@@ -14,7 +14,7 @@ State = list[tuple[Float[Tensor, "head_dim offsets"], Float[Tensor, "head_dim of
 
 
 class Huang4(Scheme):
-    """s_ij = (q_i·k_j + q_i·A_{j−i} + k_j·A_{j−i}) / √head_dim with one table A (2·max_positions − 1, head_dim) a layer for both
+    """s_ij = (q_i·k_j + q_i·A_{j−i} + k_j·A_{j−i}) / √head_dim with one table A (2·max_positions − 1, head_dim) per layer for both
     terms, shared by the heads, N(0, 0.02). Nothing is clipped: `max_positions` limits the length.
 
     The kernels are as wide as the sequence, so they leave as the two factors of their product.
@@ -40,6 +40,7 @@ class Huang4(Scheme):
     def prepare(self, n: int) -> State:
         """The table of each layer over offsets 1−n..n−1, scaled; and the same from right to left, as the key sees it."""
         middle = self.shape.max_positions - 1
+        # Scaled here, where it is small; kernels as wide as the sequence are large.
         table = self.table[:, middle - n + 1 : middle + n].transpose(1, 2) * self.shape.head_dim**-0.5
         return list(zip(table.unbind(0), table.flip(2).unbind(0), strict=True))
 

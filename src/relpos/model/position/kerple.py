@@ -16,7 +16,7 @@ LEAST = 0.01
 
 
 class Kerple(Scheme):
-    """T_ij = −p ln(1 + a |i − j|) with positive a and p a head, one set for all layers, added after the scaling.
+    """T_ij = −p ln(1 + a |i − j|) with positive a and p per head, one set for all layers, added after the scaling.
 
     At the start p ~ U(0, 2) and a ~ U(0, 1). Values less than 0.01 count as 0.01, and training sets them to it before each update,
     as the authors' code before each use: a value left below would have no gradient to come back by.
@@ -50,6 +50,7 @@ class Kerple(Scheme):
         """β (H, 2n−1)."""
         dtype = torch.promote_types(self.a.dtype, torch.float32)
         distance = self.offsets(n, self.a.device).abs().to(dtype)
+        # Again, because the update may have left the bounds, and evaluation begins no step.
         p, a = self.p.to(dtype).clamp(LEAST, self.most), self.a.to(dtype).clamp(LEAST)
         return self.bias(distance, p[:, None], a[:, None])
 

@@ -54,6 +54,7 @@ class Layers(Merge):
 
     def see(self, layer: int, given: Input, state: list[Any]) -> list[Any]:
         place, own = self.at(layer)
+        # A new list: the scheme's other layers start from what `prepare` made, too.
         return [*state[:place], self.parts[place].see(own, given, state[place]), *state[place + 1 :]]
 
     def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]) -> tuple[Turned, Turned, Heads]:

@@ -42,6 +42,7 @@ class Merge(Scheme):
         if not parts:
             raise RelposError(f"{type(self).__name__} needs at least one part")
         self.parts: Sequence[Scheme] = nn.ModuleList(part(shape) for part in parts)  # type: ignore[assignment]
+        # The attention multiplies q·k by one factor.
         first = self.parts[0]
         for part in self.parts:
             if part.scale != first.scale:
@@ -57,6 +58,7 @@ class Merge(Scheme):
 
     def check_heads(self) -> None:
         """Raises RelposError where a part splits the heads for which another has terms."""
+        # A part that turns queries and keys does so before heads are split, and may stay.
         acting = [part for part in self.parts if part.splits or type(part).terms is not Scheme.terms]
         if self.splits and len(acting) > 1:
             one = next(part for part in acting if part.splits)

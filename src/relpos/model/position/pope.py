@@ -61,13 +61,16 @@ class Pope(Scheme):
     def prepare(self, n: int) -> State:
         wave = self.exact("wave")
         angle = self.positions(n, wave.device)[:, None] * wave
+        # Again, because the update may have left the bounds, and evaluation begins no step.
         shifted = angle + self.shift.clamp(-2 * pi, 0)[:, None]
         return torch.cat((angle.cos(), angle.sin()), -1), torch.cat((shifted.cos(), shifted.sin()), -1)
 
     def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: State) -> tuple[Turned, Turned, Heads]:
         dtype = torch.promote_types(q.dtype, torch.float32)
         q, k = (
-            functional.softplus(x.to(dtype)).repeat(1, 1, 1, 2) * turns.to(dtype) for x, turns in zip((q, k), state, strict=True)
+            # Each channel stands once for its cosine and once for its sine.
+            functional.softplus(x.to(dtype)).repeat(1, 1, 1, 2) * turns.to(dtype)
+            for x, turns in zip((q, k), state, strict=True)
         )
         return q, k, v
 

@@ -70,8 +70,10 @@ class Randomized(Merge):
         if len(asking) != 1 or None in asking:
             asked = ", ".join(f"{name_of(part)} asks for {kind or 'neither'}" for kind, part in asking.items())
             raise RelposError(f"Randomized draws positions or offsets, and {asked or 'no part asks for them'}")
+        # Offsets are differences of positions: a shift cancels.
         if self.shifts and "offsets" in asking:
             raise RelposError(f"draw=shift moves positions, and {name_of(asking['offsets'])} asks for offsets, which stay")
+        # The method of the object, and not of its class: the same scheme outside keeps its own positions.
         for part in schemes:
             part.positions, part.offsets = self.positions, self.offsets  # type: ignore[method-assign]
 
@@ -93,6 +95,7 @@ class Randomized(Merge):
     def _subset(self, first: int, size: int, device: torch.device) -> Int[Tensor, "{size}"]:
         """So many of the numbers first … length − 1, in their order: those with the smallest hashes."""
         key = self.chance.key() if self.training else EVALUATION
+        # Sorted hashes draw without replacement, as a function of the key alone.
         hashes = counter_hash(key, torch.arange(first, self.length, device=device))
         return hashes.argsort()[:size].sort().values + first
 

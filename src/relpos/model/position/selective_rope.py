@@ -63,11 +63,13 @@ class SelectiveRope(Scheme):
     def see(self, layer: int, given: Input, state: None) -> Angles:
         """θ Φ of each token, head and pair of channels."""
         low = functional.linear(functional.normalize(given.x, dim=-1) * self.shape.heads**0.5, self.down[layer])
+        # The convolution of the last token reads padding, which must not reach it.
         low = given.zero_padding(given.held.spread(low))  # (B, n, rank)
         padded = functional.pad(low, (0, 0, self.side, self.side))
         around = torch.stack([padded[:, r : r + low.shape[1]] for r in range(2 * self.side + 1)], -1)
         both = self.up[layer, :, :, None] * self.taps[layer, :, None, :]  # the convolution, of the few numbers instead of the many
         steps = functional.linear(around.flatten(2), both.flatten(1))
+        # And the sum must not go on where the convolution reads text from padding.
         steps = given.zero_padding(steps.to(torch.promote_types(steps.dtype, torch.float32)))
         return steps.cumsum(1).unflatten(2, (self.shape.heads, -1)) * self.exact("wave").to(steps.dtype)
 

@@ -14,7 +14,7 @@ from relpos.model.shape import Heads, Shape
 
 
 class Synthesizer(Scheme):
-    """s_ij = D_ij without q·k; as a mixture s_ij = (1 − s) q_i·k_j + s D_ij with s = σ(α), α one number a layer, 0 at the start.
+    """s_ij = D_ij without q·k; as a mixture s_ij = (1 − s) q_i·k_j + s D_ij with s = σ(α), α one number per layer, 0 at the start.
 
     There is no 1/√head_dim on either part; the projections' small initial weights stand for it. Projections that no part needs do
     not exist. `max_positions` limits the length.

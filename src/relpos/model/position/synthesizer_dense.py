@@ -12,7 +12,7 @@ from relpos.ranges import Count, checked
 
 
 class SynthesizerDense(Synthesizer):
-    """s_ij = relu(q_i) · W[:, j] with W (head_dim × max_positions) a layer, shared by the heads, Glorot uniform; no keys exist.
+    """s_ij = relu(q_i) · W[:, j] with W (head_dim × max_positions) per layer, shared by the heads, Glorot uniform; no keys exist.
 
     `factor=a` makes the scores of two vectors of a and b = max_positions / a entries: s_ij = (relu(q_i) A)_x (relu(q_i) B)_y for
     j = b x + y. `mixture=true` gives (1 − s) q_i·k_j + s D_ij.
@@ -53,6 +53,7 @@ class SynthesizerDense(Synthesizer):
         x = torch.relu(q)
         if self.factor is None:
             return Terms(dense=x @ self.weighed(layer, self.weight[layer, :, :state]))
+        # The weight s goes on one factor, which is narrower than their product.
         pairs = (x @ self.weighed(layer, self.outer[layer]))[..., :, None] * (x @ self.inner[layer])[..., None, :]
         return Terms(dense=pairs.flatten(-2)[..., :state])
 

@@ -12,7 +12,7 @@ from relpos.ranges import Count, checked
 
 
 class SynthesizerRandom(Synthesizer):
-    """s_ij = R_ij, a learned matrix (max_positions × max_positions) a layer and head; neither queries nor keys exist.
+    """s_ij = R_ij, a learned matrix (max_positions × max_positions) per layer and head; neither queries nor keys exist.
 
     `rank=r` makes it of two factors, R_ij = Σ_r F_ri G_rj; `mixture=true` gives (1 − s) q_i·k_j + s R_ij. Glorot uniform, with the
     fans that the authors' code (Mesh TensorFlow) counts on tensors laid out (n, heads, n) and (r, heads, n).

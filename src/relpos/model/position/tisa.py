@@ -13,7 +13,7 @@ from relpos.ranges import Natural, checked
 
 
 class Tisa(Scheme):
-    """T_ij = f(j − i) with f(o) = Σ_s a_s exp(−|b_s| (c_s − o)²): S radial basis functions a head and pass.
+    """T_ij = f(j − i) with f(o) = Σ_s a_s exp(−|b_s| (c_s − o)²): S radial basis functions per head and pass.
 
     Added after the scaling. A centre c = +1 looks at the next token. 3·S·H·L parameters, whatever the length. `kernels` is S, the
     number of basis functions; with S = 0 nothing but zeros is added.
@@ -52,6 +52,7 @@ class Tisa(Scheme):
 
     def prepare(self, n: int) -> tuple[Float[Tensor, "heads 2*{n}-1"], ...]:
         """β (H, 2n−1) of each module."""
+        # The difference of a centre and an offset of hundreds needs more digits than bfloat16 has.
         dtype = torch.promote_types(self.centre.dtype, torch.float32)
         a, b, c = (x[..., None].to(dtype) for x in (self.amplitude, self.sharpness, self.centre))  # (L, H, S, 1)
         o = self.offsets(n, c.device)

@@ -17,15 +17,15 @@ BUCKETS = 32  # of T5's term; there is one more
 
 
 class Tupe(Scheme):
-    """s_ij = q_i·k_j / √(2 d_h) + D_ij with D_ij = (LN(p_i) U_Q)·(LN(p_j) U_K) / √(2 d_h) a head (section 3; d_h = head_dim).
+    """s_ij = q_i·k_j / √(2 d_h) + D_ij with D_ij = (LN(p_i) U_Q)·(LN(p_j) U_K) / √(2 d_h) per head (section 3; d_h = head_dim).
 
     D is computed once and serves all layers. The table has max_positions + 1 rows of the width `hidden`, N(0, 0.02). Token t from 1
-    on has row t + 1; rows 0 and 1 each make one number a head, θ = (LN(p) U_Q)·(LN(p) U_K) / √(2 d_h). That of row 0 fills the
+    on has row t + 1; rows 0 and 1 each make one number per head, θ = (LN(p) U_Q)·(LN(p) U_K) / √(2 d_h). That of row 0 fills the
     first row of D ([CLS] looking at all, itself too), that of row 1 the rest of the first column (all others looking at [CLS]). U_Q
     and U_K have biases, and one layer norm stands before both.
 
-    `relative=true` (TUPE-R) adds T5's term, 33 numbers a head for all layers, not scaled: bucket 32 is the first column and bucket
-    16, which T5 leaves free, the first row.
+    `relative=true` (TUPE-R) adds T5's term, 33 numbers per head for all layers, not scaled: bucket 32 is the first column and
+    bucket 16, which T5 leaves free, the first row.
 
     Parameters: (n+1)·d + 2d + 2·(d² + d) + 33·H·relative
 
@@ -34,7 +34,7 @@ class Tupe(Scheme):
 
     Example:
         >>> tupe = Tupe(Shape.example())
-        >>> tupe.prepare(5).shape  # one matrix a head for all layers and sequences
+        >>> tupe.prepare(5).shape  # one matrix per head for all layers and sequences
         torch.Size([1, 2, 5, 5])
         >>> round(tupe.scale, 4)  # 1 / √8
         0.3536
@@ -72,6 +72,7 @@ class Tupe(Scheme):
         """T5's term."""
         token = torch.arange(n, device=self.table.device)
         columns = bucket(token[None, :] - token[:, None], self.get_buffer("edges"))
+        # The row last: [CLS] looking at itself belongs to it.
         columns[:, 0], columns[0, :] = BUCKETS, BUCKETS // 2
         return self.buckets.t()[:, columns]
 
@@ -87,7 +88,7 @@ class Tupe(Scheme):
 def _untie(
     dense: Float[Tensor, "heads n n"], row: Float[Tensor, "heads"], column: Float[Tensor, "heads"]
 ) -> Float[Tensor, "heads n n"]:
-    """D with the first row and then the rest of the first column replaced by one number a head."""
+    """D with the first row and then the rest of the first column replaced by one number per head."""
     heads, n, _ = dense.shape
     below = torch.cat((column[:, None, None].expand(heads, n - 1, 1), dense[:, 1:, 1:]), 2)
     return torch.cat((row[:, None, None].expand(heads, 1, n), below), 1)

@@ -16,7 +16,8 @@ State = Sequence[Float[Tensor, "heads head_dim offsets"]]  # for each layer, sca
 
 
 class XL(Scheme):
-    """s_ij = ((q_i + u)·k_j + (q_i + v)·W_R r_{i−j}) / √head_dim with u and v a head and layer, and W_R (H·head_dim × d) a layer.
+    """s_ij = ((q_i + u)·k_j + (q_i + v)·W_R r_{i−j}) / √head_dim with u and v per head and layer, and W_R (H·head_dim × d) for each
+    layer.
 
     r_p holds sin(p / 10000^(2m/d)) for m = 0, 1, …, d/2 − 1, then the cosines. u, v and W_R are N(0, 0.02); there are no biases.
     u is added where queries are turned, the rest is a kernel of each query over all offsets. Runs at any length.
@@ -51,10 +52,12 @@ class XL(Scheme):
         """r of the offsets 1−n … n−1; r_p where the offset is −p."""
         wave = self.exact("wave")
         angle = -self.offsets(n, wave.device)[:, None] * wave
+        # An odd width has one cosine less.
         return torch.cat((angle.sin(), angle.cos()), 1)[:, : self.shape.hidden]
 
     def prepare(self, n: int) -> State:
         """W_R r of all layers at once."""
+        # The waves of near offsets differ by less than bfloat16 can tell.
         with torch.autocast(self.weight.device.type, enabled=False):
             made = self.weight @ self.waves(n).to(self.weight.dtype).t() * self.shape.head_dim**-0.5
         return made.unflatten(1, (self.shape.heads, -1)).unbind(0)
