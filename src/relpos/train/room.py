@@ -29,7 +29,7 @@ def fitting_microbatch(encoder: Encoder, length: int, accelerator: str) -> int:
 
 
 def kept(encoder: Encoder, length: int) -> int:
-    """About how many bytes a token of a sequence of `length` tokens keeps until the backward pass, in float32.
+    """About how many bytes each token of a sequence of `length` tokens keeps until the backward pass, in float32.
 
     A layer keeps some ten vectors of the hidden width, two of the feed-forward width, and three rows of scores for each head; the
     language model's head keeps the logits and their gradient at 15 % of the tokens.

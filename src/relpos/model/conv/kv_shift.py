@@ -50,6 +50,7 @@ class KvShift(Conv):
         # A softmax does not see what is added to all logits, so that the token itself needs none of its own.
         itself = torch.zeros_like(logits[..., :1])
         weights = torch.softmax(torch.cat((logits[..., :1], itself, logits[..., 1:]), -1), -1)
+        # A window has two sides: the right one weighs nothing.
         if not self.right:
             weights = torch.cat((weights, itself), -1)
         shifted = weighted(weights, hide(y, mask).unflatten(2, (self.shape.heads, -1)).transpose(1, 2))

@@ -41,6 +41,7 @@ class GatedConv(Conv):
         return 0
 
     def project(self, x: Hidden, mask: Mask | None) -> dict[str, Float[Tensor, "batch n _"]]:
+        # Hidden before the convolution, which reads its neighbours whatever the mask says.
         return {"v": hide(functional.glu(self.gated(x), -1), mask)}
 
     def count(self, shape: Shape) -> int:

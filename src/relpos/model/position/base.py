@@ -131,6 +131,7 @@ class Terms:
         return replace(given, query=wide[0], key=wide[1], columns=columns)
 
     def _by_offset(self, kernel: Tensor) -> Tensor:
+        # Each token has a kernel, so that axis 2 says how long the sequence is.
         return extend(kernel, kernel.shape[2], self.outside) if self.columns is None else kernel[..., self.columns]
 
 

@@ -42,6 +42,7 @@ class Sinusoidal(Scheme):
         self.amplitude = shape.embedding**-0.5 if rms is None else sqrt(2) * rms
         channel = torch.arange(shape.embedding, dtype=torch.float64)
         self.keep_exact("wave", 10000.0 ** (-2 * (channel // 2) / shape.embedding))  # (E,) the angle from one position to the next
+        # A phase in place of two cases: one sine serves even and odd channels.
         self.keep_exact("phase", (channel % 2) * (torch.pi / 2))  # (E,) a cosine is a quarter of a turn ahead
 
     def embed(self, n: int) -> Float[Tensor, "{n} embedding"]:

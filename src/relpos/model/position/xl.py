@@ -66,6 +66,7 @@ class XL(Scheme):
         return q + self.u[layer, :, None].to(q.dtype), k, v
 
     def terms(self, layer: int, q: Heads, k: Heads, state: State) -> Terms:
+        # Kernels as wide as the sequence: nothing is outside.
         return Terms(query=q + self.v[layer, :, None].to(q.dtype), query_table=state[layer].to(q.dtype), outside="zero")
 
     def count(self, shape: Shape) -> int:
