@@ -18,6 +18,8 @@ from relpos.measures.measure import measured_columns
 from relpos.model.heads import MaskedLM
 from relpos.runs import compose, plan
 from relpos.runs.networks import resolve
+from relpos.tables.paired_losses import losses_of, why_not
+from relpos.tables.plan import PlannedRow
 
 OWN = [override for override in TINY if not override.startswith(("steps", "data"))]
 
@@ -80,6 +82,14 @@ def test_a_network_that_fills_in_answers_is_not_asked_for_other_masks(measure: s
 def test_nor_at_other_lengths(answering: Path) -> None:
     with pytest.raises(RelposError, match=r"network=.*: trained to fill in answers"):
         length(**resolved(composed("length", [f"network={answering}", "lengths=[16]"])))
+
+
+def test_compared_losses_are_those_of_the_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
+    shared = [*OWN, "data.longest=5", "data.examples=300", "position=rope", "steps=1", "batch=8", "data=copy"]
+    answering, other = (relpos.run(compose("pretrain", [*shared, *more])) for more in ([], ["recipe.masking=bert"]))
+    assert losses_of(answering, 1000).mean == pytest.approx(answering.metrics["heldout_loss"], rel=1e-5)
+    assert why_not([PlannedRow("answers", [], [answering], []), PlannedRow("masks", [], [other], [])]) is not None
 
 
 def test_without_names_its_other_measures_are_made(answering: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from relpos.analysis.shuffle_gap import Gaps, gaps
 from relpos.data.examples import Examples
+from relpos.data.objective import Masked
 from relpos.data.shuffle import mirrored, permuted
 from relpos.data.words import Words
 from relpos.model.heads import MaskedLM
@@ -37,7 +38,7 @@ def masking_rates(
             examples,
             {SHUFFLE: lambda batch, numbers: permuted(batch, numbers, words, None), MIRROR: lambda batch, _: mirrored(batch)},
             advance,
-            rate / 100,
+            Masked(rate / 100, rate / 100),
         )
         for rate in rates
     }

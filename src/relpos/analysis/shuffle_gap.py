@@ -12,8 +12,8 @@ import torch
 from relpos.analysis.likelihood import exact, log_probabilities
 from relpos.analysis.resampling import Interval, ratio_interval
 from relpos.data.examples import Examples
-from relpos.data.masking import IGNORED, RATE
-from relpos.data.objective import Masked, next_tokens
+from relpos.data.masking import IGNORED
+from relpos.data.objective import Objective, masked, next_tokens
 from relpos.data.shuffle import WINDOWS, masked_batches, permuted
 from relpos.data.steps import MicroBatch
 from relpos.data.words import Words
@@ -60,7 +60,7 @@ def gaps(
     examples: Examples,
     changes: Mapping[str, Change],
     advance: Callable[[int], object] = lambda _: None,
-    rate: float = RATE,
+    objective: Objective = masked,
 ) -> Gaps:
     """By how much each change of the text raises the loss.
 
@@ -69,10 +69,10 @@ def gaps(
         examples: held-out examples, cut to the length of the training.
         changes: masked examples and their numbers (b,) → the same examples with tokens moved, none lost.
         advance: called with the number of examples whenever some are done, once for each pass over them: one, and one a change.
-        rate: share of the tokens that are predicted; a causal network predicts all of them.
+        objective: what is predicted; a causal network predicts all tokens.
     """
     vocabulary = model.encoder.embedding.words.num_embeddings
-    objective = next_tokens if model.encoder.causal else Masked(rate, rate)
+    objective = next_tokens if model.encoder.causal else objective
     before, predicted = np.zeros(len(examples)), np.zeros(len(examples))
     after = {key: np.zeros(len(examples)) for key in changes}
     with exact(model):
@@ -92,9 +92,11 @@ def gaps(
     return Gaps(float(before.sum() / tokens), found, intervals, differences, predicted, before)
 
 
-def heldout_losses(model: MaskedLM, examples: Examples, advance: Callable[[int], object] = lambda _: None) -> tuple[Floats, Floats]:
+def heldout_losses(
+    model: MaskedLM, examples: Examples, advance: Callable[[int], object] = lambda _: None, objective: Objective = masked
+) -> tuple[Floats, Floats]:
     """(examples,) the summed loss of each example in nats, and how many tokens were predicted; arguments as of `gaps`."""
-    found = gaps(model, examples, {}, advance)
+    found = gaps(model, examples, {}, advance, objective)
     return found.losses, found.predicted
 
 

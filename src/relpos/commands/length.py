@@ -53,7 +53,7 @@ def curves(rows: list[dict[str, Any]]) -> tuple[dict[str, list[tuple[int, float]
 def _row(network: Network, name: str, lengths: list[int], tokens: int) -> dict[str, Any]:
     if network.store is None:
         raise RelposError(f"network={network.folder}: its held-out text is not known: a finished pre-training is expected")
-    if fills_answers(network.record):
+    if fills_answers(network.record.get("meaning") or {}):
         raise RelposError(f"network={network.folder}: {ANSWERS}")
     by_length = scores_by_length(network.path, network.store, lengths, tokens, network.precision)
     for size, scores in by_length.items():

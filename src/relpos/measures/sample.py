@@ -98,7 +98,7 @@ class Sample:
         Raises:
             NothingToMeasure: as `store`; or the network was trained to fill in answers.
         """
-        if fills_answers(self.network.record):
+        if fills_answers(self.network.record.get("meaning") or {}):
             raise NothingToMeasure(f"{self.network.name}: {ANSWERS}")
         return self.store.examples("heldout", self.network.packing, self.network.length, self.dials.examples)
 
@@ -125,9 +125,9 @@ class Sample:
         return bar(f"{self.network.name}: {title}", total)
 
 
-def fills_answers(record: Mapping[str, Any]) -> bool:
-    """Whether the pre-training of this record masked answers and nothing else."""
-    return bool((record.get("meaning") or {}).get("recipe", {}).get("masking") == "answer")
+def fills_answers(meaning: Mapping[str, Any]) -> bool:
+    """Whether a pre-training of this meaning masks answers and nothing else."""
+    return bool(meaning.get("recipe", {}).get("masking") == "answer")
 
 
 def is_toy(data: Mapping[str, Any]) -> bool:

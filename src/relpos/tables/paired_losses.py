@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relpos.errors import RelposError
+from relpos.measures.sample import fills_answers
 from relpos.runs.run import Run
 from relpos.tables.compared import by_seed, text_of
 from relpos.tables.plan import PlannedRow
@@ -58,6 +59,8 @@ def why_not(subjects: Sequence[PlannedRow]) -> str | None:
     for key in SHARED:
         if len({run.meaning[key] for run in runs}) > 1:
             return f"their held-out examples differ in {key}"
+    if len({fills_answers(run.meaning) for run in runs}) > 1:
+        return "some fill in answers and some do not, so that other tokens are predicted"
     return None
 
 
@@ -106,7 +109,8 @@ def over_examples(second: Losses, first: Losses) -> Difference:
 
 
 def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda _: None) -> Losses:
-    """The losses of a network on its held-out text, in float32, under the masks that every run is scored with.
+    """The losses of a network on its held-out text, in float32, under the masks that every run is scored with: BERT's, or the
+    answers where it was trained to fill in these.
 
     Raises:
         RelposError: its token store is no longer there.
@@ -114,6 +118,7 @@ def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda
     from pathlib import Path
 
     from relpos.analysis.shuffle_gap import heldout_losses
+    from relpos.data.objective import answered, masked
     from relpos.data.store import Store
     from relpos.runs.networks import resolve
 
@@ -122,4 +127,5 @@ def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda
         raise RelposError(f"{run.name}: its text {folder} is no longer there")
     store = Store(folder)
     heldout = store.examples("heldout", run.meaning["packing"], run.meaning["length"], examples)
-    return Losses(*heldout_losses(resolve(run.path).masked_lm(), heldout, advance))
+    objective = answered if fills_answers(run.meaning) else masked
+    return Losses(*heldout_losses(resolve(run.path).masked_lm(), heldout, advance, objective))
