@@ -24,10 +24,10 @@ class Fives(Words):
         return first | (ids % 2 == 0)
 
 
-def defined(model: MaskedLM, ids: list[int], words: Words | None) -> float:
-    """Salazar et al. 2020, Eq. 1; with words Kauf & Ivanova 2023."""
+def defined(model: MaskedLM, ids: list[int], words: Words | None, first: int = 0) -> float:
+    """Salazar et al. 2020, Eq. 1; with words Kauf & Ivanova 2023; of the tokens from `first` on."""
     total = 0.0
-    for t, target in enumerate(ids):
+    for t, target in list(enumerate(ids))[first:]:
         hidden = {t}
         if words:
             numbers = words.numbers(np.array(ids))
@@ -48,6 +48,13 @@ def test_it_is_the_sum_over_tokens_masked_one_at_a_time(words: Words | None) -> 
     model, sentences = model_of("composite").eval(), texts([4, 7, 4, 1, 7])
     expected = [defined(model, ids.tolist(), words) for ids in sentences]
     assert pseudo_log_likelihoods(model, sentences, words) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("words", [None, Fives()], ids=["plain", "within_word"])
+def test_given_tokens_are_read_and_not_scored(words: Words | None) -> None:
+    model, sentences, given = model_of("composite").eval(), texts([4, 7, 4, 7]), [0, 3, 2, 6]
+    expected = [defined(model, ids.tolist(), words, first) for ids, first in zip(sentences, given, strict=True)]
+    assert pseudo_log_likelihoods(model, sentences, words, given=given) == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_later_pieces_of_a_word_are_masked_too_and_the_earlier_ones_are_not() -> None:

@@ -15,7 +15,7 @@ from relpos.analysis.mirror_gap import mirror_gap
 from relpos.analysis.order_probes import held_out_r2, order_probes
 from relpos.analysis.resampling import crossed_interval, pooled_interval, ratio_interval
 from relpos.analysis.shuffle_gap import shuffle_gap
-from relpos.data.pairs import Pair, PairFiles, ToyPairs
+from relpos.data.pairs import Item, PairFiles, ToyPairs
 from relpos.data.steps import Steps
 from relpos.data.store import Store
 from relpos.data.tokenizer import Tokenizer
@@ -107,7 +107,7 @@ def test_with_positions_they_are_not(tokenizer: Tokenizer) -> None:
 
 
 def test_a_sentence_that_is_too_long_is_refused_with_its_place(tokenizer: Tokenizer) -> None:
-    pair = Pair("own", "the dog " * 40, "the cat", "own.txt, line 3")
+    pair = Item("own", ("the dog " * 40, "the cat"), "own.txt, line 3")
     with pytest.raises(RelposError, match=r"own\.txt, line 3: a sentence of 82 tokens is too long: Absolute serves 64"):
         minimal_pairs(network(tokenizer, "absolute"), tokenizer, [pair])
 
@@ -117,7 +117,9 @@ def test_a_summary_pools_pairs_with_the_same_words_and_the_others() -> None:
     summary = scores.summary()
     assert [summary[key]["accuracy"] for key in ("same_words", "others")] == [75.0, 50.0]
     assert {name: found["accuracy"] for name, found in summary["paradigms"].items()} == {"a": 50.0, "b": 100.0}
-    assert PairScores(np.zeros(0), np.zeros(0, bool), []).summary()["others"] == {"accuracy": None, "interval": None, "n": 0}
+    assert [summary[key]["ties_right"] for key in ("same_words", "others")] == [100.0, 50.0]
+    nothing = {"accuracy": None, "interval": None, "n": 0, "ties_right": None}
+    assert PairScores(np.zeros(0), np.zeros(0, bool), []).summary()["others"] == nothing
 
 
 def test_the_interval_over_pairs_is_wilsons_within_each_paradigm() -> None:

@@ -1,12 +1,13 @@
 """Minimal pairs: formats, limits, what is refused, and the embedded language's own."""
 
+import json
 import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from relpos.data.pairs import Pair, PairFiles, ToyPairs, read
+from relpos.data.pairs import Item, PairFiles, ToyPairs, read
 from relpos.data.toy.chance import Chance
 from relpos.data.toy.grammar import grammatical
 from relpos.data.toy.pairs import OTHERS, PARADIGMS, SAME_WORDS
@@ -22,15 +23,52 @@ def written(folder: Path, name: str, content: str) -> Path:
 def test_in_text_the_bad_sentence_comes_first(tmp_path: Path) -> None:
     path = written(tmp_path, "agreement.txt", "dogs barks .\ndogs bark .\nthe dog bark .\nthe dog barks .\n")
     assert read(path) == [
-        Pair("agreement", "dogs bark .", "dogs barks .", f"{path}, line 1"),
-        Pair("agreement", "the dog barks .", "the dog bark .", f"{path}, line 3"),
+        Item("agreement", ("dogs bark .", "dogs barks ."), f"{path}, line 1"),
+        Item("agreement", ("the dog barks .", "the dog bark ."), f"{path}, line 3"),
     ]
 
 
 def test_json_lines_name_both_sentences_and_their_paradigm(tmp_path: Path) -> None:
     first = '{"sentence_good": "Dogs bark.", "sentence_bad": "Dogs barks.", "UID": "agreement"}'
     path = written(tmp_path, "own.jsonl", f'{first}\n{{"sentence_good": "a", "sentence_bad": "b"}}')
-    assert [(pair.paradigm, pair.good) for pair in read(path)] == [("agreement", "Dogs bark."), ("own", "a")]
+    assert [(pair.paradigm, pair.texts[0]) for pair in read(path)] == [("agreement", "Dogs bark."), ("own", "a")]
+
+
+def test_the_supplement_of_blimp_has_its_paradigm_in_the_name_of_the_file(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, "turn_taking.jsonl", '{"sentence_good": "a: Did she? b: She did.", "sentence_bad": "a: Did she? b: I did."}\n'
+    )
+    assert [(item.paradigm, item.given) for item in read(path)] == [("turn_taking", ())]
+
+
+def test_ewok_compares_two_contexts_of_one_target(tmp_path: Path) -> None:
+    fields = {
+        "Domain": "spatial-relations", "ContextType": "direct", "ContextDiff": "antonym", "TargetDiff": "concept swap",
+        "Context1": "The cup is on the box.", "Context2": "The cup is in the box.",
+        "Target1": "The cup is seen.", "Target2": "The cup is hidden.",
+    }  # fmt: skip
+    path = written(tmp_path, "spatial.jsonl", json.dumps(fields))
+    texts = ("The cup is on the box. The cup is seen.", "The cup is in the box. The cup is seen.")
+    given = ("The cup is on the box. ", "The cup is in the box. ")
+    assert read(path) == [Item("spatial-relations", texts, f"{path} line 1", given)]
+
+
+def test_comps_compares_two_concepts_of_one_property(tmp_path: Path) -> None:
+    fields = {
+        "id": 1, "property": "flies", "acceptable_concept": "wren", "unacceptable_concept": "mole", "similarity": 0.2,
+        "prefix_acceptable": "A wren", "prefix_unacceptable": "A mole", "property_phrase": "can fly.",
+        "negative_sample_type": "random",
+    }  # fmt: skip
+    path = written(tmp_path, "comps_base.jsonl", json.dumps(fields))
+    assert read(path) == [Item("comps_base", ("A wren can fly.", "A mole can fly."), f"{path} line 1", ("A wren ", "A mole "))]
+
+
+def test_entity_tracking_has_several_continuations_of_one_text(tmp_path: Path) -> None:
+    fields = {"input_prefix": "Box 0 holds the pen. Box 0 holds", "options": [" the pen", " the cup", " the hat"], "numops": 2}
+    path = written(tmp_path, "regular.jsonl", json.dumps(fields))
+    [item] = read(path)
+    assert (item.paradigm, item.texts[1]) == ("regular_2_ops", "Box 0 holds the pen. Box 0 holds the cup")
+    assert item.given == (fields["input_prefix"],) * 3
 
 
 def test_a_folder_is_read_file_by_file_and_other_files_are_left_alone(tmp_path: Path) -> None:
@@ -46,9 +84,31 @@ def test_a_folder_is_read_file_by_file_and_other_files_are_left_alone(tmp_path: 
         ("odd.txt", "a\nb\nc\n", "odd.txt, line 3: an odd number of lines"),
         ("empty.txt", "", "empty.txt, line 1: the file is empty"),
         ("blank.txt", "a\n\nb\nc\n", "blank.txt, line 2: an empty line"),
-        ("broken.jsonl", '{"sentence_good": "a", "sentence_bad": "b"}\n{', "broken.jsonl, line 2: not a line of JSON"),
-        ("lacking.jsonl", '{"sentence_good": "a"}', "lacking.jsonl, line 1: no text under 'sentence_bad'"),
-        ("list.jsonl", "[1]", "list.jsonl, line 1: no text under 'sentence_good'"),
+        ("broken.jsonl", '{"sentence_good": "a", "sentence_bad": "b"}\n{', "broken.jsonl line 2: not JSON: "),
+        ("deep.jsonl", "[" * 100_000, "deep.jsonl line 1: not JSON: "),
+        ("half.jsonl", '{"sentence_good": "a", "sentence_bad": "\\ud800"}', "half.jsonl line 1: not JSON: "),
+        ("list.jsonl", "[1]", "list.jsonl line 1: an object"),
+        (
+            "other.jsonl",
+            '{"question": "a"}',
+            "other.jsonl line 1: of no known format; the fields of one are expected: sentence_good and",
+        ),
+        ("lacking.jsonl", '{"sentence_good": "a"}', "lacking.jsonl line 1: no text under 'sentence_bad'"),
+        ("number.jsonl", '{"sentence_good": "a", "sentence_bad": 1}', "number.jsonl line 1: no text under 'sentence_bad'"),
+        ("ewok.jsonl", '{"Context1": "a", "Context2": "b", "Target1": " "}', "ewok.jsonl line 1: no text under 'Target1'"),
+        (
+            "comps.jsonl",
+            '{"prefix_acceptable": "a", "property_phrase": "b"}',
+            "comps.jsonl line 1: no text under 'prefix_unacceptable'",
+        ),
+        ("box.jsonl", '{"input_prefix": "a", "options": "b"}', "box.jsonl line 1: no list under 'options'"),
+        (
+            "one.jsonl",
+            '{"input_prefix": "a", "options": ["b"], "numops": 0}',
+            "one.jsonl line 1: options: 2 to 9 texts are expected",
+        ),
+        ("mixed.jsonl", '{"input_prefix": "a", "options": ["b", null]}', "mixed.jsonl line 1: options: 2 to 9 texts are expected"),
+        ("ops.jsonl", '{"input_prefix": "a", "options": ["b", "c"], "numops": true}', "ops.jsonl line 1: no number under 'numops'"),
     ],
 )
 def test_what_is_no_pair_is_refused_with_file_and_line(tmp_path: Path, name: str, content: str, said: str) -> None:
@@ -72,7 +132,7 @@ def test_the_limit_takes_some_of_each_paradigm_whatever_their_order(tmp_path: Pa
     first = PairFiles(tmp_path, limit=5).pairs()
     assert Counter(pair.paradigm for pair in first) == {"one": 5, "two": 3}
     written(tmp_path, "one.txt", "".join(lines[::-1]))
-    assert {pair.good for pair in PairFiles(tmp_path, limit=5).pairs()} == {pair.good for pair in first}
+    assert {pair.texts[0] for pair in PairFiles(tmp_path, limit=5).pairs()} == {pair.texts[0] for pair in first}
 
 
 def test_files_are_known_by_their_content(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from relpos.analysis.score import Score
-from relpos.data.pairs import Pair, ToyPairs
+from relpos.data.pairs import Item, ToyPairs
 from relpos.data.tokenizer import Tokenizer
 from relpos.model.heads import MaskedLM
 from relpos.train.export import export
@@ -55,7 +55,7 @@ def test_lm_eval_finds_the_same_likelihoods_of_a_causal_network(tokenizer: Token
 
     model = exported(tmp_path / "out", tokenizer, "causal")
     file, tasks = tmp_path / "pairs.jsonl", tmp_path / "tasks"
-    file.write_text("\n".join(json.dumps({"sentence_good": pair.good, "sentence_bad": pair.bad}) for pair in PAIRS))
+    file.write_text("\n".join(json.dumps({"sentence_good": pair.texts[0], "sentence_bad": pair.texts[1]}) for pair in PAIRS))
     tasks.mkdir()
     (tasks / "pairs.yaml").write_text(TASK.format(file=file, cache=tmp_path / "cache"))
     theirs = HFLM(pretrained=str(tmp_path / "out"), trust_remote_code=True, device="cpu", batch_size=8)
@@ -67,8 +67,8 @@ def test_lm_eval_finds_the_same_likelihoods_of_a_causal_network(tokenizer: Token
     assert found["results"]["pairs"]["acc,none"] == sum(good > bad for good, bad in ours) / len(ours)
 
 
-def scores(score: Any, pair: Pair) -> list[float]:
-    return [score(text).total for text in (pair.good, pair.bad)]
+def scores(score: Any, pair: Item) -> list[float]:
+    return [score(text).total for text in pair.texts]
 
 
 def test_minicons_finds_the_same_pseudo_likelihoods(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_minicons_finds_the_same_pseudo_likelihoods(tokenizer: Tokenizer, tmp_pa
     host = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "out", trust_remote_code=True)
     fast = transformers.AutoTokenizer.from_pretrained(tmp_path / "out", trust_remote_code=True)
     theirs = scorer.MaskedLMScorer(host, "cpu", tokenizer=fast)
-    texts = [text.removesuffix(".") for pair in PAIRS for text in (pair.good, pair.bad)]
+    texts = [text.removesuffix(".") for pair in PAIRS for text in pair.texts]
     for form, name in (("plain", "original"), ("within_word", "within_word_l2r")):
         ours = [Score(model, tokenizer, form)(text).total for text in texts]
         batch = fast(texts, padding=True)  # a list of texts would need a method that transformers 5 no longer has

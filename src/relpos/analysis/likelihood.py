@@ -6,8 +6,10 @@ give the token away (Kauf & Ivanova 2023, "A Better Way to Do Masked Language Mo
 
 A causal network has likelihoods proper: the log-probability of each token given those before it, in one row, whatever the form.
 
-A sentence of n pieces is n rows of a batch. Rows of one length are computed together, without padding; a row that several sentences
-share, as two that differ in one word do, is computed once.
+Where only the end of a sentence is scored, its first tokens are read like the others, and no log-probability of theirs is added.
+
+A sentence of n pieces is n rows of a batch, or as many as are scored. Rows of one length are computed together, without padding; a
+row that several sentences share, as two that differ in one word do, is computed once.
 """
 
 from __future__ import annotations
@@ -67,6 +69,7 @@ def pseudo_log_likelihoods(
     words: Words | None,
     advance: Callable[[int], object] = lambda _: None,
     marks: Marks = OURS,
+    given: Sequence[int] | None = None,
 ) -> Floats:
     """The pseudo-log-likelihood of each sentence, in nats.
 
@@ -76,10 +79,12 @@ def pseudo_log_likelihoods(
         words: the boundaries for the within-word form; None: the plain form.
         advance: called with the number of sentences whenever some are done.
         marks: the special tokens of the tokenizer.
+        given: how many tokens at the beginning of each sentence are not scored; None: none of them.
 
     Raises:
         RelposError: a sentence is longer than the position scheme serves.
     """
+    first = np.zeros(len(sentences), np.int64) if given is None else np.asarray(given, np.int64)
     by_length: dict[int, list[int]] = defaultdict(list)
     for number, sentence in enumerate(sentences):
         by_length[len(sentence)].append(number)
@@ -92,7 +97,7 @@ def pseudo_log_likelihoods(
             for start in range(0, len(members), at_once):
                 part = members[start : start + at_once]
                 batch: npt.NDArray[np.int64] = np.array([sentences[number] for number in part], np.int64)
-                totals[part] = _score(model, batch, words, marks)
+                totals[part] = _score(model, batch, np.arange(length) >= first[part, None], words, marks)
                 advance(len(part))
     return totals
 
@@ -111,34 +116,42 @@ def masked_rows(ids: npt.NDArray[np.int64], words: Words | None, marks: Marks = 
     return rows
 
 
-def _score(model: MaskedLM, ids: npt.NDArray[np.int64], words: Words | None, marks: Marks) -> Floats:
-    """ids (m, n), sentences of one length → (m,)."""
-    if model.encoder.causal:
-        return _likelihoods(model, ids, marks)
-    m, n = ids.shape
-    # Two sentences that differ in one word share the row in which that word is masked.
-    rows, inverse = np.unique(masked_rows(ids, words, marks).reshape(m * n, n + 2), axis=0, return_inverse=True)
-    device = next(model.parameters()).device
-    batch = torch.from_numpy(rows)
-    place = (batch == marks.mask).to(torch.int8).argmax(1)
-    step = max(1, BATCH_TOKENS // (n + 2))
-    pairs = zip(batch.split(step), place.split(step), strict=True)
-    hidden = torch.cat([model.encoder(part.to(device), at=in_batch(at, part.shape[1]).to(device)) for part, at in pairs])
-    targets = torch.from_numpy(ids.reshape(-1)).to(device)
-    scores = log_probabilities(model, hidden[torch.from_numpy(inverse.reshape(-1)).to(device)], targets)
-    total: Floats = scores.view(m, n).sum(1).cpu().numpy()
+def _score(model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], words: Words | None, marks: Marks) -> Floats:
+    """ids (m, n), sentences of one length, scored (m, n), which tokens count → (m,)."""
+    scores = _likelihoods(model, ids, scored, marks) if model.encoder.causal else _masked(model, ids, scored, words, marks)
+    by_token = scores.new_zeros(ids.shape)
+    by_token[torch.from_numpy(scored).to(scores.device)] = scores
+    total: Floats = by_token.sum(1).cpu().numpy()
     return total
 
 
-def _likelihoods(model: MaskedLM, ids: npt.NDArray[np.int64], marks: Marks) -> Floats:
-    """As `_score`, of a causal network."""
+def _masked(
+    model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], words: Words | None, marks: Marks
+) -> Tensor:
+    """(tokens that count,) log-probabilities."""
+    # Two sentences that differ in one word share the row in which that word is masked.
+    rows, inverse = np.unique(masked_rows(ids, words, marks)[scored], axis=0, return_inverse=True)
+    device = next(model.parameters()).device
+    batch = torch.from_numpy(rows)
+    place = (batch == marks.mask).to(torch.int8).argmax(1)
+    step = max(1, BATCH_TOKENS // batch.shape[1])
+    pairs = zip(batch.split(step), place.split(step), strict=True)
+    hidden = torch.cat([model.encoder(part.to(device), at=in_batch(at, part.shape[1]).to(device)) for part, at in pairs])
+    targets = torch.from_numpy(ids[scored]).to(device)
+    return log_probabilities(model, hidden[torch.from_numpy(inverse.reshape(-1)).to(device)], targets)
+
+
+def _likelihoods(model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], marks: Marks) -> Tensor:
+    """As `_masked`, of a causal network."""
     m, n = ids.shape
     rows = np.full((m, n + 2), marks.cls)
     rows[:, 1:-1], rows[:, -1] = ids, marks.sep
     device = next(model.parameters()).device
-    totals = []
-    for part in torch.from_numpy(rows).to(device).split(max(1, BATCH_TOKENS // (n + 2))):
-        hidden = model.encoder(part)[:, :n].flatten(0, 1)  # the output at a token predicts the next one
-        totals.append(log_probabilities(model, hidden, part[:, 1:-1].flatten()).view(len(part), n).sum(1))
-    total: Floats = torch.cat(totals).cpu().numpy()
-    return total
+    step = max(1, BATCH_TOKENS // (n + 2))
+    scores = []
+    for part, counts in zip(
+        torch.from_numpy(rows).to(device).split(step), torch.from_numpy(scored).to(device).split(step), strict=True
+    ):
+        hidden = model.encoder(part)[:, :n]  # the output at a token predicts the next one
+        scores.append(log_probabilities(model, hidden[counts], part[:, 1:-1][counts]))
+    return torch.cat(scores)

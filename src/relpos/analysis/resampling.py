@@ -34,7 +34,8 @@ def pooled_interval(groups: Sequence[Floats]) -> Interval | None:
     A bootstrap within groups would have no width where each group is all right or all wrong, as if a few dozen pairs were proof.
 
     Args:
-        groups: values 1, 0, or ½ for a tie. A pair that is tied is taken to be tied in every sample: groups of ties have no width.
+        groups: values 1, 0, or between them for a tie. A pair that is tied is taken to be tied in every sample: groups of ties have
+            no width.
 
     Returns:
         None where there is no value.
@@ -45,7 +46,7 @@ def pooled_interval(groups: Sequence[Floats]) -> Interval | None:
     mean = sum(float(values.sum()) for values in groups) / count
     below, above = 0.0, 0.0
     for values in groups:
-        decided = values[values != 0.5]
+        decided = values[(values == 0) | (values == 1)]
         if len(decided):
             low, high = _wilson(int(decided.sum()), len(decided))
             share, weight = float(decided.mean()), len(decided) / count

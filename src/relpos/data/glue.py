@@ -8,8 +8,9 @@ from math import isfinite
 from pathlib import Path
 
 from relpos.data.glue_hub import HubGlue
-from relpos.data.glue_tsv import Table, TsvGlue
+from relpos.data.glue_tsv import TsvGlue
 from relpos.data.own_files import OwnFiles
+from relpos.data.table import Table
 from relpos.data.tasks import Task
 from relpos.errors import RelposError, nearest
 

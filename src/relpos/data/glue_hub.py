@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from relpos.data.glue_tsv import Table
+from relpos.data.table import Table
 from relpos.data.tasks import Task
 from relpos.errors import RelposError
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from relpos.data.filehash import Described, described
-from relpos.data.glue_tsv import Table, check_widths, read_table, read_text
+from relpos.data.glue_tsv import read_table
+from relpos.data.json_lines import json_table
+from relpos.data.table import Table, check_widths, read_text
 from relpos.data.tasks import Task
 from relpos.errors import RelposError, nearest
 
@@ -83,36 +84,6 @@ def _csv(path: Path, columns: Sequence[str]) -> Table:
     return _only(Table(str(path), tuple(rows[0]), rows[1:], places[1:]), columns)
 
 
-def _json_lines(path: Path, columns: Sequence[str]) -> Table:
-    rows, places = [], []
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            fields = json.loads(line)
-        except ValueError as error:
-            raise RelposError(f"{path} line {number}: not JSON: {error}") from None
-        if not isinstance(fields, dict):
-            raise RelposError(f'{path} line {number}: an object {{"column": …}} is expected')
-        rows.append([_field(f"{path} line {number}", fields, column) for column in columns])
-        places.append(number)
-    return Table(str(path), tuple(columns), rows, places)
-
-
-def _field(where: str, fields: dict[str, object], column: str) -> str:
-    """A text as it is, a number or a truth value as JSON spells it.
-
-    Raises:
-        RelposError: there is no such field, or it holds neither.
-    """
-    if column not in fields:
-        raise RelposError(f"{where}: no column {column!r}.{nearest(column, fields)}")
-    value = fields[column]
-    if value is None or isinstance(value, list | dict):
-        raise RelposError(f"{where}: column {column!r} holds {json.dumps(value)[:40]}, a text or a number is expected")
-    return value if isinstance(value, str) else json.dumps(value)
-
-
 def _only(table: Table, columns: Sequence[str]) -> Table:
     """These columns of a table with a header line; what other columns hold, such as an id that is no number, is not checked.
 
@@ -128,4 +99,4 @@ def _only(table: Table, columns: Sequence[str]) -> Table:
     return Table(table.source, tuple(columns), rows, table.places)
 
 
-READERS: dict[str, Callable[[Path, Sequence[str]], Table]] = {".tsv": _tsv, ".csv": _csv, ".jsonl": _json_lines}
+READERS: dict[str, Callable[[Path, Sequence[str]], Table]] = {".tsv": _tsv, ".csv": _csv, ".jsonl": json_table}

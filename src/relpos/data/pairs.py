@@ -1,7 +1,7 @@
-"""Minimal pairs: two sentences of which one is grammatical, by paradigm. Where they come from, and how they are read.
+"""Minimal pairs, and larger sets of texts of which one is right, by paradigm. Where they come from, and how they are read.
 
 text     two lines for a pair, the bad sentence and then the good one (Zorro, Huebner et al. 2021); the paradigm is the file's name
-JSON     one line for a pair, with `sentence_good` and `sentence_bad` (BLiMP, Warstadt et al. 2020); the paradigm is its `UID`
+JSON     one line for a pair or set, in one of the formats of `FORMATS`, which are known by their fields
 hub      `nyu-mll/blimp`, a configuration for each paradigm
 toy      the embedded language's own, made by its grammar
 """
@@ -9,15 +9,15 @@ toy      the embedded language's own, made by its grammar
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from relpos.data.filehash import described
+from relpos.data.json_lines import Fields, inside, objects
 from relpos.data.textfile import blocks
 from relpos.errors import RelposError
 from relpos.ranges import Count, Natural, checked
@@ -25,26 +25,37 @@ from relpos.ranges import Count, Natural, checked
 SUFFIXES = (".txt", ".jsonl")
 
 
+MOST = 9
+"""Texts of a set: a set in which several are tied is kept as one digit."""
+
+
 @dataclass(frozen=True)
-class Pair:
-    """`place` says where the pair stands, for messages."""
+class Item:
+    """A minimal pair or a larger set.
+
+    Args:
+        paradigm: its kind.
+        texts: the right one is the first.
+        place: where the item stands, for messages.
+        given: how each text begins that is read and not scored; empty: all of every text is scored.
+    """
 
     paradigm: str
-    good: str
-    bad: str
+    texts: tuple[str, ...]
     place: str
+    given: tuple[str, ...] = ()
 
     @property
     def has_same_words(self) -> bool:
-        """Whether both sentences hold the same words as they are written, whatever their case; a tokenizer may see it otherwise."""
-        good, bad = (Counter(re.findall(r"\w+|[^\w\s]", text.lower())) for text in (self.good, self.bad))
-        return good == bad
+        """Whether all texts hold the same words as they are written, whatever their case; a tokenizer may see it otherwise."""
+        first, *others = (Counter(re.findall(r"\w+|[^\w\s]", text.lower())) for text in self.texts)
+        return all(words == first for words in others)
 
 
 class PairSource(Protocol):
     """Where pairs come from."""
 
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[Item]:
         """All pairs, in order; RelposError where one cannot be read."""
 
     def identity(self) -> dict[str, Any]:
@@ -74,7 +85,7 @@ class PairFiles:
             raise RelposError(f"pairs={self.path}: a file {' or '.join(SUFFIXES)} is expected, or a folder that holds some")
         return files
 
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[Item]:
         """Raises: RelposError names file and line."""
         return limited([pair for file in self.files() for pair in read(file)], self.limit, self.others)
 
@@ -103,13 +114,13 @@ class Blimp:
     ) -> None:
         self.id, self.revision, self.limit, self.others = id, revision, limit, others
 
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[Item]:
         """Raises: RelposError where the data set cannot be loaded."""
         try:
             import datasets
 
             pairs = [
-                Pair(paradigm, row["sentence_good"], row["sentence_bad"], f"{self.id} {paradigm}, row {number}")
+                Item(paradigm, (row["sentence_good"], row["sentence_bad"]), f"{self.id} {paradigm}, row {number}")
                 for paradigm in datasets.get_dataset_config_names(self.id, revision=self.revision)
                 for number, row in enumerate(datasets.load_dataset(self.id, paradigm, revision=self.revision, split="train"), 1)
             ]
@@ -135,13 +146,13 @@ class ToyPairs:
     def __init__(self, seed: Natural = 0, count: Count = 200, limit: Count | None = None, others: Natural | None = None) -> None:
         self.seed, self.count, self.limit, self.others = seed, count, limit, others
 
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[Item]:
         """The same on every machine."""
         from relpos.data.toy.pairs import PARADIGMS, draw
 
         made = [(name, draw(name, self.seed, self.count)) for name in PARADIGMS]
         return limited(
-            [Pair(name, good, bad, f"{name} {number}") for name, drawn in made for number, (good, bad) in enumerate(drawn, 1)],
+            [Item(name, texts, f"{name} {number}") for name, drawn in made for number, texts in enumerate(drawn, 1)],
             self.limit,
             self.others,
         )
@@ -172,7 +183,7 @@ class AutoPairs:
         return PairFiles(self.zorro, self.limit, self.others) if self.zorro.is_dir() else None
 
 
-def limited(pairs: Iterable[Pair], limit: int | None, others: int | None = None) -> list[Pair]:
+def limited(pairs: Iterable[Item], limit: int | None, others: int | None = None) -> list[Item]:
     """The pairs of each paradigm whose text has the smallest SHA-256, in their order.
 
     Args:
@@ -187,7 +198,7 @@ def limited(pairs: Iterable[Pair], limit: int | None, others: int | None = None)
     for number, pair in enumerate(pairs):
         group = pair.paradigm, others is not None and not pair.has_same_words
         # By hash and not by place: the choice does not depend on the order of the file.
-        ranked[group].append((hashlib.sha256(f"{pair.good}\n{pair.bad}".encode()).hexdigest(), number))
+        ranked[group].append((hashlib.sha256("\n".join(pair.texts).encode()).hexdigest(), number))
     limits = {False: limit, True: others}
     kept = {number for (_, is_other), entries in ranked.items() for _, number in sorted(entries)[: limits[is_other]]}
     return [pair for number, pair in enumerate(pairs) if number in kept]
@@ -198,40 +209,78 @@ def _limits(limit: int | None, others: int | None) -> dict[str, int | None]:
     return {"limit": limit} | ({} if others is None else {"others": others})
 
 
-def read(path: Path) -> list[Pair]:
-    """The pairs of a file.
+def read(path: Path) -> list[Item]:
+    """The pairs or sets of a file.
 
     Raises:
-        RelposError: file and line of what is no pair.
+        RelposError: file and line of what is none.
     """
+    return list(_of_json(path) if path.suffix == ".jsonl" else _of_text(path))
+
+
+def _of_text(path: Path) -> Iterator[Item]:
     lines = "".join(blocks(path)).split("\n")
     if lines[-1] == "":
         lines.pop()
     if not any(line.strip() for line in lines):
         raise RelposError(f"{path}, line 1: the file is empty; pairs of sentences are expected")
-    return list(_of_json(path, lines) if path.suffix == ".jsonl" else _of_text(path, lines))
-
-
-def _of_text(path: Path, lines: list[str]) -> Iterator[Pair]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             raise RelposError(f"{path}, line {number}: an empty line; odd lines hold bad sentences, even lines good ones")
     if len(lines) % 2:
         raise RelposError(f"{path}, line {len(lines)}: an odd number of lines: the last bad sentence has no good one after it")
     for number in range(0, len(lines), 2):
-        yield Pair(path.stem, lines[number + 1].strip(), lines[number].strip(), f"{path}, line {number + 1}")
+        yield Item(path.stem, (lines[number + 1].strip(), lines[number].strip()), f"{path}, line {number + 1}")
 
 
-def _of_json(path: Path, lines: list[str]) -> Iterator[Pair]:
-    for number, line in enumerate(lines, 1):
-        place = f"{path}, line {number}"
-        try:
-            row = json.loads(line)
-        except ValueError:
-            raise RelposError(f"{place}: not a line of JSON") from None
-        texts = [row.get(key) if isinstance(row, dict) else None for key in ("sentence_good", "sentence_bad")]
-        for key, text in zip(("sentence_good", "sentence_bad"), texts, strict=True):
-            if not isinstance(text, str) or not text.strip():
-                raise RelposError(f"{place}: no text under {key!r}")
-        good, bad = (str(text).strip() for text in texts)
-        yield Pair(str(row.get("UID") or path.stem), good, bad, place)
+def _of_json(path: Path) -> Iterator[Item]:
+    for number, fields in objects(path):
+        place = f"{path} line {number}"
+        known = next((of for marks, of in FORMATS.items() if not fields.keys().isdisjoint(marks)), None)
+        if known is None:
+            formats = "; ".join(" and ".join(marks) for marks in FORMATS)
+            raise RelposError(f"{place}: of no known format; the fields of one are expected: {formats}")
+        yield known(fields, path.stem, place)
+
+
+def _blimp(fields: Fields, stem: str, place: str) -> Item:
+    """BLiMP (Warstadt et al. 2020), and BabyLM's supplement, which has no `UID`."""
+    good, bad = (inside(fields, key, str, place).strip() for key in ("sentence_good", "sentence_bad"))
+    return Item(str(fields.get("UID") or stem), (good, bad), place)
+
+
+def _ewok(fields: Fields, stem: str, place: str) -> Item:
+    """EWoK (Ivanova et al. 2024): the first target must be likelier after its own context than after the other one. In the
+    published files each item has a second line, in which the other target and its context come first."""
+    right, wrong, target = (inside(fields, key, str, place).strip() for key in ("Context1", "Context2", "Target1"))
+    return _continued(str(fields.get("Domain") or stem), (f"{right} ", f"{wrong} "), (target, target), place)
+
+
+def _comps(fields: Fields, stem: str, place: str) -> Item:
+    """COMPS (Misra et al. 2023): the property must be likelier of the concept that has it."""
+    keys = ("prefix_acceptable", "prefix_unacceptable", "property_phrase")
+    right, wrong, phrase = (inside(fields, key, str, place).strip() for key in keys)
+    return _continued(stem, (f"{right} ", f"{wrong} "), (phrase, phrase), place)
+
+
+def _entities(fields: Fields, stem: str, place: str) -> Item:
+    """Entity tracking (Kim & Schuster 2023) as BabyLM has it: of several continuations the first is right."""
+    prefix, options = inside(fields, "input_prefix", str, place), inside(fields, "options", list, place)
+    if not 2 <= len(options) <= MOST or not all(isinstance(option, str) and option.strip() for option in options):
+        raise RelposError(f"{place}: options: 2 to {MOST} texts are expected")
+    paradigm = f"{stem}_{inside(fields, 'numops', int, place)}_ops"
+    return _continued(paradigm, (prefix,) * len(options), tuple(options), place)
+
+
+def _continued(paradigm: str, given: tuple[str, ...], scored: tuple[str, ...], place: str) -> Item:
+    texts = tuple(before + after for before, after in zip(given, scored, strict=True))
+    return Item(paradigm, texts, place, given)
+
+
+FORMATS: dict[tuple[str, ...], Callable[[Fields, str, str], Item]] = {
+    ("sentence_good", "sentence_bad"): _blimp,
+    ("Context1", "Context2", "Target1"): _ewok,
+    ("prefix_acceptable", "prefix_unacceptable", "property_phrase"): _comps,
+    ("input_prefix", "options"): _entities,
+}
+"""Fields by which a format of JSON lines is known → what makes an item of them."""
