@@ -47,7 +47,7 @@ KINDS = {
     "position": Kind(("relpos.model.position",), "relpos.model.position.base.Scheme"),
     "conv": Kind(("relpos.model.conv",), "relpos.model.conv.base.Conv"),
     "data": Kind(("relpos.data.source", "relpos.data.length_tasks")),
-    "task": Kind(("relpos.data.tasks", "relpos.data.own_task")),
+    "task": Kind(("relpos.data.tasks", "relpos.data.own_task", "relpos.data.superglue")),
     "metric": Kind(("relpos.train.metrics",), function=True),
     "logger": Kind(("relpos.train.loggers",), function=True),
     "pairs": Kind(("relpos.data.pairs",)),

@@ -1,4 +1,4 @@
-"""The rows of a task, from GLUE's TSV files, the hub or the user's own files, in one form: sentences, checked labels, indices."""
+"""The rows of a task in one form, with checked labels: from the files of GLUE and SuperGLUE, the hub, or the user's own files."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Rows:
     sentence_b: list[str] | None  # None: a task of single sentences
     labels: list[int] | list[float] | None  # None: a test split
     indices: list[int]  # what a submission calls the row
+    groups: list[int] | None = None  # of rows that the metric judges together, the same number; None: it judges each by itself
     skipped: int = 0  # rows that were left out as broken
 
     def __len__(self) -> int:
@@ -52,9 +53,15 @@ def read(location: Location, task: Task, split: str) -> Rows:
         sentence_a=sentences[0],
         sentence_b=sentences[1] if len(sentences) > 1 else None,
         labels=labels,
+        groups=_numbered(table.column(task.group)) if task.group else None,
         indices=list(range(len(table.rows))) if split in task.labelled else _indices(table),
         skipped=table.skipped,
     )
+
+
+def _numbered(names: list[str]) -> list[int]:
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return [numbers[name] for name in names]
 
 
 def _reader(location: Location) -> TsvGlue | HubGlue | OwnFiles:

@@ -37,6 +37,7 @@ class Encoded:
     indices: list[int]
     pad: int
     length: int  # no row is longer
+    groups: list[int] | None = None  # as of `Rows`
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -61,7 +62,7 @@ def encode(rows: Rows, tokenizer: Tokenizing, length: int = 128) -> Encoded:
     labels = None
     if rows.labels is not None:
         labels = torch.tensor(rows.labels, dtype=_kind(rows.labels))
-    return Encoded(ids, types, labels, rows.indices, tokenizer.pad, length)
+    return Encoded(ids, types, labels, rows.indices, tokenizer.pad, length, rows.groups)
 
 
 def cut(a: int, b: int, room: int) -> tuple[int, int]:

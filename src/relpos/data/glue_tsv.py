@@ -1,4 +1,5 @@
-"""GLUE's own tab-separated files, read strictly: split on tab and on line feed, quotes are ordinary characters, UTF-8 only.
+"""The files of GLUE and SuperGLUE in their own layout. TSV is read strictly: split on tab and on line feed, quotes are ordinary
+characters, UTF-8 only.
 
 A reader that takes quotes for delimiters would join lines and lose rows (169 lines of MRPC's training file have an odd `"`).
 """
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from relpos.data.json_lines import json_table
 from relpos.data.table import Table, check_widths, read_text
 from relpos.data.tasks import Task
 from relpos.errors import RelposError, nearest
@@ -19,13 +21,13 @@ _ELSEWHERE = {"ax": ("AX/test.tsv", "diagnostic/diagnostic.tsv")}
 
 @dataclass(frozen=True)
 class TsvGlue:
-    """A folder in GLUE's own layout: `CoLA/train.tsv`, `MNLI/dev_matched.tsv`, `AX/test.tsv`, …"""
+    """A folder in GLUE's own layout: `CoLA/train.tsv`, `MNLI/dev_matched.tsv`, `AX/test.tsv`, `BoolQ/train.jsonl`, …"""
 
     folder: Path
 
     def files(self, task: Task, split: str) -> list[Path]:
         """The names under which the file of this split may lie; the first is the usual one."""
-        names = _ELSEWHERE.get(split, (f"{task.folder}/{split}.tsv",))
+        names = _ELSEWHERE.get(split, (f"{task.folder}/{split}{task.suffix}",))
         return [self.folder / name for name in names]
 
     def has(self, task: Task, split: str) -> bool:
@@ -36,6 +38,8 @@ class TsvGlue:
         paths = self.files(task, split)
         for path in paths:
             if path.is_file():
+                if path.suffix == ".jsonl":
+                    return json_table(path, task.needed(split), task.rows_of)
                 return read_table(path, task.headers.get(split), task.broken)
         if not self.folder.is_dir():
             raise RelposError(f"no GLUE folder {self.folder}")

@@ -59,8 +59,7 @@ class OwnFiles:
             if not self.folder.is_dir():
                 raise RelposError(f"task.folder: there is no folder {self.folder}")
             raise RelposError(f"task.folder: no {split}.tsv, {split}.csv or {split}.jsonl in {self.folder}")
-        columns = [*task.sentences, task.label] if split in task.labelled else [*task.sentences]
-        return READERS[path.suffix](path, columns)
+        return READERS[path.suffix](path, task.needed(split))
 
 
 def _tsv(path: Path, columns: Sequence[str]) -> Table:

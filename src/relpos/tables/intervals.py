@@ -17,8 +17,8 @@ RESAMPLES = 500
 def interval(tunings: list[Tuning], column: str) -> Interval | None:
     """95 % Multi-Bootstrap interval of the mean score × 100.
 
-    A pre-training counts with the mean over its fine-tunings. None if there are fewer than two pre-trainings, or if a run has not
-    kept its answers on the dev set, as older runs have not.
+    A pre-training counts with the mean over its fine-tunings. None if there are fewer than two pre-trainings, if a run has not
+    kept its answers on the dev set, as older runs have not, or if the metric judges groups.
     """
     by_pretraining: dict[int, list[NDArray[np.float64]]] = {}
     for tuning in tunings:
@@ -26,6 +26,8 @@ def interval(tunings: list[Tuning], column: str) -> Interval | None:
         if not path.is_file():
             return None
         by_pretraining.setdefault(tuning.pretrain_seed, []).append(answers(path))
+        if by_pretraining[tuning.pretrain_seed][-1].shape[1] > 2:
+            return None  # a resampling would have to draw whole groups
     fewest = min(map(len, by_pretraining.values()), default=0)
     sizes = {len(dev_set) for dev_sets in by_pretraining.values() for dev_set in dev_sets}
     if len(by_pretraining) < 2 or len(sizes) > 1:
@@ -48,12 +50,15 @@ def halves(path: Path, metric: str) -> tuple[float, float]:
         path: of the answers.
         metric: dotted name of the function that scores them.
     """
-    score, pairs = find(metric, "metric", "task.metric"), answers(path)
-    even, odd = (float(100 * score(pairs[half::2, 0], pairs[half::2, 1])) for half in (0, 1))
+    from relpos.train.metrics import applied
+
+    columns = answers(path).T
+    numbers = columns[2] if len(columns) > 2 else np.arange(columns.shape[1])  # groups stay whole
+    even, odd = (100 * applied(metric, "task.metric", *columns[:, numbers % 2 == half]) for half in (0, 1))
     return even, odd
 
 
 def answers(path: Path) -> NDArray[np.float64]:
-    """(examples, 2): predictions and targets of a dev set, as fine-tuning wrote them."""
+    """(examples, 2 or 3): predictions and targets of a dev set, as fine-tuning wrote them, and the groups where there are some."""
     table: NDArray[np.float64] = np.loadtxt(path, delimiter="\t", skiprows=1, ndmin=2)
     return table

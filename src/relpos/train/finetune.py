@@ -18,7 +18,7 @@ from relpos.data.tasks import Task
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier
 from relpos.model.precision import autocast, casting_once
-from relpos.train.metrics import decide, majority, progress_metric, score
+from relpos.train.metrics import decide, majority, parts, progress_metric, score
 from relpos.train.module import Training
 from relpos.train.move import move
 from relpos.train.predictions import write_answers, write_predictions
@@ -93,18 +93,21 @@ def columns(model: Classifier, task: Task, splits: Splits, precision: str, predi
     The answers on the dev splits are written to a folder `dev` beside the predictions.
 
     Returns:
-        `columns` and `majority`: column → score × 100; `examples`: column → dev rows.
+        `columns` and `majority`: column → score × 100; `examples`: column → dev rows; `parts`: column → metrics × 100 whose mean
+        the score is, by name.
     """
-    result: dict[str, Any] = {"columns": {}, "majority": {}, "examples": {}}
+    result: dict[str, Any] = {"columns": {}, "majority": {}, "examples": {}, "parts": {}}
     for column, split in task.dev.items():
         rows = splits[split]
         assert rows.labels is not None
         targets = rows.labels.double().numpy()
         decided = decide(task, outputs(model, rows, precision))
-        write_answers(predictions.with_name("dev") / f"{column}.tsv", decided, targets)
-        result["columns"][column] = score(task, decided, targets)
-        result["majority"][column] = majority(task, targets.tolist())
+        write_answers(predictions.with_name("dev") / f"{column}.tsv", decided, targets, rows.groups)
+        result["columns"][column] = score(task, decided, targets, rows.groups)
+        result["majority"][column] = majority(task, targets.tolist(), rows.groups)
         result["examples"][column] = len(rows)
+        if found := parts(task, decided, targets, rows.groups):
+            result["parts"][column] = found
     for name, split in task.test.items():
         if split in splits:
             rows = splits[split]

@@ -1,4 +1,4 @@
-"""The nine columns of GLUE, on all predictions at once in float64.
+"""The columns of GLUE and SuperGLUE, on all predictions at once in float64.
 
 A constant prediction scores 0 in Matthews and in correlations (GLUE's practice), and so do predictions that are not
 finite. Averages over batches, and metrics that return noise for constant predictions, are for the progress bar only.
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from relpos.data.tasks import Task
+from relpos.errors import RelposError
 from relpos.trust import find
 
 if TYPE_CHECKING:
@@ -38,6 +39,18 @@ def f1(predictions: ArrayLike, targets: ArrayLike) -> float:
 def accuracy_and_f1(predictions: ArrayLike, targets: ArrayLike) -> float:
     """(accuracy + F1) / 2: the column of MRPC and QQP."""
     return (accuracy(predictions, targets) + f1(predictions, targets)) / 2
+
+
+def exact_match(predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike) -> float:
+    """Share of groups in which every entry is right: of MultiRC, questions of which all answers are."""
+    p, t = _pair(predictions, targets)
+    _, group, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
+    return float(np.mean(np.bincount(group.reshape(-1), p == t) == sizes))
+
+
+def f1_and_exact_match(predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike) -> float:
+    """(F1 over all entries + exact match) / 2: the column of MultiRC."""
+    return (f1(predictions, targets) + exact_match(predictions, targets, groups)) / 2
 
 
 def matthews(predictions: ArrayLike, targets: ArrayLike) -> float:
@@ -78,14 +91,35 @@ def decide(task: Task, outputs: Tensor) -> Floats:
     return outputs.detach().argmax(-1).double().cpu().numpy()
 
 
-def score(task: Task, predictions: ArrayLike, targets: ArrayLike) -> float:
+def score(task: Task, predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike | None = None) -> float:
     """The task's column, x 100."""
-    return 100 * float(find(task.metric, "metric", f"task {task.name}: metric")(predictions, targets))
+    return 100 * applied(task.metric, f"task {task.name}: metric", predictions, targets, groups)
 
 
-def majority(task: Task, targets: Sequence[int] | Sequence[float]) -> float:
+def parts(task: Task, predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike | None = None) -> dict[str, float]:
+    """The metrics, x 100, whose mean the task's column is, by name: of `accuracy_and_f1`, those before and behind the `and`."""
+    module, _, name = task.metric.rpartition(".")
+    names = name.split("_and_") if module == __name__ and "_and_" in name else []
+    return {part: 100 * applied(f"{module}.{part}", task.name, predictions, targets, groups) for part in names}
+
+
+def majority(task: Task, targets: Sequence[int] | Sequence[float], groups: ArrayLike | None = None) -> float:
     """The column, x 100, of the best constant answer: the majority class, where accuracy alone counts."""
-    return max(score(task, np.full(len(targets), value), targets) for value in set(targets))
+    return max(score(task, np.full(len(targets), value), targets, groups) for value in set(targets))
+
+
+def applied(name: str, key: str, predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike | None = None) -> float:
+    """A metric by its dotted name, which gets the groups if there are some and it asks for them.
+
+    Raises:
+        RelposError: begins with `key`: there is no such metric, or it needs groups.
+    """
+    metric = find(name, "metric", key)
+    if "groups" not in getattr(metric, "__annotations__", ()):
+        return float(metric(predictions, targets))
+    if groups is None:
+        raise RelposError(f"{key}={name}: it judges groups, which this task does not have")
+    return float(metric(predictions, targets, groups))
 
 
 def progress_metric(task: Task) -> Metric:

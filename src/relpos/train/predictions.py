@@ -25,10 +25,13 @@ def write_predictions(folder: Path, task: Task, name: str, indices: Sequence[int
     return path
 
 
-def write_answers(path: Path, predictions: ArrayLike, targets: ArrayLike) -> None:
-    """Writes predicted classes or values beside the right ones, one line for each dev example, in the order of the file."""
-    pairs = zip(np.asarray(predictions, np.float64).tolist(), np.asarray(targets, np.float64).tolist(), strict=True)
-    write_text(path, "".join(["prediction\ttarget\n", *(f"{prediction:.9g}\t{target:.9g}\n" for prediction, target in pairs)]))
+def write_answers(path: Path, predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike | None = None) -> None:
+    """Writes predicted classes or values beside the right ones, and the group where the metric judges groups: one line for each dev
+    example, in the order of the file."""
+    columns = {"prediction": predictions, "target": targets} | ({} if groups is None else {"group": groups})
+    rows = zip(*(np.asarray(column, np.float64).tolist() for column in columns.values()), strict=True)
+    lines = ("\t".join(f"{number:.9g}" for number in row) for row in rows)
+    write_text(path, "".join(f"{line}\n" for line in ["\t".join(columns), *lines]))
 
 
 def _words(task: Task, predictions: np.ndarray) -> list[str]:
