@@ -12,7 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import relpos
+from glue_tasks import task
 from relpos.config.task_file import read_task_file
+from relpos.data import glue
+from relpos.data.pairs import PairFiles
 from relpos.errors import RelposError
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table
@@ -115,5 +118,39 @@ def test_a_task_file(tmp_path: Path) -> None:
         file.write_text(yaml.safe_dump(content)[: end if end < 300 else None], encoding="utf-8")
         one_line_or_success(read_task_file, str(file))
         one_line_or_success(relpos.compose, "finetune", ["size=tiny", f"task={file}"])
+
+    read()
+
+
+EWOK = {"Domain": "d", "Context1": "a", "Context2": "b", "Target1": "c", "Target2": "e"}
+COMPS = {"prefix_acceptable": "a", "prefix_unacceptable": "b", "property_phrase": "c"}
+ENTITIES = {"input_prefix": "a", "options": ["b", "c"], "numops": 1}
+BLIMP = {"sentence_good": "a", "sentence_bad": "b", "UID": "u"}
+MULTIRC = {"passage": {"text": "a", "questions": [{"question": "b", "answers": [{"text": "c", "label": 1}]}]}}
+WSC = {"text": "a b", "target": {"span1_index": 0, "span1_text": "a", "span2_index": 1, "span2_text": "b"}, "label": True}
+
+
+@pytest.mark.parametrize("original", [BLIMP, EWOK, COMPS, ENTITIES], ids=["blimp", "ewok", "comps", "entities"])
+def test_json_lines_of_pairs(original: Any, tmp_path: Path) -> None:
+    @many()
+    @given(changed(original), st.integers(0, 400))
+    def read(content: Any, end: int) -> None:
+        file = tmp_path / "mine.jsonl"
+        file.write_text(json.dumps(content)[: end if end < 60 else None], encoding="utf-8")
+        one_line_or_success(PairFiles(file, limit=1).pairs)
+
+    read()
+
+
+@pytest.mark.parametrize(("name", "original"), [("multirc", MULTIRC), ("wsc", WSC)])
+def test_json_lines_of_a_task(name: str, original: Any, tmp_path: Path) -> None:
+    (tmp_path / task(name).folder).mkdir()
+
+    @many()
+    @given(changed(original), st.integers(0, 400))
+    def read(content: Any, end: int) -> None:
+        file = tmp_path / task(name).folder / "val.jsonl"
+        file.write_text(json.dumps(content)[: end if end < 60 else None], encoding="utf-8")
+        one_line_or_success(glue.read, tmp_path, task(name), "val")
 
     read()

@@ -19,7 +19,8 @@ from relpos.model.heads import MaskedLM
 
 TIE = 1e-4
 """Nats: texts that differ by less are tied. Where the right text is one of k tied for the best, the pair counts 1/k, as much as a
-guess among them gets. Public scripts take the first of them, which is the right one, and count 1."""
+guess among them gets. Public scripts count an exact tie as right, because the right text is the first, and let rounding decide the
+other ones."""
 Floats = npt.NDArray[np.float64]
 
 

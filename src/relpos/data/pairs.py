@@ -250,8 +250,8 @@ def _blimp(fields: Fields, stem: str, place: str) -> Item:
 
 
 def _ewok(fields: Fields, stem: str, place: str) -> Item:
-    """EWoK (Ivanova et al. 2024): the first target must be likelier after its own context than after the other one. In the
-    published files each item has a second line, in which the other target and its context come first."""
+    """EWoK (Ivanova et al. 2024): the first target must be likelier after its own context than after the other one. The other
+    target has a line of its own, in which contexts and targets are exchanged."""
     right, wrong, target = (inside(fields, key, str, place).strip() for key in ("Context1", "Context2", "Target1"))
     return _continued(str(fields.get("Domain") or stem), (f"{right} ", f"{wrong} "), (target, target), place)
 
