@@ -9,8 +9,11 @@
 #include <cstdint>
 #include <cstring>
 #include <vector>
-#if defined(__AVX512BF16__)
+#if defined(__AVX512F__)
 #include <immintrin.h>
+#define OWN_PRODUCTS 1
+#else
+#define OWN_PRODUCTS 0
 #endif
 #if defined(__AVX512BF16__) && !defined(__AMX_BF16__)
 #define OWN_PRODUCTS_OF_BFLOAT16 1
@@ -73,7 +76,7 @@ inline float exponential(float x) {
 }
 
 float* scratch(int which, int64_t count) {
-  static thread_local std::vector<float> buffers[15];
+  static thread_local std::vector<float> buffers[17];
   auto& buffer = buffers[which];
   if (int64_t(buffer.size()) < count) buffer.resize(count);
   return buffer.data();
@@ -105,67 +108,105 @@ inline void narrow(const float* from, bfloat16* to, int64_t count) {
 inline float positive(float x) { return x > 0.0f ? x : 0.0f; }
 inline bfloat16 positive(bfloat16 x) { return {uint16_t(x.bits & 0x8000u ? 0u : x.bits)}; }
 
-// C (m, n) = alpha op(A) op(B) + beta C, all row-major.
-inline void product(bool ta, bool tb, int m, int n, int k, float alpha, const float* a, int lda, const float* b, int ldb, float beta,
-                    float* c, int ldc) {
+// C (m, n) = alpha op(A) op(B) + beta C, all row-major, by MKL.
+inline void by_mkl(bool ta, bool tb, int m, int n, int k, float alpha, const float* a, int lda, const float* b, int ldb, float beta, float* c,
+                   int ldc) {
   sgemm_(tb ? "T" : "N", ta ? "T" : "N", &n, &m, &k, &alpha, b, &ldb, a, &lda, &beta, c, &ldc);
 }
+inline void by_mkl(bool ta, bool tb, int m, int n, int k, float alpha, const bfloat16* a, int lda, const bfloat16* b, int ldb, float beta,
+                   float* c, int ldc) {
+  cblas_gemm_bf16bf16f32(101, ta ? 112 : 111, tb ? 112 : 111, m, n, k, alpha, &a->bits, lda, &b->bits, ldb, beta, c, ldc);
+}
 
-#if OWN_PRODUCTS_OF_BFLOAT16
-// Products of bfloat16 with AVX-512's instruction for them. On AMD's processors MKL does not use it: its products of these sizes take as
-// long as those of float, four times as long as these. op(B) is packed into panels of 16 columns; a word of a panel holds two
-// numbers of a column, one below the other, which the instruction multiplies by two neighbours in a row of op(A) and adds up.
+// Which products are our own, with AVX-512. On AMD's processors MKL uses neither its instructions for float, so that its products take
+// 2.4 times as long as these, nor those for bfloat16, so that they take four times as long. Floats are added up in MKL's order. It
+// multiplies matrices of few columns and single rows in other ways, and such are left to it.
+template <class T>
+constexpr bool OWN = sizeof(T) == sizeof(float) ? OWN_PRODUCTS : OWN_PRODUCTS_OF_BFLOAT16;
+template <class T>
+inline bool own(int64_t m, int64_t n) {
+  return OWN<T> && (sizeof(T) != sizeof(float) || (m > 1 && n > 8));
+}
 
-inline int64_t pairs_of(int64_t k) { return (k + 1) / 2; }  // of an odd k the last one holds a zero
+// alpha op(B) (k, n) of a product. For our own it lies in panels of 16 columns, which consist of words: a float, or two bfloat16 of a
+// column, one below the other, which the instruction multiplies by two neighbours in a row of op(A) and adds up. From a row of words
+// to the next it is `step` words, from a panel to the next `panel`.
+template <class T>
+struct Right {
+  bool transposed;
+  int64_t n, k;
+  float alpha;
+  const T* from;
+  int64_t ld;
+  const uint32_t* words;
+  int64_t step, panel;
+};
 
-// (k, …) row-major, of which columns first … first + n − 1 → for each two rows `stride` words, one a column, zero from n on.
-void pack_rows(const bfloat16* from, int64_t ld, int64_t k, int64_t first, int64_t n, uint32_t* to, int64_t stride) {
-  for (int64_t pair = 0; pair < pairs_of(k); ++pair) {
-    const bfloat16 *low = from + 2 * pair * ld + first, *high = 2 * pair + 1 < k ? low + ld : nullptr;
-    uint32_t* words = to + pair * stride;
-    if (high) {
+#if OWN_PRODUCTS
+template <class T>
+constexpr int64_t DEPTH = sizeof(float) / sizeof(T);
+template <class T>
+inline int64_t words_of(int64_t k) {  // of an odd k the last one holds a zero
+  return (k + DEPTH<T> - 1) / DEPTH<T>;
+}
+
+// A number, and the one below it in the column, which is `next` numbers further; 0: there is none.
+inline uint32_t word_of(const float* x, int64_t, float alpha) { return bits_of(*x * alpha); }
+inline uint32_t word_of(const bfloat16* x, int64_t next, float) { return uint32_t(x->bits) | (next ? uint32_t(x[next].bits) << 16 : 0u); }
+
+// (k, …) row-major, of which columns first … first + n − 1 → rows of `stride` words, one a column, zero from n on.
+template <class T>
+void pack_rows(const T* from, int64_t ld, int64_t k, int64_t first, int64_t n, float alpha, uint32_t* to, int64_t stride) {
+  for (int64_t word = 0; word < words_of<T>(k); ++word) {
+    const T* row = from + DEPTH<T> * word * ld + first;
+    const int64_t next = DEPTH<T> * word + 1 < k ? ld : 0;
+    uint32_t* words = to + word * stride;
+    if (next) {
 #pragma omp simd
-      for (int64_t j = 0; j < n; ++j) words[j] = uint32_t(low[j].bits) | uint32_t(high[j].bits) << 16;
+      for (int64_t j = 0; j < n; ++j) words[j] = word_of(row + j, next, alpha);
     } else {
-      for (int64_t j = 0; j < n; ++j) words[j] = low[j].bits;
+      for (int64_t j = 0; j < n; ++j) words[j] = word_of(row + j, 0, alpha);
     }
     for (int64_t j = n; j < stride; ++j) words[j] = 0;
   }
 }
 
 // (…, k) row-major, of which rows first … first + n − 1 → the same of the transposed matrix.
-void pack_columns(const bfloat16* from, int64_t ld, int64_t k, int64_t first, int64_t n, uint32_t* to, int64_t stride) {
+template <class T>
+void pack_columns(const T* from, int64_t ld, int64_t k, int64_t first, int64_t n, float alpha, uint32_t* to, int64_t stride) {
   for (int64_t j = 0; j < stride; ++j) {
-    const bfloat16* row = from + (first + j) * ld;
-    for (int64_t pair = 0; pair < pairs_of(k); ++pair) {
-      uint32_t word = 0;
-      if (j < n) {
-        if (2 * pair + 1 < k) std::memcpy(&word, row + 2 * pair, 4);
-        else word = row[2 * pair].bits;
-      }
-      to[pair * stride + j] = word;
-    }
+    const T* row = from + (first + j) * ld;
+    for (int64_t word = 0; word < words_of<T>(k); ++word)
+      to[word * stride + j] = j < n ? word_of(row + DEPTH<T> * word, DEPTH<T> * word + 1 < k, alpha) : 0;
   }
 }
 
-// ROWS rows of C by PANELS panels of 16 columns, the last of which has the columns in `last`. Neighbours in a row of op(A) lie side by
-// side; to the next row it is a_row numbers, to the next two neighbours a_pair.
-template <int ROWS, int PANELS>
-void tile(int64_t pairs, const bfloat16* a, int64_t a_row, int64_t a_pair, const uint32_t* b, float alpha, float beta, float* c, int64_t ldc,
-          __mmask16 last) {
+inline __m512 spread(const float* a) { return _mm512_set1_ps(*a); }
+inline __m512 add_products(__m512 sum, __m512 left, const uint32_t* right) { return _mm512_fmadd_ps(left, _mm512_loadu_ps(right), sum); }
+#if OWN_PRODUCTS_OF_BFLOAT16
+inline __m512bh spread(const bfloat16* a) {
+  uint32_t word;
+  std::memcpy(&word, a, 4);
+  return (__m512bh)_mm512_set1_epi32(int(word));
+}
+inline __m512 add_products(__m512 sum, __m512bh left, const uint32_t* right) {
+  return _mm512_dpbf16_ps(sum, left, (__m512bh)_mm512_loadu_si512(right));
+}
+#endif
+
+// ROWS rows of C by PANELS panels, the last of which has the columns in `last`. Neighbours in a row of op(A) lie side by side; to the
+// next row it is a_row numbers, to the next word a_word.
+template <int ROWS, int PANELS, class T>
+void tile(int64_t words, const T* a, int64_t a_row, int64_t a_word, const uint32_t* b, int64_t step, int64_t panel, float alpha, float beta,
+          float* c, int64_t ldc, __mmask16 last) {
   __m512 sums[ROWS][PANELS];
   for (int r = 0; r < ROWS; ++r)
     for (int p = 0; p < PANELS; ++p) sums[r][p] = _mm512_setzero_ps();
-  for (int64_t pair = 0; pair < pairs; ++pair) {
-    __m512bh right[PANELS];
-    for (int p = 0; p < PANELS; ++p) right[p] = (__m512bh)_mm512_loadu_si512(b + (p * pairs + pair) * 16);
+  for (int64_t word = 0; word < words; ++word)
     for (int r = 0; r < ROWS; ++r) {
-      uint32_t word;
-      std::memcpy(&word, a + r * a_row + pair * a_pair, 4);
-      const __m512bh left = (__m512bh)_mm512_set1_epi32(int(word));
-      for (int p = 0; p < PANELS; ++p) sums[r][p] = _mm512_dpbf16_ps(sums[r][p], left, right[p]);
+      const auto left = spread(a + r * a_row + word * a_word);
+      for (int p = 0; p < PANELS; ++p) sums[r][p] = add_products(sums[r][p], left, b + word * step + p * panel);
     }
-  }
   for (int r = 0; r < ROWS; ++r)
     for (int p = 0; p < PANELS; ++p) {
       float* to = c + r * ldc + p * 16;
@@ -176,43 +217,78 @@ void tile(int64_t pairs, const bfloat16* a, int64_t a_row, int64_t a_pair, const
     }
 }
 
-template <int PANELS>
-void tiles(int64_t m, int64_t pairs, const bfloat16* a, int64_t a_row, int64_t a_pair, const uint32_t* b, float alpha, float beta, float* c,
-           int64_t ldc, __mmask16 last) {
+template <int PANELS, class T>
+void tiles(int64_t m, int64_t words, const T* a, int64_t a_row, int64_t a_word, const uint32_t* b, int64_t step, int64_t panel, float alpha,
+           float beta, float* c, int64_t ldc, __mmask16 last) {
   constexpr int ROWS = 6;  // × 4 panels: 24 of 32 registers hold sums
   int64_t i = 0;
-  for (; i + ROWS <= m; i += ROWS) tile<ROWS, PANELS>(pairs, a + i * a_row, a_row, a_pair, b, alpha, beta, c + i * ldc, ldc, last);
-  for (; i + 2 <= m; i += 2) tile<2, PANELS>(pairs, a + i * a_row, a_row, a_pair, b, alpha, beta, c + i * ldc, ldc, last);
-  for (; i < m; ++i) tile<1, PANELS>(pairs, a + i * a_row, a_row, a_pair, b, alpha, beta, c + i * ldc, ldc, last);
+  for (; i + ROWS <= m; i += ROWS)
+    tile<ROWS, PANELS>(words, a + i * a_row, a_row, a_word, b, step, panel, alpha, beta, c + i * ldc, ldc, last);
+  for (; i + 2 <= m; i += 2) tile<2, PANELS>(words, a + i * a_row, a_row, a_word, b, step, panel, alpha, beta, c + i * ldc, ldc, last);
+  for (; i < m; ++i) tile<1, PANELS>(words, a + i * a_row, a_row, a_word, b, step, panel, alpha, beta, c + i * ldc, ldc, last);
 }
 
-void product(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const bfloat16* a, int64_t lda, const bfloat16* b, int64_t ldb,
-             float beta, float* c, int64_t ldc) {
-  const int64_t pairs = pairs_of(k), panels = (n + 15) / 16;
-  uint32_t* right = scratch_of<uint32_t>(8, panels * pairs * 16);
-  for (int64_t p = 0; p < panels; ++p) {
-    const int64_t columns = n - p * 16 < 16 ? n - p * 16 : 16;
-    (tb ? pack_columns : pack_rows)(b, ldb, k, p * 16, columns, right + p * pairs * 16, 16);
+// Sums of more than 192 floats are sums of such parts.
+inline int64_t part_of(int64_t k) { return k <= 192 ? k : k < 384 ? k / 2 : 192; }
+
+template <class T>
+void multiply(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right, float beta, float* c, int64_t ldc) {
+  const int64_t k = right.k, words = words_of<T>(k), panels = (right.n + 15) / 16;
+  int64_t a_row = lda, a_word = DEPTH<T>;
+  if (sizeof(T) == sizeof(float) && ta) {
+    a_row = 1, a_word = lda;
+  } else if (ta || k % DEPTH<T>) {  // pairs of numbers that do not lie side by side
+    uint32_t* left = scratch_of<uint32_t>(9, words * m);
+    (ta ? pack_rows<T> : pack_columns<T>)(a, lda, k, 0, m, 1.0f, left, m);
+    a = reinterpret_cast<const T*>(left), a_row = DEPTH<T>, a_word = DEPTH<T> * m;
   }
-  int64_t a_row = lda, a_pair = 2;
-  if (ta || k % 2) {  // pairs of numbers that do not lie side by side
-    uint32_t* left = scratch_of<uint32_t>(9, pairs * m);
-    (ta ? pack_rows : pack_columns)(a, lda, k, 0, m, left, m);
-    a = reinterpret_cast<const bfloat16*>(left), a_row = 2, a_pair = 2 * m;
-  }
+  const int64_t part = sizeof(T) == sizeof(float) ? part_of(k) : words;
+  const float alpha = sizeof(T) == sizeof(float) ? 1.0f : right.alpha;
   for (int64_t p = 0; p < panels; p += 4) {
-    const int64_t some = panels - p < 4 ? panels - p : 4, rest = n - (p + some - 1) * 16;
+    const int64_t some = panels - p < 4 ? panels - p : 4, rest = right.n - (p + some - 1) * 16;
     const __mmask16 last = rest >= 16 ? __mmask16(0xFFFF) : __mmask16((1u << rest) - 1u);
-    const auto run = some == 4 ? tiles<4> : some == 3 ? tiles<3> : some == 2 ? tiles<2> : tiles<1>;
-    run(m, pairs, a, a_row, a_pair, right + p * pairs * 16, alpha, beta, c + p * 16, ldc, last);
+    const auto run = some == 4 ? tiles<4, T> : some == 3 ? tiles<3, T> : some == 2 ? tiles<2, T> : tiles<1, T>;
+    for (int64_t word = 0; word < words; word += part)
+      run(m, words - word < part ? words - word : part, a + word * a_word, a_row, a_word, right.words + p * right.panel + word * right.step,
+          right.step, right.panel, alpha, word ? 1.0f : beta, c + p * 16, ldc, last);
   }
-}
-#else
-inline void product(bool ta, bool tb, int m, int n, int k, float alpha, const bfloat16* a, int lda, const bfloat16* b, int ldb,
-                    float beta, float* c, int ldc) {
-  cblas_gemm_bf16bf16f32(101, ta ? 112 : 111, tb ? 112 : 111, m, n, k, alpha, &a->bits, lda, &b->bits, ldb, beta, c, ldc);
 }
 #endif
+
+// alpha op(B), packed into a scratch of its own where it has to be.
+template <class T>
+Right<T> right_of(int which, bool transposed, int64_t n, int64_t k, float alpha, const T* b, int64_t ld) {
+  Right<T> right{transposed, n, k, alpha, b, ld, nullptr, 0, 0};
+#if OWN_PRODUCTS
+  if (!own<T>(2, n)) return right;
+  if (sizeof(T) == sizeof(float) && !transposed && alpha == 1.0f && n % 16 == 0) {
+    right.words = reinterpret_cast<const uint32_t*>(b), right.step = ld, right.panel = 16;
+    return right;
+  }
+  right.step = 16, right.panel = 16 * words_of<T>(k);
+  uint32_t* words = scratch_of<uint32_t>(which, (n + 15) / 16 * right.panel);
+  for (int64_t column = 0; column < n; column += 16)
+    (transposed ? pack_columns<T> : pack_rows<T>)(b, ld, k, column, n - column < 16 ? n - column : 16, alpha, words + column / 16 * right.panel,
+                                                  16);
+  right.words = words;
+#endif
+  return right;
+}
+
+template <class T>
+void product(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right, float beta, float* c, int64_t ldc) {
+#if OWN_PRODUCTS
+  if constexpr (OWN<T>)
+    if (own<T>(m, right.n)) return multiply(ta, m, a, lda, right, beta, c, ldc);
+#endif
+  by_mkl(ta, right.transposed, m, right.n, right.k, right.alpha, a, lda, right.from, right.ld, beta, c, ldc);
+}
+
+template <class T>
+void product(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const T* a, int64_t lda, const T* b, int64_t ldb, float beta,
+             float* c, int64_t ldc) {
+  product(ta, m, a, lda, right_of(8, tb, n, k, alpha, b, ldb), beta, c, ldc);
+}
 
 // The dropout of model/dropout.py: 64-bit word c of a row decides elements 4c … 4c + 3 by 15 bits each.
 struct Dropout {
@@ -470,12 +546,16 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
     for (int64_t j = 0; j < n; ++j) left[j] = key[j * call.key_width], right[j] = key[(j + 1) * call.key_width - 1];
   if (call.mask)
     for (int64_t j = 0; j < n; ++j) hidden[j] = call.mask[b * n + j] ? 0.0f : -1e30f;
+  Right<T> k, v;
   for (int64_t start = 0; start < n; start += block) {
     const int64_t rows = start + block < n ? block : n - start;
     const Seen block_sees(call, start, rows);
+    if (!start || call.reach < n) {
+      if (call.q.data) k = right_of(15, true, block_sees.count, d, 1.0f, at<T>(call.k, b, h, block_sees.first), call.k.token);
+      v = right_of(16, false, d, block_sees.count, rescale, at<T>(call.v, b, h, block_sees.first), call.v.token);
+    }
     if (call.q.data)
-      product(false, true, rows, block_sees.count, d, 1.0f, at<T>(call.q, b, h, start), call.q.token, at<T>(call.k, b, h, block_sees.first),
-              call.k.token, 0.0f, scores + block_sees.first, n);
+      product(false, rows, at<T>(call.q, b, h, start), call.q.token, k, 0.0f, scores + block_sees.first, n);
     else
       std::memset(scores, 0, rows * n * sizeof(float));
     if (query_made) multiply_factors<T>(call, call.query_factors, call.query_width, b, h, start, rows, queries);
@@ -538,8 +618,7 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
     }
     const T* used = dropping || !call.p ? kept : reinterpret_cast<const T*>(call.p) + (place * n + start) * n;
     T* y = at<T>(call.y, b, h, start);
-    product(false, false, rows, d, block_sees.count, rescale, used + block_sees.first, n, at<T>(call.v, b, h, block_sees.first),
-            call.v.token, 0.0f, out, d);
+    product(false, rows, used + block_sees.first, n, v, 0.0f, out, d);
     if (call.value) {  // the probabilities summed by offset, times the table
       const int64_t width = call.value_width;
       std::memset(summed, 0, rows * width * sizeof(float));
@@ -580,6 +659,7 @@ void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int6
   if (grad_key) std::memset(edges, 0, 2 * n * sizeof(float));
   const bool some_keys = call.reach < n;  // a block adds to the gradients of some keys only
   if (some_keys) std::memset(grad_k, 0, 2 * n * d * sizeof(float));
+  Right<T> k, v;
   for (int64_t start = 0; start < n; start += block) {
     const int64_t rows = start + block < n ? block : n - start;
     const float beta = start || some_keys ? 1.0f : 0.0f;
@@ -587,7 +667,11 @@ void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int6
     const int64_t seen = block_sees.first;
     const T* y = at<T>(call.y, b, h, start);
     const T* p = reinterpret_cast<const T*>(call.p) + (place * n + start) * n;
-    product(false, true, rows, block_sees.count, d, rescale, y, call.y.token, at<T>(call.v, b, h, seen), call.v.token, 0.0f, grads + seen, n);
+    if (!start || some_keys) {
+      v = right_of(15, true, block_sees.count, d, rescale, at<T>(call.v, b, h, seen), call.v.token);
+      if (call.q.data) k = right_of(16, false, d, block_sees.count, 1.0f, at<T>(call.k, b, h, seen), call.k.token);
+    }
+    product(false, rows, y, call.y.token, v, 0.0f, grads + seen, n);
     const T* used = p;
     if (dropping) {
       used = kept;
@@ -655,8 +739,7 @@ void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int6
       narrow(grads, kept, rows * n);
       of_scores = kept;
     }
-    product(false, false, rows, d, block_sees.count, 1.0f, of_scores + seen, n, at<T>(call.k, b, h, seen), call.k.token, 0.0f,
-            grad_q + start * d, d);
+    product(false, rows, of_scores + seen, n, k, 0.0f, grad_q + start * d, d);
     product(true, false, block_sees.count, d, rows, 1.0f, of_scores + seen, n, at<T>(call.q, b, h, start), call.q.token, beta,
             grad_k + seen * d, d);
   }
