@@ -182,7 +182,7 @@ class _Attention(torch.autograd.Function):
         q, k, v, p, columns, mask, *saved = ctx.saved_tensors
         grad, terms = _in_rows(grad), _Terms(*saved)
         call, alive = _call(q, k, v, grad, p, terms, columns, mask, ctx.rest)
-        grads = [None if x is None else _beside(x) for x in (q, k, v)]
+        grads = [None if x is None else torch.empty_like(x) for x in (q, k, v)]
         call.grad_q, call.grad_k, call.grad_v = map(_view, grads)
         sums = _sums(terms, v, call.parts)
         call.grad_offset, call.grad_value, call.grad_dense = map(pointer, (sums.offset, sums.value, sums.dense))

@@ -171,12 +171,36 @@ void pack_rows(const T* from, int64_t ld, int64_t k, int64_t first, int64_t n, f
   }
 }
 
+inline __m512i sixteen(const float* x, float alpha) { return (__m512i)_mm512_mul_ps(_mm512_loadu_ps(x), _mm512_set1_ps(alpha)); }
+inline __m512i sixteen(const bfloat16* x, float) { return _mm512_loadu_si512(x); }
+
+// 16 × 16 words transposed. Each step interleaves row i with row i + 8, which rotates the eight bits of a word's row and column by one.
+inline void transpose(__m512i rows[16]) {
+  const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+  for (int bit = 0; bit < 4; ++bit) {
+    __m512i next[16];
+    for (int i = 0; i < 8; ++i) {
+      next[2 * i] = _mm512_permutex2var_epi32(rows[i], low, rows[i + 8]);
+      next[2 * i + 1] = _mm512_permutex2var_epi32(rows[i], high, rows[i + 8]);
+    }
+    std::memcpy(rows, next, sizeof(next));
+  }
+}
+
 // (…, k) row-major, of which rows first … first + n − 1 → the same of the transposed matrix.
 template <class T>
 void pack_columns(const T* from, int64_t ld, int64_t k, int64_t first, int64_t n, float alpha, uint32_t* to, int64_t stride) {
+  int64_t whole = 0;
+  for (; n == 16 && (whole + 16) * DEPTH<T> <= k; whole += 16) {
+    __m512i rows[16];
+    for (int j = 0; j < 16; ++j) rows[j] = sixteen(from + (first + j) * ld + whole * DEPTH<T>, alpha);
+    transpose(rows);
+    for (int j = 0; j < 16; ++j) _mm512_storeu_si512(to + (whole + j) * stride, rows[j]);
+  }
   for (int64_t j = 0; j < stride; ++j) {
     const T* row = from + (first + j) * ld;
-    for (int64_t word = 0; word < words_of<T>(k); ++word)
+    for (int64_t word = whole; word < words_of<T>(k); ++word)
       to[word * stride + j] = j < n ? word_of(row + DEPTH<T> * word, DEPTH<T> * word + 1 < k, alpha) : 0;
   }
 }
@@ -472,6 +496,10 @@ struct Seen {
       : first(start > call.reach ? start - call.reach : 0),
         stop(start + rows + call.reach < call.n ? start + rows + call.reach : call.n),
         count(stop - first) {}
+  void clear(float* s, int64_t n) const {  // of the row s, what is not seen
+    std::memset(s, 0, first * sizeof(float));
+    std::memset(s + stop, 0, (n - stop) * sizeof(float));
+  }
 };
 
 constexpr int64_t FACTORED = 32;  // tokens whose kernels are one product
@@ -595,8 +623,7 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
         s[j] = e;
         total += e;
       }
-      std::memset(s, 0, sees.first * sizeof(float));
-      std::memset(s + sees.stop, 0, (n - sees.stop) * sizeof(float));
+      if (sees.count < n) sees.clear(s, n);
       const float share = 1.0f / total;
       T* p = call.p ? reinterpret_cast<T*>(call.p) + (place * n + i) * n : nullptr;
       T* used = kept + row * n;
@@ -700,14 +727,13 @@ void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int6
       float* s = grads + row * n;
       float* grad_query =
           query_made ? queries + row * call.query_width : call.grad_query ? call.grad_query + (place * n + i) * call.query_width : nullptr;
-      std::memset(s, 0, sees.first * sizeof(float));
-      std::memset(s + sees.stop, 0, (n - sees.stop) * sizeof(float));
+      if (sees.count < n) sees.clear(s, n);
       const T* signs = p + row * n;
       float dot = 0;
 #pragma omp simd reduction(+ : dot)
       for (int64_t j = 0; j < n; ++j) {
-        const float signed_p = load(signs[j]);
-        dot += signed_p > 0.0f ? signed_p * s[j] : 0.0f;
+        const float signed_p = load(signs[j]), part = signed_p * s[j];  // a load under a condition would keep the sums in memory
+        dot += signed_p > 0.0f ? part : 0.0f;
       }
 #pragma omp simd
       for (int64_t j = 0; j < n; ++j) {
