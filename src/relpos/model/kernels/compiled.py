@@ -110,11 +110,6 @@ def _view(x: Tensor | None) -> _View:
     return _View() if x is None else _View(x.data_ptr(), *x.stride()[:3])
 
 
-def _beside(x: Tensor) -> Tensor:
-    """Room for another tensor of x's shape (B, H, n, head_dim), in memory (B, n, H, head_dim): heads side by side."""
-    return x.new_empty(x.shape[0], x.shape[2], x.shape[1], x.shape[3]).transpose(1, 2)
-
-
 class _Rest(NamedTuple):
     """What is no tensor."""
 
@@ -166,7 +161,7 @@ class _Attention(torch.autograd.Function):
         q, k, v = (None if x is None else _in_rows(x) for x in (q, k, v))  # type: ignore[assignment]
         columns = None if columns is None else columns.to(torch.int32).contiguous()
         mask = None if mask is None else mask.contiguous()
-        y = _beside(v)
+        y = torch.empty_like(v)
         p = v.new_empty(batch, heads, n, n) if keep or rest.draw.rate > 0 else None
         call, alive = _call(q, k, v, y, p, stored, columns, mask, rest)
         run("relpos_attention", call, v.dtype, backward=False)
@@ -207,7 +202,7 @@ def _sums(terms: _Terms, v: Tensor, parts: int) -> _Terms:
     def zeros(x: Tensor | None, *runs: int) -> Tensor | None:
         return None if x is None else x.new_zeros(*runs, dtype=torch.float32)
 
-    query, key = (None if x is None else zeros(x, *x.shape) if table is None else _beside(x) for x, table in terms.pairs)
+    query, key = (None if x is None else zeros(x, *x.shape) if table is None else torch.empty_like(x) for x, table in terms.pairs)
     tables = (None if x is None else zeros(x, parts, heads, *x.shape[1:]) for x in (terms.query_table, terms.key_table))
     return _Terms(
         None if terms.offset is None else zeros(terms.offset, batch, *terms.offset.shape),
