@@ -244,7 +244,9 @@ def _call(
             one_head = 0 if len(table) == 1 else table.stride(0)
             setattr(call, name, _Factors(_view(x), _View(), pointer(table), pointer(turned), None, table.shape[1], one_head))
             call.parts = min(PARTS, batch)
-    call.zero, call.threads = rest.outside == "zero", torch.get_num_threads()
+    widths = [width for width in (call.query_width, call.key_width, call.value_width) if width]
+    call.zero = rest.outside == "zero" or min(widths, default=0) >= 2 * n - 1  # no offset lies outside of such windows
+    call.threads = torch.get_num_threads()
     call.reach = n if rest.reach is None else rest.reach
     return call, alive
 
