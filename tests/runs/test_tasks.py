@@ -24,6 +24,7 @@ PRETRAINING = ["pretrain.steps=2", "pretrain.batch=4", "evaluations=1"]
 def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The files of the guide's example in a folder `answers` of the working directory."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RELPOS_DATA", raising=False)  # below which a relative folder would be looked up
     section = GUIDE.read_text(encoding="utf-8").partition("## Your own task")[2].partition("\n## ")[0]
     files = re.findall(r"`(answers/[\w.]+)`:\n\n```\w+\n(.*?)```", section, re.DOTALL)
     assert [name for name, _ in files] == ["answers/train.csv", "answers/dev.csv", "answers/task.yaml"]
