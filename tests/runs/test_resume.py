@@ -54,6 +54,7 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
         ["recipe.masking=diffusion"],
         ["recipe.masking=[0.3,0.15]"],
         ["block=modern", "training=modern"],
+        ["position=randomized"],
     ],
 )
 def test_killed_and_continued_equals_uninterrupted(
