@@ -4,15 +4,17 @@ import os
 from functools import cache
 from typing import Any
 
+import pytest
 import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
+import reference
 from relpos.config.conf import conf_dir
 from relpos.model.build import build
-from relpos.model.conv import Conv
+from relpos.model.conv import Conv, NoConv
 from relpos.model.heads import MaskedLM
-from relpos.model.position import Scheme
+from relpos.model.position import Position, Scheme
 from relpos.model.position.base import Input
 from relpos.model.shape import Shape
 from relpos.model.tokens import Tokens
@@ -72,26 +74,47 @@ def preset(group: str, name: str, **changes: Any) -> Any:
     return constructor(node(group, name, **changes), group)
 
 
-def model_of(
-    position: str = "none",
-    conv: str = "none",
+def cases(group: str, names: list[str]) -> list[Any]:
+    """Every preset with every variant, for `parametrize`."""
+    return [pytest.param(name, keys, id=f"{name}{keys or ''}") for name in names for keys in variants(group, name)]
+
+
+def network(
+    position: Position,
+    conv: Any = NoConv,
     *,
     kernel: str = "auto",
     seed: int = 0,
     spread: float = 0.5,
     vocabulary: int = VOCABULARY,
-    conv_keys: dict[str, Any] | None = None,
-    **keys: Any,
+    **size: Any,
 ) -> MaskedLM:
-    """A tiny float64 model whose parameters, biases too, are all away from zero. `keys` are those of SIZE or of the scheme."""
+    """A tiny float64 model whose parameters, biases too, are all away from zero. `size` replaces what SIZE says."""
     torch.manual_seed(seed)
-    size = {**SIZE, **{key: keys.pop(key) for key in list(keys) if key in SIZE}}
-    made = preset("position", position, **keys), vocabulary, preset("conv", conv, **(conv_keys or {}))
-    model = build(size, *made, kernel=kernel).double()
+    model = build({**SIZE, **size}, position, vocabulary, conv, kernel).double()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, dtype=torch.float64), alpha=spread)
     return model
+
+
+def model_of(position: str = "none", conv: str = "none", *, conv_keys: dict[str, Any] | None = None, **keys: Any) -> MaskedLM:
+    """The `network` of presets. `keys` are arguments of `network`, keys of SIZE or of the scheme."""
+    own = {key: keys.pop(key) for key in list(keys) if key in SIZE or key in ("kernel", "seed", "spread", "vocabulary")}
+    return network(preset("position", position, **keys), preset("conv", conv, **(conv_keys or {})), **own)
+
+
+def check_loops(*encoders: Any, ids: list[int], real: list[bool], types: list[int] | None = None, gradients: bool = True) -> None:
+    """Outputs at real tokens and gradients of the encoders, which differ in their kernel, equal those of `reference`'s loops."""
+    types = types or [0] * len(ids)
+    passes = [encoder(torch.tensor([ids]), torch.tensor([real]), torch.tensor([types]))[0] for encoder in encoders]
+    found = []
+    for hidden, encoder in zip((reference.encode(encoders[0], ids, real, types), *passes), encoders[:1] + encoders, strict=True):
+        seen, parameters = hidden[real], list(encoder.parameters())
+        grads = torch.autograd.grad(seen.sin().sum(), parameters, allow_unused=True, materialize_grads=True) if gradients else ()
+        found.append([seen.detach(), *grads])
+    for one in found[1:]:
+        torch.testing.assert_close(one, found[0], atol=1e-10, rtol=1e-8)
 
 
 def given(shape: Shape, batch: int, n: int, seed: int = 4) -> Input:

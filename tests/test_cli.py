@@ -106,7 +106,7 @@ def test_help_lists_the_commands_in_columns(relpos: Relpos) -> None:
 def test_equal_runs_of_a_sweep_are_done_once_and_the_folder_is_the_last_line(
     relpos: Relpos, toy_runs: Path, tmp_path: Path
 ) -> None:
-    done = relpos("pretrain", "-m", "position=none", "kernels=1,3", "steps=2", "batch=4", cwd=tmp_path)
+    done = relpos("pretrain", "-m", "position=none", "kernels=1,3", "steps=2", "batch=4", "evaluations=1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     folders = list((toy_runs / "pretrain").iterdir())
     assert len(folders) == 1

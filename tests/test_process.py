@@ -34,16 +34,16 @@ PRETRAIN = ["pretrain", "steps=2", "batch=4"]
 
 
 @pytest.mark.parametrize(
-    ("function", "number", "stages"),
+    ("function", "number", "stage", "before"),
     [
-        ("relpos.data.tokenizer, 'reservoir'", signal.SIGHUP, ("toy",)),
-        ("relpos.data.writer._Writer, 'end'", signal.SIGTERM, ("toy", "tokenizer")),
+        ("relpos.data.tokenizer, 'reservoir'", signal.SIGHUP, "tokenizer", ("toy",)),
+        ("relpos.data.writer._Writer, 'end'", signal.SIGTERM, "store", ("toy", "tokenizer")),
     ],
 )
 def test_a_signal_is_one_line_and_128_with_its_number(
-    function: str, number: signal.Signals, stages: tuple[str, ...], prepared: Path, tmp_path: Path, python: str
+    function: str, number: signal.Signals, stage: str, before: tuple[str, ...], prepared: Path, tmp_path: Path, python: str
 ) -> None:
-    link_runs(prepared, tmp_path / "runs", stages)
+    link_runs(prepared, tmp_path / "runs", before)
     process = subprocess.Popen(
         [python, "-c", HALTING, function, *PRETRAIN], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -57,7 +57,7 @@ def test_a_signal_is_one_line_and_128_with_its_number(
     assert process.returncode == 128 + number
     assert said.splitlines()[-1] == "relpos: interrupted; the same command goes on from here"
     assert "Traceback" not in said
-    assert execute(plan(compose("pretrain", PRETRAIN[1:])).inputs["store"]).state == "finished"
+    assert execute(plan(compose("pretrain", PRETRAIN[1:])).inputs[stage]).state == "finished"
 
 
 def test_under_nohup_a_closed_terminal_is_no_reason_to_stop() -> None:

@@ -33,7 +33,7 @@ def test_a_batch_is_never_longer_than_the_full_length() -> None:
     assert collate(encoded([20], length=20), torch.tensor([0]))["input_ids"].shape == (1, 20)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=10)
 @given(count=st.integers(1, 300), batch=st.integers(1, 40), seed=st.integers(0, 5), epoch=st.integers(0, 3))
 def test_an_epoch_is_every_row_once(count: int, batch: int, seed: int, epoch: int) -> None:
     batches = epoch_batches(count, seed, epoch, batch)

@@ -48,13 +48,13 @@ sentence = st.lists(st.integers(5, 999), min_size=1, max_size=20)
 corpora = st.lists(st.lists(sentence, min_size=1, max_size=6), min_size=1, max_size=5)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(documents=corpora.filter(lambda d: any(len(x) > 1 for x in d)), length=st.integers(8, 40))
 def test_pairs_are_those_of_the_definition(documents: Documents, length: int) -> None:
     assert rows(examples(Pairs, documents, length)) == expected_pairs(documents, length)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(documents=corpora, length=st.integers(8, 40))
 def test_windows_are_those_of_the_definition(documents: Documents, length: int) -> None:
     assert rows(examples(Windows, documents, length)) == expected_windows(documents, length)

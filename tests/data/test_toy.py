@@ -99,9 +99,11 @@ def test_the_bytes_are_those_of_this_version(folder: Path) -> None:
     assert (VERSION, digest(folder)) == (1, "0c5ead486d25cf4f")
 
 
-def test_another_seed_is_another_text(folder: Path, tmp_path: Path) -> None:
-    write(tmp_path, seed=1, pairs=300, items=50)
-    assert digest(tmp_path) != digest(folder)
+def test_another_seed_is_another_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("relpos.data.toy.write"), "EVALUATION", 2)
+    for seed in (0, 1):
+        write(tmp_path / str(seed), seed, pairs=20, items=2)
+    assert digest(tmp_path / "0") != digest(tmp_path / "1")
 
 
 @pytest.mark.parametrize("name", ORDER)

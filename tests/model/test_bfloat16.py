@@ -1,11 +1,12 @@
 """A model whose weights are bfloat16 is the same model, rounded: arithmetic on positions is finer than its weights."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
 
-from schemes import POSITIONS, VOCABULARY, model_of
+from schemes import POSITIONS, SHAPE, VOCABULARY, given, model_of, preset
 
 SIZE = {
     "layers": 1,
@@ -34,3 +35,27 @@ def test_numbers_that_are_functions_of_the_place_are_not_rounded_before(name: st
     with torch.no_grad():
         made = [part.embed(200) if name == "sinusoidal" else torch.as_tensor(part.prepare(200)[0]) for part in (position, exact)]
     torch.testing.assert_close(made[0].to(made[1].dtype), made[1], atol=1e-3, rtol=1e-4)
+
+
+def filled(name: str, dtype: torch.dtype) -> tuple[Any, ...]:
+    """What a scheme of such weights adds and turns, from vectors in the same format."""
+    scheme, seen = preset("position", name)(SHAPE).to(dtype), given(SHAPE, 1, 5)
+    q = torch.ones(1, SHAPE.heads, 5, SHAPE.head_dim, dtype=dtype)
+    state = scheme.see(1, seen._replace(x=seen.x.to(dtype)), scheme.prepare(5))
+    terms = scheme.terms(1, q, q, state)
+    return terms.offset, terms.query, terms.dense, *scheme.turn(1, q, q, q, state)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize(("name", "number"), [("alibi", 0), ("cope", 2), ("fox", 1), ("pope", 3)])
+def test_biases_sums_and_lengths_are_no_coarser_than_float32(name: str, number: int, dtype: torch.dtype) -> None:
+    assert filled(name, dtype)[number].dtype == torch.promote_types(dtype, torch.float32)
+
+
+def test_angles_are_float32_where_the_input_is_bfloat16() -> None:
+    scheme, seen = preset("position", "selective_rope")(SHAPE).bfloat16(), given(SHAPE, 1, 7)
+    assert scheme.see(1, seen._replace(x=seen.x.bfloat16()), None).dtype == torch.float32
+
+
+def test_values_keep_the_format_of_queries_that_get_another() -> None:
+    assert filled("pope", torch.bfloat16)[-1].dtype == torch.bfloat16

@@ -8,25 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-import reference
 from model.conv_options import DEPTHWISE, EVERY_OPTION
-from relpos.model.build import build
 from relpos.model.conv import Conv, ConvBert, ConvQKV, Depthwise, DynamicConv, LightConv, Merge
 from relpos.model.conv.window import depthwise, depthwise_each, weighted
 from relpos.model.dropout import seed_dropout
 from relpos.model.position import Composite, Fixed, NoPosition
 from relpos.model.precision import autocast
-from schemes import CONVS, SHAPE, SIZE, VOCABULARY, batch, model_of
-
-
-def model_with(conv: Any, position: Any = NoPosition, **size: Any) -> Any:
-    """In float64, with no parameter at zero."""
-    torch.manual_seed(0)
-    model = build({**SIZE, **size}, position, VOCABULARY, conv).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.5)
-    return model
+from schemes import CONVS, SHAPE, batch, check_loops, model_of, network
 
 
 def made(conv: Any) -> Any:
@@ -48,23 +36,13 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 @EVERY_OPTION
 def test_outputs_and_gradients_equal_the_loops(conv: Any) -> None:
     """Two passes through one layer; the laws hold for layers of their own."""
-    model = model_with(conv, share_layers=True)
-    ids, real, types = [7, 9, 5, 22, 0, 12], [True] * 4 + [False, True], [0, 0, 1, 1, 0, 1]
-    weight = normal(6, SHAPE.hidden) * torch.tensor(real)[:, None]
-    found = []
-    for hidden in (
-        reference.encode(model.encoder, ids, real, types),
-        model.encoder(torch.tensor([ids]), torch.tensor([real]), torch.tensor([types]))[0],
-    ):
-        model.zero_grad()
-        (hidden * weight).sum().backward()
-        found.append([hidden * weight.ne(0), *(torch.zeros(()) if p.grad is None else p.grad for p in model.parameters())])
-    torch.testing.assert_close(*found, atol=1e-10, rtol=1e-8)
+    encoder = network(NoPosition, conv, share_layers=True).eval().encoder
+    check_loops(encoder, ids=[7, 9, 5, 22, 0, 12], real=[True] * 4 + [False, True], types=[0, 0, 1, 1, 0, 1])
 
 
 @EVERY_OPTION
 def test_padding_is_invisible(conv: Any) -> None:
-    model = model_with(conv)
+    model = network(NoPosition, conv).eval()
     ids, mask = batch(n=8)  # row 1 has 5 real tokens
     expected = model.encoder(ids[1:, :5])[0]
     other = ids.clone()
@@ -110,10 +88,10 @@ def test_depthwise_equals_conv1d_with_gradients(n: int, k: int, dtype: torch.dty
 
 def test_gradients_of_the_window_sums_in_float64() -> None:
     x, weight, bias = normal(2, 5, 3), normal(3, 5), normal(3)
-    assert torch.autograd.gradcheck(depthwise, [value.requires_grad_() for value in (x, weight, bias)])
+    assert torch.autograd.gradcheck(depthwise, [value.requires_grad_() for value in (x, weight, bias)], fast_mode=True)
     for n in (7, 4, 2):
         v, weights = normal(2, 2, n, 3), normal(2, 2, n, 5)
-        assert torch.autograd.gradcheck(weighted, [weights.requires_grad_(), v.requires_grad_()])
+        assert torch.autograd.gradcheck(weighted, [weights.requires_grad_(), v.requires_grad_()], fast_mode=True)
 
 
 def test_bfloat16_rounds_and_no_more() -> None:
@@ -214,7 +192,7 @@ def test_convbert_edges() -> None:
 
 
 def test_a_scheme_acts_in_the_ordinary_heads_of_convbert() -> None:
-    model = model_with(partial(ConvBert, width=3), partial(Fixed, k=2), heads=4)
+    model = network(partial(Fixed, k=2), partial(ConvBert, width=3), heads=4).eval()
     assert model.encoder.position.shape.heads == 2
     assert model.encoder.position.beta.shape[1] == 2
     model.encoder(batch()[0]).sum().backward()
@@ -222,7 +200,7 @@ def test_a_scheme_acts_in_the_ordinary_heads_of_convbert() -> None:
 
 
 def test_shared_layers_share_their_convolution() -> None:
-    model = model_with(DEPTHWISE, partial(Composite, k=2), share_layers=True, layers=3)
+    model = network(partial(Composite, k=2), DEPTHWISE, share_layers=True, layers=3)
     assert sum(isinstance(part, Conv) for part in model.modules()) == 1
     assert model.encoder.position.beta.shape[0] == 3
 

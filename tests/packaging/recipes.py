@@ -233,7 +233,7 @@ def tilt(scheme, layer, head, i, j, q, k):
 TERMS["Tilt"] = tilt
 ''',
     },
-    ("tilt", 16),
+    ("tilt", 15),
 )
 CONVOLUTION = Recipe(
     "A convolution",

@@ -2,9 +2,8 @@
 
 import torch
 
-import reference
 from relpos.model.position import Cope
-from schemes import SHAPE, batch, model_of
+from schemes import SHAPE, batch, check_loops, model_of
 
 N = 7
 
@@ -58,14 +57,4 @@ def test_at_the_start_nothing_is_added_and_the_tables_have_a_gradient() -> None:
 
 
 def test_values_equal_the_loops_where_positions_end() -> None:
-    model = model_of("cope", p_max=3).eval()
-    ids, _ = batch(rows=1)
-    expected = reference.encode(model.encoder, ids[0].tolist(), [True] * len(ids[0]), [0] * len(ids[0]))
-    torch.testing.assert_close(model.encoder(ids)[0], expected, atol=1e-10, rtol=1e-8)
-
-
-def test_positions_are_float32_where_queries_are_bfloat16() -> None:
-    q = torch.ones(1, SHAPE.heads, N, SHAPE.head_dim, dtype=torch.bfloat16)
-    dense = Cope(SHAPE).bfloat16().terms(0, q, q, None).dense
-    assert dense is not None
-    assert dense.dtype == torch.float32
+    check_loops(model_of("cope", p_max=3).eval().encoder, ids=[7, 9, 5, 22, 0, 12, 8], real=[True] * 7)

@@ -67,19 +67,3 @@ def test_a_convolution_in_place_of_a_shared_map_is_refused_in_one_line() -> None
     with pytest.raises(RelposError, match=r"^conv ConvQK makes k, q, whose linear maps position Deberta needs$"):
         model_of("deberta", "qk")
     model_of("deberta", "qk", share=False)
-
-
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"buckets": 7}, "buckets must be an even number of 4 or more, not 7"),
-        (
-            {"buckets": 8, "max_distance": 5},
-            "max_distance must be a whole number of more than 5, half of the buckets and one, not 5",
-        ),
-    ],
-)
-def test_buckets_that_mean_nothing_are_refused(keys: dict[str, int], message: str) -> None:
-    with pytest.raises(RelposError) as error:
-        Deberta(SHAPE, **keys)
-    assert str(error.value) == message

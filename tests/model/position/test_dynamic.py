@@ -19,11 +19,6 @@ def test_the_option_leaves_the_query_table_as_it_is() -> None:
     assert set(plain.state_dict()) == {"query"}
 
 
-def test_the_count_doubles() -> None:
-    scheme = Dynamic(SHAPE, k=2, value=True)
-    assert scheme.count(SHAPE) == sum(x.numel() for x in scheme.parameters()) == 2 * Dynamic(SHAPE, k=2).count(SHAPE)
-
-
 def test_initial_values_are_glorot_uniform() -> None:
     value = Dynamic(SHAPE, k=50, value=True).value
     assert value is not None

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from relpos.model.position import Fire
-from schemes import SHAPE, batch, model_of
+from schemes import SHAPE
 
 
 def test_the_numbers_are_those_of_two_linear_maps_of_torch() -> None:
@@ -23,15 +23,6 @@ def test_the_learned_length_stands_at_one() -> None:
     places = Fire(SHAPE, length=7).double().places(9)
     torch.testing.assert_close(places[[1, 15]], torch.ones(2).double(), atol=1e-5, rtol=0)
     assert places[16] > 1
-
-
-def test_the_sign_tells_the_sides_apart() -> None:
-    ids, _ = batch(rows=1)
-    different = []
-    for sign in (False, True):
-        model = model_of("fire", sign=sign).eval()
-        different.append(bool((model.encoder(ids.flip(1)).flip(1) - model.encoder(ids)).abs().max() > 1e-4))
-    assert different == [False, True]
 
 
 def test_negative_parameters_count_as_positive_ones() -> None:

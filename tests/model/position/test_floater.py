@@ -10,7 +10,6 @@ from torch import Tensor
 import reference_absolute
 import relpos
 from linked import link_runs
-from relpos.errors import RelposError
 from relpos.model.position import Floater
 from schemes import FULL, SHAPE, model_of
 
@@ -130,12 +129,6 @@ def test_half_precision_does_not_reach_the_solver() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = vectors(scheme)
     assert torch.equal(inside, vectors(scheme))
-
-
-def test_a_wrong_interval_is_one_line() -> None:
-    with pytest.raises(RelposError) as error:
-        Floater(SHAPE, refresh=0)
-    assert str(error.value) == "refresh=0: a whole number of 1 or more is expected"
 
 
 def test_vectors_are_added_to_q_k_and_v_of_each_layer() -> None:

@@ -48,10 +48,3 @@ def test_padding_inside_has_no_gate() -> None:
     inside = added(scheme, seen._replace(mask=mask))[0][:, mask[0]][:, :, mask[0]]
     alone = given(SHAPE, 1, 4)._replace(x=seen.x[:, mask[0]])
     torch.testing.assert_close(inside, added(scheme, alone)[0])
-
-
-def test_sums_are_float32_where_the_input_is_bfloat16() -> None:
-    seen = given(SHAPE, 1, 7)
-    terms = terms_of(Fox(SHAPE).bfloat16(), seen._replace(x=seen.x.bfloat16()))
-    assert terms.query is not None
-    assert terms.query.dtype == torch.float32

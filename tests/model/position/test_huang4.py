@@ -28,8 +28,3 @@ def test_a_shorter_sequence_reads_the_middle_of_the_table() -> None:
     parts = (x[:, :, :n] for n in (12, 5))
     long, short = (eager.scores(None, None, huang.terms(0, part, part, huang.prepare(part.shape[2])), part) for part in parts)
     torch.testing.assert_close(long[..., :5, :5], short)
-
-
-def test_the_parameters_of_a_small_bert() -> None:
-    small = Shape(heads=4, head_dim=64, hidden=256, embedding=128, layers=12, max_positions=128)
-    assert Huang4(small).count(small) == 255 * 64 * 12

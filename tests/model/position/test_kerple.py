@@ -41,7 +41,3 @@ def test_a_token_at_distance_0_is_not_pushed_away(kind: type[Kerple]) -> None:
     assert (offset.diff()[:, :5] > 0).all()
     torch.testing.assert_close(offset, offset.flip(1))  # not the same bits: other instructions serve the end of a row
     offset.sum().backward()  # 0 to the power of p has a gradient
-
-
-def test_one_set_of_two_numbers_a_head_serves_all_layers() -> None:
-    assert Kerple(SHAPE).count(SHAPE) == KerplePower(SHAPE).count(SHAPE) == 2 * SHAPE.heads

@@ -2,16 +2,13 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-import reference
 from relpos.errors import RelposError
 from relpos.model.attention import LayerCall
-from relpos.model.build import build
 from relpos.model.position import (
     T5,
     Absolute,
@@ -29,7 +26,7 @@ from relpos.model.position import (
 )
 from relpos.model.position.merge import name_of
 from relpos.model.tokens import Tokens
-from schemes import SHAPE, SIZE, VOCABULARY, batch, preset
+from schemes import SHAPE, batch, check_loops, model_of, network
 
 MIXED: list[Position] = [
     partial(Merge, parts=[partial(Rope, base=160.0, fraction=0.5), partial(Window, reach=2)]),
@@ -39,31 +36,12 @@ MIXED: list[Position] = [
 ]
 
 
-def model_of(position: Position, layers: int, **size: Any) -> Any:
-    """As `schemes.model_of`, with a scheme that is no preset."""
-    torch.manual_seed(0)
-    model = build({**SIZE, "layers": layers, **size}, position, VOCABULARY).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, dtype=torch.float64), alpha=0.5)
-    return model
-
-
 @pytest.mark.parametrize("cycle", [True, False])
 @pytest.mark.parametrize("layers", [3, 6])
 @pytest.mark.parametrize("shared", [True, False])
 def test_outputs_and_gradients_equal_the_loops(cycle: bool, layers: int, shared: bool) -> None:
-    encoder = model_of(partial(Layers, layers=MIXED, cycle=cycle), layers, share_layers=shared).encoder
-    ids, mask = [7, 9, 5, 0, 12], [True, True, True, False, True]
-    found: list[list[Tensor]] = []
-    for hidden in (
-        encoder(torch.tensor([ids]), torch.tensor([mask]))[0],
-        reference.encode(encoder, ids, mask, [0] * 5),
-    ):
-        encoder.zero_grad()
-        (hidden[mask].sin()).sum().backward()
-        found.append([hidden[mask].detach(), *(p.grad.clone() for p in encoder.parameters() if p.grad is not None)])
-    torch.testing.assert_close(found[0], found[1], atol=1e-10, rtol=1e-8)
+    encoder = network(partial(Layers, layers=MIXED, cycle=cycle), layers=layers, share_layers=shared).eval().encoder
+    check_loops(encoder, ids=[7, 9, 5, 0, 12], real=[True, True, True, False, True])
 
 
 @pytest.mark.parametrize(
@@ -90,7 +68,7 @@ def test_a_scheme_has_parameters_for_its_own_layers_alone(layers: int, cycle: bo
 
 def test_a_list_of_one_is_that_scheme_in_all_layers() -> None:
     ids, mask = batch()
-    one, listed = model_of(Fixed, 3), model_of(partial(Layers, layers=[Fixed]), 3)
+    one, listed = (network(position, layers=3).eval() for position in (Fixed, partial(Layers, layers=[Fixed])))
     listed.load_state_dict({key.replace("position.", "position.parts.0."): value for key, value in one.state_dict().items()})
     assert torch.equal(one(ids, mask), listed(ids, mask))
 
@@ -126,7 +104,7 @@ def test_schemes_with_another_scale_and_an_empty_list_are_refused() -> None:
 
 
 def test_a_window_lets_information_pass_as_far_as_its_layers_reach() -> None:
-    model = model_of(partial(Window, reach=1), 3)
+    model = network(partial(Window, reach=1), layers=3).eval()
     ids, _ = batch(rows=1)
     other = ids.clone()
     other[0, 0] += 1
@@ -162,8 +140,7 @@ def test_attention_is_that_of_modernbert(name: str, layer: int, monkeypatch: pyt
     real[1, -20:] = False
     expected = theirs(x, turns, masked(config=config, inputs_embeds=x, attention_mask=real.long()))[0]
 
-    sizes = {"hidden": heads * width, "heads": heads, "max_positions": n}
-    encoder = model_of(preset("position", name), 6, **sizes).encoder
+    encoder = model_of(name, layers=6, hidden=heads * width, heads=heads, max_positions=n).eval().encoder
     ours = encoder.layers[layer].attention
     neighbours = torch.arange(width).view(2, -1).t().flatten()  # 0, 4, 1, 5, …
     rows = torch.arange(2 * heads * width).view(-1, width)[:, neighbours].flatten()

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-import reference
 from relpos.model.position import Merge, Pope
-from schemes import SHAPE, batch, model_of, preset
+from schemes import SHAPE, batch, check_loops, model_of
 
 
 def scores(scheme: Pope, n: int = 9) -> torch.Tensor:
@@ -58,12 +57,4 @@ def test_other_terms_stand_beside_it(other: str, kernel: str) -> None:
     both: Any = model_of(other, kernel=kernel).eval()
     pope = Pope(SHAPE, uniform=True).double()
     both.encoder.position = Merge(SHAPE, [lambda _, position=both.encoder.position: position, lambda _: pope])
-    ids = batch(rows=1)[0]
-    expected = reference.encode(both.encoder, ids[0].tolist(), [True] * 9, [0] * 9)
-    torch.testing.assert_close(both.encoder(ids)[0], expected, atol=1e-10, rtol=1e-8)
-
-
-def test_products_are_float32_where_queries_are_bfloat16() -> None:
-    scheme, q = preset("position", "pope")(SHAPE).bfloat16(), torch.ones(1, SHAPE.heads, 5, SHAPE.head_dim, dtype=torch.bfloat16)
-    q, k, v = scheme.turn(0, q, q, q, scheme.prepare(5))
-    assert (q.dtype, k.dtype, v.dtype) == (torch.float32, torch.float32, torch.bfloat16)
+    check_loops(both.encoder, ids=[7, 9, 5, 22, 0, 12, 8], real=[True] * 7, gradients=False)

@@ -1,12 +1,10 @@
 """Selective RoPE: where it is RoPE and where nothing, and what an angle depends on."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 
-from relpos.errors import RelposError
 from relpos.model.position import Rope, SelectiveRope
 from relpos.model.position.base import Input
 from schemes import SHAPE, given
@@ -56,6 +54,15 @@ def test_a_score_depends_on_the_tokens_between_and_their_neighbours(side: int) -
     assert changed.tolist() == expected
 
 
+def test_the_last_tap_reads_the_next_token() -> None:
+    """Token 3 alone has an input: it turns token 2 and all behind it."""
+    scheme, seen = SelectiveRope(SHAPE, side=1).double(), given(SHAPE, 1, 6)
+    torch.nn.init.zeros_(scheme.taps[..., :2])
+    seen.x[0, [0, 1, 2, 4, 5]] = 0
+    turned = scheme.see(1, seen, None)[0].ne(0).all((1, 2))
+    assert turned.tolist() == [False, False, True, True, True, True]
+
+
 def test_padding_inside_adds_no_angle() -> None:
     """With no taps beside the token itself, its scores are those of the row without padding."""
     scheme = SelectiveRope(SHAPE, side=0).double()
@@ -63,13 +70,3 @@ def test_padding_inside_adds_no_angle() -> None:
     mask = torch.tensor([[True, True, False, True, False, False, True]])
     inside = scores(scheme, seen._replace(mask=mask))[:, mask[0]][:, :, mask[0]]
     torch.testing.assert_close(inside, scores(scheme, given(SHAPE, 1, 4)._replace(x=seen.x[:, mask[0]])))
-
-
-def test_angles_are_float32_where_the_input_is_bfloat16() -> None:
-    scheme, seen = SelectiveRope(SHAPE).bfloat16(), given(SHAPE, 1, 7)
-    assert scheme.see(1, seen._replace(x=seen.x.bfloat16()), None).dtype == torch.float32
-
-
-def test_an_odd_head_is_refused() -> None:
-    with pytest.raises(RelposError, match=r"must be even, not 3"):
-        SelectiveRope(replace(SHAPE, head_dim=3))

@@ -4,16 +4,14 @@ import pytest
 import torch
 from torch import Tensor
 
-import reference
-from relpos.errors import RelposError
 from relpos.model.attention import Attention, LayerCall
 from relpos.model.block import Block
 from relpos.model.conv import NoConv
 from relpos.model.kernels import eager
-from relpos.model.position import Scheme, SynthesizerDense, SynthesizerRandom, Terms
+from relpos.model.position import Scheme, SynthesizerRandom, Terms
 from relpos.model.shape import Shape
 from relpos.model.tokens import Tokens
-from schemes import model_of
+from schemes import check_loops, model_of
 
 SHAPE = Shape(heads=2, head_dim=4, hidden=8, embedding=6, layers=2, max_positions=16)
 SMALL = Shape(heads=4, head_dim=64, hidden=256, embedding=128, layers=12, max_positions=128)
@@ -77,32 +75,6 @@ def test_a_mixture_starts_half_and_half(name: str) -> None:
 )
 def test_factors_equal_the_loops(name: str, keys: dict[str, object]) -> None:
     model = model_of(name, **keys).eval()
-    ids = [7, 9, 5, 22, 0, 12, 8]
-    expected = reference.encode(model.encoder, ids, [True] * 7, [0] * 7)
-    torch.testing.assert_close(model.encoder(torch.tensor([ids]))[0], expected, atol=1e-10, rtol=1e-8)
+    check_loops(model.encoder, ids=[7, 9, 5, 22, 0, 12, 8], real=[True] * 7)
     position = model.encoder.position
     assert position.count(SHAPE) == sum(parameter.numel() for parameter in position.parameters())
-
-
-def test_counts_of_a_small_bert() -> None:
-    def counts(scheme: type[SynthesizerRandom | SynthesizerDense], **keys: int) -> int:
-        return scheme(SMALL, **keys).count(SMALL)  # type: ignore[arg-type]
-
-    assert counts(SynthesizerRandom) == 12 * 4 * 128 * 128
-    assert counts(SynthesizerRandom, rank=8) == 12 * 2 * 8 * 4 * 128
-    assert counts(SynthesizerRandom, mixture=True) == 12 * (4 * 128 * 128 + 1)
-    assert counts(SynthesizerDense) == 12 * 64 * 128
-    assert counts(SynthesizerDense, factor=16) == 12 * 64 * (16 + 8)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: SynthesizerRandom(SHAPE, rank=0), "rank=0: a whole number of 1 or more or null is expected"),
-        (lambda: SynthesizerDense(SHAPE, factor=5), "factor must divide max_positions, 16; 5 does not"),
-    ],
-)
-def test_a_wrong_size_is_one_line(make: object, message: str) -> None:
-    with pytest.raises(RelposError) as error:
-        make()  # type: ignore[operator]
-    assert str(error.value) == message

@@ -51,11 +51,6 @@ def test_the_relative_term_has_a_number_for_each_side_of_cls() -> None:
     assert found[3, 1:].tolist() == [2, 1, 0, 17, 18, 19, 20, 21, 22, 23, 24]
 
 
-def test_counts_of_the_paper_s_size() -> None:
-    assert Tupe(BASE).count(BASE) == 1_576_704
-    assert Tupe(BASE, relative=True).count(BASE) == 1_576_704 + 396
-
-
 def test_content_shares_the_variance_with_position() -> None:
     assert Tupe(BASE).scale == 128**-0.5
 
