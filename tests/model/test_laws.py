@@ -6,6 +6,7 @@ What more there is to one of them stands in a file of its own.
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from math import cos, sin
 from typing import Any
 
@@ -64,15 +65,21 @@ def terms_of(position: Any, n: int = 7, seed: int = 3) -> Terms:
     return position.terms(1, q, k, position.see(1, given(SHAPE, len(q), n), position.prepare(n)))
 
 
+@cache
+def looked_at(name: str, **keys: Any) -> tuple[Any, Terms]:
+    """A scheme and its terms for all that only look; every worker of the tests asks several times when it collects them."""
+    position = filled(name, **keys)
+    return position, terms_of(position)
+
+
 def is_relative(name: str) -> bool:
     """Whether β, a, b and turned queries and keys are all the scheme has."""
-    position = filled(name)
-    terms = terms_of(position)
+    position, terms = looked_at(name)
     return position.embed(4) is None and terms.dense is None and position.max_length is None and position.acts_on_scores
 
 
 def has_kernels(name: str) -> bool:
-    terms = terms_of(filled(name))
+    _, terms = looked_at(name)
     return is_relative(name) and (terms.offset, terms.query, terms.key) != (None,) * 3
 
 
@@ -91,7 +98,7 @@ PAIRS = pytest.mark.parametrize(
 
 def serving(name: str, **keys: Any) -> list[str]:
     """The kernels that take this scheme's terms."""
-    terms = terms_of(filled(name, **keys))
+    _, terms = looked_at(name, **keys)
     return [
         kernel for kernel, module in KERNELS.items() if module.supports(terms, torch.ones(1, 1, 1, 1, dtype=torch.float64), False)
     ]
