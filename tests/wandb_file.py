@@ -28,11 +28,11 @@ def _payloads(path: Path) -> Iterator[bytes]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """`run`: id, group, type, tags, configuration; `history`: a dictionary a row; `summary`; `artifacts`: how
-    many; `finished`: whether it was closed."""
+    """`run`: id, group, type, tags, configuration; `history`: a dictionary a row; `summary`; `files`: what is
+    uploaded; `artifacts`: how many; `finished`: whether it was closed."""
     from wandb.proto.wandb_internal_pb2 import Record
 
-    found: dict[str, Any] = {"run": {}, "history": [], "summary": {}, "artifacts": 0, "finished": False}
+    found: dict[str, Any] = {"run": {}, "history": [], "summary": {}, "files": [], "artifacts": 0, "finished": False}
     for payload in _payloads(path):
         record = Record()
         record.ParseFromString(payload)
@@ -45,6 +45,8 @@ def read(path: Path) -> dict[str, Any]:
             found["history"].append(_items(record.history.item))
         elif kind == "summary":
             found["summary"] |= _items(record.summary.update)
+        elif kind == "files":
+            found["files"] += [file.path for file in record.files.files]
         elif kind == "artifact" or (kind == "request" and record.request.HasField("log_artifact")):
             found["artifacts"] += 1
         elif kind == "exit":

@@ -13,10 +13,11 @@ import pytest
 import wandb_file
 from relpos.cli import main
 from relpos.commands import dashboard
-from relpos.runs import Run, execute
+from relpos.runs import Run, compose, execute, plan
 from relpos.tables import experiment
 from relpos.tables.plan import plan_table
 from relpos.train.loggers import conclude, identified, wandb_logger
+from relpos.train.pretrain import Pretraining
 from tables.small_data import write_data, write_experiment
 from tables.written_table import table, write
 
@@ -36,8 +37,8 @@ class Made:
 
 
 def offline(folder: Path) -> dict[str, Any]:
-    """The closed offline run below a folder. Closing returns a moment before the file is whole."""
-    (path,) = folder.glob("wandb/offline-run-*/*.wandb")
+    """The last offline run below a folder, closed. Closing returns a moment before the file is whole."""
+    *_, path = sorted(folder.glob("wandb/offline-run-*/*.wandb"))
     deadline = time.monotonic() + 400
     while not (found := wandb_file.read(path))["finished"]:
         assert time.monotonic() < deadline, f"{path} was not closed"
@@ -45,21 +46,47 @@ def offline(folder: Path) -> dict[str, Any]:
     return found
 
 
+def history(made: Made) -> list[dict[str, Any]]:
+    """The rows that `metrics.jsonl` has too, as it has them. Metrics of a fine-tuning say so in their names."""
+    prefix = "" if made.run.stage == "pretrain" else f"{made.run.stage}-"
+    rows = [{key: value for key, value in row.items() if key[0] != "_"} for row in made.found["history"]]
+    rows = [row for row in rows if not any(key.startswith("kernels") for key in row)]
+    return [
+        {"step": row.pop("trainer/global_step")} | {key.removeprefix(prefix): row[key] for key in row if key.startswith(prefix)}
+        for row in rows
+    ]
+
+
+def logged(made: Made) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (made.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+SMALL = ["data=files", "size=tiny", "size.hidden=16", "size.embedding=16", "size.ffn=16", "logger=wandb", "log_every=1"]
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Made]]:
     """The runs of a table of two rows, each a pre-training and a fine-tuning, made one after the other in this process, as a worker
-    makes them. The table and its workspace are written, too."""
+    makes them."""
     folder = tmp_path_factory.mktemp("made")
     environment = {"RELPOS_RUNS": folder / "runs", "RELPOS_DATA": write_data(folder / "data"), "WANDB_MODE": "offline"}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, str(value))
         patch.delenv("WANDB_API_KEY", raising=False)
-        base = ["data=files", "size=tiny", "size.hidden=16", "size.embedding=16", "size.ffn=16", "logger=wandb", "log_every=1"]
         rows = {"fixed": ["position=fixed", "k=2"], "both": ["position=absolute_tisa"]}
-        path = write_experiment(folder, base=base, rows=rows, tasks=["cola"])
+        path = write_experiment(folder, base=SMALL, rows=rows, tasks=["cola"])
         runs = [run for row in plan_table(experiment.load(str(path))) for run in (row.pretrainings[0], row.tunings[0].run)]
         yield [Made.of(execute(run)) for run in runs]
+
+
+@pytest.fixture
+def beside(made: list[Made], monkeypatch: pytest.MonkeyPatch) -> None:
+    """More runs are made where those of the table are."""
+    root = made[0].path.parents[1]
+    for name, value in {"RELPOS_RUNS": root, "RELPOS_DATA": root.parent / "data", "WANDB_MODE": "offline"}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
 
 
 @pytest.fixture(scope="module")
@@ -108,13 +135,70 @@ def test_every_panel_of_the_workspace_has_something_to_show(made: list[Made], wo
     assert workspace["filters"] == {"group": made[0].found["run"]["group"], "shared": []}
 
 
+def test_the_report_has_these_panels_and_each_shows_what_the_runs_logged(made: list[Made], workspace: dict[str, Any]) -> None:
+    pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed")
+    model = dashboard.build(workspace, "me")._to_model().model_dump_json(by_alias=True, exclude_none=True)
+    sections = json.loads(model)["spec"]["section"]["panelBankConfig"]["sections"]
+    drawn = {section["name"]: [(panel["viewType"], panel["config"]) for panel in section["panels"]] for section in sections}
+    assert {name: [(kind, config.get("chartTitle")) for kind, config in panels] for name, panels in drawn.items()} == {
+        "Curves by row": [("Run History Line Plot", "held-out loss"), ("Run History Line Plot", "training loss")],
+        "Columns by row: mean and standard error": [("Bar Chart", "perplexity"), ("Bar Chart", "CoLA")],
+        "Kernels": [("Media Browser", "kernels")],
+        "The table": [("Markdown Panel", None)],
+    }
+    stages = {"heldout_loss": "pretrain", "loss": "pretrain", "perplexity": "pretrain", "cola": "finetune"}
+    for _, curve in drawn["Curves by row"]:
+        assert (curve["xAxis"], curve["groupBy"]) == ("trainer/global_step", "row.value")
+        (name,) = curve["metrics"]
+        for one in made:
+            rows = [row for row in one.found["history"] if name in row and curve["xAxis"] in row]
+            assert bool(rows) == (one.run.stage == stages[name])  # nothing else is averaged into a row's curve
+    for _, bars in drawn["Columns by row: mean and standard error"]:
+        assert (bars["groupBy"], bars["groupArea"]) == ("row.value", "stderr")
+        name = bars["metrics"][0].removeprefix("summary_metrics.")
+        assert [name in one.found["summary"] for one in made] == [one.run.stage == stages[name] for one in made]
+    assert drawn["Kernels"][0][1]["mediaKeys"] == ["kernels"]
+    written = made[0].path.parents[1] / "tables" / "small" / "table.md"
+    assert drawn["The table"][0][1]["value"] == written.read_text(encoding="utf-8")
+
+
 def test_the_history_is_what_was_logged(made: list[Made]) -> None:
     for one in made:
-        lines = [json.loads(line) for line in (one.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        assert len(lines) >= 3
-        rows = [{key: value for key, value in row.items() if key[0] != "_"} for row in one.found["history"]]
-        rows = [row for row in rows if not any(key.startswith("kernels") for key in row)]
-        assert [{"step": row.pop("trainer/global_step")} | row for row in rows] == lines  # to the last bit
+        assert len(logged(one)) >= 3
+        assert history(one) == logged(one)  # to the last bit
+
+
+@pytest.mark.usefixtures("beside")
+def test_a_run_that_goes_on_has_its_whole_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = plan(compose("pretrain", [*SMALL, "steps=5", "batch=8", "checkpoint_every=1", "position=none"]))
+    step = Pretraining.training_step
+
+    def stop(self: Pretraining, batch: Any, index: int) -> None:
+        if batch.index == 3:
+            raise KeyboardInterrupt
+        step(self, batch, index)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pretraining, "training_step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            execute(run)
+    time.sleep(1)  # the folder of a start has its second in its name
+    one = Made.of(execute(run))
+    assert [start["from_step"] for start in run.record["starts"]] == [0, 3]
+    assert [row["step"] for row in logged(one) if "loss" in row] == [1, 2, 3, 4, 5]
+    assert history(one) == logged(one)
+
+
+@pytest.mark.usefixtures("beside")
+def test_the_runs_of_a_sweep_tell_scheme_and_stage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pretrain", "-m", *SMALL, "steps=2", "batch=8", "position=none,fixed", "seed=7"]) == 0
+    folders = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    for folder, scheme in zip(folders, ("NoPosition", "Fixed"), strict=True):
+        found = offline(folder)
+        assert sorted(found["run"]["tags"]) == sorted([scheme, "pretrain"])
+        assert {key: found["run"]["config"][key] for key in ("scheme", "stage")} == {"scheme": scheme, "stage": "pretrain"}
+        assert found["run"]["group"] == folder.name
+        assert "perplexity" in found["summary"]
 
 
 def test_the_summary_has_the_final_figures(made: list[Made]) -> None:
@@ -129,13 +213,19 @@ def test_the_kernels_are_there_to_look_at(made: list[Made]) -> None:
     pretrainings = [one for one in made if one.run.stage == "pretrain"]
     assert len(pretrainings) == 2
     for one in pretrainings:
-        assert any(key.startswith("kernels") for row in one.found["history"] for key in row)
-        (picture,) = one.path.glob("wandb/offline-run-*/files/media/images/kernels*.png")
+        (shown,) = [row for row in one.found["history"] if "kernels/_type" in row]
+        assert shown["kernels/_type"] == "images/separated"  # what a media browser shows
+        (name,) = shown["kernels/filenames"]
+        assert name in one.found["files"]  # what `wandb sync` uploads
+        (picture,) = one.path.glob(f"wandb/offline-run-*/files/{name}")
         assert picture.read_bytes() == (one.path / "figures" / "kernels.png").read_bytes()
 
 
 def test_nothing_is_uploaded_but_figures_and_pictures(made: list[Made]) -> None:
     assert [one.found["artifacts"] for one in made] == [0] * len(made)
+    assert {row[key] for one in made for row in one.found["history"] for key in row if key.endswith("_type")} == {
+        "images/separated"
+    }
     kinds = {path.suffix for one in made for path in one.path.glob("wandb/offline-run-*/files/media/**/*") if path.is_file()}
     assert kinds == {".png"}
 

@@ -37,11 +37,11 @@ from relpos.runs.model import of_finetuning, of_pretraining
 from relpos.runs.networks import architecture
 from relpos.runs.plan import task_files
 from relpos.runs.run import Run
-from relpos.runs.shelf import LOGGED, SNAPSHOTS
+from relpos.runs.shelf import LOGGED, SNAPSHOTS, logged
 from relpos.train.checkpoint import Checkpointing, Kept, Snapshots, WholeCheckpoints, newest, stopping
 from relpos.train.finetune import Finetuning, FinetuningData, columns
 from relpos.train.group import Group, present
-from relpos.train.loggers import JsonLines, conclude, identified, log_figure
+from relpos.train.loggers import JsonLines, conclude, identified, log_again, log_figure
 from relpos.train.module import Training, set_threads
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining, PretrainingData
@@ -319,7 +319,9 @@ def _more_loggers(run: Run, model: Any) -> list[Any]:
         "row": run.config.get("row"),
     }
     fields = identified(run.identity, run.path.name, run.stage, run.meaning, **names)
-    return [instantiate(run.config["logger"], "logger", run=fields, folder=run.path)]
+    logger = instantiate(run.config["logger"], "logger", run=fields, folder=run.path)
+    log_again(logger, logged(run.path))
+    return [logger]
 
 
 def _finish(run: Run, trainer: pl.Trainer, metrics: dict[str, Any]) -> None:

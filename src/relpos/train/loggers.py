@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +16,9 @@ from relpos.files import whole_lines, write_text
 Mode = Literal["auto", "online", "offline"]
 LONGEST_TAG = 64
 """Characters; Weights & Biases allows no more."""
+_begun: list[Any] = []
+"""Runs of Weights & Biases that this process has begun. One that broke off is closed before the next begins, which may be the same
+run once more: W&B refuses to begin what is open."""
 
 
 class JsonLines(Logger):
@@ -60,6 +64,8 @@ def identified(
 def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str, Any], folder: Path) -> Logger:
     """Weights & Biases under our own run identity: group = table, job_type = stage.
 
+    Metrics of a fine-tuning are called `finetune-…`, so that no panel averages its loss with that of the pre-training.
+
     Args:
         mode: `auto` is online where a key is at hand and offline elsewhere.
         run: as `identified` gives it.
@@ -72,6 +78,8 @@ def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str,
         mode = "online" if os.environ.get("WANDB_API_KEY") else "offline"
     os.environ.setdefault("WANDB_SILENT", "true")
     folder.mkdir(parents=True, exist_ok=True)
+    while _begun:
+        _begun.pop().finish(exit_code=1)  # does nothing where `conclude` has closed it
     arguments: dict[str, Any] = {"project": project, "entity": entity, "dir": folder, "mode": mode, **run}
     # A worker makes one run after another; by default the second would be logged into a first that was interrupted.
     settings = wandb.Settings(console="off", reinit="create_new")
@@ -80,7 +88,20 @@ def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str,
     except wandb.errors.Error as error:
         print(f"relpos: Weights & Biases is out of reach ({str(error).splitlines()[0]}); logging offline", file=sys.stderr)
         experiment = wandb.init(settings=settings, **arguments | {"mode": "offline"})
-    return WandbLogger(experiment=experiment)
+    _begun.append(experiment)
+    return WandbLogger(experiment=experiment, prefix="" if run["job_type"] == "pretrain" else run["job_type"])
+
+
+def log_again(logger: Logger, lines: Iterable[dict[str, Any]]) -> None:
+    """Tells Weights & Biases what a run logged before it was interrupted, or what the run logged whose checkpoint it begins with.
+
+    Every start of a run is a file of its own there, and the last one that is uploaded replaces the others.
+    """
+    from pytorch_lightning.loggers import WandbLogger
+
+    if isinstance(logger, WandbLogger):
+        for line in lines:
+            logger.log_metrics({name: value for name, value in line.items() if name != "step"}, step=line["step"])
 
 
 def conclude(loggers: list[Logger], metrics: dict[str, Any]) -> None:
