@@ -4,6 +4,11 @@
 
 Real runs through the front door, in turn, so that what else the machine does meets both. A figure is the best of the
 steps after the first; the ratio of the medians stands beside.
+
+    python benchmarks/ddp.py --exchange       writes benchmarks/results/ddp_exchange.{json,md}
+
+What the exchange of gradients takes of such a step: of two processes that begin it together, medians of eight, in
+seconds of the clock and of the processor. Forward and backward pass of 32 × 128 tokens are what a process computes.
 """
 
 from __future__ import annotations
@@ -16,9 +21,20 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from _contestants import full_batch, network
 from _report import machine, write_results
+
+from relpos.model.dropout import seed_dropout
+from relpos.model.precision import autocast, casting_once
+from relpos.runs.distributed import reserved_port
+from relpos.train.group import join
 
 OVERRIDES = ["size=small", "position=composite", "data=files", "packing=document", "batch=64", "speed.microbatch=16", "log_every=1"]
 BAR = 1.5
@@ -47,12 +63,64 @@ def steps_per_second(folder: Path, processes: int, steps: int, seed: int) -> lis
     return [line["steps_per_second"] for line in speeds if line.get("steps_per_second") and line["step"] > 1]
 
 
+def measure_exchange(rank: int, port: int, folder: str, repeats: int = 8) -> None:
+    """One of two processes; the first writes what it measured."""
+    os.environ["MASTER_PORT"] = str(port)
+    torch.set_num_threads(1)
+    group = join(rank, 2, rank, "cpu")
+    model = network("composite", "size=small", "vocabulary=16000").train()
+    batch, found = full_batch(), []
+    batch = type(batch)(batch.input_ids % 16_000, batch.labels.where(batch.labels < 0, batch.labels % 16_000))
+    for precision in ("fp32", "bf16"):
+        times: list[list[float]] = []
+        for repeat in range(repeats + 1):
+            model.zero_grad()
+            dist.barrier()
+            clocks = [(time.perf_counter(), time.process_time())]
+            with casting_once(precision, torch.device("cpu")):
+                for part in range(2):
+                    seed_dropout(model, 2 * repeat + part)
+                    with autocast(precision, "cpu"):
+                        loss = model.loss_sum(batch.input_ids, batch.labels, None)[0] / 600
+                    loss.backward()
+            clocks.append((time.perf_counter(), time.process_time()))
+            dist.barrier()
+            clocks.append((time.perf_counter(), time.process_time()))
+            group.sum_gradients(model)
+            clocks.append((time.perf_counter(), time.process_time()))
+            times.append([clocks[i + 1][j] - clocks[i][j] for i in (0, 2) for j in (0, 1)])
+        passes, passes_cpu, exchange, exchange_cpu = (statistics.median(column) for column in zip(*times[1:], strict=True))
+        found.append({
+            "precision": precision,
+            "megabytes": round(sum(p.numel() for p in model.parameters()) * 4 / 1e6, 1),
+            "passes, s": round(passes, 3),
+            "passes, CPU s": round(passes_cpu, 3),
+            "exchange, s": round(exchange, 3),
+            "exchange, CPU s": round(exchange_cpu, 3),
+            "share": round(exchange / (passes + exchange), 3),
+            "share, CPU": round(exchange_cpu / (passes_cpu + exchange_cpu), 3),
+        })  # fmt: skip
+    if group.first:
+        Path(folder, "found.json").write_text(json.dumps(found), encoding="utf-8")
+
+
+def exchange_rows() -> list[dict[str, Any]]:
+    """What `measure_exchange` finds, in two processes."""
+    with tempfile.TemporaryDirectory() as folder, reserved_port() as port:
+        mp.spawn(measure_exchange, (port, folder), nprocs=2)  # type: ignore[no-untyped-call]
+        return list(json.loads(Path(folder, "found.json").read_text(encoding="utf-8")))
+
+
 def main() -> int:
     """One process, two, one, two, …"""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--exchange", action="store_true")
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--repeats", type=int, default=2)
     given = parser.parse_args()
+    if given.exchange:
+        write_results("ddp_exchange", {"machine": machine(), "load": os.getloadavg()[0], "rows": exchange_rows()})
+        return 0
     found: dict[int, list[float]] = {1: [], 2: []}
     with tempfile.TemporaryDirectory() as name:
         write_corpus(Path(name))
