@@ -36,7 +36,7 @@ PROJECT = ("docs/architecture.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.
 def main() -> int:
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "site"
     shutil.rmtree(STAGED, ignore_errors=True)
-    for name in ("look.css", "look.js"):
+    for name in ("look.css", "look.js", "iframe-worker.js"):
         place(name, (HERE / name).read_text(encoding="utf-8"))
     staged = Staged()
     for page in sorted(
@@ -54,7 +54,7 @@ def main() -> int:
     build(config)
     drawing.join()
     shutil.copytree(STAGED.with_name("pictures"), target / "gallery", dirs_exist_ok=True)
-    print(f"{target}/index.html; with the search: python -m http.server --directory {target}")
+    print(f"{target}/index.html")
     return 0
 
 

@@ -10,9 +10,11 @@ from functools import cache
 from math import log
 from pathlib import Path
 
+import numpy as np
 import torch
 from _preset import Preset, parameters, presets
 from generate import table
+from matplotlib import colormaps
 from matplotlib.image import imsave
 
 from relpos import style
@@ -24,7 +26,8 @@ from relpos.config.conf import conf_dir
 ROOT = Path(__file__).resolve().parents[2]
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".cpp": "cpp", ".cff": "yaml", ".css": "css", ".js": "javascript"}
 WORDS = {"position": "Position schemes", "conv": "Convolutions"}
-REAL = "experiments/results/order_real"
+REAL = ("order_real", "order_2026")
+"""Tables of one protocol on real text: the schemes until 2021, and those since."""
 
 
 def source(path: str) -> str:
@@ -64,9 +67,10 @@ def draw(patterns: Mapping[str, Pattern], folder: Path) -> None:
     """Two pictures of each scheme: one for the overview, one for its page."""
     for name, drawn in patterns.items():
         small = drawn.matrix[0].repeat_interleave(4, 0).repeat_interleave(4, 1).numpy()
-        most = float(abs(small).max()) or 1.0
+        most = float(np.nanmax(abs(small))) or 1.0
         folder.mkdir(parents=True, exist_ok=True)
-        imsave(folder / f"{name}-small.png", small, cmap="RdBu_r", vmin=-most, vmax=most)
+        colours = colormaps["RdBu_r"].with_extremes(bad="0.8")  # of tokens that are not seen
+        imsave(folder / f"{name}-small.png", small, cmap=colours, vmin=-most, vmax=most)
         style.save(draw_pattern(drawn, name, HEADS), folder / f"{name}.png", dpi=80)
 
 
@@ -124,10 +128,10 @@ def _mechanism(preset: Preset, drawn: bool) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-HEADS = 2
+HEADS = 4
 PICTURE = (
-    "The first two heads of the first layer before training, 64 random tokens: the matrix, and below it mean and 10th to 90th "
-    "percentile by offset. Tables that begin at zero are filled with random numbers."
+    "The heads of the first layer before training, 64 random tokens: the matrix, grey where a token is not seen, and below it mean "
+    "and 10th to 90th percentile by offset. Tables that begin at zero are filled with random numbers."
 )
 
 
@@ -156,14 +160,20 @@ def _costs(preset: Preset) -> Iterable[list[str]]:
 
 
 def _order(preset: Preset) -> Iterable[list[str]]:
-    """What the row of this name in the table `order_real` knows of order."""
-    with (ROOT / REAL / "table.csv").open(newline="", encoding="utf-8") as file:
-        rows = {row["row"]: row for row in csv.DictReader(file)}
-    if row := rows.get(preset.name):
-        gap, low, high = (float(row[f"shuffle_gap{end}"]) for end in ("", "_low", "_high"))
-        link = f"[order_real](../{REAL}/table.md)"
-        yield ["On real text: shuffle gap, nats", f"{gap:.3f} ({low:.3f} to {high:.3f}), {link}"]
-        yield ["On real text: held-out loss, nats", f"{log(float(row['perplexity'])):.3f}, {link}"]
+    """What the rows of this name in the tables on real text know of order."""
+    for name in REAL:
+        folder = f"experiments/results/{name}"
+        with (ROOT / folder / "table.csv").open(newline="", encoding="utf-8") as file:
+            rows = {row["row"]: row for row in csv.DictReader(file)}
+        if row := rows.get(ROWS.get((preset.group, preset.name), preset.name)):
+            gap, low, high = (float(row[f"shuffle_gap{end}"]) for end in ("", "_low", "_high"))
+            link = f"[{name}](../{folder}/table.md)"
+            yield ["On real text: shuffle gap, nats", f"{gap:.3f} ({low:.3f} to {high:.3f}), {link}"]
+            yield ["On real text: held-out loss, nats", f"{log(float(row['perplexity'])):.3f}, {link}"]
+
+
+ROWS = {("conv", "inkling"): "kv_short"}
+"""Rows whose name is not that of the option."""
 
 
 def reference_page(path: str) -> str:

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -81,23 +82,43 @@ def test_every_scheme_has_its_page_with_formula_picture_and_code(site: Path) -> 
     assert (site / "search" / "search_index.json").stat().st_size > 100_000
 
 
-@pytest.mark.slow
-def test_no_page_scrolls_sideways_on_a_telephone(site: Path, pages: dict[Path, Page]) -> None:
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
     sync_api: Any = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    with sync_api.sync_playwright() as driver:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = driver.chromium.launch(executable_path=path, args=arguments, timeout=400_000.0)
+        yield browser
+        browser.close()
+
+
+@pytest.mark.slow
+def test_no_page_scrolls_sideways_on_a_telephone(site: Path, pages: dict[Path, Page], browser: Any) -> None:
     shown = [page for page in sorted(pages) if "reference" not in page.parts] + sorted(site.glob("reference/**/*.html"))[::9]
     wide = {}
-    with sync_api.sync_playwright() as driver:
-        browser = driver.chromium.launch(
-            executable_path=path, args=["--no-sandbox"] if os.geteuid() == 0 else [], timeout=400_000.0
-        )
-        page = browser.new_page(viewport={"width": 400, "height": 800})
-        for file in shown:
-            page.goto(file.as_uri(), timeout=400_000.0)
-            over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            if over > 0:
-                wide[file.name] = over
-        browser.close()
+    page = browser.new_page(viewport={"width": 400, "height": 800})
+    for file in shown:
+        page.goto(file.as_uri(), timeout=400_000.0)
+        over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        if over > 0:
+            wide[file.name] = over
     assert wide == {}
+
+
+@pytest.mark.slow
+def test_the_search_finds_pages_without_a_server(site: Path, browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.set_default_timeout(400_000.0)
+    elsewhere: list[str] = []
+    page.on("request", lambda request: None if request.url.startswith("file:") else elsewhere.append(request.url))
+    page.goto((site / "gallery" / "conv-canon.html").as_uri())
+    page.locator("input.md-search__input").click()
+    page.wait_for_function("document.querySelector('.md-search-result__meta').textContent.includes('start searching')")
+    page.locator("input.md-search__input").press_sequentially("kerple")
+    page.locator(".md-search-result__item a").first.wait_for(state="attached")
+    links = [link.get_attribute("href") for link in page.locator(".md-search-result__item a").all()]
+    assert any("gallery/position-kerple.html" in link for link in links)
+    assert elsewhere == []
