@@ -55,7 +55,7 @@ def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Iterable[float
 
 
 def with_plateau(rows: Sequence[Row], plan: Iterable[PlannedRow]) -> list[Row]:
-    """The rows, each told whether it is on the plateau of its scale.
+    """The rows, each told whether it is on the plateau of its scale, if its shuffle gap is among the columns.
 
     Args:
         rows: with their columns about order.
@@ -77,9 +77,10 @@ def with_plateau(rows: Sequence[Row], plan: Iterable[PlannedRow]) -> list[Row]:
         scales.setdefault(places[planned.name], {})[names[planned.name]] = losses
 
     def told(row: Row) -> bool | None:
-        if row.name not in places:
+        # Not even `none` is known where no gap was measured: losses of answers, for instance, have no such plateau.
+        if row.name not in places or "shuffle_gap" not in row.columns:
             return None
-        gaps = {names[row.name]: row.columns["shuffle_gap"].values} if "shuffle_gap" in row.columns else {}
-        return is_on_plateau(scales[places[row.name]], gaps, names[row.name])
+        name = names[row.name]
+        return is_on_plateau(scales[places[row.name]], {name: row.columns["shuffle_gap"].values}, name)
 
     return [replace(row, on_plateau=told(row)) for row in rows]

@@ -1,0 +1,30 @@
+"""Which rows of a table are on the bag-of-words plateau."""
+
+from pathlib import Path
+
+import pytest
+
+from relpos.tables.experiment import load
+from relpos.tables.plan import plan_table
+from relpos.tables.plateau import with_plateau
+from relpos.tables.row import Column, Row
+from tables.small_data import finish, write_experiment
+
+
+@pytest.mark.parametrize(
+    ("gaps", "expected"),
+    [
+        ({"none": [0.0], "fixed": [0.4]}, {"none": True, "fixed": False}),
+        ({"none": [0.0], "fixed": [0.05]}, {"none": True, "fixed": True}),
+        ({}, {"none": None, "fixed": None}),
+    ],
+)
+def test_rows_are_told_where_their_shuffle_gap_was_measured(
+    gaps: dict[str, list[float]], expected: dict[str, bool | None], tmp_path: Path
+) -> None:
+    plan = plan_table(load(str(write_experiment(tmp_path))))
+    for planned, loss in zip(plan, (6.0, 5.0), strict=True):
+        finish(planned.pretrainings[0], {"heldout_loss": loss})
+    columns = {name: {"shuffle_gap": Column(values=values)} for name, values in gaps.items()}
+    rows = [Row(planned.name, columns=columns.get(planned.name, {})) for planned in plan]
+    assert {row.name: row.on_plateau for row in with_plateau(rows, plan)} == expected
