@@ -1,11 +1,13 @@
 """Runs are sorted by what their records say; covers reading and scales."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from claims.made_up import ONE_PRETRAINING
+from relpos.claims.claim import experiments, pilot_seeds
 from relpos.claims.comparisons import higher
 from relpos.claims.reading import read
 from relpos.files import write_json
@@ -64,6 +66,28 @@ def test_what_is_not_finished_or_of_older_code_is_left_out(rows: list[PlannedRow
     fixed.pretrainings[0].update(identity="0123456789ab")
     found = read(ROWS)
     assert (list(found), found.older) == ([], 1)
+
+
+def test_runs_of_a_seed_that_chose_rates_are_left_out_at_every_scale(rows: list[PlannedRow], tmp_path: Path) -> None:
+    files = [
+        replace(load("demo"), name=name, **of_file)
+        for name, of_file in (("sweep", {"pretrain_seeds": [8]}), ("best", {"tuned": "sweep"}))
+    ]
+    assert pilot_seeds(files) == {8}
+    for overrides in ([], ["pretrain.seed=8"], ["pretrain.seed=8", "pretrain.steps=9"]):
+        (row,) = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], overrides)
+        finish_row(row)
+    found = read(ROWS, pilot_seeds=pilot_seeds(files))
+    assert [list(scale.folders["fixed"]) for scale in found] == [[0]]
+    assert found.pilots == 2
+
+
+def test_no_table_about_claims_trains_with_a_seed_that_chose_rates() -> None:
+    files = experiments()
+    assert (seeds := pilot_seeds(files))
+    assert not [
+        experiment.name for experiment in files if experiment.claims and seeds.intersection(experiment.pretrain_seeds or ())
+    ]
 
 
 def test_losses_of_answers_are_no_losses_of_text(rows: list[PlannedRow], tmp_path: Path) -> None:

@@ -168,6 +168,16 @@ def tables_of(files: Iterable[Experiment]) -> dict[str, list[str]]:
     return tables
 
 
+def pilot_seeds(files: Iterable[Experiment]) -> set[int]:
+    """The pre-training seeds of the tables in which rates were chosen, which other tables name by `tuned`.
+
+    They are kept for pilots at every scale: what is compared is trained with other seeds than those that chose how it is trained.
+    """
+    known = {experiment.name: experiment for experiment in files}
+    tables = {experiment.tuned for experiment in known.values()}
+    return {seed for name, experiment in known.items() if name in tables for seed in experiment.pretrain_seeds or ()}
+
+
 def _folder() -> Path:
     return shipped("experiments") / "claims"
 

@@ -3,14 +3,15 @@
 Runs are recognised by their configuration, not by the table that made them: the row `composite` is every run whose `position` and
 `conv` are those that `position=composite` gives. If a row was trained at several `position_lr` and `conv_lr`, those with most seeds
 count (the chosen ones are trained with more seeds than those they were chosen from); of equally many, those with a rate of the
-convolution's own, then the lowest. Runs of older code (another version of their stage) are left out, and counted.
+convolution's own, then the lowest. Runs of older code (another version of their stage) are left out, and counted; so are pilots,
+with which rates were chosen: a rate is the best on the seed that chose it in part by chance.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from relpos.claims.checkpoints import published_checkpoints, tuned_checkpoints
@@ -42,13 +43,16 @@ NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
 """Stage → the keys that the record of a finished run must have, with their types."""
 
 
-def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: Iterable[str] = ()) -> Scales:
+def read(
+    rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: Iterable[str] = (), pilot_seeds: Collection[int] = ()
+) -> Scales:
     """Reads the records, with a progress bar where there are many; one that is damaged is named on stderr and left out.
 
     Args:
         rows: row → the overrides that make it.
         root: `$RELPOS_RUNS`.
         checkpoints: published networks, by folder or id.
+        pilot_seeds: pre-training seeds of pilots, see `relpos.claims.claim.pilot_seeds`.
     """
     root = root or runs_root()
     pretrainings = _finished(root, "pretrain")
@@ -56,10 +60,13 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: I
     names = {scheme(overrides): name for name, overrides in rows.items()} if pretrainings else {}
     scales: dict[str, Scale] = {}
     variants: dict[tuple[str, str], dict[Rates, dict[Path, Plain]]] = {}  # scale and row → rates → pre-trainings
-    older = 0
+    older = pilots = 0
     for folder, record in pretrainings.items():
         if not is_current(record):
             older += 1
+            continue
+        if record["meaning"]["seed"] in pilot_seeds:
+            pilots += 1
             continue
         row = names.get(json.dumps({key: record["meaning"][key] for key in ("position", "conv")}, sort_keys=True))
         if (
@@ -90,7 +97,7 @@ def read(rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: I
     for scale in scales.values():
         _read_order(scale)
     known = sorted(scales.values(), key=lambda scale: (scale.magnitude, scale.meaning["steps"], "first" not in scale.meaning))
-    return Scales(known, older, tuned_checkpoints(tunings), published_checkpoints(checkpoints))
+    return Scales(known, older, pilots, tuned_checkpoints(tunings), published_checkpoints(checkpoints))
 
 
 def _read_scores(tunings: Mapping[Path, Plain], places: Mapping[str, tuple[Scale, str, int]]) -> None:

@@ -210,12 +210,14 @@ class Scales:
     Args:
         known: scales of pre-trainings, the smallest first.
         older: how many runs of older code were left out.
+        pilots: how many runs of tables in which rates were chosen were left out.
         tuned: scales of fine-tunings of networks named by the user, for claims about such.
         published: a scale for each checkpoint named by the user, for claims that a network's weights alone decide.
     """
 
     known: list[Scale]
     older: int = 0
+    pilots: int = 0
     tuned: list[Scale] = field(default_factory=list)
     published: list[Scale] = field(default_factory=list)
 

@@ -37,7 +37,7 @@ def claims(paper: str, ids: Names | None, network: Names | None) -> str:
 
     wanted = chosen(claim_files.load(paper), names(ids))
     rows, experiments = claim_files.rows(), claim_files.experiments()
-    runs = reading.read(rows, checkpoints=names(network) or ())
+    runs = reading.read(rows, checkpoints=names(network) or (), pilot_seeds=claim_files.pilot_seeds(experiments))
     content = page(wanted, runs, rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
     _show_page(content)
     name = "-".join(names(ids) or [paper]).replace("/", "_")
@@ -66,7 +66,8 @@ def of_table(ids: list[str], primary: str) -> str:
     # Sorted is stable: within the primary variants, the others and the claims themselves, ids stay in order.
     wanted.sort(key=lambda claim: [claim.measure == primary, claim.measure is not None].count(False))
     text = io.StringIO()
-    content = page(wanted, reading.read(rows), rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
+    runs = reading.read(rows, pilot_seeds=claim_files.pilot_seeds(experiments))
+    content = page(wanted, runs, rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
     # So wide that no line is wrapped: the page is committed beside the table, and its changes are read as a diff.
     _show_page(content, Console(file=text, highlight=False, width=1_000))
     return text.getvalue()
@@ -87,7 +88,8 @@ def chosen(known: list[Claim], ids: list[str] | None) -> list[Claim]:
 def page(
     claims: list[Claim], runs: Scales, rows: dict[str, list[str]], tables: dict[str, list[str]], to_run: ToRun | None = None
 ) -> dict[str, Any]:
-    """Plain values: `claims`, `tests` (how many were made), `older` (runs of older code that were left out).
+    """Plain values: `claims`, `tests` (how many were made), `older` and `pilots` (runs of older code, and of tables in
+    which rates were chosen, that were left out).
 
     A claim has `id`, `says`, `source`, `printed`, `restated`, `test`, `rows` (with their overrides), `tables`, `findings` (one for
     each scale, corrected for the tests of its family), `verdict`, `word` and `scale` (of the largest scale that decides)
@@ -139,6 +141,7 @@ def page(
         ],
         "tests": tests,
         "older": runs.older,
+        "pilots": runs.pilots,
     }
 
 
@@ -217,3 +220,5 @@ def _sums(content: dict[str, Any]) -> Iterator[str]:
     )
     if content["older"]:
         yield f"{content['older']} runs of older code were left out"
+    if content["pilots"]:
+        yield f"{content['pilots']} runs were left out, because a table in which rates were chosen (tuned:) trains with their seed"

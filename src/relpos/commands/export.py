@@ -113,7 +113,7 @@ def _rows_at_scales(run: Path) -> list[tuple[str, str]]:
     """The scale with which claims are tested, and its row, that a pre-training belongs to; empty where it counts for none."""
     return [
         (scale.label, row)
-        for scale in reading.read(claim_files.rows())
+        for scale in reading.read(claim_files.rows(), pilot_seeds=claim_files.pilot_seeds(claim_files.experiments()))
         for row, folders in scale.folders.items()
         if run.resolve() in {folder.resolve() for folder in folders.values()}
     ]
