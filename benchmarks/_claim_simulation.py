@@ -21,7 +21,7 @@ import numpy as np
 
 from relpos.claims.claim import Claim
 from relpos.claims.reductions import error_reduction
-from relpos.claims.scales import Scale, Scales, Scores, Seed
+from relpos.claims.scales import Scale, Scales, Scores, Seed, of_pretrainings
 from relpos.claims.trends import falls, shrinks
 from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, headline
 from relpos.config.conf import shipped
@@ -138,7 +138,7 @@ def pretraining(deviation: float, tunings: int = TUNINGS) -> float:
 
 def _scale(world: World, size: str, seeds: int, chance: np.random.Generator) -> Scale:
     meaning = {"size": SIZES[size], "steps": 125_000, "batch": 256, "length": 128, "pairs": None}
-    scale = Scale(meaning, "simulated-0")
+    scale = of_pretrainings(meaning, "simulated-0")
     for row, columns in world.means[size].items():
         scale.scores[row] = {}
         for column, mean in columns.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from relpos.claims.scales import Scale, Scales, Scores
+from relpos.claims.scales import Scale, Scales, Scores, of_pretrainings
 from relpos.claims.verdict import Verdict
 from relpos.config.compose import compose
 from relpos.tables.columns import GLUE
@@ -24,7 +24,7 @@ STEPS: dict[str, Any] = {"contrasts": [["one", "old"], ["five", "old"]], "at_s":
 def scale(rows: dict[str, dict[str, Sequence[float]]], store: str = "toy-0123456789ab", size: int = 1, **meaning: Any) -> Scale:
     """A scale with these scores, row → column → one a pre-training seed."""
     meaning = {"size": SIZE | {"hidden": 64 * size}, "steps": 100, "batch": 8, "length": 128, "pairs": None} | meaning
-    made = Scale(meaning, store)
+    made = of_pretrainings(meaning, store)
     for row, columns in rows.items():
         made.scores[row] = {
             name: Scores({(seed, 0): value for seed, value in enumerate(values)}) for name, values in columns.items()

@@ -1,17 +1,11 @@
-"""What the claims build without Hydra is what the commands would build."""
+"""Parameters of position schemes, counted without the network around them."""
 
 import pytest
 
-from relpos.claims.network import configured, position_parameters
+from relpos.claims.network import position_parameters
 from relpos.model.build import count
 from relpos.runs import compose
 from relpos.train.network import build_model
-
-
-def test_overrides_give_what_hydra_gives() -> None:
-    overrides = ["size=tiny", "size.hidden=16", "position=absolute_tisa", "kernels=3", "conv=qk", "conv.fraction=1.0"]
-    own, composed = configured(overrides), compose("params", overrides)
-    assert all(own[key] == composed[key] for key in ("size", "position", "conv"))
 
 
 @pytest.mark.parametrize("name", ["absolute", "tisa", "composite", "none"])

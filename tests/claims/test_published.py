@@ -2,7 +2,7 @@
 
 from claims.made_up import around
 from claims.test_tuned_checkpoints import verdict
-from relpos.claims.checkpoints import TunedCheckpoint
+from relpos.claims.checkpoints import tuned_checkpoint
 from relpos.claims.published import above_published
 from relpos.claims.scales import Scale, Scales, Scores
 
@@ -11,7 +11,7 @@ COLUMNS = {"mnli_m": 84.6, "sst2": 92.9}
 
 def fine_tuned(host: str = "albert/albert-base-v2", **columns: list[float]) -> Scale:
     """Fine-tunings with TISA (S = 5) beside the embeddings, column → a score of each seed."""
-    made = TunedCheckpoint({"checkpoint": host, "start": "regression", "reused": False}, "")
+    made = tuned_checkpoint(host, ("regression", False))
     made.scores["absolute_tisa"] = {
         name: Scores({(seed, 0): value for seed, value in enumerate(values)}) for name, values in columns.items()
     }

@@ -64,7 +64,7 @@ def test_every_s_is_compared_in_the_same_columns() -> None:
     ("key", "value", "alike"),
     [
         *[("pairs", 1000, False), ("length", 64, False), ("packing", "document", False), ("precision", "bf16", False)],
-        *[("first", {"share": 0.9}, False), ("steps", 500, True), ("batch", 64, True)],
+        *[("first", {"share": 0.9, "batch": 8, "length": 16}, False), ("steps", 500, True), ("batch", 64, True)],
         ("recipe", {"lr": 1}, True),
     ],
 )

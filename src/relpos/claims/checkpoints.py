@@ -8,12 +8,13 @@ a finding concerns this one network. In the weights themselves the claims about 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from relpos.claims.scales import Plain, Scale, Tuned
 from relpos.errors import RelposError
+from relpos.pretrained.checkpoint import Checkpoint
 from relpos.pretrained.files import name_of
+from relpos.pretrained.hub import located
 from relpos.runs.shelf import protocol
 
 LENGTH = 128
@@ -28,24 +29,14 @@ Start = tuple[str, bool]
 """How TISA starts (`change.start`), and whether one module serves all layers (`change.reused`)."""
 
 
-@dataclass
-class TunedCheckpoint(Scale):
-    """The fine-tunings of one network, with one way of starting TISA."""
-
-    @property
-    def label(self) -> str:
-        """`fine-tuned from albert-base-v2, TISA from regression`"""
-        start = "regression" if self.meaning["start"] == "regression" else "random values"
-        return f"fine-tuned from {self.meaning['checkpoint']}, TISA from {start}{', one module' * self.meaning['reused']}"
-
-    @property
-    def is_of_paper(self) -> bool:
-        """Whether TISA starts from regression: the authors' code had no other initial values when the paper was written."""
-        return bool(self.meaning["start"] == "regression" and not self.meaning["reused"])
-
-    @property
-    def units(self) -> str:
-        return "fine-tuning seeds"
+def tuned_checkpoint(name: str, start: Start) -> Scale:
+    """The scale, still without runs, of fine-tunings of one network with one way of starting TISA."""
+    way, reused = start
+    label = f"fine-tuned from {name}, TISA from {'regression' if way == 'regression' else 'random values'}"
+    meaning = {"checkpoint": name, "start": way, "reused": reused}
+    # The authors' code had no other initial values than those by regression when the paper was written.
+    is_of_paper = way == "regression" and not reused
+    return Scale(meaning, "", label + ", one module" * reused, units="fine-tuning seeds", is_of_paper=is_of_paper)
 
 
 def tuned_checkpoints(tunings: Mapping[Path, Plain]) -> list[Scale]:
@@ -74,7 +65,7 @@ def tuned_checkpoints(tunings: Mapping[Path, Plain]) -> list[Scale]:
 
 def _scale(checkpoint: str, start: Start, runs: Iterable[tuple[Path, Plain]]) -> Scale:
     """One network's rows: those without TISA, and those whose TISA starts in this way. The protocol with most runs counts."""
-    scale = TunedCheckpoint({"checkpoint": name_of(Path(checkpoint)), "start": start[0], "reused": start[1]}, "")
+    scale = tuned_checkpoint(name_of(Path(checkpoint)), start)
     tunings = []
     for folder, record in runs:
         meaning = record["meaning"]
@@ -94,23 +85,8 @@ def row_of(change: Plain, start: Start) -> str | None:
     return WITH_TISA[positions] + NAMED_BY_S[change["tisa"]]
 
 
-@dataclass
-class PublishedCheckpoint(Scale):
-    """The scale of one published network. Nothing here knows how it was trained."""
-
-    @property
-    def label(self) -> str:
-        """`roberta-base (12×768)`"""
-        size = self.meaning["size"]
-        return f"{self.meaning['name']} ({size['layers']}×{size['hidden']})"
-
-    @property
-    def can_go_on(self) -> bool:
-        return False
-
-
 def published_checkpoints(checkpoints: Iterable[str]) -> list[Scale]:
-    """A scale for each, the smallest network first.
+    """A scale for each, such as `roberta-base (12×768)`, the smallest network first.
 
     Args:
         checkpoints: folders, or ids of the hub.
@@ -118,9 +94,6 @@ def published_checkpoints(checkpoints: Iterable[str]) -> list[Scale]:
     Raises:
         RelposError: one cannot be read, or has no table of position embeddings.
     """
-    from relpos.pretrained.checkpoint import Checkpoint
-    from relpos.pretrained.hub import located
-
     scales: list[Scale] = []
     for checkpoint in checkpoints:
         folder = located(checkpoint)
@@ -128,6 +101,9 @@ def published_checkpoints(checkpoints: Iterable[str]) -> list[Scale]:
         scheme = str(read.settings["position"]["_target_"]).rpartition(".")[2]
         if scheme != "Absolute":
             raise RelposError(f"network={checkpoint}: it has no table of position embeddings but {scheme}")
-        meaning = {"name": name_of(folder), "family": read.family.model_type, "size": read.settings["size"], "length": LENGTH}
-        scales.append(PublishedCheckpoint(meaning, "", {"absolute": {0: folder}}))
+        size = read.settings["size"]
+        meaning = {"family": read.family.model_type, "size": size, "length": LENGTH}
+        label = f"{name_of(folder)} ({size['layers']}×{size['hidden']})"
+        # Nothing here knows how it was trained, so that no training can go on.
+        scales.append(Scale(meaning, "", label, {"absolute": {0: folder}}, can_go_on=False))
     return sorted(scales, key=lambda scale: scale.magnitude)

@@ -7,17 +7,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relpos.claims.rule import Rule, Test
+from relpos.claims.scales import Scales
+from relpos.claims.verdict import Verdict
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.files import read_yaml
-
-if TYPE_CHECKING:
-    from relpos.claims.scales import Scales
-    from relpos.claims.verdict import Verdict
-    from relpos.tables.experiment import Experiment
+from relpos.tables.experiment import Experiment
+from relpos.tables.experiment import load as load_experiment
 
 ROWS = "rows"
 """The file that says which overrides make a row; every other file is a paper."""
@@ -81,18 +80,17 @@ class Claim:
 
         Fine-tunings of published checkpoints come last, where a verdict decides: the claim is about such networks.
         """
-        from relpos.claims.scales import Scales
-
         found = [] if self.checkpoints == "only" else self.tester.verdicts(runs)
         return found + (replace(self.tester, note="").verdicts(Scales(runs.tuned)) if self.checkpoints else [])
 
     def with_variants(self) -> list[Claim]:
         """The claim, then its variants."""
-        return [self, *(self._variant(measure) for measure in self.variants)]
-
-    def _variant(self, measure: str) -> Claim:
-        says = f"{MEASURES[measure]} of these rows: {self.says}"
-        return replace(self, id=f"{self.id}/{measure}", says=says, printed="", restated="", checkpoints="", measure=measure)
+        # A variant is a measure that the paper did not take: it printed nothing in it, and fine-tunings have none.
+        own = replace(self, printed="", restated="", checkpoints="")
+        return [self] + [
+            replace(own, id=f"{self.id}/{measure}", says=f"{MEASURES[measure]} of these rows: {self.says}", measure=measure)
+            for measure in self.variants
+        ]
 
 
 def _rule(name: str) -> Rule:
@@ -154,8 +152,6 @@ def rows() -> dict[str, list[str]]:
 
 def experiments() -> list[Experiment]:
     """The experiment files that ship with the package."""
-    from relpos.tables.experiment import load as load_experiment
-
     return [load_experiment(path.stem) for path in sorted(shipped("experiments").glob("[!_]*.yaml"))]
 
 

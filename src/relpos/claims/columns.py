@@ -9,7 +9,7 @@ import numpy as np
 from relpos.claims.comparisons import SEVERAL_SEEDS, decided, in_nats, mean_without_loss, single
 from relpos.claims.contrasts import MEAN, by_seed, gain, shared
 from relpos.claims.requirements import SEVERAL, Requirements, of_column
-from relpos.claims.rule import Place, Test, rule
+from relpos.claims.rule import Place, Test, rule, with_scores
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, joined, sided
 from relpos.tables.columns import GLUE
@@ -19,13 +19,9 @@ from relpos.tables.statistics import ALPHA, SEED, Difference, combined
 DRAWS = 20_000
 
 
-def _over_columns(
-    test: Test, place: Place, judge: Callable[[Difference, Sequence[Difference]], tuple[Evidence, str]]
-) -> Verdict | None:
+def _over_columns(test: Test, place: Place, judge: Callable[[Difference, Sequence[Difference]], tuple[Evidence, str]]) -> Verdict:
     """Asks a judge what the mean of the columns and the columns themselves say, of those that tell the rows apart."""
     scale, pair = place.scale, single(test.contrasts)
-    if not scale.has(*pair):
-        return None
     names = _telling(test, scale)
     mean = gain(scale, pair, only=test.columns)
     if not names or mean is None:
@@ -64,8 +60,13 @@ def _one_column(test: Test) -> Requirements:
     return of_column(MEAN, test.columns)
 
 
-@rule("{contrasts} truly above zero in {at_least} of {of} columns, in 95 % of what the errors allow", _one_column, variant=in_nats)
-def signs(test: Test, place: Place, *, at_least: int = 1, of: int = 9) -> Verdict | None:
+@rule(
+    "{contrasts} truly above zero in {at_least} of {of} columns, in 95 % of what the errors allow",
+    _one_column,
+    with_scores,
+    in_nats,
+)
+def signs(test: Test, place: Place, *, at_least: int = 1, of: int = 9) -> Verdict:
     """The first row is above the second in `at_least` of `of` columns.
 
     If only some columns were run, the same share of them is asked for. The count is simulated: each column's true difference is
@@ -83,8 +84,8 @@ def signs(test: Test, place: Place, *, at_least: int = 1, of: int = 9) -> Verdic
     return _over_columns(test, place, judge)
 
 
-@rule("{contrasts} above zero in the mean of the columns, and clearly below in none", _one_column, variant=in_nats)
-def gain_without_loss(test: Test, place: Place) -> Verdict | None:
+@rule("{contrasts} above zero in the mean of the columns, and clearly below in none", _one_column, with_scores, in_nats)
+def gain_without_loss(test: Test, place: Place) -> Verdict:
     """The first row is above the second in the mean of the columns, and clearly below in none.
 
     Holds: the 95 % interval of the mean gain lies above zero, and no column's lies below, by Holm's correction. Fails: that of the
@@ -97,22 +98,19 @@ def _two_columns(test: Test) -> Requirements:
     return Requirements(SEVERAL, test.columns or GLUE, least=2)
 
 
-def _loss_says(test: Test) -> str:
-    before, after = single(test.contrasts)
-    return f"{test.column} loses {'least' if test.options['least'] else 'most'} of all columns from {before} to {after}"
-
-
-@rule(_loss_says, _two_columns)
-def suffers_most(test: Test, place: Place, *, least: bool = False) -> Verdict | None:
+@rule(
+    lambda test: f"{test.column} loses most of all columns from {' to '.join(single(test.contrasts))}",
+    _two_columns,
+    with_scores,
+)
+def suffers_most(test: Test, place: Place) -> Verdict:
     """From the first row to the second, `column` loses most, in points.
 
     Losses are estimated from few pre-trainings: true losses are drawn from t-distributions with the columns' pooled errors. Holds:
-    `column` loses most in 95 % of the draws. Fails: in 5 % or fewer. With `least` it is to lose least. The figures show the same
-    for losses in standard deviations between pre-trainings, which are drawn too (χ²); this does not decide.
+    `column` loses most in 95 % of the draws. Fails: in 5 % or fewer. The figures show the same for losses in standard deviations
+    between pre-trainings, which are drawn too (χ²); this does not decide.
     """
     scale, pair = place.scale, single(test.contrasts)
-    if not scale.has(*pair):
-        return None
     columns = _telling(test, scale)
     if test.column not in columns or len(columns) < 2:
         there = ", ".join(columns) or "none"
@@ -125,27 +123,19 @@ def suffers_most(test: Test, place: Place, *, least: bool = False) -> Verdict | 
     chance = np.random.default_rng(SEED)
     in_points, in_deviations = zip(*(_drawn_losses(chance, each) for each in tested.values()), strict=True)
     place_of = columns.index(test.column)
-    share, share_in_deviations = (_share_first(np.stack(drawn), place_of, least) for drawn in (in_points, in_deviations))
+    share, share_in_deviations = (float(np.mean(np.argmax(drawn, axis=0) == place_of)) for drawn in (in_points, in_deviations))
     losses = ", ".join(f"{column} {each.value:.1f}" for column, each in sorted(tested.items(), key=lambda item: -item[1].value))
     figures = (
         f"loss in points: {losses}; {test.column} first in {share:.0%} of the draws "
         f"({share_in_deviations:.0%} in standard deviations)"
     )
-    return decided(scale, [figures], [_lead(tested, test.column, least)], lambda _: Evidence(1 - share, share))
+    return decided(scale, [figures], [_lead(tested, test.column)], lambda _: Evidence(1 - share, share))
 
 
-def _share_first(drawn: np.ndarray, place: int, least: bool) -> float:
-    """The share of the draws, (columns, draws), in which the column at this place loses most, or least."""
-    first = drawn.argmin(axis=0) if least else drawn.argmax(axis=0)
-    return float(np.mean(first == place))
-
-
-def _lead(tested: Mapping[str, Difference], column: str, least: bool) -> Difference:
-    """By how much the column loses more than the other that loses most; with `least`, less than the other that loses least."""
-    sign = -1.0 if least else 1.0
-    others = {name: each for name, each in tested.items() if name != column}
-    rival = max(others.values(), key=lambda each: sign * each.value)
-    return combined([(sign, tested[column]), (-sign, rival)])
+def _lead(tested: Mapping[str, Difference], column: str) -> Difference:
+    """By how much the column loses more than the other that loses most."""
+    rival = max((each for name, each in tested.items() if name != column), key=lambda each: each.value)
+    return combined([(1.0, tested[column]), (-1.0, rival)])
 
 
 def _drawn_losses(chance: np.random.Generator, tested: Difference) -> tuple[np.ndarray, np.ndarray]:
@@ -160,15 +150,14 @@ def _drawn_losses(chance: np.random.Generator, tested: Difference) -> tuple[np.n
 @rule(
     lambda test: f"{test.column} loses less than the mean of the other columns from {' to '.join(single(test.contrasts))}",
     _two_columns,
+    with_scores,
 )
-def loses_less_than_others(test: Test, place: Place) -> Verdict | None:
+def loses_less_than_others(test: Test, place: Place) -> Verdict:
     """From the first row to the second, `column` loses less than the mean of the other columns, in points.
 
     Holds: the 95 % interval of (others' loss − its loss) over pre-trainings lies above zero. Fails: below.
     """
     scale, pair = place.scale, single(test.contrasts)
-    if not scale.has(*pair):
-        return None
     columns = _telling(test, scale)
     others = [column for column in columns if column != test.column]
     if test.column not in columns or not others:

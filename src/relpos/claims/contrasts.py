@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import NamedTuple
 
 from relpos.claims.scales import LOSS, ORDER, Scale, Seed
@@ -63,19 +64,15 @@ def gain(
     columns = names if as_given else scale.telling(names, first, second)
     if not columns:
         return Gain(0.0, None, (), f"{first} and {second}: at the constant answer in {', '.join(names)}")
-    singles = [values(scale, row, columns) for row in (first, second)]
-    if not all(singles):
+    if not (found := _estimate(scale, {first: 1.0, second: -1.0}, columns)):
         return None
-    by_row = by_seed(scale, columns)
-    tested = contrast(by_row, {first: 1.0, second: -1.0}, _at_constant(scale, columns))
-    ours, theirs = by_row[first], by_row[second]
-    value = tested.value if tested else _mean(ours) - _mean(theirs)
+    value, tested = found
     digits = 3 if columns[0] in WHERE else 1
     if tested:
         beside = f"; these pairs alone {_interval(tested.alone, digits)}" if tested.alone else ""
         spread = f"{_interval(tested, digits)} over {tested.n} {scale.units}, {tested.freedom:.3g} degrees of freedom{beside}"
     else:
-        spread = _of_models(singles[0], singles[1], digits)
+        spread = _of_models(values(scale, first, columns), values(scale, second, columns), digits)
     return Gain(value, tested, tuple(columns), f"{first} − {second} {value:+.{digits}f} {spread}{_where(columns)}")
 
 
@@ -90,14 +87,22 @@ def mean_gain(scale: Scale, pairs: Sequence[Contrast], column: str = MEAN, only:
     for first, second in pairs:
         weights[first] += 1 / len(pairs)
         weights[second] -= 1 / len(pairs)
-    rows = by_seed(scale, columns)
-    if not all(rows.get(row) for row in names):
+    if not (found := _estimate(scale, weights, columns)):
         return None
-    tested = contrast(rows, weights, _at_constant(scale, columns))
-    value = tested.value if tested else sum(weight * _mean(rows[row]) for row, weight in weights.items())
+    value, tested = found
     digits = 3 if columns[0] in WHERE else 1
     spread = f" {_interval(tested, digits)} over {tested.n} {scale.units}" if tested else ""
     return Gain(value, tested, tuple(columns), f"mean of these {value:+.{digits}f}{spread}{_where(columns)}")
+
+
+def _estimate(scale: Scale, weights: Mapping[str, float], columns: Sequence[str]) -> tuple[float, Difference | None] | None:
+    """Σ weight · row, and with its error if the rows show one; None if a row has no run with all of these columns."""
+    rows = by_seed(scale, columns)
+    if not all(rows[row] for row in weights):
+        return None
+    # All rows of the scale go along, because together they show how much pre-trainings differ.
+    tested = contrast(rows, weights, _at_constant(scale, columns))
+    return tested.value if tested else sum(weight * fmean(rows[row].values()) for row, weight in weights.items()), tested
 
 
 def gains_alike(
@@ -142,6 +147,7 @@ def by_seed(scale: Scale, columns: Sequence[str]) -> dict[str, dict[int, float]]
 
 
 def _at_constant(scale: Scale, columns: Sequence[str]) -> list[str]:
+    """Rows that are at the constant answer in all of these columns that they have."""
     having = {row: scale.shared(columns, row) for row in scale.scores}
     return [row for row, shared in having.items() if shared and all(scale.scores[row][column].is_constant for column in shared)]
 
@@ -170,7 +176,3 @@ def _where(columns: Sequence[str]) -> str:
     if columns[0] in WHERE:
         return WHERE[columns[0]]
     return f" in {columns[0]}" if len(columns) == 1 else f" in the mean of {', '.join(columns)}"
-
-
-def _mean(values: Mapping[int, float]) -> float:
-    return sum(values.values()) / len(values)

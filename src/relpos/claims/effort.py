@@ -77,14 +77,9 @@ def plural(number: int, what: str) -> str:
 
 
 def _hours(scale: Scale, seeds: int, of_what: str = "") -> str:
-    hours = seeds_hours(scale, seeds)
-    return f", {hours:.2g} device-hours{of_what}" if hours else ""
-
-
-def seeds_hours(scale: Scale, seeds: int) -> float:
     """Hours that so many pre-trainings of one row take with their fine-tunings, on the machines that have run this scale."""
     pretrainings = sum(map(len, scale.folders.values()))
-    return seeds * scale.seconds / pretrainings / 3600 if pretrainings else 0.0
+    return f", {seeds * scale.seconds / pretrainings / 3600:.2g} device-hours{of_what}" if pretrainings and scale.seconds else ""
 
 
 def seeds_needed(tested: Difference, against: float = 0.0) -> int:

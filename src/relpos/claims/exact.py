@@ -10,10 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relpos.claims.network import configured, position_parameters
+from relpos.analysis.properties import properties
+from relpos.analysis.recording import added
+from relpos.claims.network import position_parameters
 from relpos.claims.rule import Place, Rule, Test, once, rule
 from relpos.claims.verdict import FAILS, HOLDS, Verdict
+from relpos.config.compose import composed, resolved
 from relpos.config.conf import shipped
+from relpos.train.network import build_model
 
 EQUAL = 1e-10
 TINY = (
@@ -48,10 +52,8 @@ def computed(says: str) -> Callable[[Callable[[], tuple[bool, str]]], Rule]:
 
 def network(*overrides: str) -> Any:
     """A tiny masked language model in float64. Weights that begin as zeros are made random, so that no term vanishes."""
-    from relpos.train.network import build_model
-
     torch.manual_seed(0)
-    model = build_model(configured([*TINY, *overrides])).double().eval()
+    model = build_model(resolved(composed("params", [*TINY, *overrides]))).double().eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -72,8 +74,6 @@ def _distance(first: Tensor, second: Tensor) -> float:
 @torch.no_grad()
 def shaw_is_dynamic() -> tuple[bool, str]:
     """Shaw et al.'s q·(k + R_{j−i})/√d_h equals the content score plus the term of `dynamic`."""
-    from relpos.analysis.recording import added
-
     position = network("position=dynamic").encoder.position
     q, k = _random(2, 4, N, 4), _random(2, 4, N, 4).flip(2)
     terms = position.terms(0, q, k, position.prepare(N))
@@ -121,8 +121,6 @@ def order_is_ignored() -> tuple[bool, str]:
 @torch.no_grad()
 def tisa_is_fixed() -> tuple[bool, str]:
     """A fixed kernel with β_o = f(o), f being TISA's formula, gives the terms of TISA."""
-    from relpos.analysis.recording import added
-
     tisa = network("position=tisa", "kernels=3").encoder.position
     fixed = network("position=fixed", f"k={N - 1}").encoder.position
     for head in range(4):
@@ -157,7 +155,6 @@ def methods_of_table_1() -> list[str]:
 
 
 def _properties(name: str) -> dict[str, bool]:
-    from relpos.analysis.properties import properties
 
     counts = [position_parameters(f"position={scheme}", "size=base") for scheme in (name, "absolute")]
     return properties(network(f"position={name}"), lambda model: list(model.encoder.position.parameters()), *counts)

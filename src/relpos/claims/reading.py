@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from relpos.claims.checkpoints import published_checkpoints, tuned_checkpoints
-from relpos.claims.scales import LOSS, ORDER, Plain, Scale, Scales, Scores, Tuned
+from relpos.claims.scales import LOSS, ORDER, Plain, Scale, Scales, Scores, Tuned, of_pretrainings
+from relpos.measures.kept import kept
 from relpos.runs.run import runs_root
 from relpos.runs.shelf import END, common, finished, is_current, protocol
 from relpos.tables.estimate import scheme
@@ -69,14 +70,13 @@ def read(
             pilots += 1
             continue
         row = names.get(json.dumps({key: record["meaning"][key] for key in ("position", "conv")}, sort_keys=True))
-        if (
-            row is None or record["meaning"].get("recipe", {}).get("masking") == "answer"
-        ):  # its loss is that of answers, not of text
+        # A loss of answers is no loss of text.
+        if row is None or record["meaning"].get("recipe", {}).get("masking") == "answer":
             continue
         shared, rates = common(record["meaning"]), rates_of(record["meaning"].get("recipe") or {})
         store = Path(record["inputs"]["store"]).name
         key = json.dumps([shared, store], sort_keys=True)
-        scales.setdefault(key, Scale(shared, store))
+        scales.setdefault(key, of_pretrainings(shared, store))
         variants.setdefault((key, row), {}).setdefault(rates, {})[folder] = record
     places: dict[str, tuple[Scale, str, int]] = {}  # name of a pre-training's folder → its scale, row and seed
     for (key, row), by_rates in variants.items():
@@ -133,8 +133,6 @@ def _read_order(scale: Scale) -> None:
 
 def _kept_gaps(folder: Path) -> dict[str, float]:
     """Meaning of a measurement, as JSON → nats, at the end of a pre-training."""
-    from relpos.measures.kept import kept
-
     return {
         json.dumps(of_end.meaning, sort_keys=True): float(of_end.results["shuffle_gap"]["all"])
         for of_end in kept(folder, "shuffle")

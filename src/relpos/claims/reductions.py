@@ -11,7 +11,7 @@ import numpy as np
 from relpos.claims.comparisons import decided, in_nats, mean_without_loss
 from relpos.claims.contrasts import MEAN, pretraining_means, shared
 from relpos.claims.requirements import of_column
-from relpos.claims.rule import Place, Test, rule
+from relpos.claims.rule import Place, Test, rule, with_scores
 from relpos.claims.scales import Scale, Seed
 from relpos.claims.verdict import NOT_RUN, Evidence, Verdict
 from relpos.tables.statistics import Difference, paired
@@ -28,8 +28,13 @@ def _says(test: Test) -> str:
 
 
 # The variant: in nats there is no dev set to choose on, and the last of the choices is compared.
-@rule(_says, lambda test: of_column(MEAN, test.columns), variant=lambda test: in_nats(replace(test, contrasts=test.contrasts[-1:])))
-def error_reduction(test: Test, place: Place) -> Verdict | None:
+@rule(
+    _says,
+    lambda test: of_column(MEAN, test.columns),
+    with_scores,
+    lambda test: in_nats(replace(test, contrasts=test.contrasts[-1:])),
+)
+def error_reduction(test: Test, place: Place) -> Verdict:
     """100·(score − base)/(100 − base) of the row that is best on half of the examples, scored on the other half.
 
     The contrasts are the rows to choose from, each with the base. One is chosen for all columns, by the mean over columns and
@@ -38,8 +43,6 @@ def error_reduction(test: Test, place: Place) -> Verdict | None:
     (one-sided, 0.05), and that of no column clearly below, by Holm's correction. Fails: that of all columns or of one is below.
     """
     scale = place.scale
-    if not scale.has(*test.rows):
-        return None
     names = scale.telling(shared(scale, test.rows, only=test.columns), *test.rows)
     reductions = _reductions(halves_of(scale, test.rows, names), [row for row, _ in test.contrasts], test.contrasts[0].second)
     if not reductions:

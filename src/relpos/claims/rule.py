@@ -15,6 +15,7 @@ from relpos.claims.contrasts import MEAN, Contrast
 from relpos.claims.requirements import Requirements
 from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import EXACT, FAILS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined
+from relpos.tables.columns import GLUE
 from relpos.tables.plateau import NONE
 from relpos.tables.verdict import SHORT_TRAVEL
 
@@ -194,6 +195,11 @@ def each_scale(test: Test, runs: Scales) -> list[Place]:
     return [Place((scale,), scale.label) for scale in runs]
 
 
+def with_scores(test: Test, runs: Scales) -> list[Place]:
+    """The scales at which all rows of the test have a score in some column of GLUE."""
+    return [place for place in each_scale(test, runs) if place.scale.shared(GLUE, *test.rows)]
+
+
 def once(test: Test, runs: Scales) -> list[Place]:
     """A single place without runs: for what is computed or counted."""
     return [Place((), EXACT)]
@@ -202,7 +208,7 @@ def once(test: Test, runs: Scales) -> list[Place]:
 def _slow(test: Test, place: Place) -> str:
     """A line where parameters of a row could not move far in the training, which alone may make the rows differ; else empty."""
     # Without positions there are no parameters that could be slow.
-    schemes = [row for row in test.rows if row != "none"]
+    schemes = [row for row in test.rows if row != NONE]
     travels = [scale.travel(row) for scale in place.scales for row in schemes if row in scale.folders]
     known = [travel for travel in travels if travel is not None]
     if not known or min(known) >= SHORT_TRAVEL:

@@ -15,9 +15,10 @@ from typing import Any
 from relpos.ranges import shown
 from relpos.runs.plan import other_layers
 from relpos.runs.shelf import most_shared
-from relpos.tables.columns import GLUE
+from relpos.tables.intervals import halves
 from relpos.tables.plateau import is_on_plateau
 from relpos.tables.statistics import above_constant
+from relpos.train.optim import Recipe
 
 LOSS, ORDER = "loss", "order"
 """Columns that any pre-training may have besides GLUE's, in nats, higher being better: minus the held-out loss, and the shuffle gap
@@ -64,8 +65,6 @@ class Scores:
 
     def halves(self, seed: Seed) -> tuple[float, float]:
         """The score × 100 of a fine-tuning on the even and on the odd examples of the dev set."""
-        from relpos.tables.intervals import halves
-
         return halves(self.answers[seed], self.metric)
 
 
@@ -93,52 +92,26 @@ class Scale:
     Args:
         meaning: what its pre-trainings have in common.
         store: name of the folder of the text that they read.
+        label: names the scale in one line.
         folders: row → seed → the pre-training's folder.
         scores: row → column → scores.
         seconds: that all of its runs took together, fine-tunings included.
         slowest: row → the smaller of the multipliers of the learning rates of its position scheme and its convolution.
+        units: what is repeated to get several scores of a row.
+        is_of_paper: whether its protocol is one that the claims are about; a verdict of another is never the headline.
+        can_go_on: whether more pre-trainings at this scale could be made here.
     """
 
     meaning: Plain
     store: str
+    label: str
     folders: dict[str, dict[int, Path]] = field(default_factory=dict)
     scores: dict[str, dict[str, Scores]] = field(default_factory=dict)
     seconds: float = 0.0
     slowest: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def label(self) -> str:
-        """`4×256, 1,000 steps of 64, files (67a04f)`"""
-        size, meaning = self.meaning["size"], self.meaning
-        name, _, identity = self.store.rpartition("-")
-        pairs = f", {meaning['pairs']:,} pairs" if meaning.get("pairs") else ""
-        length = f" at {meaning['length']}" if meaning["length"] != 128 else ""
-        steps = f"{meaning['steps']:,} steps of {meaning['batch']}{length}"
-        if first := meaning.get("first"):
-            steps += f", {first['share']:.0%} of them of {first['batch']} at {first['length']}"
-        block = "".join(f" {key}={shown(value)}" for key, value in other_layers(size).items())
-        recipe = meaning.get("recipe", {})
-        block += " muon" if "optimizer" in recipe else ""
-        block += f" masking={shown(recipe['masking'])}" if "masking" in recipe else ""
-        return f"{size['layers']}×{size['hidden']}{block}, {steps}, {name} ({identity[:6]}){pairs}"
-
-    @property
-    def units(self) -> str:
-        """What is repeated to get several scores of a row."""
-        return "pre-training seeds"
-
-    @property
-    def is_of_paper(self) -> bool:
-        """Whether its protocol is one that the claims are about; a verdict of another is shown, and is never the headline. The
-        layers, the optimiser and the masks must be the papers', and the text in its order; the rest is free: size, which text, how
-        long."""
-        others = {"optimizer", "masking"} & self.meaning.get("recipe", {}).keys() | {"shuffle"} & self.meaning.keys()
-        return not others and not other_layers(self.meaning["size"])
-
-    @property
-    def can_go_on(self) -> bool:
-        """Whether more pre-trainings at this scale could be made here."""
-        return True
+    units: str = "pre-training seeds"
+    is_of_paper: bool = True
+    can_go_on: bool = True
 
     @property
     def magnitude(self) -> int:
@@ -155,7 +128,6 @@ class Scale:
         recipe = self.meaning.get("recipe")
         if not recipe or "lr" not in recipe:
             return None
-        from relpos.train.optim import Recipe
 
         return Recipe.of(recipe).travel(self.meaning["steps"]) * self.slowest.get(row, 1.0)
 
@@ -198,9 +170,22 @@ class Scale:
         losses = {name: {seed: -value for seed, value in values.items()} for name, values in of_rows[LOSS].items()}
         return is_on_plateau(losses, {name: values.values() for name, values in of_rows[ORDER].items()}, row)
 
-    def has(self, *rows: str) -> bool:
-        """Whether all of these rows have a score in some column of GLUE."""
-        return bool(self.shared(GLUE, *rows))
+
+def of_pretrainings(meaning: Plain, store: str) -> Scale:
+    """The scale of pre-trainings with this in common, still without runs: `4×256, 1,000 steps of 64, files (67a04f)`."""
+    size, recipe, first = meaning["size"], meaning.get("recipe", {}), meaning.get("first")
+    name, _, identity = store.rpartition("-")
+    layers = other_layers(size)
+    how = "".join(f" {key}={shown(value)}" for key, value in layers.items()) + " muon" * ("optimizer" in recipe)
+    how += f" masking={shown(recipe['masking'])}" if "masking" in recipe else ""
+    steps = f"{meaning['steps']:,} steps of {meaning['batch']}"
+    steps += f" at {meaning['length']}" if meaning["length"] != 128 else ""
+    steps += f", {first['share']:.0%} of them of {first['batch']} at {first['length']}" if first else ""
+    pairs = f", {meaning['pairs']:,} pairs" if meaning.get("pairs") else ""
+    # The layers, the optimiser and the masks must be the papers', and the text in its order; size, text and length are free.
+    is_of_paper = not layers and not {"optimizer", "masking"} & recipe.keys() and "shuffle" not in meaning
+    label = f"{size['layers']}×{size['hidden']}{how}, {steps}, {name} ({identity[:6]}){pairs}"
+    return Scale(meaning, store, label, is_of_paper=is_of_paper)
 
 
 @dataclass

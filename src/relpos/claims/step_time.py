@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from relpos.claims.requirements import Requirements
 from relpos.claims.rule import Place, Test, rule
@@ -11,6 +11,9 @@ from relpos.claims.scales import Scale
 from relpos.claims.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 from relpos.runs.run import read_record
 from relpos.runs.shelf import logged
+
+Machine = tuple[str, bool]
+"""Hardware and threads of a run, as text, and whether there is a GPU among them."""
 
 
 @rule("a step of {row} takes at most {times} times as long as one of {others}", lambda test: Requirements())
@@ -33,19 +36,10 @@ def step_time(test: Test, place: Place, *, times: float = 1.5) -> Verdict | None
         return None
     slow = sum(ratio > times for ratio in ratios.values())
     decided = HOLDS if not slow else FAILS if slow == len(ratios) else UNDECIDED
-    verdict = decided if all(machine.is_gpu for machine in machines) else UNDECIDED
+    verdict = decided if all(is_gpu for _, is_gpu in machines) else UNDECIDED
     said = ", ".join(f"{ratio:.2f} times {name}" for name, ratio in ratios.items())
-    takes = "runs on a GPU that does nothing else"
-    return Verdict(
-        verdict, f"{test.row} takes {said}, on {' and '.join(sorted(machine.said for machine in machines))}", takes=takes
-    )
-
-
-class Machine(NamedTuple):
-    """Hardware and threads of a run, as text."""
-
-    said: str
-    is_gpu: bool
+    figures = f"{test.row} takes {said}, on {' and '.join(sorted(name for name, _ in machines))}"
+    return Verdict(verdict, figures, takes="runs on a GPU that does nothing else")
 
 
 def _seconds(scale: Scale, row: str) -> dict[Machine, float]:
@@ -65,4 +59,4 @@ def _machine(hardware: dict[str, Any] | None, threads: int | None) -> Machine:
     known = hardware or {}
     gpus = known.get("gpus", [])
     parts = [*gpus, known.get("processor"), f"{known.get('cores', '?')} cores"]
-    return Machine(", ".join([*filter(None, parts), f"{threads or '?'} threads"]), bool(gpus))
+    return ", ".join([*filter(None, parts), f"{threads or '?'} threads"]), bool(gpus)

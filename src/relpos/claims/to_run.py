@@ -47,11 +47,6 @@ class Plan:
         return sum(part.operations for part in self.work)
 
     @property
-    def more_seeds(self) -> bool:
-        """Whether the file has fewer pre-trainings of a row than are needed."""
-        return not self.experiment.network and len(self.experiment.pretrain_seeds or [0]) < self.requires.seeds
-
-    @property
     def command(self) -> str:
         """`relpos reproduce table=length 'rows=[tisa]' pretrain_seeds=2`"""
         experiment = self.experiment
@@ -67,7 +62,8 @@ class Plan:
         if "data=files" in [*experiment.base, *overrides]:
             overrides.append("data.root=FOLDER")
         overrides += self.requires.overrides
-        if self.more_seeds:
+        # Those that the file has may be too few to show how much they differ.
+        if not experiment.network and len(experiment.pretrain_seeds or [0]) < self.requires.seeds:
             overrides.append(f"pretrain_seeds={self.requires.seeds}")
         return f"relpos reproduce {' '.join(overrides)}"
 
@@ -149,7 +145,8 @@ class ToRun:
             return None
         if not experiment.network and claim.checkpoints == "only":
             return None
-        if requires.columns and "data=toy" in experiment.base:  # tasks of a generated language are no GLUE
+        # Tasks of a generated language are no GLUE.
+        if requires.columns and "data=toy" in experiment.base:
             return None
         if len(set(columns(experiment)).intersection(requires.columns)) < requires.least:
             return None
@@ -157,7 +154,8 @@ class ToRun:
         if not set(wanted) <= set(named.values()) or (once and len(named) > len(wanted)):
             return None
         seeds = max(requires.seeds, len(experiment.pretrain_seeds or [0]))
-        parts = work(_with(experiment, requires.overrides), named, bool(requires.columns), seeds)
+        overridden = {name: [*of_row, *requires.overrides] for name, of_row in experiment.rows.items()}
+        parts = work(replace(experiment, rows=overridden), named, bool(requires.columns), seeds)
         return Plan(experiment, list(named), requires, parts)
 
     def _rows_of(self, experiment: Experiment) -> dict[str, str]:
@@ -175,10 +173,3 @@ def _changed(overrides: Iterable[str]) -> str | None:
     values = dict(override.removeprefix("change.").partition("=")[::2] for override in overrides if override.startswith("change."))
     change = CHANGE | values | {"tisa": int(values.get("tisa", 0))}
     return row_of(change, ("regression", False))
-
-
-def _with(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
-    """The experiment with these overrides added to each row."""
-    if not overrides:
-        return experiment
-    return replace(experiment, rows={name: [*of_row, *overrides] for name, of_row in experiment.rows.items()})

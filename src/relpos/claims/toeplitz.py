@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from itertools import product
 from math import atanh, ceil, log2
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 
+from relpos.analysis.patterns import pattern
+from relpos.analysis.toeplitz import toeplitz_r2
 from relpos.claims.comparisons import decided
 from relpos.claims.contrasts import losses_of
 from relpos.claims.effort import longer, models, plural
@@ -23,11 +26,11 @@ from relpos.claims.rule import Place, Test, rule
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Verdict, sided
 from relpos.claims.weights import encoder, of_weights
+from relpos.data.store import Store
+from relpos.errors import RelposError
+from relpos.runs.run import read_record
 from relpos.runs.shelf import snapshots
 from relpos.tables.statistics import Difference, paired
-
-if TYPE_CHECKING:
-    from relpos.data.store import Store
 
 CLOSE, NOT_CLOSE = 0.8, 0.5
 RANDOM = 20
@@ -53,8 +56,6 @@ def table_of(folder: Path, share: int | None = None) -> np.ndarray:
 
 def r2(matrix: np.ndarray, main: bool = True) -> float:
     """R² of the best Toeplitz matrix; without the main diagonal if not `main`: it makes nearly all of a random table's R²."""
-    from relpos.analysis.toeplitz import toeplitz_r2
-
     return toeplitz_r2(matrix, main)
 
 
@@ -69,10 +70,6 @@ def reached(scale: Scale, folder: Path) -> int:
     In two-stage training each stage counts with its number of examples. If the store of the text is gone: all rows up to `length`.
     Of a published network: all, because its training is not known.
     """
-    from relpos.data.store import Store
-    from relpos.errors import RelposError
-    from relpos.runs.run import read_record
-
     meaning = scale.meaning
     if not scale.can_go_on:
         return int(meaning["size"]["max_positions"])
@@ -92,8 +89,6 @@ def reached(scale: Scale, folder: Path) -> int:
 
 def _lengths(store: Store, meaning: dict[str, Any], length: int, weight: float) -> tuple[np.ndarray, np.ndarray]:
     """Lengths in tokens of training examples, evenly spaced among all, and the weight of each."""
-    import torch
-
     examples = store.examples("train", meaning.get("packing", "pair"), length, meaning.get("pairs"))
     count = min(SAMPLE, len(examples))
     lengths = examples.lengths(torch.arange(count) * len(examples) // count).numpy()
@@ -155,8 +150,6 @@ def profiles_close_to_toeplitz(scale: Scale, row: str, folders: Sequence[Path]) 
 
     The bounds are those of `close_to_toeplitz`; there is no comparison with random tables.
     """
-    from relpos.analysis.patterns import pattern
-
     values: list[float] = []
     for folder in folders:
         shown = pattern(encoder(folder), length=scale.meaning["length"])

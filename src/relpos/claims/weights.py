@@ -12,6 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from relpos.analysis.fit import fit_heads
+from relpos.analysis.kernel_types import by_chance, counted, kind
+from relpos.analysis.kernels import learned_kernels
+from relpos.analysis.kinds.subject import encoder_of
+from relpos.analysis.patterns import pattern
 from relpos.claims.effort import MOST, longer, models, plural, trials
 from relpos.claims.requirements import Requirements
 from relpos.claims.rule import Place, Rule, Says, Test, options_of
@@ -20,6 +25,7 @@ from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED, Ve
 from relpos.pretrained.files import is_published
 from relpos.runs.shelf import snapshot, snapshots
 from relpos.tables.statistics import ALPHA
+from relpos.train.weights import load_model
 
 NEAR_K = 8
 """Kernels are compared at offsets −8 … 8."""
@@ -103,8 +109,6 @@ def kernel_kinds(
     """
     from scipy.stats import binomtest
 
-    from relpos.analysis.kernel_types import by_chance, counted
-
     kernels = np.concatenate([curves(folder, profiles) for folder in folders])
     counts = counted(kernels)
     # A uniform kernel stays uniform in any order of its weights, and would only dilute the comparison with chance.
@@ -138,7 +142,6 @@ def _peak_near(shaped: np.ndarray) -> bool:
 
 
 def _kinds(kernels: np.ndarray) -> list[str]:
-    from relpos.analysis.kernel_types import kind
 
     return [kind(kernel) for kernel in kernels]
 
@@ -151,9 +154,6 @@ def curves(folder: Path, profiles: bool = False, share: int | None = None) -> np
         profiles: for any scheme, the profiles of the first layer's heads that `relpos.analysis.patterns` computes.
         share: the snapshot at so many percent of the steps; None: the end.
     """
-    from relpos.analysis.kernels import learned_kernels
-    from relpos.analysis.patterns import pattern
-
     if not profiles:
         return np.concatenate([kernels.numpy() for kernels in learned_kernels(load(folder, share), k=NEAR_K)])
     shown = pattern(encoder(folder, share))
@@ -165,8 +165,6 @@ def curves(folder: Path, profiles: bool = False, share: int | None = None) -> np
 
 def load(folder: Path, share: int | None = None) -> Any:
     """The model of a pre-training, at its end or at a snapshot; or a published one. In float32."""
-    from relpos.train.weights import load_model
-
     if share is not None:
         return load_model(snapshot(folder, share)).float()
     own = folder / "model"
@@ -175,8 +173,6 @@ def load(folder: Path, share: int | None = None) -> Any:
 
 def encoder(folder: Path, share: int | None = None) -> Any:
     """The encoder of `load`, of a model with a head or without."""
-    from relpos.analysis.kinds.subject import encoder_of
-
     return encoder_of(load(folder, share))
 
 
@@ -256,9 +252,6 @@ def fits_fast(
         heads: how many are fitted.
         seconds: the limit.
     """
-    from relpos.analysis.fit import fit_heads
-    from relpos.analysis.patterns import pattern
-
     profiles = [pattern(encoder(folder), length=scale.meaning["length"]) for folder in folders]
     shown = [curve for profile in profiles if profile for curve in profile.mean.numpy()]
     if not shown:
