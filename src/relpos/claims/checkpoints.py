@@ -58,6 +58,7 @@ def tuned_checkpoints(tunings: Mapping[Path, Plain]) -> list[Scale]:
     for checkpoint, runs in by_checkpoint.items():
         changes = [record["meaning"].get("change") or {} for _, record in runs]
         if any(change.get("positions") == "remove" or change.get("start") == "regression" for change in changes):
+            # A scale for each way of starting TISA; the rows without it belong to all of them.
             starts = dict.fromkeys((change["start"], change["reused"]) for change in changes if change.get("tisa"))
             scales += [_scale(checkpoint, start, runs) for start in starts]
     return scales

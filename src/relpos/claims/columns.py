@@ -26,6 +26,7 @@ def _over_columns(test: Test, place: Place, judge: Callable[[Difference, Sequenc
     mean = gain(scale, pair, only=test.columns)
     if not names or mean is None:
         return Verdict(NOT_RUN, f"{pair.first} and {pair.second}: at the constant answer in every column")
+    # Each column alone, since the mean may hide that one of them fell.
     gains = [each for column in names if (each := gain(scale, pair, column))]
     tested = [each.tested for each in gains if each.tested]
     up, down = (sum(each.p < ALPHA and sign * each.value > 0 for each in tested) for sign in (1, -1))
@@ -134,6 +135,7 @@ def suffers_most(test: Test, place: Place) -> Verdict:
 
 def _lead(tested: Mapping[str, Difference], column: str) -> Difference:
     """By how much the column loses more than the other that loses most."""
+    # The rival as it was measured: which column comes second is not certain, so that the seeds to decide are a rough guess.
     rival = max((each for name, each in tested.items() if name != column), key=lambda each: each.value)
     return combined([(1.0, tested[column]), (-1.0, rival)])
 
@@ -142,6 +144,7 @@ def _drawn_losses(chance: np.random.Generator, tested: Difference) -> tuple[np.n
     """(draws,) each: losses drawn from an estimate, in points and in standard deviations between pre-trainings (at least 0.1)."""
     # At least 0.1: a column that hardly varies by chance would make any loss many deviations.
     deviation = max(0.1, tested.error * (tested.n / 2) ** 0.5)
+    # The error is itself an estimate: with few pre-trainings the true one may be much larger, which χ² draws.
     deviations = deviation * np.sqrt(tested.freedom / chance.chisquare(tested.freedom, DRAWS))
     losses = tested.value + deviations * (2 / tested.n) ** 0.5 * chance.standard_normal(DRAWS)
     return losses, losses / deviations
@@ -162,6 +165,7 @@ def loses_less_than_others(test: Test, place: Place) -> Verdict:
     others = [column for column in columns if column != test.column]
     if test.column not in columns or not others:
         return Verdict(NOT_RUN, f"needs {test.column} and other columns better than the constant answer")
+    # Tested is the difference of the two losses within each seed and not their two intervals, which share the seeds' effects.
     gains = [gain(scale, pair, test.column), gain(scale, pair, only=others)]
     tested = difference(_advantages(scale, test.column, others), pair.second, pair.first)
     figures = [each.said for each in gains if each]

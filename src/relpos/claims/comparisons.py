@@ -57,6 +57,7 @@ def _places(test: Test, runs: Scales) -> list[Place]:
         return each_scale(test, runs)
     from relpos.claims.trends import sizes
 
+    # The papers train their larger models for longer and in other batches, so these may differ between sizes.
     groups = sizes(runs.alike("size", "steps", "batch", "recipe"), test.rows[:2], test.column)
     return [Place((group[-1],), group[-1].label) for group in groups]
 
@@ -77,6 +78,7 @@ def figures_of(test: Test, scale: Scale, gains: Iterable[Gain | None]) -> list[s
 
 def few_columns(test: Test, gains: Iterable[Gain | None]) -> str:
     """Why a bound in points cannot be applied; empty where it can."""
+    # The spread of a mean falls with its columns: half a point of nine is another thing than half a point of two.
     wanted = len(test.columns or GLUE)
     if test.column != MEAN or all(len(each.columns) == wanted for each in gains if each):
         return ""
@@ -117,6 +119,7 @@ def decided(
         decisive: the differences of which more seeds would have to be sure; empty: all of `tested`.
         how: further arguments of `to_decide`.
     """
+    # Not decided by those that are there: what the claim says of the others could still be false.
     known = [each for each in tested if each]
     if len(known) < len(tested):
         return Verdict(UNDECIDED, joined(figures), takes=needs)
@@ -207,6 +210,7 @@ def higher_on_average(test: Test, place: Place, *, bound: float = 0.0) -> Verdic
         return None
     mean = mean_gain(place.scale, test.contrasts, test.column, test.columns)
     figures = figures_of(replace(test, beside=(), apart=()), place.scale, [*gains, mean])
+    # More seeds are for the mean: a part only has to be not clearly below, which few seeds show as well.
     decisive = [mean.tested] if mean and mean.tested else []
     return ladder(place.scale, figures, [mean, *gains], lambda all_: mean_without_loss(all_[0], all_[1:], bound), decisive=decisive)
 

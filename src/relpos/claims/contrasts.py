@@ -113,6 +113,7 @@ def gains_alike(
     These are the columns that all rows have and in which some row of some scale is better than the constant answer. If at another
     scale all rows are at the constant answer in such a column, the gain there is about zero, and it counts.
     """
+    # Over all scales and rows at once: gains in different columns differ by the columns, too.
     common = [name for name in named(column, only) if all(scale.shared([name], *rows) for scale, rows in pairs)]
     telling = [name for name in common if any(scale.telling([name], *rows) for scale, rows in pairs)]
     return [gain(*pair, column, telling or common, as_given=bool(telling)) for pair in pairs]
@@ -135,6 +136,7 @@ def losses_of(scale: Scale, row: str) -> dict[int, float]:
 
 def values(scale: Scale, row: str, columns: Sequence[str]) -> dict[Seed, float]:
     """Seeds → mean of the columns, for the fine-tunings that have all of them."""
+    # Only what has every column: a mean over other columns of another seed would be the mean of something else.
     by_column = [scale.scores[row][column].values for column in columns]
     seeds = [seed for seed in by_column[0] if all(seed in scores for scores in by_column)]
     return {seed: sum(scores[seed] for scores in by_column) / len(by_column) for seed in seeds}
@@ -159,6 +161,7 @@ def pretraining_means(single: Mapping[Seed, float]) -> dict[int, float]:
 
 def _of_models(ours: Mapping[Seed, float], theirs: Mapping[Seed, float], digits: int) -> str:
     """All that can be said if the spread between pre-trainings is unknown: how much these two models differ."""
+    # Paired by seeds, because what a seed of a fine-tuning does (order of the examples) it does to both.
     both = [seed for seed in ours if seed in theirs]
     tested = paired([ours[seed] for seed in both], [theirs[seed] for seed in both])
     if tested is None:

@@ -24,6 +24,7 @@ def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0, 
         against: the value that they must differ from.
         of_row: the row, if they concern one row alone.
     """
+    # Of the difference that needs most: the claim is decided when the last of them is.
     seeds = max((seeds_needed(each, against) for each in tested), default=MOST)
     if seeds >= MOST:
         return "the differences are too small to be found at this scale"
@@ -45,6 +46,7 @@ def models(scale: Scale, row: str, count: int, how: str = "") -> str:
         return ""
     if count >= MOST:
         return "the effect is too small to be found at this scale"
+    # At least one, since what is there has left the claim undecided.
     missing = max(1, count - len(scale.folders.get(row, {})))
     seeds = f"{plural(missing, 'more pre-training seed')} of {row} at this scale"
     return " ".join(filter(None, [seeds, how])) + _hours(scale, missing)
@@ -90,6 +92,7 @@ def seeds_needed(tested: Difference, against: float = 0.0) -> int:
     >>> seeds_needed(Difference(1.0, error=0.5, freedom=8.0, n=5)), seeds_needed(Difference(0.0, error=0.5, freedom=8.0, n=5))
     (11, 1000)
     """
+    # The error of a difference of two means of n each is σ·√(2/n).
     spread = tested.error * (tested.n / 2) ** 0.5
     effect = abs(tested.value - against) / spread if spread else 0.0
     if effect < (2 * QUANTILES**2 / MOST) ** 0.5:

@@ -52,6 +52,7 @@ def computed(says: str) -> Callable[[Callable[[], tuple[bool, str]]], Rule]:
 
 def network(*overrides: str) -> Any:
     """A tiny masked language model in float64. Weights that begin as zeros are made random, so that no term vanishes."""
+    # In float64, where two ways to compute the same differ by 1e-15, and two different things by far more.
     torch.manual_seed(0)
     model = build_model(resolved(composed("params", [*TINY, *overrides]))).double().eval()
     generator = torch.Generator().manual_seed(1)
@@ -81,6 +82,7 @@ def shaw_is_dynamic() -> tuple[bool, str]:
     assert term is not None
     table = dict(position.named_parameters())["query"][0]  # (head_dim, 2k+1)
     rows = torch.stack([torch.stack([table[:, max(-2, min(2, j - i)) + 2] for j in range(N)]) for i in range(N)])  # (i, j, d)
+    # As Shaw et al. write it, with a vector for each pair of tokens: slow, and nothing of our code is in it.
     shaw = (q[:, :, :, None] * (k[:, :, None] + rows)).sum(-1) / 2.0
     distance = _distance(shaw, position.scale * q @ k.transpose(-1, -2) + term)
     return distance < EQUAL, f"largest difference of scores {distance:.0e}"

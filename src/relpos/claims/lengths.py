@@ -37,6 +37,7 @@ def serves_longer(test: Test, place: Place, *, bound: float = 0.02) -> Verdict |
         needs = f"needs held-out losses of {test.row} at {', '.join(map(str, lengths))} tokens (lengths: in an experiment file)"
         return Verdict(NOT_RUN, needs)
     said = [_said(row, of_row, lengths) for row, of_row in measured.items() if of_row]
+    # A refusal needs no statistics: it is a property of the scheme.
     if any(losses[n] is None for losses in ours for n in lengths):
         return Verdict(FAILS, joined(said))
     # None cannot be among them any more: it is decided above.

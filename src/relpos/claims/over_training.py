@@ -75,6 +75,7 @@ def courses(rows: Sequence[Row], claims: Sequence[Claim], measure: str) -> list[
     units = _units(rows, measure)
     result = []
     for claim in claims:
+        # Snapshots have losses and shuffle gaps and no scores, so that only variants can be followed.
         if claim.measure != measure or claim.tester.rule not in OF_ONE_SCALE:
             continue
         differences = {pair: _course(units, *pair) for pair in claim.tester.contrasts}
@@ -126,12 +127,14 @@ def _by_seed(column: Column, sign: float) -> dict[int, float]:
 
 def _course(units: Mapping[int, Mapping[str, Mapping[int, float]]], first: str, second: str) -> dict[int, Difference]:
     """Share → first − second, where it can be tested."""
+    # All rows of a share go along: their spread at that time says what the error is, and early it is another than late.
     having = {share: by_row for share, by_row in units.items() if by_row.get(first) and by_row.get(second)}
     tested = {share: difference(by_row, first, second) for share, by_row in having.items()}
     return {share: each for share, each in tested.items() if each}
 
 
 def _agreement(then: np.ndarray, last: np.ndarray) -> Agreement:
+    # Over rows and not over seeds: the question is whether another choice of schemes would be ranked early as well.
     chance = np.random.default_rng(SEED)
     drawn = chance.integers(len(then), size=(RESAMPLES, len(then)))
     several = [places for places in drawn if len({*places}) > 2]  # ρ of two different rows can only be ±1

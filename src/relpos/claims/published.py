@@ -32,6 +32,7 @@ def above_published(test: Test, place: Place, *, checkpoint: str, scores: Mappin
     measured = {column: _measured(scale, test.row, column) for column in scores}
     if missing := [column for column, values in measured.items() if not values]:
         return Verdict(NOT_RUN, f"no scores of {test.row} in {', '.join(missing)}")
+    # Against a constant the paired test is the one-sample t-test.
     tested = {column: paired(values, [scores[column]] * len(values)) for column, values in measured.items()}
     figures = [_said(column, scores[column], values, tested[column]) for column, values in measured.items()]
     needs = "two fine-tuning seeds or more of each task"

@@ -66,6 +66,7 @@ def read(
         if not is_current(record):
             older += 1
             continue
+        # At every scale: a pilot is often shorter or smaller than what it chose a rate for, and alone at its scale.
         if record["meaning"]["seed"] in pilot_seeds:
             pilots += 1
             continue
@@ -104,6 +105,7 @@ def _read_scores(tunings: Mapping[Path, Plain], places: Mapping[str, tuple[Scale
     """Adds to each scale the scores of its fine-tunings, which may have started from other fine-tunings."""
     by_name = {folder.name: record for folder, record in tunings.items()}
     of_scales: dict[int, tuple[Scale, list[Tuned]]] = {}
+    # By the folders' names: after `relpos merge` the paths in records are those of another machine.
     for folder, record in tunings.items():
         chain = [record]
         # At most five: damaged records may name each other in a circle.

@@ -52,6 +52,7 @@ def error_reduction(test: Test, place: Place) -> Verdict:
         for column, of_seeds in reductions.items()
     }
     said = ", ".join(f"{column} {float(np.mean(list(each.values()))):+.1f} %" for column, each in by_column.items())
+    # Seeds that have all columns, so that each counts with the same ones.
     seeds = sorted(set.intersection(*map(set, reductions.values())))
     together = pretraining_means({seed: _percent([of_seeds[seed] for of_seeds in reductions.values()]) for seed in seeds})
     tested, *of_columns = (paired(list(each.values()), [0.0] * len(each)) for each in (together, *by_column.values()))
@@ -103,5 +104,6 @@ def _mean_of_half(columns: Iterable[Mapping[Seed, tuple[float, float]]], half: i
 
 def _percent(parts: Sequence[Errors]) -> float:
     """Per cent of the errors that are gone, over several columns."""
+    # A ratio of sums and not a mean of ratios: a column with few errors left would rule the mean by chance.
     errors = sum(errors for _, errors in parts)
     return 100 * sum(gain for gain, _ in parts) / errors if errors else 0.0

@@ -211,6 +211,7 @@ class Scales:
 
     def alike(self, *but: str) -> list[list[Scale]]:
         """Groups of two or more scales that differ only in these keys of their meaning (`size`, `pairs`, …)."""
+        # By what is equal and not by what differs: a new key of a meaning then separates scales until a rule names it.
         groups: dict[str, list[Scale]] = {}
         for scale in self.known:
             # The text is no part of the meaning, and must be the same as well.

@@ -56,6 +56,7 @@ class Plan:
         if experiment.tasks and not self.requires.columns:
             overrides.append("stages=[pretrain]")
         if experiment.network == "???":
+            # Words in capitals are for the user to fill in: where networks and texts lie, no experiment file knows.
             overrides.append("network=FOLDER")
         if experiment.network and not any(override.startswith("data=") for override in experiment.base):
             overrides.append("data=files")
@@ -103,6 +104,7 @@ class ToRun:
         self.experiments = [file for file in experiments if not file.parameters and file.name[0] != "_"]
         self.row_of = {scheme(overrides): row for row, overrides in rows.items()}
         self.estimate = Estimate()
+        self.known: dict[tuple[object, ...], list[Work]] = {}
         self.rows_of = {experiment.name: self._rows_of(experiment) for experiment in self.experiments}
 
     def says(self, claim: Claim) -> str:
@@ -155,8 +157,11 @@ class ToRun:
             return None
         seeds = max(requires.seeds, len(experiment.pretrain_seeds or [0]))
         overridden = {name: [*of_row, *requires.overrides] for name, of_row in experiment.rows.items()}
-        parts = work(replace(experiment, rows=overridden), named, bool(requires.columns), seeds)
-        return Plan(experiment, list(named), requires, parts)
+        key = (experiment.name, *named, *requires.overrides, bool(requires.columns), seeds)
+        # A claim and its variants ask for the same runs; counting their operations is most of the time that this takes.
+        if key not in self.known:
+            self.known[key] = work(replace(experiment, rows=overridden), named, bool(requires.columns), seeds)
+        return Plan(experiment, list(named), requires, self.known[key])
 
     def _rows_of(self, experiment: Experiment) -> dict[str, str]:
         """Row of the experiment → the same row of the claims, or an empty text if they have none."""

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from relpos.analysis.patterns import pattern
-from relpos.analysis.toeplitz import toeplitz_r2
+from relpos.analysis.toeplitz import toeplitz_r2 as r2
 from relpos.claims.comparisons import decided
 from relpos.claims.contrasts import losses_of
 from relpos.claims.effort import longer, models, plural
@@ -52,11 +52,6 @@ def table_of(folder: Path, share: int | None = None) -> np.ndarray:
     """The position table (n, embedding) of a model with absolute positions."""
     table: np.ndarray = encoder(folder, share).position.table.detach().double().numpy()
     return table
-
-
-def r2(matrix: np.ndarray, main: bool = True) -> float:
-    """R² of the best Toeplitz matrix; without the main diagonal if not `main`: it makes nearly all of a random table's R²."""
-    return toeplitz_r2(matrix, main)
 
 
 def off_diagonal(matrices: Sequence[np.ndarray]) -> str:
@@ -107,6 +102,7 @@ def _at_least_half(lengths: np.ndarray, weights: np.ndarray) -> int:
 
 
 def _judged(values: Sequence[float]) -> str:
+    # The median, which one network that did not learn hardly moves.
     middle = float(np.median(values))
     return HOLDS if middle >= CLOSE else FAILS if middle < NOT_CLOSE else UNDECIDED
 
@@ -228,6 +224,7 @@ def seldom_trained_is_less(scale: Scale, row: str, folders: Sequence[Path]) -> V
     Both blocks are equally wide, because R² falls with the width. Holds: the 95 % interval of the difference over models lies above
     zero. Fails: it lies below.
     """
+    # The last ones that were trained and not all: the first positions stand in every example, and differ by that, too.
     trained = reached(scale, folders[0])
     width = min(trained, scale.meaning["size"]["max_positions"] - trained)
     if width < NARROWEST:

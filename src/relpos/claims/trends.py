@@ -73,6 +73,7 @@ def shrinks(test: Test, place: Place, *, bound: float = 0.0) -> Verdict | None:
     if len(gains) < 2:
         return None
     small, large = (each.tested for each in gains)
+    # Not paired: a seed gives weights of another shape at another size, so that equal seeds have little in common.
     change = combined([(1.0, small), (-1.0, large)]) if small and large else None
     said = [f"{scale.label}: {each.said}" for scale, each in zip(place.scales, gains, strict=True)]
     return _changed(test, place.scales, gains, said, "shrinks", change, bound)
@@ -186,6 +187,7 @@ def two_stages(test: Test, place: Place, *, bound: float = 0.02) -> Verdict:
     Holds: the 95 % interval of the loss over pre-training seeds lies below `bound` for `row`. Fails: it lies above. What the
     `others` lose is shown and does not decide. With one seed of each the claim is undecided.
     """
+    # The row is there, see `_one_and_two_stages`; of the others, those that both scales have.
     having = [row for row in test.rows if all(row in scale.folders for scale in place.scales)]
     losses = {row: [losses_of(scale, row) for scale in place.scales] for row in having}
     lost = {row: _lost(*both) for row, both in losses.items()}

@@ -75,6 +75,7 @@ def sided(tested: Difference, bound: float = 0.0) -> Evidence:
     >>> sided(Difference(1.0, error=0.1, freedom=8.0, n=5)).verdict, sided(Difference(-1.0, error=0.1, freedom=8.0, n=5)).verdict
     ('holds', 'fails')
     """
+    # Two-sided although a claim has a direction, since it may fail as well as hold: 0.05 are for both.
     holds = tested.p if tested.value > 0 and tested.value >= bound else 1.0
     return Evidence(holds, tested.p_against(bound) if tested.value < bound else 1.0)
 
@@ -104,6 +105,7 @@ def headline(verdicts: Sequence[Verdict]) -> Verdict:
     Args:
         verdicts: of one claim, in the order of `relpos.claims.reading`, the largest scale last.
     """
+    # A small scale that decides comes before a large one that does not: the latter says what it lacks, and not the opposite.
     for words in ((HOLDS, FAILS), (UNDECIDED,), (NOT_HERE,)):
         if found := [each for each in verdicts if each.verdict in words and not each.is_aside]:
             return found[-1]
@@ -133,6 +135,7 @@ def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def _among(found: Verdict, p: float, tests: int) -> Verdict:
+    # What is undecided has a p-value as well, and counts among the tests: leaving it out would make the correction too small.
     if found.verdict not in (HOLDS, FAILS) or p < ALPHA:
         return found
     note = f"by itself it {found.verdict} with p {found.p:.2g}; p {p:.2g} among the {tests} of the paper here leaves it undecided"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from relpos.analysis.fit import fit_heads
-from relpos.analysis.kernel_types import by_chance, counted, kind
+from relpos.analysis.kernel_types import by_chance, kind
 from relpos.analysis.kernels import learned_kernels
 from relpos.analysis.kinds.subject import encoder_of
 from relpos.analysis.patterns import pattern
@@ -110,12 +110,14 @@ def kernel_kinds(
     from scipy.stats import binomtest
 
     kernels = np.concatenate([curves(folder, profiles) for folder in folders])
-    counts = counted(kernels)
+    kinds = [kind(kernel) for kernel in kernels]
+    counts = Counter(kinds)
     # A uniform kernel stays uniform in any order of its weights, and would only dilute the comparison with chance.
-    shaped = kernels[[name != "uniform" for name in _kinds(kernels)]]
+    shaped = kernels[[name != "uniform" for name in kinds]]
     n_typed = len(shaped) - counts["other"]
     chance = by_chance(shaped) if len(shaped) else 0.0
     missing = ["/".join(group) for group in groups if not any(counts[name] for name in group)]
+    # Both sides, each at 0.05: fewer than by chance speaks against the claim, about as many leaves it undecided.
     more, fewer = (
         float(binomtest(n_typed, len(shaped), chance, alternative=side).pvalue) if len(shaped) else 1.0
         for side in ("greater", "less")
@@ -139,11 +141,6 @@ def kernel_kinds(
 def _peak_near(shaped: np.ndarray) -> bool:
     peaks = np.abs(shaped.argmax(axis=1) - shaped.shape[1] // 2)
     return bool(len(peaks) and np.mean(peaks <= SHORT) >= 0.5)
-
-
-def _kinds(kernels: np.ndarray) -> list[str]:
-
-    return [kind(kernel) for kernel in kernels]
 
 
 def curves(folder: Path, profiles: bool = False, share: int | None = None) -> np.ndarray:
@@ -189,6 +186,7 @@ def neighbours(scale: Scale, row: str, folders: Sequence[Path]) -> Verdict:
 
     counts: Counter[str] = Counter()
     by_layer: list[str] = []
+    # Channels count as independent, though those of one network are not quite: the p-value may be too small.
     for folder in folders:
         for kernels in [layer.attention.conv.values.weight.detach().numpy() for layer in encoder(folder).layers]:
             middle = kernels.shape[1] // 2
@@ -230,7 +228,7 @@ def early_kinds(scale: Scale, row: str, folders: Sequence[Path], *, early: int =
 
 def _typed(kernels: np.ndarray) -> float:
     """The share of kernels that have a kind."""
-    return sum(name not in ("uniform", "other") for name in _kinds(kernels)) / len(kernels)
+    return sum(kind(kernel) not in ("uniform", "other") for kernel in kernels) / len(kernels)
 
 
 @of_weights(
