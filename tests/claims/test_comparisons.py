@@ -92,16 +92,17 @@ def test_one_shared_pre_training_does_not_make_pairs() -> None:
     assert "over 3 pre-training seeds" in found.figures
 
 
+AHEAD = {"new": glue(64.0), "old": glue(60.0, -1)}
 GOOD: list[tuple[Any, list[dict[str, Any]]]] = [
-    (higher(contrasts=PAIR), [{"new": glue(64.0), "old": glue(60.0, -1)}]),
-    (not_higher(contrasts=[["old", "new"]]), [{"new": glue(64.0), "old": glue(60.0, -1)}]),
-    (not_lower(contrasts=PAIR), [{"new": glue(64.0), "old": glue(60.0, -1)}]),
-    (about(contrasts=PAIR, value=4.0, bound=1.0), [{"new": glue(64.0), "old": glue(60.0, -1)}]),
-    (signs(contrasts=PAIR, at_least=5, of=9), [{"new": glue(64.0), "old": glue(60.0, -1)}]),
+    (higher(contrasts=PAIR), [AHEAD]),
+    (not_higher(contrasts=[["old", "new"]]), [AHEAD]),
+    (not_lower(contrasts=PAIR), [AHEAD]),
+    (about(contrasts=PAIR, value=4.0, bound=1.0), [AHEAD]),
+    (signs(contrasts=PAIR, at_least=5, of=9), [AHEAD]),
     (suffers_most(contrasts=[["new", "old"]], column="cola"), [{"new": glue(64.0), "old": glue(60.0, -1, cola=40.0)}]),
     (loses_less_than_others(contrasts=[["new", "old"]], column="stsb"), [{"new": glue(64.0), "old": glue(60.0, -1, stsb=64.0)}]),
-    (shrinks(contrasts=PAIR), [{"new": glue(64.0), "old": glue(60.0, -1)}, {"new": glue(80.0), "old": glue(80.0, -1)}]),
-    (higher(contrasts=PAIR, at="largest"), [{"new": glue(64.0), "old": glue(60.0, -1)}] * 2),
+    (shrinks(contrasts=PAIR), [AHEAD, {"new": glue(80.0), "old": glue(80.0, -1)}]),
+    (higher(contrasts=PAIR, at="largest"), [AHEAD] * 2),
     (steady(**STEPS, bound=2.0), [{"one": glue(64.0), "five": glue(64.0), "old": glue(60.0, -1)}]),
 ]
 
@@ -161,11 +162,19 @@ def test_about(gain: float, expected: str) -> None:
     assert verdict(about(contrasts=PAIR, value=1.0, bound=1.0), new=60 + gain, old=60.0) == expected
 
 
-def test_higher_at_the_largest_size_looks_there_alone() -> None:
-    small = scale({"new": glue(64.0), "old": glue(60.0, -1)})
-    big = scale({"new": glue(70.0), "old": glue(80.0, -1)}, size=4)
-    assert only(higher(contrasts=PAIR, at="largest").verdicts(scales(small, big))).verdict == "fails"
-    assert higher(contrasts=PAIR, at="largest").verdicts(scales(small)) == []
+@pytest.mark.parametrize(
+    ("test", "small", "large", "expected"),
+    [
+        (higher(contrasts=PAIR, at="largest"), (64.0, 60.0), (70.0, 80.0), "fails"),
+        (not_lower(contrasts=PAIR, at="largest", bound=0.8), (50.0, 60.0), (80.0, 80.1), "holds"),
+    ],
+)
+def test_at_the_largest_size_that_size_alone_decides(
+    test: Any, small: tuple[float, float], large: tuple[float, float], expected: str
+) -> None:
+    made = [scale({"new": glue(new), "old": glue(old, -1)}, size=size) for size, (new, old) in ((1, small), (4, large))]
+    assert only(test.verdicts(scales(*made))).verdict == expected
+    assert test.verdicts(scales(made[0])) == []
 
 
 UNDECIDED_ROWS = {"new": glue(60.05, rte=60.3), "old": glue(60.0, -1), "one": glue(60.0), "five": glue(60.4, -1)}
@@ -199,10 +208,3 @@ def test_higher_on_average(last: float, expected: str) -> None:
     assert f"mean of these {(3 + last) / 3:+.1f} [" in found.figures
     del rows["three"]
     assert only(test.verdicts(scales(scale(rows)))).verdict == "not run"
-
-
-def test_not_lower_at_the_largest_size() -> None:
-    small = scale({"new": glue(50.0), "old": glue(60.0, -1)})
-    big = scale({"new": glue(80.0), "old": glue(80.1, -1)}, size=4)
-    assert only(not_lower(contrasts=PAIR, at="largest", bound=0.8).verdicts(scales(small, big))).verdict == "holds"
-    assert not_lower(contrasts=PAIR, at="largest").verdicts(scales(small)) == []
