@@ -33,6 +33,12 @@ def finish_row(row: PlannedRow) -> None:
         )
 
 
+def train(folder: Path, *overrides: str) -> None:
+    """A finished pre-training of the row `fixed` with these overrides."""
+    (row,) = plan_table(load(str(folder / "small.yaml")), ["fixed"], overrides)
+    finish(row.pretrainings[0], {"heldout_loss": 3.0})
+
+
 @pytest.fixture
 def rows(tmp_path: Path) -> list[PlannedRow]:
     changes: dict[str, Any] = {"rows": {"none": ["position=none"], "fixed": ["position=fixed"]}, "seeds": [0, 1, 2]}
@@ -75,8 +81,7 @@ def test_runs_of_a_seed_that_chose_rates_are_left_out_at_every_scale(rows: list[
     ]
     assert pilot_seeds(files) == {8}
     for overrides in ([], ["pretrain.seed=8"], ["pretrain.seed=8", "pretrain.steps=9"]):
-        (row,) = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], overrides)
-        finish_row(row)
+        train(tmp_path, *overrides)
     found = read(ROWS, pilot_seeds=pilot_seeds(files))
     assert [list(scale.folders["fixed"]) for scale in found] == [[0]]
     assert found.pilots == 2
@@ -160,12 +165,10 @@ def test_shuffle_gaps_that_were_kept_beside_the_runs_are_read(rows: list[Planned
 
 
 def test_rows_of_another_position_lr_are_of_the_same_scale_and_the_tuned_one_counts(rows: list[PlannedRow], tmp_path: Path) -> None:
-    file = str(tmp_path / "small.yaml")
     finish_row(rows[0])
     for rate, seeds in ((3, (8,)), (10, (8, 0, 1))):  # tried on one seed, and chosen
         for seed in seeds:
-            (row,) = plan_table(load(file), ["fixed"], [f"recipe.position_lr={rate}", f"pretrain.seed={seed}"])
-            finish(row.pretrainings[0], {"heldout_loss": 3.0})
+            train(tmp_path, f"recipe.position_lr={rate}", f"pretrain.seed={seed}")
     (scale,) = read(ROWS)
     assert (sorted(scale.folders["none"]), sorted(scale.folders["fixed"])) == ([0], [0, 1, 8])
     assert scale.slowest == {"none": 1.0, "fixed": 10.0}
@@ -176,8 +179,7 @@ def test_of_equally_many_seeds_those_with_a_rate_of_the_convolution_s_own_count(
     finish_row(rows[0])
     for seed in (0, 1):
         for rates in ((), ("recipe.position_lr=30", "recipe.conv_lr=3"), ("recipe.position_lr=3",)):
-            (row,) = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], [*rates, "conv=depthwise", f"pretrain.seed={seed}"])
-            finish(row.pretrainings[0], {"heldout_loss": 3.0})
+            train(tmp_path, *rates, "conv=depthwise", f"pretrain.seed={seed}")
     (scale,) = read(ROWS | {"fixed_depthwise": ["position=fixed", "conv=depthwise"]})
     assert scale.slowest == {"none": 1.0, "fixed_depthwise": 3.0}
     recipes = [read_record(folder)["meaning"]["recipe"] for folder in scale.folders["fixed_depthwise"].values()]
@@ -188,9 +190,7 @@ def test_a_merge_trained_with_a_rate_for_each_part_is_the_same_row(rows: list[Pl
     finish_row(rows[0])
     for rates, seeds in (("30", (0,)), ("[10,30]", (0, 1)), ("[3,30]", (0, 1))):
         for seed in seeds:
-            overrides = ["position=absolute_tisa", f"recipe.position_lr={rates}", f"pretrain.seed={seed}"]
-            (row,) = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], overrides)
-            finish(row.pretrainings[0], {"heldout_loss": 3.0})
+            train(tmp_path, "position=absolute_tisa", f"recipe.position_lr={rates}", f"pretrain.seed={seed}")
     (scale,) = read(ROWS | {"absolute_tisa": ["position=absolute_tisa"]})
     assert sorted(scale.folders["absolute_tisa"]) == [0, 1]
     assert scale.slowest["absolute_tisa"] == 3.0  # of equally many seeds, the lowest
