@@ -9,6 +9,7 @@ import errno
 import io
 import os
 import select
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from inspect import signature
 from typing import Any, TextIO
 
 from relpos.config.conf import commands
+from relpos.process import COMMAND
 
 UNREAD = 141
 """Exit status where nobody reads stdout to its end: that of a program which SIGPIPE ends, under a shell."""
@@ -138,6 +140,7 @@ def _main(arguments: list[str]) -> int:
         return 0
     if arguments[0] not in commands():
         raise RelposError(f"unknown command {arguments[0]!r}.{nearest(arguments[0], commands())}")
+    os.environ[COMMAND] = shlex.join(["relpos", *arguments])
     return _run(arguments[0], arguments[1:])
 
 

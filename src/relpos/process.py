@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -18,6 +20,14 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 ASKED = "RELPOS_THREADS_ASKED"
 """Environment variable of workers whose threads the user has set: a run that goes on then takes them, not those of its record."""
+
+COMMAND = "RELPOS_COMMAND"
+"""Environment variable with the command that the user has typed. Workers, ranks and jobs of a cluster inherit it."""
+
+
+def command() -> str:
+    """What the user has typed to start this process, or the one that started it: `relpos …`, or a script that calls relpos."""
+    return os.environ.get(COMMAND) or shlex.join(sys.argv)
 
 
 def cores() -> int:

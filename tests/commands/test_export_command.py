@@ -99,12 +99,12 @@ def test_the_card_has_the_command_without_folders(
 ) -> None:
     run = shutil.copytree(runs["fixed"], tmp_path / "run")
     record = json.loads((run / "record.json").read_text()) | {
-        "command": "relpos pretrain data=files data.root=/somewhere/texts k=2"
+        "command": "relpos pretrain data=files 'data.root=/somewhere/my texts' k=2"
     }
     (run / "record.json").write_text(json.dumps(record))
     exported(capsys, run, tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "```sh\nrelpos pretrain data=files data.root=texts k=2\n```" in card
+    assert "```sh\nrelpos pretrain data=files 'data.root=my texts' k=2\n```" in card
     assert "/somewhere" not in card
 
 

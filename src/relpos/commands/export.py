@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -84,8 +85,17 @@ def _origin(network: Network) -> Origin:
     if table and row:
         command = f"relpos reproduce table={table} 'rows=[{row}]'"
     elif (typed := str(network.record.get("command", ""))).startswith(("relpos pretrain", "relpos finetune")):
-        command = re.sub(r"(?<==)/\S*/", "", typed)  # a card is published, and says nothing about a machine
+        command = _without_folders(typed)
     return Origin(table, row, _question(table), command, _measured(network), network.share, _claims(network))
+
+
+def _without_folders(command: str) -> str | None:
+    """The command with each path cut to its last part, since a card is published and says nothing about a machine; None where it
+    cannot be read."""
+    try:
+        return shlex.join(re.sub(r"""(?<=[=,'"[])/[^,\]]*/""", "", word) for word in shlex.split(command))
+    except ValueError:  # a quote is open, in a record of somebody else
+        return None
 
 
 def _claims(network: Network) -> list[str]:

@@ -20,6 +20,7 @@ from omegaconf import OmegaConf
 
 from relpos.errors import RelposError
 from relpos.files import write_text
+from relpos.process import command
 from relpos.runs.cost import costs
 from relpos.runs.distributed import SHARED, Place, launch, meet, place, processes
 from relpos.runs.lock import locked
@@ -116,7 +117,7 @@ def _begin(run: Run) -> None:
         identity=run.identity,
         meaning=run.meaning,
         inputs={name: str(needed.path) for name, needed in run.inputs.items()},
-        command=" ".join(["relpos", *sys.argv[1:]]) if sys.argv else "",
+        command=command(),
         versions={name: _version(name) for name in PACKAGES} | {"python": platform.python_version()},
         commit=_commit(),
         hardware=hardware(),
