@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from relpos.cli import main
+from relpos.commands.analyze import subjects_of
+from relpos.data.store import Store
 
 
 def test_a_kind_without_a_network_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,3 +35,21 @@ def test_a_run_is_analysed_from_its_own_folder(toy_runs: Path, capsys: pytest.Ca
     folder = Path(capsys.readouterr().out.splitlines()[-1])
     assert {f"toeplitz-{run.path.name}.csv", "toeplitz-along-training.png"} <= {path.name for path in folder.iterdir()}
     assert main(["analyze", "attention_by_offset", f"network={run.path}", "kind.texts=4", "kind.length=14", "threads=1"]) == 0
+
+
+def test_a_network_is_analysed_on_texts_as_long_as_those_of_its_training(
+    toy_runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import relpos
+
+    run = relpos.run(
+        relpos.compose("pretrain", ["size=tiny", "size.layers=1", "steps=2", "batch=4", "evaluations=1", "data.pairs=64"])
+    )
+    [subject] = subjects_of([str(run.path)], None)
+    store = Store(run.inputs["store"].path).examples("train", "pair", 128)
+    longest = int(store.lengths(torch.arange(len(store))).max())
+    assert longest < 32  # pairs of short sentences
+    assert subject.some_texts(4, 126).ids.shape == (4, longest - 2)
+    assert f"texts of {longest - 2} tokens, as long as it has read in training" in capsys.readouterr().err
+    assert subject.some_texts(4, 8).ids.shape == (4, 8)
+    assert not capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 Reader = Callable[[int, int], "Texts"]
 """(how many, length) → texts."""
 
+SEEN = 1_000
+"""Examples of a training whose longest stands for the longest of all."""
 HELDOUT = 10
 """Every tenth window of tokens of a text file is held out."""
 
@@ -116,7 +119,13 @@ def _of_store(network: Network, store: Path, part: Literal["heldout", "train"]) 
         from relpos.data.shuffle import windows_of_text
         from relpos.data.store import Store
 
-        ids = windows_of_text(Store(store).examples(part, "document", length + 2), count)
+        text = Store(store)
+        examples = text.examples("train", network.packing, network.length, SEEN)
+        # What a network does with more tokens than it has ever been given says nothing of what it has learned.
+        longest = int(examples.lengths(torch.arange(len(examples))).max()) - 2 if len(examples) else length
+        if longest < length and part == "heldout":
+            print(f"relpos: {network.name}: texts of {longest} tokens, as long as it has read in training", file=sys.stderr)
+        ids = windows_of_text(text.examples(part, "document", min(length, longest) + 2), count)
         return _texts(ids, network.tokenizer(), str(store))
 
     return read
