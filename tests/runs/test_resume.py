@@ -4,15 +4,20 @@ import json
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from linked import link_runs
+from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.runs import Run, compose, execute, plan
+from relpos.tables.experiment import load
+from relpos.tables.plan import plan_table
 from relpos.train.pretrain import Pretraining
 
 OVERRIDES = [
@@ -171,3 +176,25 @@ def test_a_full_disk_keeps_the_checkpoint_before(toy_runs: Path, python: str) ->
     assert len(list((run.path / "checkpoint").iterdir())) == 1
     execute(run)
     assert run.record["starts"][1]["from_step"] == 2
+
+
+@pytest.mark.usefixtures("python")
+@pytest.mark.parametrize(("asked", "threads"), [([], 2), (["engine.threads=1"], 1)], ids=["unasked", "asked"])
+def test_a_table_goes_on_with_the_threads_of_the_record_unless_others_are_asked_for(
+    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str], threads: int
+) -> None:
+    table = tmp_path / "t.yaml"
+    content = {"question": "?", "rows": {"a": []}, "base": ["steps=2", "batch=4", "evaluations=1"], "tasks": [], "seeds": 1}
+    table.write_text(json.dumps(content), encoding="utf-8")
+    [row] = plan_table(load(str(table)))
+    [run] = row.pretrainings
+    with monkeypatch.context() as patch:
+        patch.setattr(Pretraining, "training_step", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            execute(replace(run, config=run.config | {"speed": run.config["speed"] | {"threads": 2}}))
+    assert main(["reproduce", f"table={table}", "engine=local", *asked]) == 0
+    assert [start["threads"] for start in run.record["starts"]] == [2, threads]
+
+
+def stopped(*_: Any) -> None:
+    raise KeyboardInterrupt
