@@ -165,6 +165,7 @@ def _run(command: str, arguments: list[str]) -> int:
         print(help_of(command, overrides))
         return 0
     overrides = rewritten(command, overrides)
+    # Hydra would answer with a missing value of its own, which does not say how to write it.
     if command in ("reproduce", "status") and not flags and not any(override.startswith("table=") for override in overrides):
         raise RelposError(f"table must be given, as in: relpos {command} table=demo")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
@@ -201,6 +202,7 @@ def _run(command: str, arguments: list[str]) -> int:
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=command)(task)()
     for path in dict.fromkeys(paths):
         print(path)
+    # The other runs of a sweep went on behind the first error; each has its line.
     for error in errors[:-1]:
         _say(_line(error) or str(error))
     if errors:

@@ -61,6 +61,7 @@ def counter_hash(*keys: int | Tensor) -> Tensor:
 
 def uniform(*keys: int | Tensor) -> Tensor:
     """(...) float32 in [0, 1), multiples of 2^-24."""
+    # 24 bits, as many as a float32 holds exactly: with more, rounding could give 1.
     bits = (counter_hash(*keys) >> 40).bitwise_and_((1 << 24) - 1)
     return bits.to(torch.float32) * 2.0**-24
 

@@ -159,6 +159,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         RelposError: where the disk is full or refuses the file; whatever stood at `path` before is untouched.
     """
+    # In the same folder, because a rename between file systems is a copy; no pattern finds a name that ends in a number.
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

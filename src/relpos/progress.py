@@ -19,6 +19,7 @@ def display(*columns: str | ProgressColumn) -> Progress:
     from rich.progress import Progress
 
     columns = columns or Progress.get_default_columns()
+    # stdout has the result, for whoever reads it in a pipe.
     return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 

@@ -128,8 +128,10 @@ def check_arguments(key: str, target: Any, values: Any) -> None:
 def rules(target: Any) -> Mapping[str, Any]:
     """Argument → annotation, of a function, a TypedDict or a class's constructor; empty where an annotation cannot be resolved."""
     try:
+        # A TypedDict is a class, too, but its keys are its own annotations.
         annotated = target.__init__ if inspect.isclass(target) and not is_typeddict(target) else target
         hints = get_type_hints(annotated, include_extras=True)
+    # A class of the user's may name types that are only imported for a type checker.
     except NameError:
         return {}
     result: dict[str, Any] = {}

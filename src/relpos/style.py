@@ -103,6 +103,7 @@ def save(figure: Any, path: Path, dpi: int = 130, stamp: str = "") -> None:
     Args:
         stamp: a comment in a PNG.
     """
+    # Else a PDF would have the time of its making, and the same figure other bytes.
     metadata = {".pdf": {"CreationDate": None}, ".png": {"Comment": stamp} if stamp else {}}
     with replacing(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:], dpi=dpi, metadata=metadata.get(path.suffix))

@@ -79,6 +79,7 @@ def asked(arguments: Iterable[str]) -> list[str]:
     for argument in arguments:
         key, _, value = argument.partition("=")
         names = [name.strip(" '\"") for name in value.strip("[]").split(",")]
+        # Taken out here, because no configuration has this key.
         if key.lstrip("+") == "trust":
             trust(*names)
             continue
@@ -199,6 +200,7 @@ def instantiate(node: Mapping[str, Any], kind: str, **more: Any) -> Any:
     plain: Any = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
     made = constructor(plain, kind)
     try:
+        # Before the call: a TypeError from inside the constructor is a bug and keeps its traceback.
         inspect.signature(made).bind(**more)
     except TypeError as error:
         raise RelposError(f"{kind}: {plain['_target_']}: {error}") from None

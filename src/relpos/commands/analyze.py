@@ -50,6 +50,7 @@ def analyze(kind: dict[str, Any], network: Names | None, text: str | None, threa
         subjects = subjects_of(names(network), text)
         # All are drawn before the first is written: a network that is refused leaves no half a folder.
         drawings = list(draw(subjects))
+    # All that the drawings depend on: another choice goes into another folder.
     content = {"kind": kind, "network": network, "text": text, "threads": threads}
     folder = runs_root() / "analysis" / _folder(content, [subject.name for subject in subjects])
     for drawing in drawings:
@@ -73,6 +74,7 @@ def subjects_of(named: list[str] | None, file: str | None) -> list[Subject]:
 
 
 def _subject(network: Network, text: Path | None) -> Subject:
+    # A text that is named comes before the network's own: whoever names one wants networks compared on it.
     readers: tuple[Reader | None, Reader | None] = None, None
     if text is not None:
         readers = _of_file(text, network.tokenizer)
@@ -81,6 +83,7 @@ def _subject(network: Network, text: Path | None) -> Subject:
     metrics = network.record.get("metrics", {})
     return Subject(
         network.name,
+        # Loaded when it is drawn: some kinds look at the snapshots alone, others at one network after another.
         lambda: network.load().float(),
         *readers,
         {share: snapshot.load for share, snapshot in network.snapshots().items()},

@@ -43,6 +43,7 @@ def compare(network: Names, examples: Count) -> str:
     # Networks that a user names have no experiment file; this stands for one with the first as baseline.
     rows = with_comparisons(rows, experiment, {})
     side_tables = []
+    # Losses on different text cannot be subtracted; columns and curves are compared all the same.
     if reason := why_not(subjects):
         question += f" Their held-out losses are not compared: {reason}."
     else:
@@ -78,4 +79,5 @@ def _texts(paired: PairedLoss) -> list[str]:
 def _folder_name(subjects: Sequence[PlannedRow], examples: int) -> str:
     content = repr([[run.identity for run in subject.pretrainings] for subject in subjects] + [examples])
     name = re.sub(r"[^\w.=-]+", "-", "-".join(subject.name for subject in subjects))
+    # Cut, because file systems allow names of 255 bytes; the hash tells the folders apart.
     return f"{name[:80]}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"

@@ -24,6 +24,7 @@ def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
     }
     said = f"{parameters:,} parameters, {result['operations']:.2g} operations in {config['steps']:,} steps"
     if seconds:
+        # Only where something is measured: counting alone needs neither records nor a trainer.
         from relpos.runs.estimate import how_busy
 
         result |= _measured(config, per_token, step, seconds)
@@ -42,6 +43,7 @@ def _counted(config: Cost) -> tuple[int, int]:
     from relpos.train.network import build_model
     from relpos.train.optim import Recipe
 
+    # A network may be larger than this machine's memory, and is only counted.
     with without_memory():
         model = build_model(config)
         total = int(counted(model)["total"])
@@ -52,14 +54,14 @@ def _measured(config: Cost, per_token: float, step: float, seconds: float) -> di
     from relpos.runs.cost import Rate
     from relpos.runs.estimate import keep
     from relpos.runs.measurement import measure
-    from relpos.runs.networks import architecture
+    from relpos.runs.networks import description
     from relpos.train.module import set_threads
     from relpos.train.network import network
     from relpos.train.optim import Recipe
 
     speed, tokens = config["speed"], config["batch"] * config["length"]
     set_threads(speed["threads"])
-    model = network(architecture(config) | {"vocabulary": config["vocabulary"], "kernel": speed["kernel"]})
+    model = network(description(config, config["vocabulary"]) | {"kernel": speed["kernel"]})
     recipe, masked = Recipe.of(config["recipe"]), predicted(config["size"], config["recipe"])
     measured = measure(model, recipe, config["batch"], config["length"], config["precision"], dict(speed), seconds, masked)
     # Per device, so that plans can divide it among as many threads as a run will have.

@@ -12,5 +12,6 @@ from relpos.data.store import Store
 def data(**config: Unpack[Data]) -> str:
     """Makes the store unless it is there, and reads it through once; returns the path of its folder."""
     path = run(config).path
+    # A file that was damaged since it was written is found here, and not in the middle of a training.
     Store(path).verify()
     return str(path)

@@ -68,6 +68,7 @@ def _fresh(described: Network) -> tuple[str, str, Any]:
 
 def _model(described: Network) -> tuple[Any, bool]:
     """The network with the weights of seed 0, and whether tables that are zero at the start were filled."""
+    # The same figure each time, whatever was drawn before.
     torch.manual_seed(0)
     model = build_model(described)
     return model, reveal(model.encoder.position)

@@ -70,6 +70,7 @@ def _write(given: Network, target: Path) -> dict[str, Any]:
     def readme(config: dict[str, Any]) -> str:
         return card(name, config, record, settings, origin)
 
+    # Only a fine-tuning has a task, and a regression no labels.
     labels = (record.get("meaning", {}).get("task") or {}).get("labels")
     return write(target, model, settings, given.tokenizer(), readme, list(labels) if labels else None)
 

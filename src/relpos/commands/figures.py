@@ -69,6 +69,7 @@ def figures(paper: Literal["chang2021", "wennberg2021"], network: Names | None, 
     from relpos.train.module import set_threads
 
     set_threads(threads)
+    # Whatever table they were trained for: a figure is about an architecture.
     runs = [run for run, _ in finished("pretrain")]
     folder = runs_root() / "figures" / paper
     sections = [f"# Figures of {paper}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# `json` is the name of a key.
 import json as json_format
 from dataclasses import asdict
 

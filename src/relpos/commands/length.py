@@ -31,6 +31,7 @@ def length(network: Names, lengths: Sequence[Length], tokens: Count, threads: Th
         raise RelposError("lengths=[]: at least one is needed")
     networks = [each for name in names(network) or () for each in networks_of(name)]
     for each in networks:
+        # All of them before the first is measured, which takes a while.
         each.refuse_classifier()
     set_threads(threads)
     rows = [_row(each, name, wanted, tokens) for each, name in zip(networks, labels(networks), strict=True)]

@@ -51,6 +51,7 @@ def order(
         raise RelposError("network=FOLDER or table=NAME is expected: which networks?")
     if measure is not None and not names(measure):
         raise RelposError(f"measure=[]: at least one is needed of {', '.join(known.name for known in measures())}")
+    # None is more than a list of all: what does not suit a network is then left out without an error.
     asked = None if measure is None else chosen(names(measure))
     networks = networks_of_table(table) if table else []
     networks += [each for name in folders for each in networks_of(name, Path(store) if store else None)]
@@ -87,6 +88,7 @@ def _course(sample: Sample, asked: list[Measure] | None) -> dict[str, Results]:
         here = asked
         if not snapshot.weights.is_file():  # as after `relpos merge`: the results that were kept are all there is
             here = [measure for measure in asked or measures() if is_measured(snapshot, sample.dials, measure, nothing=False)]
+        # An empty list: nothing is kept of this snapshot. None stands for all measures.
         if here != []:
             course[str(share)] = _shown(replace(sample, network=snapshot), here)
     return course
@@ -94,6 +96,7 @@ def _course(sample: Sample, asked: list[Measure] | None) -> dict[str, Results]:
 
 def _folder_name(networks: Sequence[Network], dials: Dials, asked: list[Measure] | None, curves: bool) -> str:
     of_measures = None if asked is None else [measure.name for measure in asked]
+    # The pairs only where they are measured: another choice of them changes nothing else.
     pairs = [_pairs_of(network, dials) if "pairs" in (of_measures or ["pairs"]) else None for network in networks]
     of_dials = {"measures": of_measures, "examples": dials.examples, "form": dials.form}
     content = json.dumps([[str(network.weights.resolve()) for network in networks], pairs, of_dials, curves])
@@ -112,6 +115,7 @@ def _draw(rows: Sequence[Results], folder: Path) -> None:
     """Draws the figures; a table's row is one line, the mean over its pre-trainings."""
     lines: dict[str, list[Results]] = {}
     for row in rows:
+        # Networks that a user names by folders have no row, and a line each.
         lines.setdefault(str(row.get("row", row["name"])), []).append(row)
     measured_gaps = {name: seeds for name, seeds in lines.items() if all("shuffle_gap" in seed for seed in seeds)}
     if measured_gaps:

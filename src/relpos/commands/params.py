@@ -39,6 +39,7 @@ def counted_on_disk(name: str) -> dict[str, Any]:
     Raises:
         RelposError: there is no such network, or it cannot be expressed here.
     """
+    # With its head, which the description of a network to be trained does not have.
     settings = read_model_config(resolve(name).path)
     with without_memory():
         return counted(network(settings))
@@ -98,6 +99,7 @@ def lines(paper: str) -> list[Line]:
     result = []
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
+            # On the network itself and not by formulas, which might repeat a mistake of the paper.
             ours = counted_without_memory(compose("params", row["overrides"].split()))[row["counts"]]
             exact = int(row["exact"]) if row["exact"] else None
             texts = row["row"], row["overrides"], row["counts"]

@@ -55,6 +55,7 @@ def reproduce(
     wanted = names(stages)
     runs = plan.of_stages(plan.runs_of(planned), wanted)
     instrument = order_instrument.instrument(file, overrides, planned)
+    # It is named like a stage, although it makes no runs.
     is_measured = wanted is None or "order" in wanted
     folder: Path = runs_root() / "tables" / file.name
     if dry_run:
@@ -101,6 +102,7 @@ def tell(run: Run) -> None:
     from relpos.runs.log import LOG, last_lines
 
     print(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})", file=sys.stderr)
+    # The error alone often does not say where; the whole log may have thousands of lines.
     for line in last_lines(run.path / LOG):
         print(f"    {line}", file=sys.stderr)
 
@@ -120,6 +122,7 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
     from relpos.tables.render.view import view_of
     from relpos.tables.table import Table
 
+    # A table whose runs only sleep has no numbers.
     if not any(row.pretrainings or row.tunings or row.needs for row in plan):
         return
     rows = columns.rows_of(plan)
@@ -140,6 +143,7 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
         tuned=experiment.tuned,
         made=provenance.made_with(plan),
     )
+    # One view for all formats, so that page, terminal and files say the same.
     view = view_of(table, choice.by_choice(rows, experiment))
     write.write(folder, view)
     pictures.draw(folder, rows)

@@ -59,6 +59,7 @@ def _runs(name: str, rows: list[str] | None, overrides: Sequence[str]) -> tuple[
 
     table = experiment.load(name)
     launched = runs_root() / "tables" / table.name / "plan.json"
+    # What was launched may have had overrides that this command does not know.
     if rows is None and not overrides and launched.is_file():
         return table.name, Job.read(launched).runs
     return table.name, plan.runs_of(plan.plan_table(table, rows, overrides))
@@ -154,6 +155,7 @@ def seconds_left(entry: Seen) -> float | None:
 
 def _left(seen: list[Seen]) -> str:
     """About how long all runs take at the pace of those under way, in operations a second; empty if none has a pace."""
+    # In operations, since a step of one run is not a step of another.
     pace = left = 0.0
     for entry in seen:
         if entry.state in SETTLED:

@@ -60,6 +60,7 @@ class File:
 def _gather(row: Row, allow_missing: bool) -> list[File]:
     """The files, each from the run that is best on the dev set."""
     files: list[File] = []
+    # All are collected before the refusal: each that is missing may be a training to do.
     wrong, missing = [], []
     for answers in layout():
         run = best_run(row, answers.column)

@@ -83,12 +83,14 @@ def rewritten(command: str, overrides: Sequence[str]) -> list[str]:
     """
     result = list(overrides)
     for rewrite in REWRITES:
+        # Each sees what those before it made, and leaves alone what is rewritten already.
         result = rewrite(command, result)
     return result
 
 
 def _with_keys(command: str, overrides: list[str]) -> list[str]:
     """`relpos fill TEXT TEXT` → `text=[TEXT,TEXT]`, `relpos analyze toeplitz` → `kind=toeplitz`."""
+    # A text may hold any sign; only what begins like KEY= is a key.
     bare = [override for override in overrides if not KEYED.match(override)]
     if command in SINGLE:
         return [f"{SINGLE[command]}={override}" if override in bare else override for override in overrides]
@@ -147,6 +149,7 @@ def _with_file_of_pairs(command: str, overrides: list[str]) -> list[str]:
     result: list[str] = []
     for override in overrides:
         key, _, value = override.partition("=")
+        # A file must look like one: any other word is the name of an option, and may be misspelled.
         is_path = command == "order" and key == "pairs" and ("/" in value or value.endswith((".txt", ".jsonl")))
         result += ["pairs=files", f"pairs.path={_spelled(value)}"] if is_path else [override]
     return result
@@ -157,6 +160,7 @@ def _with_long_keys(command: str, overrides: list[str]) -> list[str]:
     result: list[str] = []
     for override in overrides:
         key, _, value = override.partition("=")
+        # A whole group, {task: …}, is an override of its own.
         short = SHORT.get(command, {}).get(key)
         result.append(f"{key}.{short}={value}" if short and not value.startswith("{") else override)
     return result

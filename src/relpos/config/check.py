@@ -88,6 +88,7 @@ def _mistakes(values: Mapping[str, Any], annotations: Mapping[str, Any], prefix:
             else:
                 names = ", ".join(f"{path}.{name}" for name in group)
                 yield path, RelposError(f"{path}={shown(value)}: it has keys of its own, {names}")
+        # `_partial_` and the like say how a class is used, and are no argument of it.
         elif not key.startswith("_"):
             try:
                 check_value(path, value, _resolved(annotation))
@@ -119,6 +120,7 @@ def _of_target(node: Mapping[str, Any], path: str) -> Iterator[tuple[str, Relpos
         yield f"{path}._target_", error
         return
     parameters = inspect.signature(target).parameters
+    # A constructor that takes any keyword hands it on to another one, which knows its own.
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         for key in node:
             if not key.startswith("_") and key not in parameters:
@@ -229,6 +231,7 @@ def _known(command: str, overrides: Sequence[str]) -> set[str]:
 
 
 def _unknown_option(message: str, command: str) -> str:
+    # Hydra's exceptions have no fields for group and option.
     match = re.search(r"Could not find '([^']+)'", message)
     if not match:  # --config-name and --config-path
         return message.partition("\n")[0]

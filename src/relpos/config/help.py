@@ -85,6 +85,7 @@ def _phrases(text: str) -> Iterator[tuple[str, str]]:
 
 def _dials(text: str, phrases: dict[str, str]) -> Iterator[str]:
     for path, line, _ in _keys(text):
+        # It says how the class is used, and is nothing to turn.
         if not path.endswith("_partial_"):
             yield f"{line:<36} # {phrases[path]}" if path in phrases else line
 

@@ -48,6 +48,7 @@ def kept(run: Path, measure: str) -> list[Kept]:
         measure: the name of a file in `measures/kinds/`.
     """
     entries = [_read(path) for path in sorted((run / FOLDER).glob(f"{measure}-*.json"))]
+    # Results of another version were computed in another way; they may not stand beside these.
     return sorted((entry for entry in entries if entry and entry.meaning.get("version") == VERSION), key=lambda entry: entry.share)
 
 
@@ -66,6 +67,7 @@ def measured(sample: Sample, asked: Sequence[Measure] | None = None) -> Results:
         try:
             results |= _measured(sample, measure)
         except NothingToMeasure as error:
+            # What was named must be there; of all measures, those that suit a network are taken.
             if asked:
                 raise
             print(f"relpos: without {measure.name}: {error}", file=sys.stderr)
@@ -97,6 +99,7 @@ def is_measured(network: Network, dials: Dials, measure: Measure, nothing: bool 
         file = _file(network, _meaning(measure, dials, is_of_toy(network.store)))
     except NothingToMeasure:
         return nothing
+    # A network without a run has no folder in which results could be kept.
     return file is not None and file.is_file()
 
 
@@ -104,6 +107,7 @@ def snapshots(network: Network) -> dict[int, Network]:
     """Per cent of the steps → the network as it was then, if its weights are here or results of it, as after `relpos merge`."""
     if network.run is None:
         return {}
+    # The final network keeps its results in the same folder, and is no snapshot.
     with_results = {entry.share for measure in measures() for entry in kept(network.run, measure.name)} - {network.share}
     return {share: network.at(share) for share in sorted({*network.snapshots(), *with_results})}
 

@@ -46,6 +46,7 @@ def scores_by_length(
     from relpos.train.weights import load_model
 
     network = cast("MaskedLM", load_model(model))
+    # From documents that fill the longest input, so that all lengths are measured on the same tokens.
     texts = heldout_texts(Store(store), max(lengths), tokens, next_tokens if network.encoder.causal else masked)
     return loss_by_length(network, texts, lengths, precision)
 
@@ -64,6 +65,7 @@ def _scores(model: MaskedLM, texts: list[MaskedText], length: int, precision: st
     from relpos.train.move import move
 
     try:
+        # A table of positions has no rows for longer inputs, which is a result and no error.
         model.encoder.position.check_length(length)
     except RelposError as error:
         return {"refused": str(error)}
@@ -82,9 +84,11 @@ def _scores(model: MaskedLM, texts: list[MaskedText], length: int, precision: st
 
 def losses(run: Path, store: Path, lengths: Sequence[int], precision: str) -> ByLength:
     """The losses of a finished pre-training, measured once and kept in its folder; arguments as of `scores_by_length`."""
+    # Sorted: tables that ask for the same lengths in another order share the file.
     path = run / f"lengths-{digest([sorted(lengths), TOKENS])}.json"
     if not path.is_file():
         measured = scores_by_length(run / "model", store, sorted(lengths), TOKENS, precision)
+        # A refusal is kept, too, as null: it need not be found out again.
         write_json(path, {str(length): scores.get("loss") for length, scores in measured.items()})
     return _read(path)
 

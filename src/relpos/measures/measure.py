@@ -57,6 +57,7 @@ class Dials:
         Raises:
             NothingToMeasure: there are none.
         """
+        # Pairs of English say nothing of a network that knows only the embedded language, nor the other way round.
         source = self.pairs.suited(toy) if isinstance(self.pairs, AutoPairs) else self.pairs
         if source is None:
             raise NothingToMeasure("there are no pairs for this network; name some, as in pairs=zorro or pairs=FILE")

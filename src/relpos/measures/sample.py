@@ -59,6 +59,7 @@ class Sample:
         """The network in evaluation mode, on the device on which it is measured."""
         import torch
 
+        # Before anything is computed: the last digits of a sum depend on the threads.
         if self.threads:
             torch.set_num_threads(self.threads)
         return self.network.masked_lm().to(_device(self.accelerator))
@@ -88,6 +89,7 @@ class Sample:
         from relpos.data.store import Store
 
         store, pieces = Store(folder), self.tokenizer.size
+        # Its ids would stand for other pieces, and all results would still look like numbers.
         if store.vocabulary != pieces:
             raise RelposError(f"store={folder}: made with {store.vocabulary} pieces, the network's tokenizer has {pieces}")
         return store
@@ -142,6 +144,7 @@ def is_of_toy(store: Path | None) -> bool:
 
 def data_of(store: Path | None) -> dict[str, Any]:
     """The node `data` of the configuration that a token store was made with; empty where it is not known."""
+    # A store may have been copied without its run.
     if store is None or not (store / "config.yaml").is_file():
         return {}
     return dict(read_yaml(store / "config.yaml").get("data", {}))
@@ -153,6 +156,7 @@ def _device(accelerator: str) -> str:
     Raises:
         RelposError: there is no GPU here.
     """
+    # Answered first, because torch takes seconds to load.
     if accelerator == "cpu":
         return "cpu"
     import torch

@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from relpos.errors import RelposError
+from relpos.runs.networks import described_by
 from relpos.runs.run import Run
 
 MASKED = 0.15
@@ -86,15 +87,11 @@ def _parts(
     run: Run, vocabulary_of: Callable[[Run], int] = lambda tokenizer: tokenizer.config["vocabulary"]
 ) -> list[tuple[float, float]]:
     """(tokens, operations for each) of the stages of a training run: one, or two where short text comes first."""
-    start = origin_of(run)
-    size = start.meaning.get("size")
-    if start.stage == "given" and run.stage == "finetune":
-        from relpos.runs.networks import network_settings  # reads the checkpoint's configuration with torch, which no plan needs
-
-        size = network_settings(start)["size"]
-    if size is None or run.stage not in ("pretrain", "finetune"):
+    if run.stage not in ("pretrain", "finetune"):
         return []
-    vocabulary = vocabulary_of(start.inputs["tokenizer"]) if run.stage == "pretrain" else 0
+    origin = origin_of(run)
+    size = described_by(origin)["size"] if origin.stage == "given" else origin.config["size"]
+    vocabulary = vocabulary_of(run.inputs["tokenizer"]) if run.stage == "pretrain" else 0
     head = predicted(size, run.config.get("recipe", {}))
     steps, first = steps_of(run), run.config.get("first") or {"share": 0}
     stages = [(1 - first["share"], run.config), (first["share"], first)]
@@ -143,19 +140,17 @@ def mean_length(run: Run) -> float:
 
     Words and punctuation are counted in place of tokens where no store exists yet: for the generated language, and for tasks.
     """
-    start = origin_of(run)
-    store, length = start.inputs.get("store"), float(run.config["length"])
-    texts: list[str] = []
-    if run.stage == "finetune":
-        texts = _task_texts(run)
-    elif store is not None and store.state == "finished":
+    store, length = run.inputs.get("store"), float(run.config["length"])
+    if store is not None and store.state == "finished":
         import torch
 
         from relpos.data.store import Store
 
         examples = Store(store.path).examples("train", run.config["packing"], run.config["length"], EXAMPLES)
         return float(examples.lengths(torch.arange(len(examples))).float().mean())
-    if not texts and "toy" in (run.inputs if run.stage == "finetune" else start.inputs["tokenizer"].inputs):
+    texts = _task_texts(run) if run.stage == "finetune" else []
+    # A stand-in of `relpos.tables.estimate` has no store.
+    if not texts and "toy" in (store or run.inputs.get("tokenizer", run)).inputs:
         texts = _toy_texts()
     return fmean(min(length, words(text) + MARKS) for text in texts) if texts else length
 

@@ -15,7 +15,7 @@ from relpos.model.dropout import seed_dropout
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
 from relpos.runs.cost import Rate, flops_done, forward, origin_of, predicted, vocabulary_of
-from relpos.runs.networks import architecture, network_settings
+from relpos.runs.networks import described_by
 from relpos.runs.run import Run
 from relpos.train.network import network
 from relpos.train.optim import Recipe
@@ -123,10 +123,9 @@ def measured_rate(run: Run) -> Rate:
         RelposError: the network that the run starts from cannot be read.
     """
     origin = origin_of(run)
-    if origin.stage == "given":
-        settings = network_settings(origin)
-    else:
-        settings = architecture(origin.config) | {"vocabulary": vocabulary_of(origin.inputs["tokenizer"])}
+    settings = described_by(origin)
+    if origin.stage == "pretrain":  # the generated language has fewer words than are asked for
+        settings["vocabulary"] = vocabulary_of(origin.inputs["tokenizer"])
     _, cost, per_step = flops_done(run)
     tokens = max(1, round(per_step / run.config["batch"]))
     masked = predicted(settings["size"], run.config["recipe"]) if run.stage == "pretrain" else 0.0

@@ -11,8 +11,8 @@ from relpos.data.tasks import Task
 from relpos.errors import RelposError
 from relpos.model.build import Network, count
 from relpos.model.heads import Classifier, MaskedLM
-from relpos.runs.changed import change_positions, changed_position
-from relpos.runs.networks import architecture, network_settings
+from relpos.runs.changed import change_positions
+from relpos.runs.networks import described_by, description
 from relpos.runs.run import Run
 from relpos.train.network import MOST, classifier_on, encoder_of, masked_lm_on, network, without_memory
 from relpos.train.optim import Recipe
@@ -46,7 +46,7 @@ def of_pretraining(config: dict[str, Any], vocabulary: int, start: Path | None =
         torch.manual_seed(config["seed"])
         return masked_lm_on(before).train()
     torch.manual_seed(config["seed"])
-    return network(architecture(config) | {"vocabulary": vocabulary, "kernel": config["speed"]["kernel"]})
+    return network(description(config, vocabulary) | {"kernel": config["speed"]["kernel"]})
 
 
 def of_finetuning(run: Run, vocabulary: int | None = None) -> Classifier:
@@ -77,20 +77,10 @@ def refuse_impossible(run: Run) -> None:
         refuse_impossible(needed)
     if run.stage in ("pretrain", "finetune") and run.state != "finished":
         with torch.random.fork_rng(devices=[]), without_memory():
-            model = network(_settings(run) | {"kernel": run.config["speed"]["kernel"]})
+            model = network(described_by(run) | {"kernel": run.config["speed"]["kernel"]})
         counted(model)
         Recipe.of(run.config["recipe"]).multipliers(model)
         model.encoder.position.check_length(run.config["length"])
-
-
-def _settings(run: Run) -> dict[str, Any]:
-    """Size, position, conv and vocabulary of the network that a run trains."""
-    if run.stage == "given":
-        return network_settings(run)
-    if run.stage == "finetune":
-        settings = _settings(run.inputs["start"])
-        return settings | {"position": changed_position(settings["position"], run.config.get("change"))}
-    return architecture(run.config) | {"vocabulary": run.inputs["tokenizer"].config["vocabulary"]}
 
 
 def counted(model: Network) -> dict[str, Any]:

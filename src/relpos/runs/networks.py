@@ -213,17 +213,24 @@ def _given(label: str, path: Path, files: Mapping[str, list[Path]], config: Mapp
     return Run("given", label, meaning, dict(config or {}), folder=str(path.resolve()))
 
 
-def architecture(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Size, position and conv of a configuration: with a vocabulary, what `relpos.train.network.network` builds."""
-    return {key: config[key] for key in ("size", "position", "conv")}
+def description(config: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
+    """Size, position and conv of a configuration, with the vocabulary: what `relpos.train.network.network` builds."""
+    return {key: config[key] for key in ("size", "position", "conv")} | {"vocabulary": vocabulary}
 
 
-def network_settings(start: Run) -> dict[str, Any]:
-    """Size, position, conv and vocabulary of a given network."""
+def described_by(run: Run) -> dict[str, Any]:
+    """The `description` of the network that a run trains or, of the stage `given`, of the one that the user named."""
+    # Both load torch, which a plan without a given network does without.
+    from relpos.runs.changed import changed_position
     from relpos.train.weights import read_model_config
 
-    settings = read_model_config(start.path)
-    return architecture(settings) | {"vocabulary": settings["vocabulary"]}
+    if run.stage == "given":
+        settings = read_model_config(run.path)
+        return description(settings, settings["vocabulary"])
+    if run.stage == "finetune":
+        settings = described_by(run.inputs["start"])
+        return settings | {"position": changed_position(settings["position"], run.config.get("change"))}
+    return description(run.config, run.inputs["tokenizer"].config["vocabulary"])
 
 
 def tokenizer_of(start: Run, vocabulary: int) -> Run:

@@ -17,7 +17,7 @@ from relpos.data.source import Toy
 from relpos.errors import RelposError, refuse_unknown
 from relpos.files import sha256
 from relpos.runs import debug
-from relpos.runs.networks import given_run, network_settings, tokenizer_of
+from relpos.runs.networks import described_by, given_run, tokenizer_of
 from relpos.runs.run import Run
 from relpos.runs.tasks import node_of, of_own_or_known, own_files
 from relpos.trust import find, instantiate
@@ -39,6 +39,13 @@ PAPERS_LAYERS = {
     "qk_norm": False,
 }
 """Keys of `size` that came later, with what the papers' networks have."""
+IDLE: Mapping[str, tuple[Any, ...]] = {
+    "position_lr": (1,),
+    "optimizer": ("adamw",),
+    "masking": ("bert", RATE),
+    "schedule": ("linear",),
+}
+"""Keys of a recipe that came later, with the values at which they change nothing: runs keep the identity from before."""
 MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every", "debug")
 """Keys that a run reads but that do not change its result: they are not part of its identity."""
 
@@ -104,7 +111,7 @@ def pretrain_run(content: Content) -> Run:
     start = given_run(str(config["network"])) if config.get("network") else None
     if start:
         # After the composed values: the network on disk says what it is, and overrides of its shape were refused.
-        config |= network_settings(start)
+        config |= described_by(start)
     store = store_run(config, tokenizer_of(start, config["vocabulary"]) if start else None)
     meaning = {key: config[key] for key in (*DIALS, "packing")} | _architecture(config) | {"recipe": _recipe(config["recipe"])}
     meaning["pairs"] = config["data"].get("pairs")
@@ -210,22 +217,15 @@ def other_layers(size: Content) -> dict[str, Any]:
 def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
     """The recipe without `steps`, `batch` and `head`, whose dials at the top level count, and without what is idle."""
     recipe = {key: value for key, value in recipe.items() if key not in ("steps", "batch", "head")}
-    # Two ways to write one training must give one identity; keys that came later are left out at their defaults.
-    if isinstance(rates := recipe.get("position_lr"), list) and len(set(rates)) == 1:
-        recipe["position_lr"] = rates[0]
-    if recipe.get("conv_lr") in (None, recipe.get("position_lr")):
+    # Two ways to write one training must give one identity: a list of equal values is that value.
+    for key in ("position_lr", "masking"):
+        if isinstance(values := recipe.get(key), list) and len(set(values)) == 1:
+            recipe[key] = values[0]
+    if recipe.get("conv_lr") in (None, recipe.get("position_lr")):  # convolutions take the rate of positions by themselves
         recipe.pop("conv_lr", None)
-    if recipe.get("position_lr") == 1:
-        del recipe["position_lr"]
-    if recipe.get("optimizer") == "adamw":
-        del recipe["optimizer"]
-    if isinstance(rates := recipe.get("masking"), list) and len(set(rates)) == 1:
-        recipe["masking"] = rates[0]
-    if recipe.get("masking") in ("bert", RATE):
-        del recipe["masking"]
-    if recipe.get("schedule") == "linear":
-        del recipe["schedule"], recipe["decay"]
-    return recipe
+    if recipe.get("schedule") == "linear":  # which falls from the first step on, and has no last phase
+        del recipe["decay"]
+    return {key: value for key, value in recipe.items() if value not in IDLE.get(key, ())}
 
 
 def _refuse_rates(recipe: Content, position: Content, layers: int) -> None:

@@ -74,9 +74,13 @@ def snapshot(run: Path, share: int) -> Path:
 
 def is_current(record: Mapping[str, Any]) -> bool:
     """Whether today's code gives a run of this meaning and these inputs the identity in its record."""
+    return identity_of(record["stage"], record["meaning"], input_identities(record)) == record["identity"]
+
+
+def input_identities(record: Mapping[str, Any]) -> dict[str, str]:
+    """Name of an input → its identity, of the run of a record."""
     # From the folders' names: after `relpos merge` the records of stores may be elsewhere.
-    inputs = {name: Path(folder).name.rpartition("-")[2] for name, folder in record["inputs"].items()}
-    return identity_of(record["stage"], record["meaning"], inputs) == record["identity"]
+    return {name: Path(folder).name.rpartition("-")[2] for name, folder in record["inputs"].items()}
 
 
 def logged(run: Path) -> list[dict[str, Any]]:

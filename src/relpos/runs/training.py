@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from relpos.process import ASKED
 from relpos.runs import trunk
 from relpos.runs.changed import changed_position
 from relpos.runs.model import of_finetuning, of_pretraining
-from relpos.runs.networks import architecture
+from relpos.runs.networks import description
 from relpos.runs.plan import task_files
 from relpos.runs.run import Run
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, logged
@@ -61,7 +62,7 @@ def pretrain(run: Run) -> dict[str, Any]:
     """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/` and the figure of the kernels."""
     config, store = run.config, Store(run.inputs["store"].path)
     start = run.inputs["start"].path if "start" in run.inputs else None
-    settings = _with_new_head(read_model_config(start)) if start else architecture(config) | {"vocabulary": store.vocabulary}
+    settings = _with_new_head(read_model_config(start)) if start else description(config, store.vocabulary)
     model = of_pretraining(config, store.vocabulary, start)
     group = present()
     dials = _of(config, "steps", "seed", "precision", "log_every")
@@ -154,64 +155,42 @@ def tuning_steps(steps: int | None, epochs: float | None, task: Task, rows: int,
     return max(1, round(epochs * epoch_steps(rows, batch))) if epochs else authors_steps(task, rows, batch)
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """Where a start of a training begins, and what it computes with.
+
+    Args:
+        checkpoint: that it goes on from; None: it begins with the initial weights.
+        step: of the checkpoint.
+        threads: of the processor.
+        microbatch: examples of a pass.
+        trunk: another run whose steps it takes over; None: there is none.
+        keeps: the step at which it keeps a trunk for other runs; None: none can begin there.
+    """
+
+    checkpoint: Path | None
+    step: int
+    threads: int
+    microbatch: int
+    trunk: trunk.Trunk | None
+    keeps: int | None
+
+
 def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: int, microbatch: int) -> pl.Trainer:
     """Trains from the newest checkpoint, or from the beginning, to the last step. Of several processes the first one writes."""
-    config, folder, group = run.config, run.path / "checkpoint", module.group
-    # The threads of its first start give the same bits as without the interruption; but what the user asks for comes first.
-    kept = None if ASKED in os.environ else next((start["threads"] for start in _starts_with(run, "threads", group.world)), None)
-    # Before anything is computed: sums over another number of threads differ in their last bits.
-    threads = set_threads(config["speed"]["threads"] or kept)
-    # Its own checkpoint first; another run's is only a way to begin.
-    checkpoint = newest(folder)
-    end = trunk.last_constant_step(run) if group.world == 1 else None
-    shared = trunk.find(run, end, threads, microbatch) if end and not checkpoint else None
-    if shared:
-        checkpoint = shared.checkpoint
-        trunk.copy_log(shared, run)
-    # Read once more here, so that a wrong shape is named before Lightning's traceback.
-    step = _checked_step(checkpoint, module) if checkpoint else 0
-    if group.sums([step])[0] != step * group.world:
-        raise RelposError(f"the processes of {run.path} see different checkpoints: is the folder one for all nodes?")
-    callbacks: list[pl.Callback] = [Checkpointing(folder, config["checkpoint_every"], group)]
-    if end:
-        callbacks.insert(0, Kept(run.path / trunk.FOLDER, end))  # first, because checkpointing may stop at this step
-    loggers: list[Any] = []
+    group = module.group
+    beginning = _beginning(run, module, microbatch)
     if group.first:
-        recorded = isinstance(module, Pretraining) and module.recorder is not None
-        run.note_start(from_step=step, threads=threads, processes=group.world, microbatch=microbatch, recorded=recorded)
-        if shared:
-            run.note_start(checkpoint=shared.checkpoint.name, trunk_of=shared.folder.name)
-        callbacks += [Snapshots(run.path / SNAPSHOTS, config["snapshots"]), Bar(run.name, module.steps)]
-        loggers = [JsonLines(run.path / LOGGED, step), *_more_loggers(run, module.model)]
-    trainer = pl.Trainer(
-        accelerator=config["speed"]["accelerator"],
-        devices=_device(config["speed"]["accelerator"], group),
-        max_steps=module.steps,
-        logger=loggers,
-        callbacks=callbacks,
-        # Under srun Lightning would take ranks and requeueing into its own hands, if no environment were named.
-        plugins=[WholeCheckpoints(), LightningEnvironment()],
-        val_check_interval=_interval(module.steps, evaluations) if evaluations else None,
-        check_val_every_n_epoch=None,
-        limit_val_batches=1.0 if evaluations else 0,
-        num_sanity_val_steps=0,
-        deterministic="warn" if config["speed"]["deterministic"] else None,
-        # The data modules give each process its share of a step; a sampler would deal the examples out again.
-        use_distributed_sampler=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        detect_anomaly=config["speed"]["detect_anomaly"],
-        profiler=_profiler(config["speed"]["profiler"], run.path / "profile"),
-        default_root_dir=run.path,
-    )
+        _note(run, module, beginning)
+    trainer = _trainer(run, module, evaluations, beginning)
     # After the trainer has chosen the device: on a GPU there is nothing to warn of.
-    if group.first and config["precision"] == "bf16" and trainer.strategy.root_device.type == "cpu":
+    if group.first and run.config["precision"] == "bf16" and trainer.strategy.root_device.type == "cpu":
         warn_of_bf16()
     started, worked = time.perf_counter(), time.process_time()
+    most = -(-run.config["batch"] // group.world)
     try:
-        with stopping(), explained_memory(microbatch, -(-config["batch"] // group.world), note=_noting_memory(run, group)):
-            trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+        with stopping(), explained_memory(microbatch, most, note=_noting_memory(run, group)):
+            trainer.fit(module, data, ckpt_path=beginning.checkpoint, weights_only=True)
     finally:
         # Also of a start that failed: an attention kernel may be why.
         if group.first and (used := kernels_used(module.model)):
@@ -221,6 +200,77 @@ def _fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: 
         seconds = {"fit_seconds": time.perf_counter() - started, "fit_cpu_seconds": time.process_time() - worked}
         run.update(**{key: round(run.record.get(key, 0.0) + value, 2) for key, value in seconds.items()})
     return trainer
+
+
+def _beginning(run: Run, module: Training, microbatch: int) -> Beginning:
+    """Where a start begins. Sets the threads.
+
+    Raises:
+        RelposError: the checkpoint is of another network, or the processes see different ones.
+    """
+    group = module.group
+    # The threads of its first start give the same bits as without the interruption; but what the user asks for comes first.
+    kept = None if ASKED in os.environ else next((start["threads"] for start in _starts_with(run, "threads", group.world)), None)
+    # Before anything is computed: sums over another number of threads differ in their last bits.
+    threads = set_threads(run.config["speed"]["threads"] or kept)
+    # Its own checkpoint first; another run's is only a way to begin.
+    checkpoint = newest(run.path / "checkpoint")
+    keeps = trunk.last_constant_step(run) if group.world == 1 else None
+    shared = trunk.find(run, keeps, threads, microbatch) if keeps and not checkpoint else None
+    checkpoint = shared.checkpoint if shared else checkpoint
+    # Read once more here, so that a wrong shape is named before Lightning's traceback.
+    step = _checked_step(checkpoint, module) if checkpoint else 0
+    if group.sums([step])[0] != step * group.world:
+        raise RelposError(f"the processes of {run.path} see different checkpoints: is the folder one for all nodes?")
+    return Beginning(checkpoint, step, threads, microbatch, shared, keeps)
+
+
+def _note(run: Run, module: Training, beginning: Beginning) -> None:
+    """Writes into the record where a start begins, and gives the run the log of the steps that it takes over."""
+    run.note_start(
+        from_step=beginning.step,
+        threads=beginning.threads,
+        processes=module.group.world,
+        microbatch=beginning.microbatch,
+        recorded=isinstance(module, Pretraining) and module.recorder is not None,
+    )
+    if shared := beginning.trunk:
+        trunk.copy_log(shared, run)
+        run.note_start(checkpoint=shared.checkpoint.name, trunk_of=shared.folder.name)
+
+
+def _trainer(run: Run, module: Training, evaluations: int, beginning: Beginning) -> pl.Trainer:
+    """Lightning's trainer with our checkpoints, and in the first process with loggers, snapshots and a bar."""
+    config, speed, group = run.config, run.config["speed"], module.group
+    callbacks: list[pl.Callback] = [Checkpointing(run.path / "checkpoint", config["checkpoint_every"], group)]
+    if beginning.keeps:
+        callbacks.insert(0, Kept(run.path / trunk.FOLDER, beginning.keeps))  # first, because checkpointing may stop at this step
+    loggers: list[Any] = []
+    if group.first:
+        callbacks += [Snapshots(run.path / SNAPSHOTS, config["snapshots"]), Bar(run.name, module.steps)]
+        loggers = [JsonLines(run.path / LOGGED, beginning.step), *_more_loggers(run, module.model)]
+    return pl.Trainer(
+        accelerator=speed["accelerator"],
+        devices=_device(speed["accelerator"], group),
+        max_steps=module.steps,
+        logger=loggers,
+        callbacks=callbacks,
+        # Under srun Lightning would take ranks and requeueing into its own hands, if no environment were named.
+        plugins=[WholeCheckpoints(), LightningEnvironment()],
+        val_check_interval=_interval(module.steps, evaluations) if evaluations else None,
+        check_val_every_n_epoch=None,
+        limit_val_batches=1.0 if evaluations else 0,
+        num_sanity_val_steps=0,
+        deterministic="warn" if speed["deterministic"] else None,
+        # The data modules give each process its share of a step; a sampler would deal the examples out again.
+        use_distributed_sampler=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        detect_anomaly=speed["detect_anomaly"],
+        profiler=_profiler(speed["profiler"], run.path / "profile"),
+        default_root_dir=run.path,
+    )
 
 
 def warn_of_bf16() -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from relpos.errors import RelposError
 from relpos.files import whole_lines, write_text
 from relpos.runs.run import Run, read_record, runs_root
-from relpos.runs.shelf import LOGGED, is_current
+from relpos.runs.shelf import LOGGED, input_identities, is_current
 from relpos.train.checkpoint import newest, snapshot_step
 from relpos.train.optim import Recipe
 
@@ -64,9 +64,8 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
         record = {} if folder == run.path else read_record(folder)
         if not record or not list((folder / FOLDER).glob("*.ckpt")) or not is_current(record):
             continue
-        of_record = {name: Path(path).name.rpartition("-")[2] for name, path in record["inputs"].items()}
         step = Recipe.of(record["meaning"]["recipe"]).decay_start(record["meaning"]["steps"])
-        alike = (of_record, _shared(record["meaning"])) == (inputs, _shared(run.meaning))
+        alike = (input_identities(record), _shared(record["meaning"])) == (inputs, _shared(run.meaning))
         if alike and step <= end and _computed_with(record, threads, microbatch):
             found.append((step, folder))
     for step, folder in sorted(found, reverse=True):

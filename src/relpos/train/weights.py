@@ -95,20 +95,20 @@ def read_model_config(path: Path) -> dict[str, Any]:
         RelposError: there is no model in `path`, or its file describes no network; names file and key.
     """
     folder = model_folder(path)
+    file = folder / CONFIG
     if is_published(folder):
-        settings = Checkpoint(folder).settings
-        with _naming(folder / CONFIG):
-            return _checked(settings)
-    if is_exported(folder):
+        settings: Any = Checkpoint(folder).settings
+    elif is_exported(folder):
         config = read_config(folder)
-        with _naming(folder / CONFIG):
-            return _checked({name: config[name] for name in SETTINGS if config.get(name) is not None})
-    file = folder / "config.yaml"
-    if not file.is_file() or not (folder / WEIGHTS).is_file():
-        expected = f"config.yaml and {WEIGHTS} are expected, or the config.json of a published checkpoint"
-        raise RelposError(f"no model in {folder}: {expected}")
+        settings = {name: config[name] for name in SETTINGS if config.get(name) is not None}
+    else:
+        file = folder / "config.yaml"
+        if not file.is_file() or not (folder / WEIGHTS).is_file():
+            expected = f"config.yaml and {WEIGHTS} are expected, or the config.json of a published checkpoint"
+            raise RelposError(f"no model in {folder}: {expected}")
+        settings = read_yaml(file)
     with _naming(file):
-        return _checked(read_yaml(file))
+        return _checked(settings)
 
 
 def _checked(settings: Any) -> dict[str, Any]:

@@ -86,6 +86,7 @@ class Exact(Measure):
 def _task_of(network: Network) -> LengthTask | None:
     """The task that a network was trained on."""
     data = data_of(network.store)
+    # By name, because making a source of another kind may read its files.
     if not str(data.get("_target_", "")).startswith(LengthTask.__module__):
         return None
     task: LengthTask = instantiate(data, "data")
@@ -97,6 +98,7 @@ def _examples(sample: Sample, task: LengthTask, lengths: range) -> tuple[list[in
     from relpos.data.examples import Pairs
     from relpos.data.toy.chance import Chance
 
+    # Drawn by the task and not by the network, so that networks of one task answer the same questions.
     chance = Chance(task.seed, task.name, "test", lengths)
     drawn = [task.draw(chance, "test", lengths) for _ in range(sample.dials.examples)]
     ids = sample.tokenizer.encode([" ".join(part) for example in drawn for part in example])
@@ -112,6 +114,7 @@ def _examples(sample: Sample, task: LengthTask, lengths: range) -> tuple[list[in
 def _parts(found: dict[str, list[int]]) -> dict[str, Floats]:
     """Per cents as sums over sums: (2, examples)."""
     right, tokens = (np.array(found[key], np.float64) for key in ("right", "tokens"))
+    # As a numerator and a denominator for each example: an interval over networks draws examples anew.
     return {EXACT: np.stack([100.0 * (right == tokens), np.ones(len(right))]), TOKENS: np.stack([100.0 * right, tokens])}
 
 

@@ -35,6 +35,7 @@ class Mirror(Measure):
         examples = sample.heldout()
         with sample.bar("reversed text", 2 * len(examples)) as advance:
             found = mirror_gap(sample.model, examples, advance)
+        # Each example's sum and tokens, because an interval over networks draws examples anew.
         by_example = {"predicted": found.predicted.astype(int).tolist(), "nats": found.differences[KEY].round(4).tolist()}
         return {GAP: found.gaps[KEY], "mirror_gap_interval": found.intervals[KEY], BY_EXAMPLE: by_example}
 

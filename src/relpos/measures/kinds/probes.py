@@ -21,6 +21,7 @@ class Probes(Measure):
         from relpos.analysis.order_probes import order_probes
         from relpos.data.shuffle import shuffled
 
+        # Of shuffled text: in ordinary text a word's place can be guessed from the word.
         return {"probes": order_probes(sample.model, shuffled(sample.texts(), sample.words), sample.tokenizer.marks)}
 
     def said(self, results: Results) -> list[str]:
