@@ -1,4 +1,4 @@
-"""The model that a run trains, with the weights that it starts from."""
+"""The model that a run trains, with the weights that it starts from, and the description of it in the run's model folder."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from relpos.data.tasks import Task
 from relpos.errors import RelposError
 from relpos.model.build import Network, count
 from relpos.model.heads import Classifier, MaskedLM
-from relpos.runs.changed import change_positions
+from relpos.runs.changed import change_positions, changed_position
 from relpos.runs.networks import described_by, description
 from relpos.runs.run import Run
 from relpos.train.network import MOST, classifier_on, encoder_of, masked_lm_on, network, without_memory
 from relpos.train.optim import Recipe
-from relpos.train.weights import load_model
+from relpos.train.weights import load_model, read_model_config
 from relpos.trust import instantiate
 
 
@@ -49,6 +49,15 @@ def of_pretraining(config: dict[str, Any], vocabulary: int, start: Path | None =
     return network(description(config, vocabulary) | {"kernel": config["speed"]["kernel"]})
 
 
+def pretrained_settings(config: dict[str, Any], vocabulary: int, start: Path | None = None) -> dict[str, Any]:
+    """The description of that network. A head that predicts words is trained further; a classifier's is dropped."""
+    if start is None:
+        return description(config, vocabulary)
+    settings = read_model_config(start)
+    head = {key: value for key, value in settings.get("head", {}).items() if key in ("activation", "tied")}
+    return {key: value for key, value in settings.items() if key not in ("head", "outputs")} | ({"head": head} if head else {})
+
+
 def of_finetuning(run: Run, vocabulary: int | None = None) -> Classifier:
     """A classifier on the encoder that the run starts from; its output layer is drawn from `seed`, and so is the pooler unless an
     intermediate task has trained one. With `change`, the encoder gets other positions first."""
@@ -64,6 +73,14 @@ def of_finetuning(run: Run, vocabulary: int | None = None) -> Classifier:
     # Here and not before: loading the network and changing its positions draw numbers, too.
     torch.manual_seed(run.config["seed"])
     return classifier_on(before, task.outputs, encoder_of(before).embedding.dropout.p, run.config.get("head", "plain")).train()
+
+
+def finetuned_settings(run: Run, outputs: int) -> dict[str, Any]:
+    """The description of the network of a fine-tuning; head and positions may differ from those that it started with."""
+    settings, kind = read_model_config(run.inputs["start"].network), run.config.get("head", "plain")
+    position = changed_position(settings["position"], run.config.get("change"))
+    head = {} if kind == "plain" else {"head": {"classifier": kind}}
+    return {key: value for key, value in settings.items() if key != "head"} | {"position": position, "outputs": outputs} | head
 
 
 def refuse_impossible(run: Run) -> None:

@@ -33,9 +33,7 @@ from relpos.model.position.merge import name_of
 from relpos.model.precision import slowdown_of_bf16
 from relpos.process import ASKED
 from relpos.runs import trunk
-from relpos.runs.changed import changed_position
-from relpos.runs.model import of_finetuning, of_pretraining
-from relpos.runs.networks import description
+from relpos.runs.model import finetuned_settings, of_finetuning, of_pretraining, pretrained_settings
 from relpos.runs.plan import task_files
 from relpos.runs.run import Run
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, logged
@@ -50,7 +48,7 @@ from relpos.train.progress import Bar
 from relpos.train.replay import Recorder, recorder_for
 from relpos.train.room import explained_memory, fitting_microbatch
 from relpos.train.splits import Splits, kept
-from relpos.train.weights import model_folder, read_model_config, save_model
+from relpos.train.weights import model_folder, save_model
 from relpos.trust import instantiate
 
 for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
@@ -62,7 +60,8 @@ def pretrain(run: Run) -> dict[str, Any]:
     """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/` and the figure of the kernels."""
     config, store = run.config, Store(run.inputs["store"].path)
     start = run.inputs["start"].path if "start" in run.inputs else None
-    settings = _with_new_head(read_model_config(start)) if start else description(config, store.vocabulary)
+    # Read before the training: hours later the network that it goes on with may be gone.
+    settings = pretrained_settings(config, store.vocabulary, start)
     model = of_pretraining(config, store.vocabulary, start)
     group = present()
     dials = _of(config, "steps", "seed", "precision", "log_every")
@@ -104,13 +103,12 @@ def pretrain(run: Run) -> dict[str, Any]:
 
 def finetune(run: Run) -> dict[str, Any]:
     """Fine-tunes on one task; writes `model/` and `predictions/`."""
-    config, start = run.config, run.inputs["start"]
-    folder = model_folder(start.network)
+    config, folder = run.config, model_folder(run.inputs["start"].network)
     task: Task = instantiate(config["task"], "task")
     tokenizer, location = load_tokenizer(folder), task_files(run)
     splits = kept(_content(run, folder), Splits(location, task, tokenizer, config["length"]))
     encoded, *_ = [splits[split] for split in ("train", *task.dev.values())]  # a mistake in a dev file shows before training
-    settings, model = read_model_config(folder), of_finetuning(run)
+    settings, model = finetuned_settings(run, task.outputs), of_finetuning(run)
     recipe = dict(config["recipe"])
     steps = tuning_steps(config["steps"], recipe.pop("epochs", None), task, len(encoded), config["batch"])
     module = Finetuning(task, model, Recipe(**recipe), steps, *_of(config, "seed", "precision", "log_every").values())
@@ -121,23 +119,9 @@ def finetune(run: Run) -> dict[str, Any]:
     result = columns(model, task, splits, config["precision"], run.path / "predictions")
     for logger in trainer.loggers:
         logger.log_metrics(result["columns"], step=steps)
-    save_model(run.path / "model", model, _of_classifier(settings, run) | {"outputs": task.outputs}, tokenizer)
+    save_model(run.path / "model", model, settings, tokenizer)
     _finish(run, trainer, result | {"steps": steps})
     return result | {"steps": steps}
-
-
-def _with_new_head(settings: dict[str, Any]) -> dict[str, Any]:
-    """The description of a masked language model on the same encoder. A language-model head is kept, a classifier's dropped."""
-    kept = {key: value for key, value in settings.get("head", {}).items() if key in ("activation", "tied")}
-    return {key: value for key, value in settings.items() if key not in ("head", "outputs")} | ({"head": kept} if kept else {})
-
-
-def _of_classifier(settings: dict[str, Any], run: Run) -> dict[str, Any]:
-    """The description of a fine-tuned network but for its outputs; head and positions may differ from those it started with."""
-    kind = run.config.get("head", "plain")
-    rest = {key: value for key, value in settings.items() if key != "head"}
-    rest["position"] = changed_position(settings["position"], run.config.get("change"))
-    return rest if kind == "plain" else rest | {"head": {"classifier": kind}}
 
 
 def _content(run: Run, folder: Path) -> str:
