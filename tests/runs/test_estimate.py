@@ -58,6 +58,17 @@ def test_a_rate_is_the_median_of_finished_runs_alike_per_thread() -> None:
     assert known.seconds(run.inputs["store"]) == 0.0
 
 
+def test_a_rate_holds_for_one_optimiser() -> None:
+    adamw, muon = pretraining(), pretraining("recipe.optimizer=muon")
+    finished("muon", flops_per_token(muon), 1e9, meaning=muon.meaning)
+    assert Estimate().rate(adamw) == (None, "unknown")
+    assert Estimate().rate(muon)[0] == pytest.approx(1e9)
+    write_json(runs_root() / estimate.RATES, [{"hardware": HERE, "precision": "fp32", "flops_per_token": 1.0, "rate": 1.0}])
+    for name, value in (("muon", 2e9), ("adamw", 3e9)):
+        keep(Rate("fp32", 1.0, value, optimizer=name))
+    assert [rate.value for rate in Estimate().measured] == [2e9, 3e9]  # the one of earlier code was of AdamW, and is replaced
+
+
 def test_a_run_beside_others_counts_by_the_time_that_it_worked() -> None:
     finished("beside", flops_per_token(pretraining()), 1e9, starts=[{"threads": 1}], fit_cpu_seconds=2.5)
     assert Estimate().rate(pretraining())[0] == pytest.approx(4e9)

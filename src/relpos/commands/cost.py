@@ -65,7 +65,7 @@ def _measured(config: Cost, per_token: float, step: float, seconds: float) -> di
     recipe, masked = Recipe.of(config["recipe"]), predicted(config["size"], config["recipe"])
     measured = measure(model, recipe, config["batch"], config["length"], config["precision"], dict(speed), seconds, masked)
     # Per device, so that plans can divide it among as many threads as a run will have.
-    keep(Rate(config["precision"], per_token, step / measured.alone, tokens))
+    keep(Rate(config["precision"], per_token, step / measured.alone, tokens, None, recipe.optimizer))
     return {
         "device": measured.device,
         "microbatch": measured.microbatch,

@@ -19,6 +19,8 @@ MASKED = 0.15
 """Share of the tokens that BERT's masks choose."""
 EXAMPLES = 256
 """Examples whose mean length stands for that of all."""
+ADAMW = "adamw"
+"""The optimiser of a recipe that names none."""
 MARKS = 3
 """[CLS] and two [SEP]."""
 
@@ -32,6 +34,7 @@ class Rate(NamedTuple):
         value: operations per second; of finished runs as `flops` counts them, otherwise as `flops_done` does.
         tokens: per step; None: any number.
         task: of fine-tunings.
+        optimizer: Muon's updates are matrix products, which no count of passes contains.
     """
 
     precision: str
@@ -39,6 +42,7 @@ class Rate(NamedTuple):
     value: float
     tokens: float | None = None
     task: str | None = None
+    optimizer: str = ADAMW
 
 
 def flops(run: Run) -> float:
@@ -110,6 +114,11 @@ def predicted(size: Mapping[str, Any], recipe: Mapping[str, Any]) -> float:
     masking = recipe.get("masking", "bert")
     rate = {"bert": MASKED, "diffusion": 0.5, "answer": 0.5}[masking] if isinstance(masking, str) else masking
     return fmean(rate) if isinstance(rate, list) else float(rate)
+
+
+def optimizer_of(recipe: Mapping[str, Any]) -> str:
+    """The optimiser of a recipe, or of a meaning's, which leaves out AdamW."""
+    return str(recipe.get("optimizer", ADAMW))
 
 
 def forward(size: dict[str, Any], length: int, vocabulary: int = 0, predicted: float = MASKED) -> float:

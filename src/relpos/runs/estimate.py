@@ -16,7 +16,7 @@ from typing import Any
 
 from relpos.errors import RelposError
 from relpos.files import write_json
-from relpos.runs.cost import Rate, flops, flops_done, flops_per_token
+from relpos.runs.cost import ADAMW, Rate, flops, flops_done, flops_per_token, optimizer_of
 from relpos.runs.execute import hardware
 from relpos.runs.run import Run, make_runs_root, runs_root
 from relpos.runs.shelf import finished
@@ -53,7 +53,8 @@ class Estimate:
         """Operations per second as `relpos.runs.cost` counts them, None if it is unknown; and where it comes from."""
         task, data = run.config.get("task") or {}, run.config.get("data")
         # The data is part of the key: short sentences fill a step with fewer tokens.
-        key = run.stage, run.config["precision"], flops_per_token(run), run.config["batch"], task.get("name"), json.dumps(data)
+        dials = run.config["precision"], run.config["batch"], optimizer_of(run.config["recipe"])
+        key = run.stage, *dials, flops_per_token(run), task.get("name"), json.dumps(data)
         if key not in self.known:
             self.known[key] = self._rate(run)
         return self.known[key]
@@ -75,7 +76,7 @@ class Estimate:
         """What was measured on this hardware."""
         here = hardware()
         return [
-            Rate(entry["precision"], entry["flops_per_token"], entry["rate"], entry.get("tokens"))
+            Rate(entry["precision"], entry["flops_per_token"], entry["rate"], entry.get("tokens"), None, entry["optimizer"])
             for entry in _kept()
             if entry["hardware"] == here
         ]
@@ -97,7 +98,8 @@ class Estimate:
 
 def _median(run: Run, rates: Iterable[Rate], cost: float, tokens: float = 0.0) -> float | None:
     """The median rate of runs alike, of the same task if there are such."""
-    alike = [rate for rate in rates if rate.precision == run.config["precision"] and _near(rate.cost, cost)]
+    how = run.config["precision"], optimizer_of(run.config["recipe"])
+    alike = [rate for rate in rates if (rate.precision, rate.optimizer) == how and _near(rate.cost, cost)]
     alike = [rate for rate in alike if rate.tokens is None or _near(rate.tokens, tokens)]
     task = (run.config.get("task") or {}).get("name")
     alike = [rate for rate in alike if rate.task == task] or alike
@@ -129,7 +131,8 @@ def _of_records(stage: str) -> Iterable[Rate]:
             seconds = min(seconds, record.get("fit_cpu_seconds", seconds * threads) / threads)
         meaning = record["meaning"]
         rate = record["flops"] / seconds / devices
-        yield Rate(meaning["precision"], record["flops_per_token"], rate, task=meaning.get("task", {}).get("name"))
+        task, optimizer = meaning.get("task", {}).get("name"), optimizer_of(meaning.get("recipe", {}))
+        yield Rate(meaning["precision"], record["flops_per_token"], rate, None, task, optimizer)
 
 
 def keep(rate: Rate) -> None:
@@ -138,7 +141,13 @@ def keep(rate: Rate) -> None:
     Raises:
         RelposError: the file cannot be written.
     """
-    entry = {"hardware": hardware(), "precision": rate.precision, "flops_per_token": rate.cost, "tokens": rate.tokens}
+    entry = {
+        "hardware": hardware(),
+        "precision": rate.precision,
+        "optimizer": rate.optimizer,
+        "flops_per_token": rate.cost,
+        "tokens": rate.tokens,
+    }
     # Measured anew on the same hardware, the newer one counts: drivers and torch change.
     others = [other for other in _kept() if any(other.get(key) != value for key, value in entry.items())]
     make_runs_root()
@@ -149,7 +158,12 @@ def _kept() -> list[dict[str, Any]]:
     """The entries of `RATES`; none if the file is damaged, because they can be measured again."""
     try:
         entries = json.loads((runs_root() / RATES).read_text("utf-8"))
-        return [entry for entry in entries if {"hardware", "precision", "flops_per_token", "rate"} <= entry.keys()]
+        # The optimiser came later than the first files of rates.
+        return [
+            {"optimizer": ADAMW} | entry
+            for entry in entries
+            if {"hardware", "precision", "flops_per_token", "rate"} <= entry.keys()
+        ]
     except (OSError, ValueError, TypeError, AttributeError):
         return []
 

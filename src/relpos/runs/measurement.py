@@ -153,7 +153,7 @@ def measured_rate(run: Run) -> Rate:
     finally:
         torch.set_num_threads(threads)
     done = operations(layers) * run.config["batch"] * tokens
-    return Rate(run.config["precision"], cost, done / measured.alone, per_step)
+    return Rate(run.config["precision"], cost, done / measured.alone, per_step, None, recipe.optimizer)
 
 
 def _times(work: Callable[[int], None], seconds: float, device: torch.device) -> tuple[float, float]:
