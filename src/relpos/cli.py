@@ -170,6 +170,7 @@ def _run(command: str, arguments: list[str]) -> int:
         raise RelposError(f"table must be given, as in: relpos {command} table=demo")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
     sys.argv = [f"relpos {command}", *flags, *overrides]
+    # Hydra's main returns nothing: what the commands return, or raise, is collected here.
     paths: list[str] = []
     errors: list[Exception] = []
 

@@ -30,6 +30,7 @@ def read_yaml(path: Path) -> Any:
     check_regular(path)
     try:
         with path.open("rb") as file:
+            # One byte more than is allowed tells whether there are more.
             content = file.read(BYTES + 1)
         if len(content) > BYTES:
             raise RelposError(f"{path}: larger than {BYTES:,} bytes, which no configuration is")
@@ -146,6 +147,7 @@ def whole_lines(path: Path, end: int | None = None) -> list[str]:
             size = file.seek(0, os.SEEK_END)
             skipped = max(0, size - end) if end else 0
             file.seek(skipped)
+            # The first line may have begun before the part that is read.
             lines = file.read().splitlines(keepends=True)[bool(skipped) :]
     except OSError:
         return []
@@ -243,6 +245,7 @@ def digest(content: object, digits: int = 8) -> str:
 def _flush(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
+        # Of a folder, too: the new name of a file is in it, and would be lost with the power.
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

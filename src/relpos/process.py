@@ -82,6 +82,7 @@ def tether(before: Callable[[], None] | None = None) -> None:
     Args:
         before: called first, once the pipe has closed.
     """
+    # Nothing is written to it: the read returns, with nothing, when the parent is gone.
     while os.read(0, 1024):
         pass
     if before is not None:

@@ -51,6 +51,7 @@ def overview(described: Network, layer: int, length: int) -> dict[str, Pattern]:
             continue
         overrides = [f"position={file.stem}", *(f"{key}={described[key]}" for key in ("k", "outside", "kernels"))]
         position = resolved(composed("draw", overrides))["position"]
+        # With no more layers than the one that is drawn, because all schemes are built for one figure.
         model, _ = _model({**described, "position": position, "size": described["size"] | {"layers": layer}})
         shown = pattern(model.encoder, layer - 1, length, trained=False)
         if shown is not None:

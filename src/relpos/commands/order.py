@@ -69,6 +69,7 @@ def order(
         said = [part for measure in measures() for part in measure.said(results)]
         print(f"{name}: {', '.join(said) or 'measured'}", file=sys.stderr)
     folder = runs_root() / "order" / _folder_name(networks, dials, asked, curves)
+    # One network's results stand by themselves, as `relpos.order(run)` returns them.
     write_json(folder / FILE, rows[0] if len(rows) == 1 else {"rows": rows})
     _draw(rows, folder)
     return str(folder)
@@ -136,6 +137,7 @@ def _mean(gaps: Sequence[dict[str, float]]) -> dict[str, float]:
 
 def _curve(seeds: Sequence[Results]) -> Curve:
     """Share → (gap over all words, accuracy on same-word pairs): means over the pre-trainings that have it; None where none has."""
+    # Means over those that have a share: another pre-training of the row may have kept other snapshots.
     networks = [{int(share): results for share, results in seed.get("snapshots", {}).items()} | {END: seed} for seed in seeds]
     curve: Curve = {}
     for share in sorted({share for of_seed in networks for share in of_seed}):

@@ -35,6 +35,7 @@ def record_scores(table: str, row: str, **scores: str | float | Sequence[float] 
     new = {column: _score(column, score) for column in COLUMNS if (score := scores[column]) is not None}
     if not new:
         raise RelposError(f"no score given: relpos record-scores table={table} row={row} cola=… of {', '.join(COLUMNS)}")
+    # One score may be as small; where all are, they are fractions.
     if all(abs(score) <= 1 for score in new.values()):
         raise RelposError("scores are × 100: cola=41.2, not cola=0.412")
     # Added to those of earlier calls: the server's answers may come one task at a time.

@@ -84,6 +84,7 @@ def look(runs: list[Run]) -> list[Seen]:
     result = []
     fruitless: set[str] = set()  # failed runs, and those that need one
     for run in runs:
+        # A network that the user has named is made by nobody.
         record = {} if run.stage == "given" else run.record
         state = "finished" if run.stage == "given" else record.get("state", "missing")
         # A process that is killed cannot write its end: the lock is what goes with it.

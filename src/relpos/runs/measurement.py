@@ -71,15 +71,7 @@ def measure(
     asked = speed["microbatch"]
     # As in the training, so that the measured pass is the one that will be run.
     microbatch = min(batch, fitting_microbatch(model.encoder, length, speed["accelerator"]) if asked == "auto" else int(asked))
-    generator = torch.Generator().manual_seed(0)
-    vocabulary = model.encoder.embedding.words.num_embeddings
-    # The first five ids are special tokens.
-    ids = torch.randint(min(5, vocabulary - 1), vocabulary, (microbatch, length), generator=generator)
-    chosen = torch.rand(ids.shape, generator=generator) < masked
-    # So that some token is masked: the mean loss over none is not a number.
-    chosen[0, 0] = True
-    labels = ids.masked_fill(~chosen, -100).to(device)
-    ids = ids.to(device)
+    ids, labels = (made_up.to(device) for made_up in _made_up(model, (microbatch, length), masked))
     optimizer = replace(recipe, lr=0.0, position_lr=1.0, conv_lr=None).optimizer_of(model)  # at the rate 0 nothing can diverge
 
     def forward_and_backward(number: int) -> None:
@@ -100,20 +92,30 @@ def measure(
 
     # Schemes that draw positions for each step have none before.
     model.encoder.position.begin_step(0)
-    threads = torch.get_num_threads()
     if device.type == "cuda":
-        whole = alone = step(seconds)[0]
-        waited = 0.0
-    else:
-        torch.set_num_threads(1)
-        try:
-            clock, alone = step(seconds / min(2, threads))
-        finally:
-            torch.set_num_threads(threads)
-        waited = max(0.0, 1 - alone / clock)
-        whole = step(seconds / 2)[0] if threads > 1 and waited < DISTURBED else alone / threads
-    name = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    return Measured(whole, alone, waited, microbatch, _peak(device), name)
+        clock = step(seconds)[0]
+        return Measured(clock, clock, 0.0, microbatch, _peak(device), torch.cuda.get_device_name())
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        clock, alone = step(seconds / min(2, threads))
+    finally:
+        torch.set_num_threads(threads)
+    waited = max(0.0, 1 - alone / clock)
+    whole = step(seconds / 2)[0] if threads > 1 and waited < DISTURBED else alone / threads
+    return Measured(whole, alone, waited, microbatch, _peak(device), f"CPU, {threads} threads")
+
+
+def _made_up(model: MaskedLM, shape: tuple[int, int], masked: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """(input ids, labels) of this shape: a share of the tokens is to be predicted."""
+    generator = torch.Generator().manual_seed(0)
+    vocabulary = model.encoder.embedding.words.num_embeddings
+    # The first five ids are special tokens.
+    ids = torch.randint(min(5, vocabulary - 1), vocabulary, shape, generator=generator)
+    chosen = torch.rand(shape, generator=generator) < masked
+    # So that some token is masked: the mean loss over none is not a number.
+    chosen[0, 0] = True
+    return ids, ids.masked_fill(~chosen, -100)
 
 
 def measured_rate(run: Run) -> Rate:

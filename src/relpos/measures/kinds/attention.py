@@ -20,4 +20,5 @@ class Attention(Measure):
         """`attention`."""
         from relpos.analysis.attention_mass import attention_mass
 
+        # On windows that are full: an offset is then as often there in each text.
         return {"attention": attention_mass(sample.model, sample.texts(), sample.tokenizer.marks)}
