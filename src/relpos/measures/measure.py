@@ -169,7 +169,6 @@ class Measure:
 
 def measures() -> list[Measure]:
     """All measures, in their order."""
-    # By the files that are there now, so that a new one is found without a list.
     found = [_of_file(module.name) for module in iter_modules(kinds.__path__)]
     return sorted(found, key=lambda measure: (measure.place, measure.name))
 

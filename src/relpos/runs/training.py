@@ -148,7 +148,7 @@ class Beginning:
         step: of the checkpoint.
         threads: of the processor.
         microbatch: examples of a pass.
-        trunk: another run whose steps it takes over; None: there is none.
+        shared: another run whose steps it takes over; None: there is none.
         keeps: the step at which it keeps a trunk for other runs; None: none can begin there.
     """
 
@@ -156,7 +156,7 @@ class Beginning:
     step: int
     threads: int
     microbatch: int
-    trunk: trunk.Trunk | None
+    shared: trunk.Trunk | None
     keeps: int | None
 
 
@@ -218,7 +218,7 @@ def _note(run: Run, module: Training, beginning: Beginning) -> None:
         microbatch=beginning.microbatch,
         recorded=isinstance(module, Pretraining) and module.recorder is not None,
     )
-    if shared := beginning.trunk:
+    if shared := beginning.shared:
         trunk.copy_log(shared, run)
         run.note_start(checkpoint=shared.checkpoint.name, trunk_of=shared.folder.name)
 
