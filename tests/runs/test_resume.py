@@ -13,11 +13,10 @@ import torch
 from safetensors.torch import load_file
 
 from linked import link_runs
-from relpos.cli import main
 from relpos.errors import RelposError
+from relpos.launch.local import Local
+from relpos.process import ASKED
 from relpos.runs import Run, compose, execute, plan
-from relpos.tables.experiment import load
-from relpos.tables.plan import plan_table
 from relpos.train.pretrain import Pretraining
 
 OVERRIDES = [
@@ -31,7 +30,6 @@ OVERRIDES = [
 ]
 PAUSING = """
 import sys, time
-from relpos.cli import main
 from relpos.train.pretrain import Pretraining
 
 
@@ -149,7 +147,6 @@ def test_a_checkpoint_of_another_shape_is_refused_by_name(toy_runs: Path) -> Non
 
 FULL = """
 import resource, signal, sys
-from relpos.cli import main
 from relpos.train.checkpoint import WholeCheckpoints
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -178,21 +175,21 @@ def test_a_full_disk_keeps_the_checkpoint_before(toy_runs: Path, python: str) ->
     assert run.record["starts"][1]["from_step"] == 2
 
 
-@pytest.mark.usefixtures("python")
-@pytest.mark.parametrize(("asked", "threads"), [([], 2), (["engine.threads=1"], 1)], ids=["unasked", "asked"])
-def test_a_table_goes_on_with_the_threads_of_the_record_unless_others_are_asked_for(
-    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str], threads: int
+@pytest.mark.parametrize(("asked", "threads"), [(None, 2), (1, 1)], ids=["unasked", "asked"])
+def test_a_worker_goes_on_with_the_threads_of_the_record_unless_others_are_asked_for(
+    toy_runs: Path, monkeypatch: pytest.MonkeyPatch, asked: int | None, threads: int
 ) -> None:
-    table = tmp_path / "t.yaml"
-    content = {"question": "?", "rows": {"a": []}, "base": ["steps=2", "batch=4", "evaluations=1"], "tasks": [], "seeds": 1}
-    table.write_text(json.dumps(content), encoding="utf-8")
-    [row] = plan_table(load(str(table)))
-    [run] = row.pretrainings
+    run = plan(compose("pretrain", ["steps=2", "batch=4", "evaluations=1"]))
     with monkeypatch.context() as patch:
         patch.setattr(Pretraining, "training_step", stopped)
         with pytest.raises(KeyboardInterrupt):
             execute(replace(run, config=run.config | {"speed": run.config["speed"] | {"threads": 2}}))
-    assert main(["reproduce", f"table={table}", "engine=local", *asked]) == 0
+    # A worker of `engine.threads=1` in this process: one that is forked could not compute with two threads.
+    [environment] = Local(workers=1, threads=asked)._environments([None])
+    for name in environment.keys() & {ASKED}:
+        monkeypatch.setenv(name, environment[name])
+    torch.set_num_threads(1)
+    execute(run)
     assert [start["threads"] for start in run.record["starts"]] == [2, threads]
 
 
