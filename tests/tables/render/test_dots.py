@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+from relpos.measures.measure import measured_columns
+from relpos.tables.render import pictures
 from relpos.tables.render.pictures import draw_ends
 from relpos.tables.row import NATS, Column, Row
 
@@ -28,3 +30,13 @@ def test_every_pre_training_is_drawn_and_the_picture_is_made_again_only_if_one_c
 def test_rows_without_columns_about_order_have_no_picture(tmp_path: Path) -> None:
     draw_ends(tmp_path / "rows.png", [replace(row("none", 6.1, 0.0), columns={}, snapshots={})])
     assert not (tmp_path / "rows.png").exists()
+
+
+def test_titles_of_neighbouring_panels_do_not_run_into_each_other() -> None:
+    names = list(measured_columns())
+    column = Column(values=[0.1], mean=0.1, metric=NATS)
+    figure = pictures._ends(dict.fromkeys(names, {"a row": column}))
+    figure.draw_without_rendering()
+    widths = [axes.xaxis.label.get_window_extent() for axes in figure.axes if axes.axison]
+    assert len(widths) == len(names)
+    assert not any(one.overlaps(other) for place, one in enumerate(widths) for other in widths[:place])

@@ -16,6 +16,8 @@ LINES = 24
 """Rows that a column of the legend has room for."""
 MOST_BANDS = 6
 """Rows up to which their intervals are drawn; those of more rows would hide the lines, and side tables have the standard errors."""
+ACROSS = 6
+"""Panels beside each other; further ones stand below them, so that the figure still fits a page."""
 NATS_PER_TOKEN = "held-out loss (nats per predicted token)"
 
 
@@ -83,9 +85,9 @@ def _losses(curves: Mapping[str, Sequence[tuple[int, float]]]) -> Any:
 
 
 def _snapshots(panels: Mapping[str, Mapping[str, Mapping[int, Column]]], rows: Sequence[str], has_bands: bool) -> Any:
-    figure, all_axes = style.canvas(3.6 * len(panels) + 1.6, 3.6 if len(rows) < 12 else 5.0, 1, len(panels))
+    figure, all_axes = _panels(len(panels), 3.6, 3.6 if len(rows) < 12 else 5.0)
     handles: dict[str, Any] = {}  # a row may be missing in the first panel
-    for axes, (name, lines) in zip(all_axes[0], panels.items(), strict=True):
+    for axes, (name, lines) in zip(all_axes, panels.items(), strict=True):
         for row, line in lines.items():
             look = style.look(rows.index(row))
             handles[row] = axes.plot(list(line), [column.mean for column in line.values()], marker=".", **look)[0]
@@ -103,8 +105,8 @@ def _snapshots(panels: Mapping[str, Mapping[str, Mapping[int, Column]]], rows: S
 def _ends(panels: Mapping[str, Mapping[str, Column]]) -> Any:
     (best, first), *_ = panels.items()
     names = sorted(first, key=lambda row: float(first[row].mean or 0.0), reverse=best != LOSS)
-    figure, all_axes = style.canvas(1.6 + 2.4 * len(panels), 1.0 + 0.24 * len(names), 1, len(panels), sharey=True)
-    for axes, (name, columns) in zip(all_axes[0], panels.items(), strict=True):
+    figure, all_axes = _panels(len(panels), 2.4, 1.0 + 0.24 * len(names), sharey=True)
+    for axes, (name, columns) in zip(all_axes, panels.items(), strict=True):
         for place, row in enumerate(names):
             if row in columns:
                 values = columns[row].values
@@ -131,5 +133,15 @@ def _multipliers(kinds: Mapping[str, Mapping[float, float]]) -> Any:
     return figure
 
 
+def _panels(count: int, width: float, height: float, **more: Any) -> tuple[Any, Sequence[Any]]:
+    """A figure with `count` panels of width × height inches, and room for the names of the rows."""
+    across, down = min(count, ACROSS), -(-count // ACROSS)
+    figure, axes = style.canvas(width * across + 1.6, height * down, down, across, **more)
+    for empty in axes.flat[count:]:
+        empty.axis("off")
+    return figure, axes.flat[:count]
+
+
 def _with_unit(name: str, column: Column) -> str:
-    return f"{title(name)}, {'nats per token' if column.metric == NATS else 'per cent right'}"
+    """The title of a column, and its unit below: on one line, titles of neighbouring panels would run into each other."""
+    return f"{title(name)}\n{'nats per token' if column.metric == NATS else 'per cent right'}"
