@@ -35,7 +35,7 @@ def test_rows_without_columns_about_order_have_no_picture(tmp_path: Path) -> Non
 def test_titles_of_neighbouring_panels_do_not_run_into_each_other() -> None:
     names = list(measured_columns())
     column = Column(values=[0.1], mean=0.1, metric=NATS)
-    figure = pictures._ends(dict.fromkeys(names, {"a row": column}))
+    figure = pictures._ends({name: {"a row": column} for name in names})
     figure.draw_without_rendering()
     widths = [axes.xaxis.label.get_window_extent() for axes in figure.axes if axes.axison]
     assert len(widths) == len(names)
