@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from relpos.pretrained.bert import EMBEDDINGS, POSITIONS
-from relpos.pretrained.family import ABSOLUTE, NO_CONV, NO_DECODER, SIZE, Family, Head, Key, Weight, linear
+from relpos.pretrained.family import ABSOLUTE, NO_CONV, NO_DECODER, SIZE, Family, Key, classifier, linear, masked_lm
 
 _LAYER = "encoder.albert_layer_groups.0.albert_layers.0"
 _TRANSFORM = (*linear("head.narrow", "predictions.dense"), *linear("head.norm", "predictions.LayerNorm"))
-# The name of the bias depends on the version that wrote the file.
-_BIAS, _DECODER_BIAS, _DECODER = "predictions.bias", "predictions.decoder.bias", "predictions.decoder.weight"
-_CLASSIFIER = (*linear("pooler", "albert.pooler"), *linear("classifier", "classifier"))
 
 FAMILY = Family(
     model_type="albert",
@@ -34,12 +31,7 @@ FAMILY = Family(
     constants=NO_DECODER | {"num_hidden_groups": 1, "inner_group_num": 1},
     encoder=(*EMBEDDINGS, POSITIONS),
     layer=(
-        *linear(
-            "layers.0.attention.project",
-            f"{_LAYER}.attention.query",
-            f"{_LAYER}.attention.key",
-            f"{_LAYER}.attention.value",
-        ),
+        *linear("layers.0.attention.project", *(f"{_LAYER}.attention.{name}" for name in ("query", "key", "value"))),
         *linear("layers.0.attention.output", f"{_LAYER}.attention.dense"),
         *linear("layers.0.attention_norm", f"{_LAYER}.attention.LayerNorm"),
         *linear("layers.0.widen", f"{_LAYER}.ffn"),
@@ -49,13 +41,8 @@ FAMILY = Family(
     widen=linear("embedding.widen", "encoder.embedding_hidden_mapping_in"),
     pooler=linear("pooler", "pooler"),
     heads=(
-        Head("AlbertForMaskedLM", (*_TRANSFORM, Weight("head.bias", _BIAS, also=(_DECODER_BIAS,)))),
-        Head(
-            "AlbertForMaskedLM",
-            (*_TRANSFORM, Weight("head.bias", _DECODER_BIAS, also=(_BIAS,)), Weight("head.table", _DECODER)),
-            {"tied": False},
-        ),
-        Head("AlbertForSequenceClassification", _CLASSIFIER, {"kind": "classifier"}),
+        *masked_lm("AlbertForMaskedLM", _TRANSFORM, "predictions.bias", "predictions.decoder.weight", "predictions.decoder.bias"),
+        classifier("AlbertForSequenceClassification", "albert.pooler"),
     ),
     always_widens=True,
     unread=(r"sop_classifier\..*", r"predictions\.decoder\.weight", r".*\.position_ids"),

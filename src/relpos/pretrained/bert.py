@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relpos.pretrained.family import ABSOLUTE, NO_CONV, NO_DECODER, SIZE, Family, Head, Key, Weight, linear
+from relpos.pretrained.family import (
+    ABSOLUTE,
+    NO_CONV,
+    NO_DECODER,
+    SIZE,
+    Family,
+    Key,
+    Weight,
+    classifier,
+    linear,
+    masked_lm,
+    renamed,
+)
 
 EMBEDDINGS = (
     Weight("embedding.words.weight", "embeddings.word_embeddings.weight"),
@@ -27,14 +39,14 @@ LAYER = (
     *linear("layers.{n}.attention.project", f"{_SELF}.query", f"{_SELF}.key", f"{_SELF}.value"),
     *AFTER_ATTENTION,
 )
-TRANSFORM = (
-    *linear("head.narrow", "cls.predictions.transform.dense"),
-    *linear("head.norm", "cls.predictions.transform.LayerNorm"),
+_PREDICTIONS = "cls.predictions"
+_TRANSFORM = (
+    *linear("head.narrow", f"{_PREDICTIONS}.transform.dense"),
+    *linear("head.norm", f"{_PREDICTIONS}.transform.LayerNorm"),
 )
-BIAS, DECODER_BIAS, DECODER = "cls.predictions.bias", "cls.predictions.decoder.bias", "cls.predictions.decoder.weight"
-HEAD = (*TRANSFORM, Weight("head.bias", BIAS, also=(DECODER_BIAS,)))
-UNTIED = (*TRANSFORM, Weight("head.bias", DECODER_BIAS, also=(BIAS,)), Weight("head.table", DECODER))
-CLASSIFIER = (*linear("pooler", "bert.pooler.dense"), *linear("classifier", "classifier"))
+MASKED_LM = masked_lm(
+    "BertForMaskedLM", _TRANSFORM, f"{_PREDICTIONS}.bias", f"{_PREDICTIONS}.decoder.weight", f"{_PREDICTIONS}.decoder.bias"
+)
 
 FAMILY = Family(
     model_type="bert",
@@ -46,11 +58,7 @@ FAMILY = Family(
     layer=LAYER,
     widen=(),
     pooler=linear("pooler", "pooler.dense"),
-    heads=(
-        Head("BertForMaskedLM", HEAD),
-        Head("BertForMaskedLM", UNTIED, {"tied": False}),
-        Head("BertForSequenceClassification", CLASSIFIER, {"kind": "classifier"}),
-    ),
+    heads=(*MASKED_LM, classifier("BertForSequenceClassification", "bert.pooler.dense")),
     unread=(r"cls\.seq_relationship\..*", r"cls\.predictions\.decoder\.weight", r".*\.position_ids"),
 )
 
@@ -60,13 +68,5 @@ ERNIE = replace(
     prefix="ernie.",
     base="ErnieModel",
     constants=NO_DECODER | {"use_task_id": False},
-    heads=(
-        Head("ErnieForMaskedLM", HEAD),
-        Head("ErnieForMaskedLM", UNTIED, {"tied": False}),
-        Head(
-            "ErnieForSequenceClassification",
-            (*linear("pooler", "ernie.pooler.dense"), *linear("classifier", "classifier")),
-            {"kind": "classifier"},
-        ),
-    ),
+    heads=(*renamed(MASKED_LM, "Bert", "Ernie"), classifier("ErnieForSequenceClassification", "ernie.pooler.dense")),
 )

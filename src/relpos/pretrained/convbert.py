@@ -6,13 +6,11 @@ Ours hide it. Without padding both compute the same.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from relpos.pretrained.bert import AFTER_ATTENTION, EMBEDDINGS, POSITIONS
 from relpos.pretrained.bert import FAMILY as BERT
 from relpos.pretrained.electra import FAMILY as ELECTRA
 from relpos.pretrained.electra import GENERATOR
-from relpos.pretrained.family import SIZE, Family, Key, Weight, linear
+from relpos.pretrained.family import SIZE, Family, Key, Weight, linear, renamed
 
 _SELF = "encoder.layer.{n}.attention.self"
 _KEY, _OURS = f"{_SELF}.key_conv_attn_layer", "layers.{n}.attention.conv"
@@ -43,6 +41,6 @@ FAMILY = Family(
     ),
     widen=ELECTRA.widen,
     pooler=(),
-    heads=tuple(replace(head, architecture="ConvBertForMaskedLM") for head in GENERATOR),
+    heads=renamed(GENERATOR, "Electra", "ConvBert"),
     unread=ELECTRA.unread,
 )

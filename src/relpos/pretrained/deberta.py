@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.pretrained.bert import AFTER_ATTENTION, HEAD, UNTIED
+from relpos.pretrained.bert import AFTER_ATTENTION, MASKED_LM
 from relpos.pretrained.distilbert import FAMILY as DISTILBERT
-from relpos.pretrained.family import NO_CONV, SIZE, Family, Head, Key, Weight, linear
+from relpos.pretrained.family import NO_CONV, SIZE, Family, Head, Key, Weight, linear, renamed
 
 _SELF, _LM = "encoder.layer.{n}.attention.self", "lm_predictions.lm_head"
 _HIDDEN, _LENGTH = Key("hidden_size", 1536), Key("max_position_embeddings", 512)
@@ -101,8 +101,7 @@ FAMILY = Family(
     widen=(),
     pooler=(),
     heads=(
-        Head("DebertaV2ForMaskedLM", HEAD),
-        Head("DebertaV2ForMaskedLM", UNTIED, {"tied": False}),
+        *renamed(MASKED_LM, "Bert", "DebertaV2"),
         Head(
             "DebertaV2ForMaskedLM",
             (*linear("head.narrow", f"{_LM}.dense"), *linear("head.norm", f"{_LM}.LayerNorm"), Weight("head.bias", f"{_LM}.bias")),

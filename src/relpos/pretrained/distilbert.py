@@ -6,11 +6,10 @@ Its classifier is not read: between its two linear maps it has ReLU where ours h
 from __future__ import annotations
 
 from relpos.pretrained.bert import POSITIONS
-from relpos.pretrained.family import ABSOLUTE, NO_CONV, NO_DECODER, SIZE, Family, Head, Key, Weight, linear
+from relpos.pretrained.family import ABSOLUTE, NO_CONV, NO_DECODER, SIZE, Family, Key, Weight, linear, masked_lm
 
 _LAYER, _HIDDEN = "transformer.layer.{n}", Key("dim", 768)
 _TRANSFORM = (*linear("head.narrow", "vocab_transform"), *linear("head.norm", "vocab_layer_norm"))
-_BIAS = Weight("head.bias", "vocab_projector.bias")
 
 FAMILY = Family(
     model_type="distilbert",
@@ -50,9 +49,6 @@ FAMILY = Family(
     ),
     widen=(),
     pooler=(),
-    heads=(
-        Head("DistilBertForMaskedLM", (*_TRANSFORM, _BIAS)),
-        Head("DistilBertForMaskedLM", (*_TRANSFORM, _BIAS, Weight("head.table", "vocab_projector.weight")), {"tied": False}),
-    ),
+    heads=masked_lm("DistilBertForMaskedLM", _TRANSFORM, "vocab_projector.bias", "vocab_projector.weight"),
     unread=(r"vocab_projector\.weight", r".*\.position_ids"),
 )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from relpos.pretrained.bert import EMBEDDINGS, LAYER, POSITIONS
 from relpos.pretrained.bert import FAMILY as BERT
-from relpos.pretrained.family import SIZE, Family, Head, Key, Weight, linear
+from relpos.pretrained.family import SIZE, Family, Head, Key, linear, masked_lm
 
 _TRANSFORM = (*linear("head.narrow", "generator_predictions.dense"), *linear("head.norm", "generator_predictions.LayerNorm"))
-_BIAS = Weight("head.bias", "generator_lm_head.bias")
-_GELU = {"activation": "gelu"}  # of the generator's head, whatever the layers have
-GENERATOR = (
-    Head("ElectraForMaskedLM", (*_TRANSFORM, _BIAS), _GELU),
-    Head("ElectraForMaskedLM", (*_TRANSFORM, _BIAS, Weight("head.table", "generator_lm_head.weight")), _GELU | {"tied": False}),
+GENERATOR = masked_lm(
+    "ElectraForMaskedLM",
+    _TRANSFORM,
+    "generator_lm_head.bias",
+    "generator_lm_head.weight",
+    activation="gelu",  # whatever the layers have
 )
 FACTORISED = SIZE | {
     "hidden": Key("hidden_size", 256),

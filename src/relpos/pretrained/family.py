@@ -8,7 +8,7 @@ descriptions in either direction. What a description cannot say, a family does i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -126,6 +126,34 @@ def linear(ours: str, *theirs: str) -> tuple[Weight, Weight]:
         return Weight(f"{ours}.{kind}", names[0] if len(names) == 1 else names)
 
     return named("weight"), named("bias")
+
+
+def masked_lm(
+    architecture: str, transform: tuple[Weight, ...], bias: str, decoder: str, decoder_bias: str = "", **settings: Any
+) -> tuple[Head, Head]:
+    """The language-modelling head that predicts with the word table, and the one with a table of its own.
+
+    Args:
+        transform: weights before the table.
+        bias: name of the bias of the words.
+        decoder: name of the head's own table.
+        decoder_bias: name of the bias beside that table. Files have either name or both, by the version that wrote them.
+        settings: of both.
+    """
+    tied = Weight("head.bias", bias, also=(decoder_bias,) if decoder_bias else ())
+    untied = Weight("head.bias", decoder_bias, also=(bias,)) if decoder_bias else tied
+    weights = (*transform, untied, Weight("head.table", decoder))
+    return Head(architecture, (*transform, tied), settings), Head(architecture, weights, settings | {"tied": False})
+
+
+def classifier(architecture: str, pooler: str, output: str = "classifier") -> Head:
+    """The classifier of texts, by the names of its two linear maps."""
+    return Head(architecture, (*linear("pooler", pooler), *linear("classifier", output)), {"kind": "classifier"})
+
+
+def renamed(heads: tuple[Head, ...], old: str, new: str) -> tuple[Head, ...]:
+    """Heads whose classes in `transformers` have the name of another family."""
+    return tuple(replace(head, architecture=head.architecture.replace(old, new)) for head in heads)
 
 
 ACTIVATIONS = {

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.pretrained.family import NO_CONV, SIZE, Family, Head, Key, Weight, linear
+from relpos.pretrained.family import NO_CONV, SIZE, Family, Key, Weight, linear, masked_lm
 
 _EVERY, _LAYERS = 3, 22
 _THETAS = {"full_attention": Key("global_rope_theta", 160000.0), "sliding_attention": Key("local_rope_theta", 10000.0)}
@@ -23,8 +23,6 @@ def _rope(kind: str) -> dict[str, Any]:
 _REACH = Key("local_attention", 128, lambda width: width // 2, lambda reach: 2 * reach)
 _WINDOW = {"_target_": "relpos.model.position.Window", "reach": _REACH}
 _LOCAL = {"_target_": "relpos.model.position.Merge", "parts": [_rope("sliding_attention"), _WINDOW]}
-_TRANSFORM = (linear("head.narrow", "head.dense")[0], linear("head.norm", "head.norm")[0], Weight("head.bias", "decoder.bias"))
-_GELU = {"activation": "gelu"}  # of the head, whatever the layers have
 
 
 def older(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,9 +92,12 @@ FAMILY = Family(
     ),
     widen=(),
     pooler=(),
-    heads=(
-        Head("ModernBertForMaskedLM", _TRANSFORM, _GELU),
-        Head("ModernBertForMaskedLM", (*_TRANSFORM, Weight("head.table", "decoder.weight")), _GELU | {"tied": False}),
+    heads=masked_lm(
+        "ModernBertForMaskedLM",
+        (linear("head.narrow", "head.dense")[0], linear("head.norm", "head.norm")[0]),
+        "decoder.bias",
+        "decoder.weight",
+        activation="gelu",  # whatever the layers have
     ),
     unread=(r"decoder\.weight",),
     normalised=older,

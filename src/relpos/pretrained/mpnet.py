@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from relpos.pretrained.bert import POSITIONS
 from relpos.pretrained.distilbert import FAMILY as DISTILBERT
-from relpos.pretrained.family import ABSOLUTE, SIZE, Family, Key, Weight, linear
+from relpos.pretrained.family import ABSOLUTE, SIZE, Family, Key, Weight, linear, renamed
 from relpos.pretrained.roberta import FAMILY as ROBERTA
 from relpos.pretrained.roberta import POSITIONS_BEHIND, RESERVED
 
@@ -42,6 +42,6 @@ FAMILY = Family(
     ),
     widen=(),
     pooler=ROBERTA.pooler,
-    heads=tuple(replace(head, architecture=head.architecture.replace("Roberta", "MPNet")) for head in ROBERTA.heads),
+    heads=renamed(ROBERTA.heads, "Roberta", "MPNet"),
     unread=ROBERTA.unread,
 )

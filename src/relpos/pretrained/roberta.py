@@ -13,13 +13,11 @@ from dataclasses import replace
 
 from relpos.pretrained.bert import EMBEDDINGS, LAYER, POSITIONS
 from relpos.pretrained.bert import FAMILY as BERT
-from relpos.pretrained.family import SIZE, Family, Head, Key, Weight, linear
+from relpos.pretrained.family import SIZE, Family, Key, classifier, linear, masked_lm, renamed
 
 RESERVED = 2
 POSITIONS_BEHIND = Key("max_position_embeddings", 514, lambda rows: rows - RESERVED, lambda rows: rows + RESERVED)
 _TRANSFORM = (*linear("head.narrow", "lm_head.dense"), *linear("head.norm", "lm_head.layer_norm"))
-_BIAS, _DECODER_BIAS, _DECODER = "lm_head.bias", "lm_head.decoder.bias", "lm_head.decoder.weight"
-_GELU = {"activation": "gelu"}  # of the head, whatever the layers have
 
 FAMILY = Family(
     model_type="roberta",
@@ -32,17 +30,15 @@ FAMILY = Family(
     widen=(),
     pooler=BERT.pooler,
     heads=(
-        Head("RobertaForMaskedLM", (*_TRANSFORM, Weight("head.bias", _BIAS, also=(_DECODER_BIAS,))), _GELU),
-        Head(
+        *masked_lm(
             "RobertaForMaskedLM",
-            (*_TRANSFORM, Weight("head.bias", _DECODER_BIAS, also=(_BIAS,)), Weight("head.table", _DECODER)),
-            _GELU | {"tied": False},
+            _TRANSFORM,
+            "lm_head.bias",
+            "lm_head.decoder.weight",
+            "lm_head.decoder.bias",
+            activation="gelu",  # whatever the layers have
         ),
-        Head(
-            "RobertaForSequenceClassification",
-            (*linear("pooler", "classifier.dense"), *linear("classifier", "classifier.out_proj")),
-            {"kind": "classifier"},
-        ),
+        classifier("RobertaForSequenceClassification", "classifier.dense", "classifier.out_proj"),
     ),
     unread=(r"lm_head\.decoder\.weight", r".*\.position_ids"),
 )
@@ -56,7 +52,7 @@ def _named(model_type: str, name: str, vocabulary: int, prefix: str = FAMILY.pre
         prefix=prefix,
         base=f"{name}Model",
         settings=FAMILY.settings | {"vocabulary": Key("vocab_size", vocabulary)},
-        heads=tuple(replace(head, architecture=head.architecture.replace("Roberta", name)) for head in FAMILY.heads),
+        heads=renamed(FAMILY.heads, "Roberta", name),
     )
 
 

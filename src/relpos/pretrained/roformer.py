@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from relpos.pretrained.bert import EMBEDDINGS, LAYER
+from relpos.pretrained.bert import EMBEDDINGS, LAYER, MASKED_LM
 from relpos.pretrained.bert import FAMILY as BERT
 from relpos.pretrained.electra import FAMILY as ELECTRA
-from relpos.pretrained.family import SIZE, Family, Key, linear
+from relpos.pretrained.family import SIZE, Family, Key, linear, renamed
 
 _ROPE = {"_target_": "relpos.model.position.Rope", "base": 10000.0, "values": Key("rotary_value", False), "fraction": 1.0}
 _SIZE = SIZE | {"embedding": Key("embedding_size", 768), "max_positions": Key("max_position_embeddings", 1536)}
-_MASKED, _UNTIED = (replace(head, architecture="RoFormerForMaskedLM") for head in BERT.heads[:2])
 
 
 def waves(config: Mapping[str, Any]) -> Float[Tensor, "positions head_dim"]:
@@ -38,7 +36,7 @@ FAMILY = Family(
     layer=LAYER,
     widen=ELECTRA.widen,
     pooler=linear("pooler", "pooler.dense"),
-    heads=(_MASKED, _UNTIED),
+    heads=renamed(MASKED_LM, "Bert", "RoFormer"),
     unread=(*BERT.unread, r".*embed_positions\.weight"),
     computed={"encoder.embed_positions.weight": waves},
 )
