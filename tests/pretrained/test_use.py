@@ -55,7 +55,6 @@ def test_fine_tuning_starts_from_a_checkpoint_and_leaves_its_files_alone(checkpo
     assert contents(checkpoint) == before
     assert type(model).__name__ == "Classifier"
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
-    assert tokenizer is not None
     assert tokenizer.mask == relpos.load(checkpoint)[1].mask  # type: ignore[union-attr]
 
 
@@ -91,7 +90,6 @@ def test_a_pair_of_texts_has_two_separators_where_the_checkpoint_has_them(checkp
     from relpos.data.glue_encoding import encode
 
     tokenizer = relpos.load(checkpoint)[1]
-    assert tokenizer is not None
     tokenizer.separators = 2
     row = encode(Rows(["the cat"], ["a mat"], None, [0]), tokenizer, 32).ids[0].tolist()
     a, b = (tokenizer.encode([text])[0].tolist() for text in ("the cat", "a mat"))
@@ -106,8 +104,6 @@ def test_pre_training_goes_on_from_a_checkpoint_with_its_tokenizer(kind: str, to
     before, tokenizer = relpos.load(folder)
     after, after_tokenizer = relpos.load(run.path)
     assert type(after).__name__ == "MaskedLM"
-    assert tokenizer is not None
-    assert after_tokenizer is not None
     assert after_tokenizer.specials == tokenizer.specials
     encoder, began = after.encoder, getattr(before, "encoder", before)
     for (name, trained), (_, start) in zip(encoder.named_parameters(), began.named_parameters(), strict=False):

@@ -56,7 +56,6 @@ def test_groups_stay_whole_and_have_no_interval_over_examples(tmp_path: Path) ->
 
 def test_interval_over_seeds_and_examples() -> None:
     found = interval(tunings({0: 0.2, 1: 0.3, 2: 0.4}), "rte")
-    assert found is not None
     assert found[0] < 70 < found[1]
     examples_alone = 1.96 * 100 * np.sqrt(0.7 * 0.3 / 200 / 6)
     assert found[1] - found[0] > 2.5 * examples_alone  # pre-trainings differ by more

@@ -88,8 +88,6 @@ def test_every_pre_training_gives_one_value(table: Table) -> None:
 
 def test_the_interval_over_few_pre_trainings_is_that_of_the_t_distribution(table: Table) -> None:
     column = table.row("absolute").columns["other_pairs"]
-    assert column.mean is not None
-    assert column.sem is not None
     low, high = column.mean - 12.706 * column.sem, column.mean + 12.706 * column.sem
     assert column.interval == pytest.approx((max(low, 0), min(high, 100)), rel=1e-3)
 
@@ -114,13 +112,11 @@ def made_results(seed: int, n: int = 40) -> dict[str, Any]:
 def test_the_interval_over_five_pre_trainings_is_over_these_and_their_examples(name: str) -> None:
     columns = order_columns([name], {seed: made_results(seed) for seed in range(5)}, ["finished"] * 5)
     column = columns[name]
-    assert column.mean is not None
-    assert column.sem is not None
     low, high = column.interval or (0, 0)
     assert low < column.mean < high <= 100
     alone = {seed: made_results(0) for seed in range(5)}  # the spread of the seeds is none, that of the examples stays
     [same] = order_columns([name], alone, ["finished"] * 5).values()
-    assert same.interval == ((0.4, 0.6) if name == "shuffle_gap" else (same.mean - 9, same.mean + 9))  # type: ignore[operator]
+    assert same.interval == ((0.4, 0.6) if name == "shuffle_gap" else (same.mean - 9, same.mean + 9))
 
 
 def test_the_columns_about_order_have_no_mean(made: Path) -> None:
@@ -189,7 +185,6 @@ def test_a_network_that_cannot_be_measured_is_a_line_for_each_measure_and_the_ot
 
 def test_an_override_of_the_command_line_reaches_the_measurement(tmp_path: Path) -> None:
     chosen = instrument(load(str(write(tmp_path))), ["order.examples=7", "order.pairs.limit=3", "pretrain.steps=9"])
-    assert chosen is not None
     assert (chosen.dials.examples, getattr(chosen.dials.pairs, "limit", None)) == (7, 3)
 
 
@@ -197,7 +192,6 @@ def test_pre_trainings_that_are_not_finished_are_missing(tmp_path: Path) -> None
     given = load(str(write(tmp_path)))
     plan = plan_table(given)
     asked = instrument(given)
-    assert asked is not None
     row = with_order(rows_of(plan), plan, asked)[0]
     assert [(column.mean, column.n_missing) for column in row.columns.values()] == [(None, 2)] * 3
 

@@ -38,7 +38,6 @@ def all_p(scores: np.ndarray) -> np.ndarray:
 def test_two_rows_alone_are_paired() -> None:
     rows = drawn(np.random.default_rng(0), [70.0, 71.0], 5, shared=3.0)
     tested = difference(rows, "0", "1")
-    assert tested is not None
     assert tested.p == pytest.approx(stats.ttest_rel(list(rows["0"].values()), list(rows["1"].values())).pvalue)
 
 
@@ -47,7 +46,6 @@ def test_rows_that_differ_no_more_than_chance_has_it_are_pooled_with_all_degrees
     scores = means[:, None] + square
     rest = scores - scores.mean(1, keepdims=True) - scores.mean(0) + scores.mean()
     tested = difference({str(place): dict(enumerate(of_row)) for place, of_row in enumerate(scores)}, "0", "1")
-    assert tested is not None
     assert tested.freedom == 6
     assert tested.error == pytest.approx(np.sqrt((rest**2).sum() / 6 * 2 / 3))
 
@@ -64,8 +62,6 @@ def test_the_moderated_variance_is_smyths() -> None:
     prior = np.exp(logs.mean() - digamma(1.0) + digamma(half) - np.log(half))
     own = np.var(scores[0] - scores[1], ddof=1)
     tested = difference(rows, "0", "1")
-    assert tested is not None
-    assert tested.alone is not None
     assert tested.freedom == pytest.approx(2 * half + 2, rel=1e-8)
     assert tested.error**2 == pytest.approx((2 * half * 2 * prior + 2 * own) / (2 * half + 2) / 3, rel=1e-8)
     assert tested.alone.p == pytest.approx(stats.ttest_rel(scores[0], scores[1]).pvalue)
@@ -80,7 +76,6 @@ def test_a_row_that_is_constant_by_theorem_adds_nothing_to_an_error_and_stays_ou
     rows = drawn(np.random.default_rng(0), [1.5, 1.4, 1.3], 3, 0.05) | {"quiet": {0: 0.050, 1: 0.056, 2: 0.062}}
     with_none = rows | {"none": {0: 0.0, 1: 1e-9, 2: 0.0}}
     tested = difference(with_none, "quiet", "none")
-    assert tested is not None
     assert (tested.freedom, tested.error) == (2, pytest.approx(0.006 / 3**0.5, rel=1e-6))
     assert difference(with_none, "0", "1") == difference(rows, "0", "1")
 
@@ -93,7 +88,6 @@ def test_without_several_pre_trainings_nothing_is_known() -> None:
 def test_a_row_of_one_pre_training_borrows_the_error_of_the_others() -> None:
     rows = drawn(np.random.default_rng(0), [70.0, 71.0], 5) | {"alone": {0: 60.0}}
     tested = difference(rows, "alone", "0")
-    assert tested is not None
     assert tested.freedom == 8  # its variance that of the rows, 2 × 4 degrees of freedom
     assert tested.high < 0
 
@@ -101,15 +95,12 @@ def test_a_row_of_one_pre_training_borrows_the_error_of_the_others() -> None:
 def test_rows_of_one_pre_training_and_one_seed_borrow_the_error_of_pairs() -> None:
     rows = drawn(np.random.default_rng(0), [70.0, 71.0], 5, shared=9.0) | {"a": {0: 60.0}, "b": {0: 61.0}}
     tested, pair = difference(rows, "a", "b"), difference(rows, "0", "1")
-    assert tested is not None
-    assert pair is not None
     assert (tested.n, tested.freedom, tested.error) == (1, 4, pytest.approx(pair.error * 5**0.5))
 
 
 def test_a_row_at_the_constant_answer_is_tested_by_itself() -> None:
     rows = drawn(np.random.default_rng(0), [70.0, 71.0, 72.0], 4) | {"constant": dict.fromkeys(range(4), 50.0)}
     tested = difference(rows, "0", "constant", ["constant"])
-    assert tested is not None
     assert tested.freedom == 3  # of its own four pairs
     others = difference(rows, "0", "1", ["constant"])
     assert others == difference({row: units for row, units in rows.items() if row != "constant"}, "0", "1")
@@ -118,7 +109,6 @@ def test_a_row_at_the_constant_answer_is_tested_by_itself() -> None:
 def test_rows_of_different_seeds_are_not_paired() -> None:
     rows = {"a": {0: 70.0, 1: 71.0, 2: 73.0, 3: 72.0}, "b": {4: 69.1, 5: 70.0, 6: 72.2, 7: 71.0}}  # their spreads are alike
     tested = difference(rows, "a", "b")
-    assert tested is not None
     assert tested.alone is None
     assert tested.p == pytest.approx(stats.ttest_ind(list(rows["a"].values()), list(rows["b"].values())).pvalue)
 

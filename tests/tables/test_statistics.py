@@ -23,14 +23,12 @@ VALUES = [30.0, 32.0, 37.0, 31.0, 33.0, 34.0, 29.0, 35.0, 33.5, 30.5]
 
 def test_interval_of_the_mean_is_near_the_normal_one() -> None:
     found = interval(VALUES)
-    assert found is not None
     half = 1.96 * np.std(VALUES) / sqrt(10)  # a bootstrap knows the spread with 1/n
     assert found == (pytest.approx(np.mean(VALUES) - half, abs=0.25), pytest.approx(np.mean(VALUES) + half, abs=0.25))
 
 
 def test_interval_of_the_best_ends_at_the_best() -> None:
     found = interval(VALUES, np.max)
-    assert found is not None
     assert found[1] == 37.0
     assert found[0] < 37.0
 
@@ -50,7 +48,6 @@ def test_no_interval_for_one_value_and_a_point_for_equal_ones() -> None:
 def test_welch_by_hand() -> None:
     other = [31.0, 30.0, 33.0]
     found = welch(VALUES, other)
-    assert found is not None
     own, theirs = np.var(VALUES, ddof=1) / 10, np.var(other, ddof=1) / 3
     freedom = (own + theirs) ** 2 / (own**2 / 9 + theirs**2 / 2)
     assert found.value == pytest.approx(np.mean(VALUES) - np.mean(other))
@@ -62,21 +59,17 @@ def test_welch_by_hand() -> None:
 def test_paired_by_hand() -> None:
     other = [value - 1 - place / 10 for place, value in enumerate(VALUES)]
     found = paired(VALUES, other)
-    assert found is not None
     differences = 1 + np.arange(10) / 10
     error = differences.std(ddof=1) / sqrt(10)
     assert found.value == pytest.approx(1.45)
     assert found.low == pytest.approx(1.45 - stats.t.ppf(0.975, 9) * error)
     assert found.p == pytest.approx(2 * stats.t.sf(1.45 / error, 9))
     unpaired = welch(VALUES, other)
-    assert unpaired is not None
     assert unpaired.p > found.p  # what the seeds share is gone
 
 
 def test_pairs_without_spread() -> None:
     same, shifted = paired([1.0, 2.0], [1.0, 2.0]), paired([1.5, 2.5], [1.0, 2.0])
-    assert same is not None
-    assert shifted is not None
     assert (same.p, same.low, same.high) == (1.0, 0.0, 0.0)
     assert (shifted.p, shifted.low, shifted.high) == (0.0, 0.5, 0.5)
     assert paired([1.0], [2.0]) is None
@@ -103,14 +96,12 @@ def test_a_correlation_has_the_error_of_a_correlation() -> None:
 
 def test_a_detectable_difference_is_detected_with_power_0_8() -> None:
     difference = detectable_by_seeds(2.0, 10)
-    assert difference is not None
     shift, freedom = difference / (2.0 * sqrt(2 / 10)), 18
     limit = stats.t.ppf(0.975, freedom)
     power = stats.nct.sf(limit, freedom, shift) + stats.nct.cdf(-limit, freedom, shift)
     assert power == pytest.approx(0.8, abs=1e-4)
     assert detectable_by_seeds(2.0, 1) is None
     fewer = detectable_by_seeds(2.0, 5)
-    assert fewer is not None
     assert fewer > difference
 
 

@@ -54,7 +54,6 @@ def plain_gradients(model: MaskedLM, index: int, data: Steps) -> list[Tensor]:
     step = data.step(index)
     model.zero_grad()
     for part in step.microbatches:
-        assert part.keys is not None
         with module.forward_scope(index, part.keys):
             (model.loss_sum(part.input_ids, part.labels, part.attention_mask)[0] / step.chosen).backward()
     return [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]

@@ -31,7 +31,6 @@ def gradient(model: MaskedLM, step: Step, least: int) -> Tensor:
     """Of one update without clipping, every micro-batch padded to `least` tokens at least."""
     module = Pretraining(model, Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision="fp32", log_every=10)
     for part in step.microbatches:
-        assert part.keys is not None
         width = max(0, least - part.input_ids.shape[1])
         ids, labels = functional.pad(part.input_ids, (0, width)), functional.pad(part.labels, (0, width), value=-100)
         with module.forward_scope(step.index, part.keys):
@@ -110,7 +109,6 @@ def test_a_run_that_diverges_fails_in_one_line_and_keeps_its_checkpoint(toy_runs
         execute(run)
     assert run.state == "failed"
     kept = newest(run.path / "checkpoint")
-    assert kept is not None
     assert all(bool(value.isfinite().all()) for value in torch.load(kept, weights_only=True)["state_dict"].values())
 
 

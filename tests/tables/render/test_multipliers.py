@@ -25,7 +25,6 @@ def swept(scheme: str, by: float = 0.0) -> list[Row]:
 
 def test_rows_that_differ_in_the_multiplier_are_one_line_of_losses() -> None:
     table = by_multiplier([*swept("fixed"), *swept("dynamic", 0.1)[:2], Row("none", ["position=none"], heldout_loss=[(20, 6.0)])])
-    assert table is not None
     assert table.heads == ["1", "3", "10"]
     assert table.lines == [("position=fixed", ["4.900", "4.700", "4.800"]), ("position=dynamic", ["5.000", "4.800", "—"])]
     assert by_multiplier(swept("fixed")[:1]) is None
@@ -38,7 +37,6 @@ def test_a_convolution_s_own_multiplier_is_swept_beside_a_table_of_positions() -
         Row("convbert_3", [*kind, "recipe.conv_lr=3"], conv_lr=3.0, heldout_loss=[(20, 4.5)]),
     ]
     table = by_multiplier(rows)
-    assert table is not None
     assert table.lines == [(" ".join(kind), ["5.000", "4.500"])]
 
 
