@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from relpos.analysis import draw_kernels, learned_kernels
+from relpos.analysis.kernels import draw_kernels, learned_kernels
 from schemes import SHAPE, model_of
 
 

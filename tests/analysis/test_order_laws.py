@@ -13,7 +13,6 @@ from relpos.analysis.attention_mass import attention_mass
 from relpos.analysis.minimal_pairs import PairScores, minimal_pairs
 from relpos.analysis.mirror_gap import mirror_gap
 from relpos.analysis.order_probes import held_out_r2, order_probes
-from relpos.analysis.resampling import crossed_interval, pooled_interval, ratio_interval
 from relpos.analysis.shuffle_gap import shuffle_gap
 from relpos.data.pairs import Item, PairFiles, ToyPairs
 from relpos.data.steps import Steps
@@ -120,37 +119,6 @@ def test_a_summary_pools_pairs_with_the_same_words_and_the_others() -> None:
     assert [summary[key]["ties_right"] for key in ("same_words", "others")] == [100.0, 50.0]
     nothing = {"accuracy": None, "interval": None, "n": 0, "ties_right": None}
     assert PairScores(np.zeros(0), np.zeros(0, bool), []).summary()["others"] == nothing
-
-
-def test_the_interval_over_pairs_is_wilsons_within_each_paradigm() -> None:
-    low, high = pooled_interval([np.concatenate((np.ones(50), np.zeros(50)))]) or (0, 0)
-    assert (low, high) == pytest.approx((0.404, 0.596), abs=0.001)
-    both = pooled_interval([np.repeat([1.0, 0.0], 50)] * 4) or (0, 0)
-    assert both == pytest.approx((0.452, 0.548), abs=0.001)  # half as wide: four times as many
-
-
-def test_paradigms_that_are_all_right_or_all_wrong_are_no_proof() -> None:
-    low, high = pooled_interval([np.ones(60), np.ones(60), np.zeros(60)]) or (0, 0)
-    assert 0.62 < low < 2 / 3 < high < 0.70
-    assert pooled_interval([np.ones(60)]) == pytest.approx([1 - 0.0602, 1], abs=1e-3)
-    assert pooled_interval([np.full(60, 0.5), np.full(60, 0.5)]) == [0.5, 0.5]  # ties are a law, not luck
-
-
-def test_the_crossed_interval_covers_the_spread_of_networks_and_of_examples() -> None:
-    chance = np.random.default_rng(0)
-    of_networks, of_examples = chance.normal(0, 1, (8, 1)), chance.normal(0, 3, (1, 200))
-    values = of_networks + of_examples
-    low, high = crossed_interval(values, np.ones_like(values))
-    error = np.sqrt(of_networks.var() / 8 + of_examples.var() / 200)
-    assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.1)
-    fixed = crossed_interval(values, np.ones_like(values), groups=list(range(200)))  # each example is a group by itself
-    assert (fixed[1] - fixed[0]) / 2 == pytest.approx(1.96 * of_networks.std() / np.sqrt(8), rel=0.1)
-
-
-def test_the_interval_of_a_ratio_covers_what_theory_says() -> None:
-    values = np.random.default_rng(0).normal(3, 2, 400)
-    low, high = ratio_interval(values, np.ones(400))
-    assert (high - low) / 2 == pytest.approx(1.96 * values.std() / 20, rel=0.1)
 
 
 def texts(count: int = 40, n: int = 12) -> torch.Tensor:

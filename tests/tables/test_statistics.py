@@ -12,7 +12,6 @@ from relpos.tables.statistics import (
     detectable_by_seeds,
     holm,
     interval,
-    multi_bootstrap,
     paired,
     standard_error,
     welch,
@@ -108,19 +107,3 @@ def test_a_detectable_difference_is_detected_with_power_0_8() -> None:
 def test_detectable_by_examples_is_2_8_standard_errors_of_a_difference() -> None:
     expected = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * sqrt(2) * 1.5
     assert detectable_by_examples(1.5, 1043) == pytest.approx(expected, rel=1e-3)
-
-
-def test_the_multi_bootstrap_knows_both_sources_of_spread() -> None:
-    chance = np.random.default_rng(1)
-    seeds, examples = chance.normal(0, 1.0, (20, 1)), chance.normal(0, 2.0, (1, 400))
-    low, high = multi_bootstrap(10 + seeds + examples)
-    expected = 1.96 * sqrt(seeds.var() / 20 + examples.var() / 400)
-    assert (high - low) / 2 == pytest.approx(expected, rel=0.1)
-    narrow = multi_bootstrap(10 + np.zeros((20, 1)) + examples)
-    assert narrow[1] - narrow[0] < 0.8 * (high - low)
-
-
-def test_the_multi_bootstrap_takes_a_metric() -> None:
-    targets = np.tile([0.0, 1.0], 50)
-    table = np.stack([np.stack([targets, targets], -1)] * 3)
-    assert multi_bootstrap(table, 50, lambda pairs: float(np.mean(pairs[:, 0] == pairs[:, 1]))) == (1.0, 1.0)

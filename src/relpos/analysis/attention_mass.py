@@ -12,7 +12,7 @@ from relpos.analysis.likelihood import exact
 from relpos.analysis.recording import record
 from relpos.analysis.texts import with_edges
 from relpos.data.marks import OURS, Marks
-from relpos.model.encoder import Encoder
+from relpos.model.encoder import Encoder, encoder_of
 from relpos.model.kernels.eager import probabilities, scores
 from relpos.model.shape import Heads, Ids
 
@@ -31,7 +31,7 @@ def attention_mass(model: Any, texts: Tensor, marks: Marks = OURS) -> dict[str, 
         texts: (texts, n) ids without special ones.
         marks: the special tokens of the tokenizer.
     """
-    encoder = getattr(model, "encoder", model)
+    encoder = encoder_of(model)
     ids = with_edges(texts, marks)
     n = ids.shape[1]
     device = next(model.parameters()).device

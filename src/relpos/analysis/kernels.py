@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from relpos import style
 from relpos.analysis.recording import random_ids, record
+from relpos.model.encoder import encoder_of
 from relpos.model.position import Terms
 from relpos.model.shape import Ids
 
@@ -32,7 +33,7 @@ def learned_kernels(model: Any, input_ids: Ids | None = None, k: int | None = No
         input_ids: over which terms made from tokens are averaged; None: random ones.
         k: None: that of the scheme, or 8 where it has none.
     """
-    encoder = getattr(model, "encoder", model)
+    encoder = encoder_of(model)
     ids = random_ids(encoder, _TOKENS[0], min(_TOKENS[1], encoder.shape.max_positions)) if input_ids is None else input_ids
     layers = [call.terms for call in record(encoder, ids)]
     kernelled = [terms for terms in layers if any(getattr(terms, name) is not None for name in _TERMS)]

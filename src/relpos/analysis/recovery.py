@@ -9,7 +9,6 @@ classifier reads and no masked token's loss.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -20,13 +19,13 @@ from torch import Tensor
 
 from relpos.analysis.likelihood import exact, log_probabilities
 from relpos.analysis.replacement import averaged
+from relpos.analysis.resampling import bootstrapped
 from relpos.analysis.texts import Texts
 from relpos.model.heads import IGNORED, MaskedLM
 
 Floats = npt.NDArray[np.float64]
 HELDOUT_SEED = 2
 """Seed of the masks under which every network is measured."""
-RESAMPLES = 9_999
 
 
 @dataclass(frozen=True)
@@ -157,18 +156,12 @@ def share_interval(regained: Floats, lost: Floats) -> tuple[float, float] | None
     >>> 0.25 <= low < 0.5 < high <= 0.75
     True
     """
-    from scipy.stats import bootstrap
 
     def share(regained: Floats, lost: Floats, axis: int) -> Floats:
         total = lost.sum(axis)
         return np.divide(regained.sum(axis), total, out=np.full_like(total, np.nan), where=total > 0)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # where the interval is undefined scipy warns; it is then not finite
-        ends = bootstrap(
-            (regained, lost), share, paired=True, vectorized=True, n_resamples=RESAMPLES, batch=1_000, rng=0
-        ).confidence_interval
-    return (float(ends.low), float(ends.high)) if np.isfinite([ends.low, ends.high]).all() else None
+    return bootstrapped((regained, lost), share, paired=True, vectorized=True, batch=1_000)
 
 
 def _share(regained: float, lost: float) -> float | None:

@@ -1,15 +1,19 @@
-"""95 % intervals of ratios of sums and of accuracies pooled over groups: over examples, or over networks and examples."""
+"""95 % intervals: by drawing examples, seeds, or networks and examples anew; and of accuracies that are pooled over groups."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Interval = list[float]
-"""[low, high]"""
+"""[low, high], as a file of results has it."""
+Ends = tuple[float, float]
+"""(low, high)"""
 RESAMPLES = 2_000
 SEED = 0
 _BOUNDS = (0.025, 0.975)
@@ -84,3 +88,50 @@ def crossed_interval(numerators: Floats, denominators: Floats, groups: Sequence[
     weights = chance.multinomial(networks, np.full(networks, 1 / networks), RESAMPLES) / networks
     means = (weights * above / np.maximum(below, 1e-300)).sum(1)
     return [float(bound) for bound in np.quantile(means, _BOUNDS)]
+
+
+def multi_bootstrap(scores: npt.ArrayLike, resamples: int = 1_000, metric: Callable[[Floats], float] | None = None) -> Ends:
+    """95 % interval over pre-training seeds and test examples at once (Sellam et al. 2022, the Multi-Bootstrap).
+
+    Seeds and examples are drawn with replacement, independently of each other; the statistic is the mean over the drawn seeds of
+    the metric on the drawn examples.
+
+    Args:
+        scores: (seeds, examples), or (seeds, examples, 2) with predictions and targets for a `metric`. To compare two models on the
+            same examples and seeds, pass the difference of their scores: the comparison is then paired.
+        resamples: draws.
+        metric: (examples, …) → number; None: the mean.
+
+    >>> multi_bootstrap([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]], resamples=10)
+    (1.0, 1.0)
+    """
+    table = np.asarray(scores, dtype=np.float64)
+    seeds, examples = table.shape[:2]
+    generator = np.random.default_rng(SEED)
+    means = []
+    for _ in range(resamples):
+        # Seeds and examples are crossed, every model answers every example: each is drawn once for the whole table.
+        rows, columns = generator.integers(seeds, size=seeds), generator.integers(examples, size=examples)
+        drawn = table[rows][:, columns]
+        means.append(drawn.mean() if metric is None else np.mean([metric(of_seed) for of_seed in drawn]))
+    low, high = np.quantile(means, _BOUNDS)
+    return float(low), float(high)
+
+
+def bootstrapped(samples: Sequence[npt.ArrayLike], statistic: Callable[..., Any], **options: Any) -> Ends | None:
+    """Interval of a statistic of the samples by scipy's bootstrap: bias-corrected and accelerated, unless `options` name another method.
+
+    None where it is undefined, as it is where leaving out any one value changes nothing: in a median of many ties.
+
+    Args:
+        samples: arrays, each drawn from by itself unless `paired`.
+        statistic: of the samples, and of an axis where it has one.
+        options: of `scipy.stats.bootstrap`.
+    """
+    from scipy.stats import bootstrap
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scipy warns where the interval is undefined; here None says it
+        arrays = [np.asarray(sample, np.float64) for sample in samples]
+        ends = bootstrap(arrays, statistic, n_resamples=9_999, rng=SEED, **options).confidence_interval
+    return (float(ends.low), float(ends.high)) if np.isfinite([ends.low, ends.high]).all() else None

@@ -13,10 +13,11 @@ from relpos.config.conf import conf_dir
 from relpos.config.schema import Network
 from relpos.errors import RelposError
 from relpos.files import digest
+from relpos.model.encoder import encoder_of
 from relpos.ranges import Count
 from relpos.runs.networks import resolve
 from relpos.runs.run import runs_root
-from relpos.train.network import build_model, encoder_of
+from relpos.train.network import build_model
 
 
 def draw(all: bool, network: str | None, layer: Count, heads: Count, length: Count, **described: Unpack[Network]) -> str:

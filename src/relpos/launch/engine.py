@@ -12,17 +12,16 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from relpos.errors import RelposError
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.progress import Display
+from relpos.launch.side_by_side import Item, Result
 from relpos.process import interruptible
 from relpos.runs.distributed import place
 from relpos.runs.run import Run
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 PAUSE = 0.3
 """Seconds between two looks at the folders; longer where looking takes long."""
 

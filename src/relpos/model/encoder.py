@@ -232,3 +232,8 @@ class Encoder(nn.Module):
         needed = mask.flatten().index_fill(0, at, True)
         places = needed.nonzero().squeeze(1)
         return places if 0 < len(places) < len(needed) else None
+
+
+def encoder_of(model: nn.Module) -> Encoder:
+    """The encoder of a network with a head; an encoder is its own."""
+    return model if isinstance(model, Encoder) else model.encoder  # type: ignore[return-value]

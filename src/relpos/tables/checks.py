@@ -128,34 +128,25 @@ def _outcome(check: Check, rows: Sequence[Row]) -> Outcome:
 def _cell(check: Check, column: Column, all_rows: Sequence[Column]) -> tuple[str, str]:
     """The verdict on one cell, and its figures; `all_rows` is the same column of every row."""
     value, chance, examples = column.mean, column.majority, column.examples
-    if not column.is_score:
-        return _in_nats(check, value)
-    if value is None or examples is None or (check.at_most == CHANCE and chance is None):
+    if value is None or (column.is_score and examples is None) or (check.at_most == CHANCE and chance is None):
         return NOT_RUN, NOT_RUN
-    metric = column.metric or ""
+
+    def error(score: float) -> float:
+        return standard_error(score, examples, column.metric or "") if column.is_score and examples else 0.0
+
+    def compared(sign: str, bound: float) -> str:
+        return f"{value:.1f} {sign} {bound:.1f}" if column.is_score else f"{value:z.3f} {sign} {bound}"
+
     if check.at_most is not None:
-        named = None if check.at_most == CHANCE else float(check.at_most)
         # Half of all guessers score above chance on a given set of examples.
-        bound = (chance or 0.0) + WIDTH * standard_error(chance or 0.0, examples, metric) if named is None else named
-        return (HOLDS, f"{value:.1f} ≤ {bound:.1f}") if value <= bound else (FAILS, f"{value:.1f} > {bound:.1f}")
+        most = (chance or 0.0) + WIDTH * error(chance or 0.0) if check.at_most == CHANCE else float(check.at_most)
+        return (HOLDS, compared("≤", most)) if value <= most else (FAILS, compared(">", most))
     if check.at_least is not None:
         if value >= check.at_least:
-            return HOLDS, f"{value:.1f} ≥ {check.at_least:.1f}"
-        is_close = value + WIDTH * standard_error(value, examples, metric) >= check.at_least
-        return UNDECIDED if is_close else FAILS, f"{value:.1f} < {check.at_least:.1f}"
+            return HOLDS, compared("≥", check.at_least)
+        is_close = value + WIDTH * error(value) >= check.at_least
+        return UNDECIDED if is_close else FAILS, compared("<", check.at_least)
     best = max(other.mean for other in all_rows if other.mean is not None)
     # Of a difference of independent scores: rows answer the same examples, so that it is rather too wide.
-    margin = WIDTH * hypot(*(standard_error(score, examples, metric) for score in (value, best)))
+    margin = WIDTH * hypot(error(value), error(best))
     return HOLDS if best - value <= margin else FAILS, f"{value:.1f}, best {best:.1f} (margin {margin:.1f})"
-
-
-def _in_nats(check: Check, value: float | None) -> tuple[str, str]:
-    """The verdict on a cell in nats: its bound is a number, and there is no binomial error that would leave it undecided."""
-    if value is None:
-        return NOT_RUN, NOT_RUN
-    if check.at_least is not None:
-        return (
-            (HOLDS, f"{value:z.3f} ≥ {check.at_least}") if value >= check.at_least else (FAILS, f"{value:z.3f} < {check.at_least}")
-        )
-    bound = float(check.at_most or 0)
-    return (HOLDS, f"{value:z.3f} ≤ {bound}") if value <= bound else (FAILS, f"{value:z.3f} > {bound}")

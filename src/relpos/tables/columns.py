@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from relpos.errors import RelposError
-from relpos.runs.run import Run
+from relpos.runs.log import LOG, last_lines
+from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import logged
 from relpos.tables import intervals
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow, Tuning
-from relpos.tables.row import Column, Row, rates_of, slowest
-from relpos.tables.row_runs import row_runs
+from relpos.tables.row import Column, Row, RowRun, rates_of, slowest
 from relpos.tables.statistics import interval
 
 GLUE = ("cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")
@@ -51,7 +51,30 @@ def _row(planned: PlannedRow) -> Row:
         columns=columns,
         mean=_mean(columns),
         heldout_loss=_mean_curve(planned.pretrainings),
-        runs=row_runs(planned),
+        runs=_runs(planned),
+    )
+
+
+def _runs(row: PlannedRow) -> list[RowRun]:
+    """The pre-trainings of a row, then its fine-tunings, as their records are now."""
+    pretrainings = [_row_run(run, None, run.config.get("seed"), run.config.get("seed")) for run in row.pretrainings]
+    return pretrainings + [_row_run(tuning.run, tuning.task, tuning.pretrain_seed, tuning.seed) for tuning in row.tunings]
+
+
+def _row_run(run: Run, task: str | None, pretrain_seed: int | None, seed: int | None) -> RowRun:
+    root, record = runs_root(), run.record
+    error = record.get("error")
+    return RowRun(
+        stage=run.stage,
+        identity=run.identity,
+        state="finished" if run.stage == "given" else record.get("state", "missing"),
+        path=(run.path.relative_to(root) if run.path.is_relative_to(root) else run.path).as_posix(),
+        task=task,
+        pretrain_seed=pretrain_seed,
+        seed=seed,
+        columns=record.get("metrics", {}).get("columns", {}),
+        error=error,
+        log=last_lines(run.path / LOG) if error else [],
     )
 
 

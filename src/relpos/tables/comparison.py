@@ -80,7 +80,7 @@ def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment,
         experiment.statistic,
         experiment.split == "test",
     )
-    units = {of_group.name: _units(of_group, name, paper) for of_group in group if name == MEAN or name in of_group.columns}
+    units = {of_group.name: _units(of_group, name, paper) for of_group in group if _has(of_group, name)}
     spread = pooled.spread(units, row.name, _constant(group, name))
     count = len(units[row.name])
     by_seeds = detectable_by_seeds(spread.variance**0.5, count) if spread else None
@@ -107,7 +107,7 @@ def _judged(column: Column, units: pooled.Units, paper: Printed, spread: Spread 
         return column if column.values else replace(column, verdict=verdict(0, None, 0.0))
     server = column.test if paper.test else None
     tested = difference(units, paper, spread, server)
-    ours = server if server is not None else {"mean": column.mean, "best": column.best, "median": column.median}[paper.statistic]
+    ours: float | None = server if server is not None else getattr(column, paper.statistic)
     bound = paper.bound(spread)
     return replace(
         column,
@@ -122,10 +122,20 @@ def _column(row: Row, name: str) -> Column:
     return row.mean if name == MEAN else row.columns[name]
 
 
+def _has(row: Row, name: str) -> bool:
+    return name == MEAN or name in row.columns
+
+
+def _parts(row: Row, name: str) -> list[Column]:
+    """The columns that a mean is of; of another column the column itself."""
+    return [row.columns[part] for part in row.mean.of] if name == MEAN else [row.columns[name]]
+
+
 def _units(row: Row, name: str, paper: Printed) -> dict[int, float]:
     """Pre-training seed → its number to compare with a printed one."""
-    column = _column(row, name)
-    parts = [row.columns[part] for part in column.of] if name == MEAN and paper.statistic != "mean" and column.of else [column]
+    # A best or a median is taken in each column and then averaged, as `columns` does; for a mean the order makes no difference.
+    parts = _parts(row, name) if paper.statistic != "mean" else []
+    parts = parts or [_column(row, name)]
     by_part = [by_pretraining(part) for part in parts]
     shared = [seed for seed in by_part[0] if all(seed in scores for scores in by_part)]
     units = {seed: unit([scores[seed] for scores in by_part], paper.statistic, paper.runs) for seed in shared}
@@ -142,14 +152,13 @@ def _constant(group: Sequence[Row], name: str) -> list[str]:
         distance = above_constant(column.mean, column.majority, column.examples, column.metric or "")
         return column.mean is not None and abs(distance) <= 2
 
-    having = [row for row in group if name == MEAN or name in row.columns]
-    parts = {row.name: [row.columns[part] for part in row.mean.of] if name == MEAN else [row.columns[name]] for row in having}
+    parts = {row.name: _parts(row, name) for row in group if _has(row, name)}
     return [row for row, columns in parts.items() if columns and all(map(is_constant, columns))]
 
 
 def _examples_error(row: Row, name: str) -> float | None:
     """Standard error of a column, or of the mean of several, due to the dev examples alone; None if a column was not run."""
-    columns = [row.columns[part] for part in row.mean.of] if name == MEAN else [row.columns[name]]
+    columns = _parts(row, name)
     errors = [
         standard_error(column.mean, column.examples, column.metric or "")
         for column in columns
@@ -164,19 +173,19 @@ def _with_baselines(rows: Sequence[Row], baselines: Sequence[str | None], groups
     compared: dict[str, dict[str, Column]] = {row.name: {} for row in rows}
     for name in dict.fromkeys([MEAN, *(name for row in rows for name in row.columns)]):
         places = [(row, by_name.get(baseline or "")) for row, baseline in zip(rows, baselines, strict=True)]
-        places = [(row, base) for row, base in places if name == MEAN or name in row.columns]
+        places = [(row, base) for row, base in places if _has(row, name)]
         tests = [_between(row, base, name, groups) if base is not None else None for row, base in places]
         # Over the rows of one column, the family that a reader looks through for the best.
         adjusted = iter(holm([test.p for test in tests if test is not None]))
         for (row, base), test in zip(places, tests, strict=True):
-            column = _column(base, name) if base is not None and (name == MEAN or name in base.columns) else None
+            column = _column(base, name) if base is not None and _has(base, name) else None
             compared[row.name][name] = _with_delta(_column(row, name), column, test, next(adjusted) if test else None)
     return [replace(row, mean=compared[row.name].pop(MEAN), columns=compared[row.name]) for row in rows]
 
 
 def _between(row: Row, base: Row, name: str, groups: Mapping[str, Sequence[Row]]) -> Difference | None:
     """The difference of two rows, tested over pre-trainings; None if it cannot be tested."""
-    group = [of_group for of_group in groups[base.name] if name == MEAN or name in of_group.columns]
+    group = [of_group for of_group in groups[base.name] if _has(of_group, name)]
     units = {of_group.name: _means(_column(of_group, name)) for of_group in group}
     if row.name not in units or base.name not in units:
         return None

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from relpos.analysis.resampling import multi_bootstrap
 from relpos.tables.plan import Tuning
-from relpos.tables.statistics import Interval, multi_bootstrap
+from relpos.tables.statistics import Interval
 from relpos.trust import find
 
 RESAMPLES = 500

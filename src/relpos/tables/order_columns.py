@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from relpos.analysis.resampling import crossed_interval
 from relpos.measures.measure import NATS, Figure, MeasuredColumn, Results, measured_columns
 from relpos.tables.columns import summary
 from relpos.tables.order_instrument import Each, Instrument, ToMeasure, in_turn, results_of
@@ -95,8 +96,6 @@ def _interval(figures: list[Figure], column: Column, bounds: Interval | None) ->
         parts = [figure.parts for figure in figures if figure.parts is not None]
         if not parts:
             return column.interval
-        from relpos.analysis.resampling import crossed_interval  # loads torch
-
         both = np.stack(parts, 1)
         low, high = crossed_interval(both[0], both[1], figures[0].groups or None)
     else:

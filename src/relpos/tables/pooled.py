@@ -34,7 +34,7 @@ from math import exp, inf, log
 import numpy as np
 from numpy.typing import NDArray
 
-from relpos.tables.statistics import ALPHA, POINT, SEED, Difference, paired, welch_contrast
+from relpos.tables.statistics import ALPHA, POINT, SEED, Difference, combined, paired, satterthwaite, welch_contrast
 
 Units = Mapping[int, float]
 """Pre-training seed → score × 100, or nats."""
@@ -160,14 +160,14 @@ def _unpaired(rows: Mapping[str, Units], weights: Mapping[str, float], pool: Map
     prior = _prior(_cells(pool), False)
     if prior is None:
         return None
-    value, errors, doubt = 0.0, 0.0, 0.0
+    terms = []
     for row, weight in weights.items():
         values = list(rows[row].values())
         known = prior.moderated(float(np.var(values, ddof=1)) if len(values) > 1 else 0.0, len(values) - 1.0)
-        square = weight**2 * known.variance / len(values)
-        value, errors, doubt = value + weight * float(np.mean(values)), errors + square, doubt + square**2 / known.freedom
-    freedom = min(errors**2 / doubt, prior.most)
-    return Difference(value, errors**0.5, freedom, len(rows[next(iter(weights))]))
+        error = (known.variance / len(values)) ** 0.5
+        terms.append((weight, Difference(float(np.mean(values)), error, known.freedom, len(values))))
+    tested = combined(terms)
+    return replace(tested, freedom=min(tested.freedom, prior.most), n=terms[0][1].n)
 
 
 @lru_cache(maxsize=256)
@@ -259,8 +259,7 @@ def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) 
     parts = share * (fit.ssr - crossed.ssr) / by_seeds, (1 - share) * crossed.ssr / crossed.df_resid
     if sum(parts) < POINT**2:
         return Spread(0.0, float(fit.df_resid))
-    doubt = parts[0] ** 2 / by_seeds + parts[1] ** 2 / crossed.df_resid
-    return Spread(float(sum(parts)), float(sum(parts) ** 2 / doubt))
+    return Spread(float(sum(parts)), satterthwaite(parts, (by_seeds, crossed.df_resid)))
 
 
 def _cells(pool: Mapping[str, Units]) -> Cells:

@@ -5,21 +5,17 @@ scipy and statsmodels do the statistics; this file says which. α = 0.05 and pow
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import copysign, inf, sqrt
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 ALPHA = 0.05
 POWER = 0.8
-RESAMPLES = 9_999
 SEED = 0
 POINT = 1e-12
 """Standard errors below this count as zero."""
-Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 """(low, high)"""
 Statistic = Callable[..., object]
@@ -133,53 +129,9 @@ def interval(values: Sequence[float], statistic: Statistic = np.mean) -> Interva
         return None
     if max(values) == min(values):
         return float(values[0]), float(values[0])
-    # BCa is undefined where leaving out any one value changes nothing, as for a median of many ties.
-    ends = _bootstrap(values, statistic, "BCa")
-    return ends if np.isfinite(ends).all() else _bootstrap(values, statistic, "percentile")
+    from relpos.analysis.resampling import bootstrapped
 
-
-def _bootstrap(values: Sequence[float], statistic: Statistic, method: str) -> Interval:
-    from scipy.stats import bootstrap
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # where BCa is undefined scipy warns; the interval is then not finite
-        ends = bootstrap(
-            (np.asarray(values, dtype=np.float64),),
-            statistic,
-            confidence_level=1 - ALPHA,
-            n_resamples=RESAMPLES,
-            method=method,
-            rng=SEED,
-        ).confidence_interval
-    return float(ends.low), float(ends.high)
-
-
-def multi_bootstrap(scores: ArrayLike, resamples: int = 1_000, metric: Callable[[Floats], float] | None = None) -> Interval:
-    """95 % interval over pre-training seeds and test examples at once (Sellam et al. 2022, the Multi-Bootstrap).
-
-    Seeds and examples are drawn with replacement, independently of each other; the statistic is the mean over the drawn seeds of
-    the metric on the drawn examples.
-
-    Args:
-        scores: (seeds, examples), or (seeds, examples, 2) with predictions and targets for a `metric`. To compare two models on the
-            same examples and seeds, pass the difference of their scores: the comparison is then paired.
-        resamples: draws.
-        metric: (examples, …) → number; None: the mean.
-
-    >>> multi_bootstrap([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]], resamples=10)
-    (1.0, 1.0)
-    """
-    table = np.asarray(scores, dtype=np.float64)
-    seeds, examples = table.shape[:2]
-    generator = np.random.default_rng(SEED)
-    means = []
-    for _ in range(resamples):
-        # Seeds and examples are crossed, every model answers every example: each is drawn once for the whole table.
-        rows, columns = generator.integers(seeds, size=seeds), generator.integers(examples, size=examples)
-        drawn = table[rows][:, columns]
-        means.append(drawn.mean() if metric is None else np.mean([metric(of_seed) for of_seed in drawn]))
-    low, high = np.quantile(means, [ALPHA / 2, 1 - ALPHA / 2])
-    return float(low), float(high)
+    return bootstrapped((values,), statistic) or bootstrapped((values,), statistic, method="percentile")
 
 
 def paired(first: Sequence[float], second: Sequence[float]) -> Difference | None:
@@ -216,14 +168,10 @@ def welch_contrast(terms: Sequence[tuple[float, Sequence[float]]]) -> Difference
     Args:
         terms: weight and values of each row; `n` is the number of values of the first.
     """
-    if min(len(values) for _, values in terms) < 2:
-        return None
-    squares = [weight**2 * float(np.var(values, ddof=1)) / len(values) for weight, values in terms]
-    if max(squares) < POINT**2:
-        return None
-    doubt = sum(square**2 / (len(values) - 1) for square, (_, values) in zip(squares, terms, strict=True))
-    value = sum(weight * float(np.mean(values)) for weight, values in terms)
-    return Difference(value, sum(squares) ** 0.5, sum(squares) ** 2 / doubt, len(terms[0][1]))
+    means = [(weight, paired(values, [0.0] * len(values))) for weight, values in terms]
+    known = [(weight, mean) for weight, mean in means if mean is not None]
+    tested = combined(known) if len(known) == len(terms) else None
+    return replace(tested, n=known[0][1].n) if tested is not None and tested.error >= POINT else None
 
 
 def combined(terms: Sequence[tuple[float, Difference]]) -> Difference:
@@ -235,11 +183,20 @@ def combined(terms: Sequence[tuple[float, Difference]]) -> Difference:
     Args:
         terms: weight and difference.
     """
-    squares = [(weight * term.error) ** 2 for weight, term in terms]
-    doubt = sum(square**2 / term.freedom for square, (_, term) in zip(squares, terms, strict=True))
-    freedom = sum(squares) ** 2 / doubt if doubt else min(term.freedom for _, term in terms)
+    variances = [(weight * term.error) ** 2 for weight, term in terms]
+    freedom = satterthwaite(variances, [term.freedom for _, term in terms])
     value = sum(weight * term.value for weight, term in terms)
-    return Difference(value, sum(squares) ** 0.5, freedom, min(term.n for _, term in terms))
+    return Difference(value, sum(variances) ** 0.5, freedom, min(term.n for _, term in terms))
+
+
+def satterthwaite(variances: Sequence[float], freedom: Sequence[float]) -> float:
+    """Degrees of freedom of the sum of independent estimates v with d degrees each: (Σ v)² / Σ v²/d.
+
+    >>> satterthwaite([1.0, 1.0], [10, 10]), satterthwaite([0.0, 0.0], [10, 20])
+    (20.0, 10)
+    """
+    doubt = sum(variance**2 / of_one for variance, of_one in zip(variances, freedom, strict=True))
+    return sum(variances) ** 2 / doubt if doubt else min(freedom)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from relpos.errors import RelposError
 from relpos.model.build import WEIGHTS, build
-from relpos.model.encoder import Encoder
+from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier, ClassifierKind, MaskedLM
 from relpos.model.initial import describe, redraw
 from relpos.model.position import Scheme
@@ -62,11 +62,6 @@ def network(config: dict[str, Any], filled: bool = True) -> Any:
 
     with torch.device("meta"):
         return build(config["size"], with_values, config["vocabulary"], conv, kernel, head)
-
-
-def encoder_of(model: nn.Module) -> Encoder:
-    """The encoder of a network, which may be the encoder itself."""
-    return model if isinstance(model, Encoder) else model.encoder  # type: ignore[return-value]
 
 
 def classifier_on(model: nn.Module, outputs: int, dropout: float, kind: ClassifierKind = "plain") -> Classifier:

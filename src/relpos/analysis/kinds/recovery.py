@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 from relpos import style
 from relpos.analysis.frozen_head import train_head
-from relpos.analysis.kinds.subject import Drawing, Subject, encoder_of
+from relpos.analysis.kinds.subject import Drawing, Subject
 from relpos.analysis.profiles import Choices, profiles
 from relpos.analysis.recovery import Recovery, Variant
 from relpos.analysis.replacement import toeplitz_parts, train_tisa, with_fitted_tisa, with_matrices, with_random_tisa
 from relpos.errors import RelposError
+from relpos.model.encoder import encoder_of
 from relpos.model.heads import MaskedLM
 from relpos.model.surgery import first_layers
 from relpos.ranges import Count, Natural

@@ -11,7 +11,7 @@ from typing import Any
 from relpos import style
 from relpos.analysis.texts import Texts
 from relpos.errors import RelposError
-from relpos.model.encoder import Encoder
+from relpos.model.encoder import Encoder, encoder_of
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,6 @@ class Subject:
         if self.texts is None:
             raise RelposError(f"{self.name}: held-out text is needed: text=FILE")
         return self.texts(count, length)
-
-
-def encoder_of(model: Any) -> Encoder:
-    """The encoder of a network with a head, or the network itself."""
-    encoder = getattr(model, "encoder", model)
-    assert isinstance(encoder, Encoder)
-    return encoder
 
 
 @dataclass(frozen=True)

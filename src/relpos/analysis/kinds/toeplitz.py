@@ -10,9 +10,10 @@ import numpy as np
 
 from relpos import style
 from relpos.analysis.kinds.similarity import products
-from relpos.analysis.kinds.subject import Drawing, Subject, encoder_of
+from relpos.analysis.kinds.subject import Drawing, Subject
 from relpos.analysis.profiles import profiles
 from relpos.analysis.toeplitz import block_r2, toeplitz_r2
+from relpos.model.encoder import encoder_of
 from relpos.ranges import Count, Natural
 
 

@@ -31,26 +31,12 @@ def write_html(path: Path, view: View) -> None:
     write_text(path, _page(view, parts, stamp))
 
 
-@dataclass(frozen=True)
-class Shows:
-    """What there is to show or to hide."""
-
-    spread: bool
-    paper: bool
-    test: bool
-    runs: bool
-    intervals: bool
-
-    @classmethod
-    def of(cls, view: View) -> Shows:
-        cells = [cell for line in view.lines for cell in line.cells]
-        return cls(
-            spread=any(cell.column.sem is not None for cell in cells),
-            paper=any(cell.column.printed is not None for cell in cells),
-            test=any(cell.column.test is not None for cell in cells),
-            runs=any(cell.counts for cell in cells),
-            intervals=any(cell.column.interval is not None for cell in cells),
-        )
+def _shows(view: View) -> dict[str, bool]:
+    """Part of the page → whether there is something to show or to hide."""
+    cells = [cell for line in view.lines for cell in line.cells]
+    fields = {"spread": "sem", "paper": "printed", "test": "test", "intervals": "interval"}
+    parts = {part: any(getattr(cell.column, field) is not None for cell in cells) for part, field in fields.items()}
+    return parts | {"runs": any(cell.counts for cell in cells)}
 
 
 @dataclass(frozen=True)
@@ -90,7 +76,7 @@ def _page(view: View, templates: dict[str, str], stamp: str) -> str:
     page = environment.from_string(templates["page.html.j2"]).render(
         view=view,
         table=view.table,
-        shows=Shows.of(view),
+        shows=_shows(view),
         runs=[[RunLine.of(run) for run in line.row.runs] for line in view.lines],
         states=_states([run for line in view.lines for run in line.row.runs]),
         panels=_panels(view),

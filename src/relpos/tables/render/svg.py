@@ -75,8 +75,7 @@ def curves(title: str, points: Mapping[str, Sequence[tuple[int, float]]]) -> str
             axes.plot(*zip(*line, strict=True), label=name, **style.look(place, 1.6))
         axes.set_xlabel("step")
         axes.grid(color=FAINT, alpha=0.25)
-        columns = 2 if len(points) > 6 else 1
-        axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=max(2, columns))
+        axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
 
     return _svg(title, 2.6 + 0.11 * len(points), draw)
 

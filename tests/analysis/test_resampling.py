@@ -1,0 +1,53 @@
+"""Intervals by drawing anew, against what theory says of them."""
+
+import numpy as np
+import pytest
+
+from relpos.analysis.resampling import crossed_interval, multi_bootstrap, pooled_interval, ratio_interval
+
+
+def test_the_interval_over_pairs_is_wilsons_within_each_paradigm() -> None:
+    low, high = pooled_interval([np.concatenate((np.ones(50), np.zeros(50)))]) or (0, 0)
+    assert (low, high) == pytest.approx((0.404, 0.596), abs=0.001)
+    both = pooled_interval([np.repeat([1.0, 0.0], 50)] * 4) or (0, 0)
+    assert both == pytest.approx((0.452, 0.548), abs=0.001)  # half as wide: four times as many
+
+
+def test_paradigms_that_are_all_right_or_all_wrong_are_no_proof() -> None:
+    low, high = pooled_interval([np.ones(60), np.ones(60), np.zeros(60)]) or (0, 0)
+    assert 0.62 < low < 2 / 3 < high < 0.70
+    assert pooled_interval([np.ones(60)]) == pytest.approx([1 - 0.0602, 1], abs=1e-3)
+    assert pooled_interval([np.full(60, 0.5), np.full(60, 0.5)]) == [0.5, 0.5]  # ties are a law, not luck
+
+
+def test_the_crossed_interval_covers_the_spread_of_networks_and_of_examples() -> None:
+    chance = np.random.default_rng(0)
+    of_networks, of_examples = chance.normal(0, 1, (8, 1)), chance.normal(0, 3, (1, 200))
+    values = of_networks + of_examples
+    low, high = crossed_interval(values, np.ones_like(values))
+    error = np.sqrt(of_networks.var() / 8 + of_examples.var() / 200)
+    assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.1)
+    fixed = crossed_interval(values, np.ones_like(values), groups=list(range(200)))  # each example is a group by itself
+    assert (fixed[1] - fixed[0]) / 2 == pytest.approx(1.96 * of_networks.std() / np.sqrt(8), rel=0.1)
+
+
+def test_the_interval_of_a_ratio_covers_what_theory_says() -> None:
+    values = np.random.default_rng(0).normal(3, 2, 400)
+    low, high = ratio_interval(values, np.ones(400))
+    assert (high - low) / 2 == pytest.approx(1.96 * values.std() / 20, rel=0.1)
+
+
+def test_the_multi_bootstrap_knows_both_sources_of_spread() -> None:
+    chance = np.random.default_rng(1)
+    seeds, examples = chance.normal(0, 1.0, (20, 1)), chance.normal(0, 2.0, (1, 400))
+    low, high = multi_bootstrap(10 + seeds + examples)
+    expected = 1.96 * np.sqrt(seeds.var() / 20 + examples.var() / 400)
+    assert (high - low) / 2 == pytest.approx(expected, rel=0.1)
+    narrow = multi_bootstrap(10 + np.zeros((20, 1)) + examples)
+    assert narrow[1] - narrow[0] < 0.8 * (high - low)
+
+
+def test_the_multi_bootstrap_takes_a_metric() -> None:
+    targets = np.tile([0.0, 1.0], 50)
+    table = np.stack([np.stack([targets, targets], -1)] * 3)
+    assert multi_bootstrap(table, 50, lambda pairs: float(np.mean(pairs[:, 0] == pairs[:, 1]))) == (1.0, 1.0)
