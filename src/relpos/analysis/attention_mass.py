@@ -41,6 +41,7 @@ def attention_mass(model: Any, texts: Tensor, marks: Marks = OURS) -> dict[str, 
             for layer, p in _attention(encoder, part.to(device)):
                 sums[layer] = sums[layer] + _by_offset(p)
     reach = min(REACH, n - 1)
+    # Every token is a query once, so that the shares of all offsets add up to 1.
     middle, tokens = n - 1, len(ids) * n
     rows = [(total / tokens).cpu() if isinstance(total, Tensor) else torch.zeros(0, 2 * n - 1) for total in sums]
     return {

@@ -49,8 +49,10 @@ class FillMask:
         with exact(self.model) as model:
             device = next(model.parameters()).device
             read = [place - model.encoder.causal for place in places]  # a causal network predicts it from what stands before it
+            # The last layer computes the masked tokens alone.
             hidden = model.encoder(torch.from_numpy(ids)[None].to(device), at=torch.tensor(read, device=device))
             logits = model.head(hidden, model.table).double()
+            # In float64: probabilities of rare words would lose their digits.
             best = logits.softmax(-1).topk(min(top, logits.shape[-1]), -1)
         return [
             [self._guess(ids, place, number, value) for number, value in zip(numbers, values, strict=True)]

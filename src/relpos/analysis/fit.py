@@ -83,6 +83,7 @@ def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None =
     heads, width = y.shape
     if width < 3 * functions + 1:
         raise ValueError(f"{width} offsets are too few for the {3 * functions + 1} parameters of {functions} basis functions")
+    # Residuals are multiplied by the roots, so that the sums of squares below are weighted ones.
     root = torch.ones(width, dtype=torch.float64) if weights is None else torch.as_tensor(np.array(weights, np.float64)).sqrt()
     offsets = torch.arange(width, dtype=torch.float64) - width // 2
     problem = _Problem(y, offsets, root)
@@ -169,6 +170,7 @@ def _search(problem: _Problem, log_b: Parameters, c: Parameters, steps: int) -> 
         a, b = solved.linear[:, None, :-1], log_b.exp()[:, None]
         slopes = a * solved.bumps * solved.away * b
         jacobian = torch.cat([-slopes * solved.away, 2 * slopes], 2) * problem.root[:, None]
+        # Kaufman: what the linear part can make good again is no reason to move b or c.
         jacobian = jacobian - solved.design @ torch.cholesky_solve(solved.design.mT @ jacobian, solved.factor)
         normal = jacobian.mT @ jacobian
         diagonal = normal.diagonal(dim1=1, dim2=2)
@@ -181,6 +183,7 @@ def _search(problem: _Problem, log_b: Parameters, c: Parameters, steps: int) -> 
         tried = _solve(problem, new_b, new_c)
         tried_cost = tried.residual.square().sum(1)
         better = tried_cost < cost
+        # Each problem has a damping of its own: one that has gone astray must not slow down the others.
         damping = torch.where(better, damping / 3, damping * 4).clamp(1e-9, 1e9)
         cost = torch.where(better, tried_cost, cost)
         log_b, c = _choose(better, new_b, log_b), _choose(better, new_c, c)
@@ -195,6 +198,7 @@ def _choose(better: Tensor, new: Tensor, old: Tensor) -> Tensor:
 def _one_more(problem: _Problem, state: _State) -> _State:
     """Adds a basis function where the residual is largest, in the width that helps most."""
     heads, widths = len(problem.y), len(SHARPNESS)
+    # A new basis function is of most use where the others leave most.
     place = problem.offsets[state.residual.abs().argmax(1)]
     sharpness = torch.tensor(SHARPNESS, dtype=torch.float64).log().repeat(heads)[:, None]
     log_b = torch.cat([state.log_b.repeat_interleave(widths, 0), sharpness], 1)
@@ -216,8 +220,10 @@ def _started_again(problem: _Problem, state: _State, total: Problems, seed: int)
     repeated = some._replace(y=some.y.repeat_interleave(starts, 0))
     c = problem.offsets[torch.multinomial(bends.repeat_interleave(starts, 0), functions, generator=generator)]
     low, high = np.log(SHARPNESS[0]), np.log(SHARPNESS[-1])
+    # Widths are drawn evenly on the scale of their logarithms: from a word to a paragraph.
     log_b = low + (high - low) * torch.rand(c.shape, generator=generator, dtype=torch.float64)
     anew = _best(_search(repeated, log_b, c, RESTART_STEPS), len(unmet))
+    # Only the best start is worth the many steps.
     anew = _search(some, anew.log_b, anew.c, LATE)
     return _merged(state, anew, unmet)
 

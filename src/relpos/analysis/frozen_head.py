@@ -18,6 +18,7 @@ def train_head(encoder: Encoder, texts: Texts, epochs: int = 4, rows: int = 128,
     equal. Words that are never to be predicted are left out of the softmax while the head is trained.
     """
     model = MaskedLM(encoder).requires_grad_(False)
+    # Once: the encoder does not change while its head is trained.
     features, targets = [], []
     encoder.eval()
     with torch.no_grad():
@@ -31,6 +32,7 @@ def train_head(encoder: Encoder, texts: Texts, epochs: int = 4, rows: int = 128,
         counts = torch.bincount(texts.ids.flatten(), minlength=len(words)).float() + 0.1
         model.head.bias.copy_((counts / counts.sum()).log())
         if model.head.narrow.in_features == model.head.narrow.out_features:
+            # Training then begins at the outputs themselves, not at random mixtures of them.
             nn.init.eye_(model.head.narrow.weight)
             if model.head.narrow.bias is not None:
                 nn.init.zeros_(model.head.narrow.bias)

@@ -35,6 +35,7 @@ def kind(kernel: ArrayLike) -> str:
     spread = float(np.ptp(values))
     if spread < FLAT:
         return "uniform"
+    # Offset 0 is left out of what follows for `both`: a token may look at itself besides its neighbours.
     order = np.argsort(values)
     away = order[order != middle]
     if set(away[-2:]) == {middle - 1, middle + 1} and values[away[-2]] - values[away[-3]] >= LEAD * spread:
@@ -50,6 +51,7 @@ def _graded(values: Float[np.ndarray, "width"], middle: int) -> bool:
     """Whether it rises or falls along all offsets."""
     from scipy.stats import spearmanr
 
+    # By ranks: a slope need not be straight.
     return abs(float(spearmanr(np.arange(len(values)), values).statistic)) >= RANK
 
 

@@ -35,6 +35,7 @@ def learned_kernels(model: Any, input_ids: Ids | None = None, k: int | None = No
     """
     encoder = encoder_of(model)
     ids = random_ids(encoder, _TOKENS[0], min(_TOKENS[1], encoder.shape.max_positions)) if input_ids is None else input_ids
+    # By running it: kernels that are made from tokens exist only then.
     layers = [call.terms for call in record(encoder, ids)]
     kernelled = [terms for terms in layers if any(getattr(terms, name) is not None for name in _TERMS)]
     half = int(k if k is not None else getattr(encoder.position, "k", 8))

@@ -50,6 +50,7 @@ def order_probes(model: Any, texts: Tensor, marks: Marks = OURS) -> dict[str, li
 def hidden_states(model: Any, texts: Tensor, marks: Marks = OURS) -> list[npt.NDArray[np.float32]]:
     """(texts, n, hidden) of the embedding and of every layer, [CLS] and [SEP] left out."""
     device = next(model.parameters()).device
+    # As in training: without [CLS] and [SEP] the first layers would see what they never saw.
     ids = with_edges(texts, marks)
     batches = []
     with exact(model), _recorded_outputs(model.encoder) as outputs:
@@ -81,6 +82,7 @@ def held_out_r2(features: npt.NDArray[np.floating[Any]], target: Floats) -> floa
     texts = len(features)
     train = max(2, round(_TRAIN * texts))
     tune = max(1, round(_TUNE * train))
+    # By texts and not by tokens: tokens of one text are not independent of each other.
     parts = [slice(0, train - tune), slice(train - tune, train), slice(train, texts)]
     fitted, tuned, held = ((_flat(features[part]), target[part].reshape(-1)) for part in parts)
     weights = {penalty: _ridge(*fitted, penalty) for penalty in PENALTIES}
@@ -98,6 +100,7 @@ def _ridge(x: Floats, y: Floats, penalty: float) -> tuple[Floats, float]:
     mean, level = x.mean(0), float(y.mean())
     centred = x - mean
     gram = centred.T @ centred
+    # In units of the mean variance, so that one list of penalties suits layers of any scale.
     shrunk = gram + penalty * max(float(np.trace(gram)) / len(gram), 1e-30) * np.eye(len(gram))
     slope: Floats = np.linalg.solve(shrunk, centred.T @ (y - level))
     return slope, level - float(mean @ slope)

@@ -126,6 +126,7 @@ def _turned(position: Scheme, call: Call, n: int, trained: bool) -> Float[Tensor
     """What turning adds to q·k, which may depend on the sequence; None where queries and keys are left as they are."""
     if call.q is None or call.k is None or position.scale is None:
         return None
+    # Vectors that are the same at all places: what differs afterwards is the rotation's doing.
     q, k = (x.mean((0, 2), keepdim=True) if trained else torch.ones_like(x[:1, :, :1]) for x in (call.q, call.k))
     q, k = (x.expand(len(call.q), -1, n, -1) for x in (q, k))
     turned = call.turned(position, q, k)
@@ -140,6 +141,7 @@ def _embedded(encoder: Encoder, n: int, scale: float) -> Float[Tensor, "1 heads 
     tokens = random_ids(encoder, SEQUENCES, 1).expand(-1, n)  # the same token everywhere, so that only the position differs
     first: Any = record(encoder, tokens)[0]
     product = _products(first.q.mean(0, keepdim=True), first.k.mean(0, keepdim=True), scale)
+    # A constant cancels in the softmax.
     return product - product.mean((-1, -2), keepdim=True)
 
 
@@ -154,6 +156,7 @@ def _summarised(scores: Float[Tensor, "batch heads n n"], what: str) -> Pattern:
     n = scores.shape[-1]
     diagonals = [scores.diagonal(offset, -2, -1).transpose(0, 1).flatten(1) for offset in range(1 - n, n)]  # (H, B·(n − |o|))
     mean = torch.stack([x.mean(1) for x in diagonals], 1)
+    # Not the extremes, which grow with the number of tokens.
     tenths = torch.tensor([0.1, 0.9])
     low, high = torch.stack([x.quantile(tenths, 1) for x in diagonals], 2)  # (2, H, 2n−1)
     return Pattern(what, scores[0], mean, low, high)

@@ -67,6 +67,7 @@ def profiles(
     if not 0 <= layer < encoder.shape.layers:
         raise RelposError(f"layer={layer + 1}: there are {encoder.shape.layers}")
     longest = encoder.position.max_length
+    # A network may have fewer positions than the paper's figures show.
     n = length if longest is None else min(length, longest)
     if choices.source == "stream":
         if texts is None:
@@ -78,6 +79,7 @@ def profiles(
         if rows is None:
             raise RelposError(f"{type(encoder.position).__name__} adds nothing to the embeddings: there is no F̂_P")
         embedding = encoder.embedding
+        # In float64: the difference of two large products is what is left of both.
         word = embedding.words.weight.double().mean(0, keepdim=True)
         if choices.types and embedding.types is not None:
             word = word + embedding.types.weight[0].double()
@@ -114,6 +116,7 @@ def _stream(encoder: Encoder, texts: Ids, layer: int) -> Float[Tensor, "n hidden
     training = encoder.training
     encoder.eval()
     total: Tensor | float = 0.0
+    # All hidden states of a part exist at a time.
     for part in texts.split(16):
         total = total + encoder(part, hidden_states=True)[layer].double().sum(0)
     encoder.train(training)
@@ -124,6 +127,7 @@ def _stream(encoder: Encoder, texts: Ids, layer: int) -> Float[Tensor, "n hidden
 def _queries_and_keys(encoder: Encoder, layer: int, x: Float[Tensor, "n hidden"], bias: bool) -> tuple[Tensor, Tensor]:
     """(heads, n, head_dim) of each."""
     layers: Any = encoder.layers
+    # Shared layers are stored once, and run several times.
     attention = layers[layer % len(layers)].attention
     widths: dict[str, int] = attention.widths
     if "q" not in widths or "k" not in widths:

@@ -31,6 +31,7 @@ class Call:
         if q is None or k is None or position.scale is None:
             return None
         to_q, to_k, _ = position.turn(self.layer, q, k, q, self.state)
+        # By identity: a scheme that does not turn gives back what it got.
         return None if to_q is q and to_k is k else (to_q, to_k)
 
 

@@ -81,6 +81,7 @@ class Recovery:
         self._outputs: list[Tensor] = []  # of the intact network, which is measured first
         self._intact = self._measured(model)
         self._add(self._costs("intact", self._intact))
+        # Averaged rather than zero: the mean of the rows is part of what the layers expect.
         self._removed = self._measured(averaged(model))
         self._add(self._costs("removed", self._removed))
 
@@ -121,6 +122,7 @@ class Recovery:
             squares = (outputs - intact).double().square()
             apart += float(squares.sum())
             at_cls += float(squares[:, 0].sum())
+            # About the mean: a part that all outputs share would make any distance look small.
             total += float((intact - intact.mean((0, 1))).double().square().sum())
 
         losses = text_losses(model, self.texts, advance=compare)
@@ -139,6 +141,7 @@ def text_losses(
     with exact(model):
         for number, (ids, labels) in enumerate(texts.batches(HELDOUT_SEED, shuffled)):
             outputs = model.encoder(ids)
+            # Logits are needed at these tokens alone: those of all tokens would be as many vocabularies.
             row, place = (labels != IGNORED).nonzero(as_tuple=True)
             each = -log_probabilities(model, outputs[row, place], labels[row, place])
             losses.append(torch.zeros(len(ids), dtype=torch.float64).index_add_(0, row, each).numpy())

@@ -43,6 +43,7 @@ def with_fitted_tisa(model: MaskedLM, matrices: Matrices, functions: int) -> Mas
 def with_random_tisa(model: MaskedLM, functions: int, seed: int) -> MaskedLM:
     """A copy with TISA of S functions for each head, as its authors initialise it, in place of the position embeddings."""
     bare = _without_positions(model)
+    # The caller's random numbers go on as if nothing had been drawn.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         add_tisa(bare.encoder, functions)

@@ -56,6 +56,7 @@ def pooled_interval(groups: Sequence[Floats]) -> Interval | None:
             share, weight = float(decided.mean()), len(decided) / count
             below += (weight * (share - low)) ** 2
             above += (weight * (high - share)) ** 2
+    # Not symmetric: Wilson's interval of a group near 0 or 1 is not.
     return [mean - below**0.5, mean + above**0.5]
 
 
@@ -119,7 +120,7 @@ def multi_bootstrap(scores: npt.ArrayLike, resamples: int = 1_000, metric: Calla
 
 
 def bootstrapped(samples: Sequence[npt.ArrayLike], statistic: Callable[..., Any], **options: Any) -> Ends | None:
-    """Interval of a statistic of the samples by scipy's bootstrap: bias-corrected and accelerated, unless `options` name another method.
+    """Interval of a statistic by scipy's bootstrap, bias-corrected and accelerated unless `options` name another method.
 
     None where it is undefined, as it is where leaving out any one value changes nothing: in a median of many ties.
 

@@ -72,6 +72,7 @@ def gaps(
         objective: what is predicted; a causal network predicts all tokens.
     """
     vocabulary = model.encoder.embedding.words.num_embeddings
+    # A causal network has no masked tokens: each token is predicted from those before it.
     objective = next_tokens if model.encoder.causal else objective
     before, predicted = np.zeros(len(examples)), np.zeros(len(examples))
     after = {key: np.zeros(len(examples)) for key in changes}
@@ -109,6 +110,7 @@ def _losses(model: MaskedLM, batch: MicroBatch) -> Floats:
     """(b,) the summed loss of each example."""
     device = next(model.parameters()).device
     labels = at_outputs(model.encoder, batch.labels).flatten()
+    # The head runs at the predicted tokens alone, which are a seventh of all.
     at = (labels != IGNORED).nonzero().squeeze(1)
     hidden = model.encoder(batch.input_ids.to(device), batch.attention_mask.to(device), at=at.to(device))
     losses = -log_probabilities(model, hidden, labels[at].to(device)).cpu()

@@ -73,6 +73,7 @@ def _packed(groups: Iterable[list[Run]], size: int) -> list[list[Run]]:
     """Joins groups, in order, to parts of at most `size` runs; a larger group is a part of its own."""
     parts: list[list[Run]] = []
     for group in groups:
+        # A group stays whole: its fine-tunings would otherwise wait for another job's intermediate one.
         if not parts or len(parts[-1]) + len(group) > size:
             parts.append([])
         parts[-1].extend(group)

@@ -35,6 +35,7 @@ class Job:
     @classmethod
     def now(cls, runs: list[Run], retries: int) -> Job:
         """The job of a launch that begins now: failures before it do not count."""
+        # Counted now: retries are those of this launch, not of all that there have been.
         counts = {run.identity: len(run.record.get("starts", [])) for run in runs if run.stage != "given"}
         return cls(runs, retries, {identity: count for identity, count in counts.items() if count})
 

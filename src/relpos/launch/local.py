@@ -78,6 +78,7 @@ class Local(Engine):
         shares = [",".join(gpus[i : i + size]) for i in range(0, len(gpus) - size + 1, size)]
         if not shares:
             raise RelposError(f"speed.devices={size}: engine=local has {len(gpus)} GPUs")
+        # Round by round, so that few workers spread over all GPUs.
         slots = [share for _ in range(self.runs_per_device) for share in shares]
         return [slots[i % len(slots)] for i in range(self.workers or len(slots))]  # more workers than slots: they share them
 

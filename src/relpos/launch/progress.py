@@ -33,6 +33,7 @@ class Display:
         self.bar = self.progress.add_task("runs", total=len(self.job.runs))
         self.announced = set(standing.finished)
         self.last_report = time.monotonic()
+        # In a log file a line that moves would be thousands of lines.
         self.live = Live(console=self.console, transient=True, auto_refresh=False) if sys.stderr.isatty() else None
 
     def __enter__(self) -> Display:

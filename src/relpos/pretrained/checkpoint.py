@@ -85,6 +85,7 @@ class Checkpoint:
     @cached_property
     def head(self) -> Head | None:
         """The head whose weights the checkpoint has; None where it has the encoder alone."""
+        # A tied decoder may be stored all the same, so that its weights alone do not tell.
         tied = self.config.get("tie_word_embeddings", True) is not False
         for head in self.family.heads:
             # The pooler stands in the encoder, and says nothing about the head.
@@ -105,6 +106,7 @@ class Checkpoint:
         except RelposError as error:
             raise RelposError(f"{self.folder / CONFIG}: {error}") from None
         if self.head and self.head.settings.get("kind") == "classifier":
+            # The weights tell the number of classes; config.json need not.
             last = names(self.head.weights[-1])[0]
             return settings | {"outputs": len(self.tensors[last]) if last in self.tensors else 1}
         head = dict(self.head.settings) if self.head else {"kind": "none"}
@@ -141,6 +143,7 @@ class Checkpoint:
             raise RelposError(f"{self.folder}: {error}") from None
         self._check_computed()
         known = {name for weight in weights for name in (*names(weight), *weight.also)} | self._identity_map()
+        # `$^` matches no name.
         unread = re.compile("|".join(self.family.unread) or "$^")
         for name in sorted(self.tensors.keys() - known):
             if not unread.fullmatch(name):

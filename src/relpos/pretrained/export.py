@@ -33,6 +33,7 @@ def to_huggingface(network: nn.Module, settings: Mapping[str, Any]) -> tuple[dic
     config = to_config(family, settings)
     head = _head(family, settings)
     config["architectures"] = [head.architecture if head else family.base]
+    # Written even where it is the default, so that whoever reads the file need not know it.
     config["tie_word_embeddings"] = (head.settings if head else {}).get("tied", True)
     if "outputs" in settings:
         config["id2label"] = {str(number): f"LABEL_{number}" for number in range(settings["outputs"])}
@@ -94,6 +95,7 @@ def _weights(
     pooler = "outputs" not in settings and any(".pooler." in f".{name}" for name in parameters)
     prefix = family.prefix if head else ""
     widen = size["embedding"] != size["hidden"]
+    # Popped one by one: what is left at the end is what the description has forgotten.
     weights: dict[str, Tensor] = {}
     for weight in listed(family, head, layers, pooler, widen, prefix):
         weights.update(write(weight, parameters.pop(weight.ours), size["heads"]))

@@ -95,6 +95,7 @@ def shards(index: Path) -> dict[str, str]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise RelposError(f"{index}: damaged: a weight_map from weights to files is expected") from None
     for file in files:
+        # A name with a folder in it could point anywhere on this machine.
         if Path(file).name != file or not (index.parent / file).is_file():
             raise RelposError(f"{index}: shard {file} is missing")
     return shards

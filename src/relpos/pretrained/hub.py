@@ -36,6 +36,7 @@ def located(name: str | Path) -> Path:
     repository, _, revision = str(name).partition("@")
 
     def fetched(*patterns: str) -> Path:
+        # Nothing in subfolders: other formats and training states lie there.
         return Path(snapshot_download(repository, revision=revision or None, allow_patterns=[*patterns], ignore_patterns="*/*"))
 
     try:

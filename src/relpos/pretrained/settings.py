@@ -18,6 +18,7 @@ def from_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         RelposError: a key has a value that our networks cannot express.
     """
+    # Versions of transformers name and nest the same keys differently.
     config = family.normalised(config)
     for name, needed in family.constants.items():
         if config.get(name, needed) not in (needed, None):  # a key without a value says nothing
@@ -40,6 +41,7 @@ def to_config(family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:
                 raise RelposError(f"{family.model_type} has {path}={leaf}, this network {path}={value}")
             continue
         written = leaf.write(value)
+        # Two of our values may come from one key, as width and embedding width of BERT.
         if config.get(leaf.name, written) != written:
             other = decided[leaf.name]
             raise RelposError(f"{family.model_type} has one {leaf.name}, this network {path}={value} and another {other}")

@@ -51,6 +51,7 @@ def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape, heads: int
             raise RelposError(f"weight {name!r} has shape {tuple(part.shape)}; by config.json it is {expected}")
         if not part.is_floating_point():
             raise RelposError(f"weight {name!r} is {str(part.dtype).removeprefix('torch.')}: quantised weights are not supported")
+    # A copy only where it must be: weights stay mapped from their file.
     whole = parts[0] if len(parts) == 1 else torch.cat(parts)
     whole = (whole.t() if weight.transposed else whole)[weight.reserved :]
     if weight.halves:
@@ -62,6 +63,7 @@ def write(weight: Weight, parameter: Tensor, heads: int) -> Iterator[tuple[str, 
     """Names and weights of the checkpoint from one of our parameters; reserved rows are 0."""
     parameter = parameter.t() if weight.transposed else parameter
     if weight.halves:
+        # The inverse of what `read` does.
         parameter = parameter[_halves(len(parameter), heads).argsort()]
     whole = parameter if weight.single is None else parameter.unsqueeze(weight.single)
     if weight.reserved:

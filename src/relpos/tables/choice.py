@@ -111,11 +111,13 @@ def _halves(row: Row, column: str, of: Callable[[Sequence[float]], float]) -> Ha
     paths = [runs_root() / run.path / "dev" / f"{column}.tsv" for run in runs]
     if not paths or not all(path.is_file() for path in paths):
         return None
+    # By runs, and then summed up: the statistic of a row is taken of its runs, on half of the examples as on all.
     of_runs = [halves(path, f"relpos.train.metrics.{row.columns[column].metric}") for path in paths]
     return of([even for even, _ in of_runs]), of([odd for _, odd in of_runs])
 
 
 def _on_halves(halves: Mapping[str, Halves | None], base: str, choices: Sequence[str]) -> tuple[float | None, float | None]:
+    # Without the answers of one row the choice among all of them cannot be repeated.
     known = {name: both for name, both in halves.items() if both is not None}
     if len(known) < len(halves):
         return None, None

@@ -37,6 +37,7 @@ def _row(planned: PlannedRow) -> Row:
     for task in dict.fromkeys(tuning.task for tuning in planned.tunings):
         tunings = [tuning for tuning in planned.tunings if tuning.task == task]
         for name in tunings[0].run.config["task"]["columns"]:
+            # MNLI has two dev sets: one task may fill two columns.
             columns[name] = _column(name, tunings, by_pretraining)
     position_lr, conv_lr = rates_of(planned.pretrainings[0].config.get("recipe") or {}) if planned.pretrainings else (1.0, None)
     return Row(
@@ -83,6 +84,7 @@ def _travel(run: Run, metrics: Mapping[str, Any]) -> float | None:
     recipe = run.config.get("recipe") or {}
     if "lr" not in recipe or not (metrics["position_parameters"] or run.config.get("conv")):
         return None
+    # Loads torch, which a table of nothing but missing runs can do without.
     from relpos.train.optim import Recipe
 
     return Recipe.of(recipe).travel(run.config["steps"]) * slowest(*rates_of(recipe))
@@ -179,6 +181,7 @@ def _mean(columns: Mapping[str, Column]) -> Column:
         return Column()
     parts = [columns[name] for name in names]
     by_seed = [dict(zip(part.seeds, part.values, strict=True)) for part in parts]
+    # A mean over fewer columns would be high or low by which of them are missing.
     seeds = [seed for seed in parts[0].seeds if all(seed in values for values in by_seed)]
     groups = [seed.partition("/")[0] for seed in seeds if isinstance(seed, str)]
     mean = summary([float(np.mean([values[seed] for values in by_seed])) for seed in seeds], groups or None)
@@ -220,6 +223,7 @@ def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
 def _numbers(line: dict[str, str]) -> dict[str, float]:
     result = {}
     for key, text in line.items():
+        # Columns of names and remarks, and empty fields, are no numbers.
         with suppress(ValueError):
             result[key.removesuffix("_mean")] = float(text)
     return result
@@ -227,6 +231,7 @@ def _numbers(line: dict[str, str]) -> dict[str, float]:
 
 def _mean_curve(runs: Sequence[Run]) -> list[tuple[int, float]]:
     """(step, held-out loss): the mean over pre-training seeds, at the steps that all of them have reached."""
+    # A run that has logged nothing yet would leave no step that all have reached.
     curves = [curve for run in runs if (curve := _curve(run))]
     steps = sorted(set.intersection(*map(set, curves))) if curves else []
     return [(step, sum(curve[step] for curve in curves) / len(curves)) for step in steps]

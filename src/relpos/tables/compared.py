@@ -43,6 +43,7 @@ def subjects_of(names: Sequence[str]) -> list[PlannedRow]:
     subjects = [_subject(name) for name in names]
     known: dict[tuple[str, ...], str] = {}
     for name, subject in zip(names, subjects, strict=True):
+        # By identity and not by name: a run may be named by its folder and by its table.
         identities = tuple(run.identity for run in subject.pretrainings)
         if identities in known:
             raise RelposError(f"network={name}: the same as {known[identities]}; runs that differ are compared")
@@ -125,6 +126,7 @@ def _order(subjects: Sequence[PlannedRow]) -> dict[str, dict[str, dict[int, Resu
         for entry in kept(folder, measure)
         if entry.share == END
     ]
+    # The way with most examples first; `most_shared` keeps the order where several are shared alike.
     found.sort(key=lambda entry: (-entry[3].meaning.get("examples", 0), entry[1]))
     shared = most_shared([entry[:3] for entry in found], runs)
     for measure, way, (name, seed), entry in found:

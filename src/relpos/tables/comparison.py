@@ -43,10 +43,12 @@ def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mappi
     """
     planned = [_with_planned(row, experiment, printed.get(row.name, {})) for row in rows]
     overrides: dict[str, Sequence[str]] = {name: experiment.rows.get(name, ()) for name in experiment.baseline}
+    # A row that was asked for may have overrides of the command line besides those of the file.
     overrides |= {row.name: row.overrides for row in planned if row.name in overrides}
     baselines = [baseline_of(row, overrides) for row in planned]
     groups: dict[str, list[Row]] = {}
     for row, baseline in zip(planned, baselines, strict=True):
+        # A baseline belongs to the group of the rows that are compared with it.
         groups.setdefault(baseline or (row.name if row.name in overrides else ""), []).append(row)
     compared = {
         row.name: _with_printed(row, group, experiment, printed.get(row.name, {})) for group in groups.values() for row in group
@@ -138,6 +140,7 @@ def _units(row: Row, name: str, paper: Printed) -> dict[int, float]:
     parts = parts or [_column(row, name)]
     by_part = [by_pretraining(part) for part in parts]
     shared = [seed for seed in by_part[0] if all(seed in scores for scores in by_part)]
+    # Each seed has its own statistic, so that the spread over seeds is that of the statistic.
     units = {seed: unit([scores[seed] for scores in by_part], paper.statistic, paper.runs) for seed in shared}
     return {seed: value for seed, value in units.items() if value is not None}
 
@@ -210,6 +213,7 @@ def baseline_of(row: Row, baselines: Mapping[str, Sequence[str]]) -> str | None:
 def _with_delta(column: Column, base: Column | None, test: Difference | None, adjusted: float | None) -> Column:
     means = (column.mean, base.mean) if base is not None else (None, None)
     printed = (column.printed, base.printed) if base is not None else (None, None)
+    # Only where pre-trainings cannot be compared: two models differ more surely than two rows do.
     of_models = between_models(column, base) if base is not None and test is None else None
     known = test or of_models
     delta = known.value if known is not None else minus(*means)

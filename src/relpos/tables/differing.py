@@ -27,6 +27,7 @@ def differences(subjects: Sequence[PlannedRow]) -> dict[str, list[str]]:
     described = [_described(subject) for subject in subjects]
     values = _differing(described)
     for group in (group for group in GROUPS if group in values):
+        # Within a scheme its dials can be compared; between schemes a k means something else in each.
         for name in set(values[group]):
             of_name = [settings for settings in described if settings.get(group) == name]
             dials = [key for key in _differing(of_name) if key.startswith(f"{group}.")]
@@ -44,6 +45,7 @@ def in_words(differing: Mapping[str, Sequence[str]]) -> str:
 
 def titled(subjects: Sequence[PlannedRow]) -> list[PlannedRow]:
     """The subjects under different names: to a name that several have, the settings in which these differ are added."""
+    # Only names that stand twice grow longer: short ones are easier to read in a figure.
     count = Counter(subject.name for subject in subjects)
     result = []
     for subject in subjects:

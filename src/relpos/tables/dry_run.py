@@ -26,6 +26,7 @@ def describe(name: str, rows: list[PlannedRow], runs: list[Run], instrument: Ins
     estimate = Estimate(measures=True)
     seconds, said = _seconds([run for run in runs if states[run.identity] != "finished" and flops(run)], estimate)
     of_rows = {run.identity for row in rows for run in row.runs}
+    # Without runs the estimate would say that nothing is left.
     if needed := next((row.needs for row in rows if row.needs), None):
         said = f"nothing can be planned: the checkpoint to start from is not at hand, {needed}=FOLDER names one"
     lines = [f"{name}: {len(runs):,} runs: {_counts(Counter(states.values()))}", said]
@@ -62,6 +63,7 @@ def _seconds(missing: list[Run], estimate: Estimate) -> tuple[dict[str, float], 
 def _of_order(rows: list[PlannedRow], instrument: Instrument, estimate: Estimate) -> str:
     """How many networks are to be measured, and about how long that takes."""
     runs = {run.identity: run for row in rows for run in row.pretrainings}.values()
+    # Once per pre-training, though several rows may show it.
     left = [asked for run in runs for asked in to_measure(run, instrument) if asked.instrument.missing(asked.network)]
     if not left:
         return "order: all is measured"

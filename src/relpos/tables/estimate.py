@@ -60,12 +60,14 @@ def work(experiment: Experiment, rows: Iterable[str], tunings: bool = True, pret
     counts: dict[tuple[Overrides, Overrides, str], int] = {}
     for name in rows:
         of_row = experiment.rows[name]
+        # A checkpoint has no configuration of ours before it is fetched; the file says how large it is.
         network = _costly(experiment.size if experiment.network else overrides_of("pretrain", experiment, of_row))
         if not experiment.network:
             counts[network, (), ""] = counts.get((network, (), ""), 0) + seeds
         overrides = _costly(overrides_of("finetune", experiment, of_row))
         for task in _with_intermediate(overrides, tuple(experiment.tasks)) if tunings else ():
             key = network, overrides, task
+            # Every pre-training is fine-tuned with every seed.
             counts[key] = counts.get(key, 0) + seeds * len(experiment.seeds)
     runs = {key: _tuning(*key) if key[2] else _pretraining(key[0]) for key in counts}
     return [Work(runs[key], count, count * _operations(*key)) for key, count in counts.items()]

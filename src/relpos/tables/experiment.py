@@ -146,6 +146,7 @@ def _checked(path: Path, content: object) -> Experiment:
     if not isinstance(content, dict):
         raise RelposError(f"{path}: a mapping is expected (question, rows, tasks, …)")
     try:
+        # The file's name is the table's, so that a copy under another name is another table.
         return Experiment(path.stem, path.parent, **_values(content, str(path)))
     except RelposError as error:
         raise RelposError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from error
@@ -169,6 +170,7 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
     for key in ("rows", "stages"):
         if isinstance(values.get(key), dict):
             values[key] = {str(name): _overrides(f"{key}.{name}", overrides) for name, overrides in values[key].items()}
+    # What is no mapping is refused below, with the rule of its annotation.
     names = list(values["rows"]) if isinstance(values["rows"], dict) else []
     for name in names:
         if not name.isprintable() or "/" in name or "\\" in name or len(name) > LONGEST_NAME:
@@ -246,5 +248,6 @@ def _check_seeds(values: dict[str, Any]) -> None:
         seeds = values.get(key, [0])
         if not seeds:
             raise RelposError(f"{key}: a seed is expected, as in [0, 1, 2]")
+        # Two runs of one identity would count as two seeds with the same result.
         if len(set(seeds)) < len(seeds):
             raise RelposError(f"{key}: a seed is given twice")

@@ -42,6 +42,7 @@ class Answers:
         >>> wnli.problem("index\\tprediction\\n0\\t1\\n1\\t2\\n")
         "line 3: answer '2' is not 0, 1"
         """
+        # One newline at the end is right; a second one would be an empty row.
         first, *lines = text.removesuffix("\n").split("\n")
         if first != HEADER:
             return f"header {first!r} where {HEADER!r} is needed"

@@ -21,6 +21,7 @@ def interval(tunings: list[Tuning], column: str) -> Interval | None:
     A pre-training counts with the mean over its fine-tunings. None if there are fewer than two pre-trainings, if a run has not
     kept its answers on the dev set, as older runs have not, or if the metric judges groups.
     """
+    # Fine-tunings of one pre-training share its luck: seeds are drawn by pre-training.
     by_pretraining: dict[int, list[NDArray[np.float64]]] = {}
     for tuning in tunings:
         path = tuning.run.path / "dev" / f"{column}.tsv"
@@ -31,6 +32,7 @@ def interval(tunings: list[Tuning], column: str) -> Interval | None:
             return None  # a resampling would have to draw whole groups
     fewest = min(map(len, by_pretraining.values()), default=0)
     sizes = {len(dev_set) for dev_sets in by_pretraining.values() for dev_set in dev_sets}
+    # Dev sets of several sizes are those of several versions of the data, whose examples are not the same.
     if len(by_pretraining) < 2 or len(sizes) > 1:
         return None
     # An array needs as many fine-tunings of each pre-training: those beyond the fewest are left out.

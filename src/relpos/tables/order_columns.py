@@ -42,11 +42,12 @@ def _with_order(row: Row, planned: PlannedRow, instrument: Instrument, results: 
     at_end: dict[int, Results] = {}
     course: dict[int, dict[int, Results]] = {}
     for asked, figures in results:
+        # By folder: rows may share a pre-training, which is measured once.
         if asked.run.path in folders:
-            by_seed = at_end if asked.instrument is instrument else course.setdefault(asked.share, {})
+            by_seed = at_end if asked.instrument is instrument else course.setdefault(asked.percent, {})
             by_seed[asked.run.config["seed"]] = figures
     names = instrument.columns(snapshots=True)
-    of_course = {share: order_columns(names, course[share], states) for share in sorted(course)}
+    of_course = {percent: order_columns(names, course[percent], states) for percent in sorted(course)}
     return replace(row, columns=order_columns(instrument.columns(), at_end, states) | row.columns, snapshots=of_course)
 
 
@@ -90,15 +91,18 @@ def _interval(figures: list[Figure], column: Column, bounds: Interval | None) ->
     """
     if not figures:
         return None
+    # A spread of zero would make an interval without width, as if one network were proof.
     if column.mean is None or not column.sem:
         return figures[0].interval
     if len(figures) >= FEWEST:
         parts = [figure.parts for figure in figures if figure.parts is not None]
         if not parts:
             return column.interval
+        # (networks, examples) of numerators, then of denominators.
         both = np.stack(parts, 1)
         low, high = crossed_interval(both[0], both[1], figures[0].groups or None)
     else:
         around = Difference(column.mean, column.sem, freedom=len(figures) - 1, n=len(figures))
         low, high = around.low, around.high
+    # A t-interval knows no bounds: an accuracy near 100 would get more.
     return (low, high) if bounds is None else (max(low, bounds[0]), min(high, bounds[1]))

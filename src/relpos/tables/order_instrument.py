@@ -50,6 +50,7 @@ class Instrument:
         """The results of a network; a measure that fails is named on stderr and left out."""
         results: Results = {}
         sample = Sample(network, self.dials, self.accelerator, self.threads)
+        # One by one: a measure that refuses this network must not take the others with it.
         for measure in self.measures:
             try:
                 results |= measured(sample, [measure])
@@ -85,6 +86,7 @@ def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iter
     if "order_snapshots" not in experiment.stages:
         return of_ends
     for row in plan:
+        # Refused now: after the training there is no way to get a snapshot.
         if row.pretrainings and not row.pretrainings[0].config["snapshots"]:
             raise RelposError(
                 f"table {experiment.name}, row {row.name!r}: stages.order_snapshots: no snapshots are kept; "
@@ -118,13 +120,13 @@ class ToMeasure:
 
     Args:
         run: the pre-training.
-        share: per cent of its steps.
+        percent: per cent of its steps.
         network: as it was then; None if the run is not finished.
         instrument: what is measured of it.
     """
 
     run: Run
-    share: int
+    percent: int
     network: Network | None
     instrument: Instrument
 
@@ -170,7 +172,7 @@ def to_measure(run: Run, instrument: Instrument) -> list[ToMeasure]:
     # The end is measured again with the snapshots' dials: a curve must not jump where the dials change.
     if instrument.snapshots is not None:
         course = {**snapshots(end), END: end} if end else dict.fromkeys(sorted({*run.config["snapshots"], END}))
-        asked += [ToMeasure(run, share, network, instrument.snapshots) for share, network in course.items()]
+        asked += [ToMeasure(run, percent, network, instrument.snapshots) for percent, network in course.items()]
     return asked
 
 
@@ -184,6 +186,7 @@ def results_of(runs: Iterable[Run], instrument: Instrument, each: Each) -> list[
     """
     once = {run.path: run for run in runs if run.state == "finished"}.values()  # rows may share a pre-training
     networks = [asked for run in once for asked in to_measure(run, instrument)]
+    # Asked once: the answer would change while others are measured.
     is_known = [asked.is_measured() for asked in networks]
     missing = [asked for asked, known in zip(networks, is_known, strict=True) if not known]
     new = iter(each(ToMeasure.results, missing) if missing else [])

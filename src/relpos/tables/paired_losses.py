@@ -54,6 +54,7 @@ class PairedLoss:
 def why_not(subjects: Sequence[PlannedRow]) -> str | None:
     """Why losses per token cannot be paired; None where they can."""
     runs = [run for subject in subjects for run in subject.pretrainings]
+    # Another tokenizer cuts text into other tokens: nats per token would count other things.
     if len({text_of(run) for run in runs}) > 1:
         return "they were trained on different text or tokenizers, whose losses per token are not of one kind"
     for key in SHARED:
@@ -125,6 +126,7 @@ def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda
     folder = Path(run.record["inputs"]["store"])
     if not (folder / "record.json").is_file():
         raise RelposError(f"{run.name}: its text {folder} is no longer there")
+    # The run's own dials decide what an example is; `why_not` has seen that all subjects agree.
     store = Store(folder)
     heldout = store.examples("heldout", run.meaning["packing"], run.meaning["length"], examples)
     objective = answered if fills_answers(run.meaning) else masked

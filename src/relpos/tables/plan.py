@@ -18,7 +18,7 @@ from relpos.runs.plan import finetune_run, noop_run, pretrain_run
 from relpos.runs.run import Run, closure
 from relpos.tables.experiment import STAGES, Experiment
 
-STARTS = ("network", "finetune.network")
+NETWORK_KEYS = ("network", "finetune.network")
 """Keys that name another network than the experiment file for its rows to be fine-tuned from."""
 OF_POSITION = ("position", "conv", "k", "outside", "kernels")
 """Keys whose values a fine-tuning takes over from the network that it starts from."""
@@ -26,7 +26,7 @@ OF_POSITION = ("position", "conv", "k", "outside", "kernels")
 
 @dataclass(frozen=True)
 class Tuning:
-    """One fine-tuning: a task, the seed of the pre-training it starts from, its own seed."""
+    """One fine-tuning: a task, the seed of its pre-training, its own seed."""
 
     task: str
     pretrain_seed: int
@@ -44,7 +44,7 @@ class PlannedRow:
         pretrainings: one per pre-training seed.
         tunings: one per task and seed, for every pre-training.
         noops: runs that only sleep, of a table for tests.
-        needs: the key that must name the checkpoint to start from, because there is none here; then the row has no runs.
+        needs: the key that must name the checkpoint to fine-tune from, because there is none here; then the row has no runs.
     """
 
     name: str
@@ -77,12 +77,12 @@ def plan_table(experiment: Experiment, rows: list[str] | None = None, overrides:
     (1, 'cola', True)
     """
     overrides = list(overrides)
-    start = _start_of(experiment, overrides)
+    network = _network_of(experiment, overrides)
     result = []
     with _without_garbage_collection():
         for name, row_overrides in experiment.select(rows).items():
             try:
-                result.append(_row(experiment, start, name, [*row_overrides, *overrides]))
+                result.append(_row(experiment, network, name, [*row_overrides, *overrides]))
             except RelposError as error:
                 raise RelposError(f"table {experiment.name}, row {name!r}: {error}") from error
     return result
@@ -100,32 +100,33 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _row(experiment: Experiment, start: Run | None, name: str, overrides: list[str]) -> PlannedRow:
+def _row(experiment: Experiment, network: Run | None, name: str, overrides: list[str]) -> PlannedRow:
     """The row of this name.
 
     Args:
         experiment: what the file says.
-        start: the network that all rows are fine-tuned from, if there is one.
+        network: that all rows are fine-tuned from, if there is one.
         name: of the row.
         overrides: of the row in the file, and those of the command line.
     """
     row = PlannedRow(name, experiment.rows[name], [], [])
-    if experiment.network is not None and start is None:
+    # A row without runs still shows its printed numbers, and says what it needs.
+    if experiment.network is not None and network is None:
         return replace(row, needs="network")
     if experiment.parameters:
         return row
-    first, tasks = _contents(experiment, start, overrides)
+    first, tasks = _contents(experiment, network, overrides)
     if "noop" in experiment.stages:
         return replace(row, noops=[noop_run(first | {"seed": seed}) for seed in experiment.seeds])
     label = partial(_labelled, table=experiment.name, row=name)
-    seeds = [] if start else experiment.pretrain_seeds or [first["seed"]]
+    seeds = [] if network else experiment.pretrain_seeds or [first["seed"]]
     pretrainings = [label(pretrain_run(first | {"seed": seed})) for seed in seeds]
-    tunings = _tunings([start] if start else pretrainings, tasks, experiment.seeds, label)
+    tunings = _tunings([network] if network else pretrainings, tasks, experiment.seeds, label)
     return replace(row, pretrainings=pretrainings, tunings=tunings)
 
 
-def _contents(experiment: Experiment, start: Run | None, overrides: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The configurations of a row, with their interpolations: of its pre-trainings (empty with `start`), and of each task.
+def _contents(experiment: Experiment, network: Run | None, overrides: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The configurations of a row, with their interpolations: of its pre-trainings (empty with `network`), and of each task.
 
     Raises:
         RelposError: an override is wrong, or two tasks have one name.
@@ -134,28 +135,29 @@ def _contents(experiment: Experiment, start: Run | None, overrides: list[str]) -
     if "noop" in experiment.stages:
         return composed("noop", of_stage["noop"]), []
     of_tuning = of_stage["finetune"]
-    if start:
+    if network:
         of_tuning = [override for override in of_tuning if key_of(override) != "network"]
-        refuse_overrides("finetune", of_tuning, {"network": start.name})
+        refuse_overrides("finetune", of_tuning, {"network": network.name})
         # Stands for the network, which comes as a run: nothing is to be pre-trained, and the recipe is that of base.
         of_tuning.append("network=given")
-    first = {} if start else composed("pretrain", of_stage["pretrain"])
+    first = {} if network else composed("pretrain", of_stage["pretrain"])
     tasks = [composed("finetune", [*of_tuning, f"task={task}"]) for task in experiment.tasks]
+    # Columns, and the files with answers, are found by the name of a task.
     names = [content["task"]["name"] for content in tasks]
     if len(set(names)) < len(names):
         raise RelposError(f"tasks: two of them are called {max(names, key=names.count)!r}; name: in a task's file tells them apart")
     return first, tasks
 
 
-def _tunings(starts: list[Run], tasks: list[dict[str, Any]], seeds: list[int], label: Callable[[Run], Run]) -> list[Tuning]:
+def _tunings(networks: list[Run], tasks: list[dict[str, Any]], seeds: list[int], label: Callable[[Run], Run]) -> list[Tuning]:
     """The fine-tunings of some networks, each on every task with every seed; a run is planned for the first seed only."""
     tunings = []
-    for start in starts:
+    for network in networks:
         for content in tasks:
             # Planning resolves values and hashes files; all that a seed changes of the plan is the seed, see `reseeded`.
-            first = label(finetune_run(content | {"seed": seeds[0]}, start))
-            of_start = start.config.get("seed", 0)
-            tunings += [Tuning(content["task"]["name"], of_start, seed, reseeded(first, seed)) for seed in seeds]
+            first = label(finetune_run(content | {"seed": seeds[0]}, network))
+            pretrain_seed = network.config.get("seed", 0)
+            tunings += [Tuning(content["task"]["name"], pretrain_seed, seed, reseeded(first, seed)) for seed in seeds]
     return tunings
 
 
@@ -167,7 +169,7 @@ def reseeded(run: Run, seed: int) -> Run:
     return replace(run, name=name, meaning=run.meaning | {"seed": seed}, config=run.config | {"seed": seed}, inputs=inputs)
 
 
-def _start_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
+def _network_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
     """The network that all rows are fine-tuned from; None if there is none, or if the one that the file names is not here.
 
     Raises:
@@ -175,7 +177,8 @@ def _start_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
     """
     if experiment.network is None:
         return None
-    named = [override.partition("=")[2] for override in overrides if key_of(override) in STARTS]
+    # The last one counts, as everywhere on a command line.
+    named = [override.partition("=")[2] for override in overrides if key_of(override) in NETWORK_KEYS]
     if named:
         return given_run(named[-1])
     # The file leaves the network to the user; a plan without it still shows the rows.

@@ -76,6 +76,7 @@ class Prior:
         >>> Prior(1.0, 4.0, most=30.0).moderated(4.0, 2.0)
         Spread(variance=2.0, freedom=6.0)
         """
+        # The formula below would divide infinity by infinity.
         if self.freedom == inf:
             return Spread(self.variance, self.most)
         total = self.freedom + freedom
@@ -114,10 +115,12 @@ def contrast(rows: Mapping[str, Units], weights: Mapping[str, float], constant: 
     shared = sorted(set.intersection(*(set(units) for units in named)))
     pool = _pool(rows, constant)
     is_inside = set(weights) <= set(pool)
+    # Seeds that not all rows have cannot be paired, and are left out even where there are many.
     alone = paired([_sum(rows, weights, seed) for seed in shared], [0.0] * len(shared))
     if alone is not None:
         prior = _prior(_cells(pool), True) if is_inside else None
         return _moderated(alone, prior, sum(weight**2 for weight in weights.values())) if prior else alone
+    # A constant row has no spread to borrow or to lend.
     if not is_inside:
         return welch_contrast([(weight, list(rows[row].values())) for row, weight in weights.items()])
     return _of_one_seed(rows, weights, shared[0], pool) if max(map(len, named)) == len(shared) else _unpaired(rows, weights, pool)
@@ -151,6 +154,7 @@ def _of_one_seed(
     if prior is None:
         return None
     squares = sum(weight**2 for weight in weights.values())
+    # With no degrees of freedom of its own the moderated variance is the prior itself.
     known = prior.moderated(0.0, 0.0)
     return Difference(_sum(rows, weights, seed), (known.variance * squares) ** 0.5, known.freedom, 1)
 
@@ -180,6 +184,7 @@ def _prior(cells: Cells, is_crossed: bool) -> Prior | None:
 
     most = float(_fit(cells, is_crossed).df_resid)
     mean = float((variances * freedom).sum() / freedom.sum())
+    # Compared by their logarithms, whose expectation and spread under one true variance are known.
     logs = np.log(np.maximum(variances, LEAST * np.median(variances))) - digamma(freedom / 2) + np.log(freedom / 2)
     varies = float(np.var(logs, ddof=1) - polygamma(1, freedom / 2).mean()) if len(logs) > 1 else 0.0
     if varies <= 0:
@@ -245,11 +250,13 @@ def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) 
         return None
     cells = _cells(pool)
     fit = _fit(cells, is_crossed=False)
+    # A pooled spread would be too small for a noisy row and too large for a quiet one.
     if equal_spreads(cells) < ALPHA:
         values, prior = list(pool[row].values()), _prior(cells, False)
         return prior.moderated(float(np.var(values, ddof=1)), len(values) - 1.0) if prior and len(values) > 1 else None
     crossed = _fit(cells, is_crossed=True)
     by_seeds = fit.df_resid - crossed.df_resid
+    # Too few rows or seeds to tell the two components apart: their sum is still known.
     if by_seeds < 1 or crossed.df_resid < 1:
         return Spread(float(fit.ssr / fit.df_resid), float(fit.df_resid))
     # Mean squares, with r rows a seed: of seeds, error + r · seed; of errors, error. So seed + error is the first / r plus the
@@ -279,6 +286,7 @@ class _Fit:
 def _fit(cells: Cells, is_crossed: bool) -> _Fit:
     """Least squares with an effect for each row and, if crossed, each seed but the first. Cached: all pairs of a scale need it."""
     rows = 1 + max(place for place, *_ in cells)
+    # The first seed has no effect of its own: with one for every row and every seed the design would be singular.
     seeds = sorted({seed for _, seed, _ in cells})[1:] if is_crossed else []
     design = np.zeros((len(cells), rows + len(seeds)))
     for line, (place, seed, _) in enumerate(cells):
@@ -314,6 +322,7 @@ def _bartlett(variances: NDArray[np.float64], freedom: NDArray[np.float64]) -> N
 @lru_cache(maxsize=64)
 def _null(places: tuple[tuple[int, int], ...], is_crossed: bool) -> NDArray[np.float64]:
     """(draws,): Bartlett's statistic of normal numbers of one spread in these places."""
+    # The statistic does not depend on means or on the common spread, so that standard normal numbers stand for all.
     drawn = np.random.default_rng(SEED).standard_normal((DRAWS, len(places)))
     return _bartlett(*_variances(places, drawn, is_crossed))
 

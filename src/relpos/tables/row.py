@@ -194,6 +194,7 @@ def rates_of(recipe: Mapping[str, Any]) -> tuple[PartRates, float | None]:
     >>> rates_of({"position_lr": [1, 30]})
     ((1.0, 30.0), None)
     """
+    # Records of runs before there was such a key have none; their rate was that of all parameters.
     given, conv_lr = recipe.get("position_lr", 1.0), recipe.get("conv_lr")
     position_lr = float(given) if isinstance(given, int | float) else tuple(map(float, given))
     return position_lr, None if conv_lr in (None, position_lr) else float(conv_lr)

@@ -70,6 +70,7 @@ def merged_scores(folders: Iterable[Path], root: Path) -> dict[Path, dict[str, R
             known = merged.setdefault(here, read_scores(here))
             for row, recorded in read_scores(file.parent).items():
                 known[row] = _joined(known.get(row, Recorded({})), recorded, f"{file}: row {row}")
+    # A file that would not change is not written, so that its time stays true.
     return {folder: recorded for folder, recorded in merged.items() if recorded != read_scores(folder)}
 
 
@@ -97,5 +98,6 @@ def with_scores(rows: Sequence[Row], folder: Path) -> list[Row]:
 def _with_scores(row: Row, scores: Mapping[str, float]) -> Row:
     columns = {name: replace(column, test=scores.get(name, column.test)) for name, column in row.columns.items()}
     mean = replace(row.mean, test=mean_if_all([scores.get(name) for name in row.mean.of or GLUE]))
+    # In the server's order, whatever order they were typed in.
     test: dict[str, float | None] = {name: scores[name] for name in COLUMNS if name in scores}
     return replace(row, columns=columns, mean=mean, test=test | {"glue": mean_if_all([scores.get(name) for name in GLUE])})

@@ -73,6 +73,7 @@ class Difference:
 
         distance = abs(self.value - value)
         if self.error < POINT:
+            # Without an error nothing is left to chance: the two values are equal or they are not.
             return float(distance < POINT)
         return float(2 * stdtr(self.freedom, -distance / self.error))
 
@@ -94,6 +95,7 @@ def standard_error(score: float, examples: int, metric: str) -> float:
     >>> round(standard_error(80.0, 1500, "pearson_and_spearman"), 2)
     0.93
     """
+    # The large-sample error of Pearson's r, to which that of Spearman's is near.
     if "pearson" in metric:
         return 100 * (1 - (score / 100) ** 2) / sqrt(examples)
     if "accuracy" not in metric:
@@ -125,6 +127,7 @@ def interval(values: Sequence[float], statistic: Statistic = np.mean) -> Interva
     >>> 70 <= low < 71.5 < high <= 73
     True
     """
+    # One value says nothing of a spread, and an interval of no width would look like certainty.
     if len(values) < 2:
         return None
     if max(values) == min(values):
@@ -140,6 +143,7 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Difference | None
     >>> paired([71.0, 72.0, 74.0], [70.0, 71.0, 72.0]).value
     1.3333333333333333
     """
+    # What a seed does to both rows alike cancels in the difference.
     differences = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     n = len(differences)
     if n < 2:
@@ -170,6 +174,7 @@ def welch_contrast(terms: Sequence[tuple[float, Sequence[float]]]) -> Difference
     """
     means = [(weight, paired(values, [0.0] * len(values))) for weight, values in terms]
     known = [(weight, mean) for weight, mean in means if mean is not None]
+    # A row of one value has an unknown spread, which no other row's can stand for.
     tested = combined(known) if len(known) == len(terms) else None
     return replace(tested, n=known[0][1].n) if tested is not None and tested.error >= POINT else None
 

@@ -127,11 +127,13 @@ def written(name: str) -> tuple[Path, Table]:
     Raises:
         RelposError: there is none, and the nearest names are given; or its file is damaged.
     """
+    # A dot in a table's name is no suffix.
     stem = Path(name).stem if name.endswith((".yaml", ".yml")) else name
     tables = runs_root() / "tables"
     try:
         return tables / stem, read(tables / stem / FILE)
     except FileNotFoundError:
+        # Only then is there a command that makes the table.
         is_experiment = name != stem or (shipped("experiments") / f"{stem}.yaml").is_file()
         command = f" yet: relpos reproduce table={name} makes it" if is_experiment else ""
         known = nearest(stem, (path.parent.name for path in tables.glob(f"*/{FILE}")))

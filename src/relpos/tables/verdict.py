@@ -104,6 +104,7 @@ def unit(columns: Sequence[Sequence[float]], statistic: str, printed_runs: int) 
         statistic: mean, best or median.
         printed_runs: how many runs the printed number sums up.
     """
+    # In each column first: the paper's mean over columns is one of numbers that were summed up like this.
     values = [sum_up(scores, statistic) for scores in columns]
     if statistic == "best":
         if min(map(len, columns)) < 2:
@@ -162,6 +163,7 @@ def verdict(count: int, tested: Difference | None, bound: float) -> str:
         return NOT_RUN
     if tested is None:
         return UNDECIDED
+    # Before above and below: a difference may be sure and still too small to matter.
     if -bound < tested.low90 and tested.high90 < bound:
         return REPRODUCED
     return ABOVE if tested.low > 0 else BELOW if tested.high < 0 else UNDECIDED

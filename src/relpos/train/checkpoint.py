@@ -64,11 +64,13 @@ class WholeCheckpoints(TorchCheckpointIO):
             RelposError: the disk is full; the earlier checkpoint stays.
         """
         path = Path(path)
+        # The name needs the checksum, and so the whole file.
         unnamed = path.with_name("writing.ckpt")
         with replacing(unnamed) as temporary:
             torch.save(checkpoint, temporary)
         named = path.with_name(f"{path.stem}-{sha256(unnamed)[:16]}.ckpt")
         unnamed.replace(named)
+        # Only now: until the new one has its name, the earlier one is the last whole one.
         for other in path.parent.glob("*.ckpt"):
             if other != named:
                 other.unlink(missing_ok=True)
@@ -114,6 +116,7 @@ class Checkpointing(pl.Callback):
             RelposError: training has diverged, or the run's folder is gone.
         """
         step = trainer.global_step
+        # Each process may have got the signal a step earlier or later: together they stop at one.
         asked = self.group.sums([self.asked == number for number in STOPS])
         stop = next((number for number, count in zip(STOPS, asked, strict=True) if count), None)
         if stop is not None or (step % self.every == 0 and step < int(trainer.max_steps)):
@@ -151,18 +154,18 @@ class Kept(pl.Callback):
 class Snapshots(pl.Callback):
     """Keeps the weights at some per cents of the steps: `snapshots/<per cent>.safetensors`."""
 
-    def __init__(self, folder: Path, shares: list[int]) -> None:
-        self.folder, self.shares = folder, shares
+    def __init__(self, folder: Path, percents: list[int]) -> None:
+        self.folder, self.percents = folder, percents
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
         """Saves the weights where one of the per cents, rounded to a step, is reached."""
         from relpos.train.weights import save_weights
 
-        for share in self.shares:
-            if trainer.global_step == snapshot_step(share, int(trainer.max_steps)):
-                save_weights(module.model, self.folder / f"{share}.safetensors")  # type: ignore[arg-type]
+        for percent in self.percents:
+            if trainer.global_step == snapshot_step(percent, int(trainer.max_steps)):
+                save_weights(module.model, self.folder / f"{percent}.safetensors")  # type: ignore[arg-type]
 
 
-def snapshot_step(share: int, steps: int) -> int:
-    """The step, rounded, at which `share` per cent of the steps are done."""
-    return max(1, round(steps * share / 100))
+def snapshot_step(percent: int, steps: int) -> int:
+    """The step, rounded, at which `percent` per cent of the steps are done."""
+    return max(1, round(steps * percent / 100))

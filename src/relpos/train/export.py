@@ -66,6 +66,7 @@ def export(
         config |= {"problem_type": kind}
     with replacing_folder(folder) as temporary:
         write_json(temporary / "config.json", config)
+        # A network of a class that transformers has needs no code of ours.
         if config["model_type"] == OWN:
             standalone.write(temporary, settings)
         # RoFormer in transformers has a table of its positions; ours needs none.

@@ -46,6 +46,7 @@ class Finetuning(Training):
                 with self.forward_scope(step.index, batch["keys"]):
                     outputs = self.model(batch["input_ids"], batch["attention_mask"], batch["token_types"])
                 if labels.is_floating_point():
+                    # Summed and divided by the rows of the step: micro-batches have different numbers of them.
                     loss = nn.functional.mse_loss(outputs.squeeze(-1).float(), labels, reduction="sum") / step.rows
                 else:
                     loss = nn.functional.cross_entropy(outputs.float(), labels, reduction="sum") / step.rows
@@ -109,6 +110,7 @@ def columns(model: Classifier, task: Task, splits: Splits, precision: str, predi
         if found := parts(task, decided, targets, rows.groups):
             result["parts"][column] = found
     for name, split in task.test.items():
+        # GLUE has test sets without labels for the server; a task of one's own need not.
         if split in splits:
             rows = splits[split]
             write_predictions(predictions, task, name, rows.indices, decide(task, outputs(model, rows, precision)))
@@ -124,6 +126,7 @@ def outputs(model: Classifier, encoded: Encoded, precision: str) -> Tensor:
     """
     device = next(model.parameters()).device
     model.eval()
+    # Rows come by length, and go back to their places.
     result = torch.empty(len(encoded), model.classifier.out_features, dtype=torch.float64)
     for batch in evaluation_batches(encoded, EVALUATION_BATCH.get(device.type, 64)):
         inputs = (batch[key].to(device) for key in ("input_ids", "attention_mask", "token_types"))

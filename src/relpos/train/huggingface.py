@@ -66,6 +66,7 @@ class RelposPreTrainedModel(PreTrainedModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         """Draws parameters that the file lacks, as ours are drawn; `init` does not touch those that were read."""
+        # Tables of a position scheme begin as the scheme says, often at zero.
         if isinstance(module, nn.Linear | nn.Embedding) and module not in set(self.encoder.position.modules()):
             init.normal_(module.weight, std=0.02)
             if isinstance(module, nn.Linear) and module.bias is not None:

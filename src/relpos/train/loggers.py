@@ -32,6 +32,7 @@ class JsonLines(Logger):
     def __init__(self, path: Path, step: int) -> None:
         super().__init__()
         self.path = path
+        # A process that was killed may have written half a line, and steps after its last checkpoint.
         kept = [line for line in whole_lines(path) if json.loads(line)["step"] <= step] if step else []
         write_text(path, "".join(kept))
 
@@ -109,6 +110,7 @@ def conclude(loggers: list[Logger], metrics: dict[str, Any]) -> None:
     group: all numbers, and the columns by their names."""
     from pytorch_lightning.loggers import WandbLogger
 
+    # By their own names: pages cannot sort by a value inside a value.
     figures = {**metrics, **metrics.get("columns", {})}
     plain = {name: value for name, value in figures.items() if isinstance(value, int | float)}
     for logger in loggers:

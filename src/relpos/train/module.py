@@ -39,6 +39,7 @@ class Training(pl.LightningModule):
         self, model: nn.Module, recipe: Recipe, steps: int, seed: int, precision: str, log_every: int, group: Group = ALONE
     ) -> None:
         super().__init__()
+        # A step has several backward passes whose number depends on its examples; Lightning expects one.
         self.automatic_optimization = False
         self.model, self.recipe = model, recipe
         self.steps, self.seed, self.precision, self.log_every = steps, seed, precision, log_every
@@ -50,6 +51,7 @@ class Training(pl.LightningModule):
     def configure_optimizers(self) -> Any:
         """AdamW, and the schedule that `training_step` advances."""
         optimizer = self.recipe.optimizer_of(self.model)
+        # Lightning keeps the state of both in its checkpoints.
         return {"optimizer": optimizer, "lr_scheduler": self.recipe.scheduler(optimizer, self.steps)}
 
     def forward_scope(self, step: int, examples: Tensor) -> Any:
@@ -66,6 +68,7 @@ class Training(pl.LightningModule):
         optimizer: Any = self.optimizers()
         scheduler: Any = self.lr_schedulers()
         self.group.sum_gradients(self.model)
+        # After the sum over processes: a part of the gradient has another norm.
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
         self.add(gradient_norm=norm, steps=1)
         if norm.device.type == "cpu":  # reading it on a GPU would wait for the device: there `log_step` and checkpoints check

@@ -71,6 +71,7 @@ def classifier_on(model: nn.Module, outputs: int, dropout: float, kind: Classifi
     """
     seed = int(torch.randint(1 << 62, (), device="cpu"))
     encoder = encoder_of(model)
+    # The classifier has one of its own: two would be stored, and one of them never read.
     pooler, encoder.pooler = encoder.pooler, None
     new = Classifier(encoder, outputs, dropout, kind)
     redraw(((name, parameter) for name, parameter in new.named_parameters() if not name.startswith("encoder.")), seed)

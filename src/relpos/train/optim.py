@@ -81,8 +81,10 @@ class Recipe:
             RelposError: as `multipliers`; or this version of torch has no Muon.
         """
         exempt = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm) for p in m.parameters()}
+        # Names, because a bias is also a parameter of modules that are no linear maps.
         exempt |= {id(p) for name, p in model.named_parameters() if name.endswith("bias")}
         multiplier, matrices = self.multipliers(model), self.matrices(model)
+        # By id: tensors compare element by element.
         by_muon = {id(p) for p in matrices}
         rest = [p for p in model.parameters() if id(p) not in by_muon]
         groups = [

@@ -18,6 +18,7 @@ def write_predictions(folder: Path, task: Task, name: str, indices: Sequence[int
     Predictions are classes or scores, as `relpos.train.metrics.decide` gives them. Classes are written as the words of
     the task's own files (`entailment`, `1`), scores clipped to the task's range (STS-B: 0 to 5).
     """
+    # The server knows words, not our numbers of classes.
     words = _words(task, np.asarray(predictions, dtype=np.float64))
     lines = [f"{index}\t{word}\n" for index, word in sorted(zip(indices, words, strict=True))]
     path = folder / f"{name}.tsv"

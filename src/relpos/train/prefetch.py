@@ -41,6 +41,7 @@ class Prefetched(IterableDataset[Any]):
                         return
                     put(pinned(item) if torch.cuda.is_available() else item)
                 put(None, StopIteration())
+            # All of them: an error in a thread would otherwise be a line on stderr, and the training would wait for ever.
             except BaseException as error:
                 put(None, error)
 

@@ -67,6 +67,7 @@ class Pretraining(Training):
         self.log_step()
 
     def _plain(self, step: Step) -> None:
+        # The mean is over the tokens of all processes, which have different numbers of them.
         chosen = max(1.0, self.group.sums([step.chosen])[0])
         with casting_once(self.precision, self.device):
             for microbatch in step.microbatches:
@@ -104,6 +105,7 @@ class Pretraining(Training):
 
     def on_validation_epoch_start(self) -> None:
         """Sums start at zero."""
+        # Sums and not means of batches, which have different numbers of tokens.
         self.heldout: list[Tensor | int] = [0, 0, 0]
 
     def validation_step(self, batch: MicroBatch, _index: int) -> None:
@@ -139,7 +141,7 @@ class PretrainingData(pl.LightningDataModule):
         store: tokens on disk.
         microbatch: examples of full length in a forward pass.
         pairs: at most so many training examples; None: all.
-        first: two-stage training: its `share` of the steps reads `first["batch"]` examples of at most `first["length"]` tokens, the
+        first: training in two phases: `share` of the steps reads `first["batch"]` examples of at most `first["length"]` tokens, the
             other steps `batch` examples of `length`; None: all steps do the latter.
         group: the processes among which the examples of a step, and the held-out ones, are divided.
         unmasked: masks are drawn on the device, see `relpos.train.recorded`; a thread reads the next steps.
@@ -168,11 +170,12 @@ class PretrainingData(pl.LightningDataModule):
         examples = store.examples("train", packing, length, pairs)
         place: dict[str, Any] = {"rank": group.rank, "world": group.world, "objective": objective}
         self.steps = Steps(examples, seed, batch, microbatch, store.vocabulary, stop=steps, **place)
-        self.stages = [self.steps]
+        self.phases = [self.steps]
         if first:
             examples = store.examples("train", packing, first["length"], pairs)
+            # The phases share one count of steps, so that a checkpoint says where to go on in either.
             end = round(first["share"] * steps)
-            self.stages.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=end, **place))
+            self.phases.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=end, **place))
         self.heldout, self.of_heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES), heldout
         self.most, self.unmasked = microbatch, unmasked
         self.microbatch = max(16, microbatch)  # of the held-out examples, which need less memory
@@ -181,11 +184,11 @@ class PretrainingData(pl.LightningDataModule):
         """Called after a checkpoint is restored, when the trainer knows the step from which to continue."""
         assert self.trainer is not None
         start = self.trainer.global_step
-        for stage in self.stages:
-            stage.start, start = start, max(start, stage.stop)
+        for phase in self.phases:
+            phase.start, start = start, max(start, phase.stop)
         if self.unmasked:
-            return DataLoader(Prefetched(UnmaskedSteps(self.stages, self.most)), batch_size=None)
-        return DataLoader(ChainDataset(self.stages), batch_size=None)
+            return DataLoader(Prefetched(UnmaskedSteps(self.phases, self.most)), batch_size=None)
+        return DataLoader(ChainDataset(self.phases), batch_size=None)
 
     def val_dataloader(self) -> DataLoader[MicroBatch]:
         """Held-out examples under fixed masks."""

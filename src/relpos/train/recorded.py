@@ -57,8 +57,10 @@ class RecordedStep:
         """
         self.keys.fill(fold(self.seed, step.index))
         sums = torch.zeros(4, dtype=torch.float64, device=self.device)
+        # A tensor, because a recording has its numbers built in.
         rate = torch.full((), self.masks.rate(step.index), device=self.device)
         for inputs in step.passes:
+            # Added at once: the next replay overwrites the outputs of this one.
             sums += torch.stack([value.double() for value in self.replay(inputs | {"rate": rate})])
         grads = [p.grad for p in self.parameters if p.grad is not None]
         torch._foreach_div_(grads, sums[2].clamp(min=1).to(grads[0].dtype))

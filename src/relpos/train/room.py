@@ -23,6 +23,7 @@ def fitting_microbatch(encoder: Encoder, length: int, accelerator: str) -> int:
     """
     tokens = CPU_TOKENS
     if accelerator != "cpu" and torch.cuda.is_available():
+        # What is free and not what there is: other runs may be on this GPU.
         free, _ = torch.cuda.mem_get_info()
         tokens = max(tokens, int(GPU_SHARE * free / kept(encoder, length)))
     return max(1, tokens // length)

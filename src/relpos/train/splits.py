@@ -48,6 +48,7 @@ def kept(content: str, made: Splits) -> Splits:
         content: says what the rows and their encoding depend on.
     """
     global _last
+    # One and no more: encoded rows are large, and runs of one task come one after another.
     if _last is None or _last[0] != content:
         _last = content, made
     return _last[1]

@@ -51,6 +51,7 @@ def load_weights(model: nn.Module, path: Path, strict: bool = True, assign: bool
 def _stored(model: nn.Module, path: Path, strict: bool) -> dict[str, Tensor]:
     """The parameters in a file, once they are known to be those of `model`, which may have no memory."""
     try:
+        # safetensors: reading it executes nothing, whoever wrote the file.
         stored = load_file(path)
     except (SafetensorError, OSError) as error:
         raise RelposError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
@@ -60,6 +61,7 @@ def _stored(model: nn.Module, path: Path, strict: bool) -> dict[str, Tensor]:
     for name in sorted(parameters.keys() ^ stored.keys()) if strict else ():
         raise RelposError(f"{path}: {'lacks' if name in parameters else 'has an unknown'} parameter {name!r}")
     for name in parameters.keys() & stored.keys():
+        # Before anything is filled, so that a network is never half of one file.
         if parameters[name].shape != stored[name].shape:
             shapes = f"{tuple(stored[name].shape)}, the model needs {tuple(parameters[name].shape)}"
             raise RelposError(f"{path}: {name!r} has shape {shapes}")
@@ -161,6 +163,7 @@ def load_model(path: Path, kernel: str = "auto") -> Any:
         RelposError: names the file, and the key or parameter that is wrong.
     """
     folder = model_folder(path)
+    # Which kernel computes is a matter of this machine, not of the folder.
     settings = read_model_config(folder) | {"kernel": kernel}
     file = folder / (CONFIG if is_published(folder) or is_exported(folder) else "config.yaml")
     with _naming(file):

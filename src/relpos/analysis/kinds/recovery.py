@@ -72,6 +72,7 @@ class Removal:
         ]
         for functions in self.functions:
             measure.measure(f"TISA from regression, S = {functions}", with_fitted_tisa(model, matrices, functions))
+        # What random parameters and training can do is asked once, where they have most freedom.
         largest = max(self.functions)
         for seed in range(self.seeds):
             measure.measure(f"TISA at random, S = {largest}, seed {seed}", with_random_tisa(model, largest, seed))

@@ -54,6 +54,7 @@ class PositionSimilarity:
                 axes[2 + column].set_xlabel("position j", fontsize=8)
                 axes[2 + column].legend(fontsize=6, frameon=False)
             figure.suptitle(f"{subject.name}: position embeddings, products of rows", fontsize=10)
+            # By offset: a Toeplitz matrix is this curve and nothing else.
             means = {name: diagonal_means(values) for name, values in matrices.items()}
             table = [
                 {"offset": offset, **{name: float(mean[place]) for name, mean in means.items()}}

@@ -91,12 +91,12 @@ class Toeplitz:
     def _course(self, subject: Subject) -> list[dict[str, Any]]:
         if not subject.snapshots:
             return []
-        tables = {share: products(encoder_of(load()))[0] for share, load in sorted(subject.snapshots.items())}
+        tables = {percent: products(encoder_of(load()))[0] for percent, load in sorted(subject.snapshots.items())}
         # The end is no snapshot unless one was asked for.
         tables.setdefault(100, products(subject.encoder)[0])
         return [
-            {"network": subject.name, "per_cent": share, "r2": toeplitz_r2(p), "r2_off_diagonal": toeplitz_r2(p, main=False)}
-            for share, p in tables.items()
+            {"network": subject.name, "per_cent": percent, "r2": toeplitz_r2(p), "r2_off_diagonal": toeplitz_r2(p, main=False)}
+            for percent, p in tables.items()
         ]
 
 

@@ -39,6 +39,7 @@ class Cell:
     def counts(self) -> str:
         """`n=9, 1 failed, 2 collapsed`; empty where every run is finished and better than the constant answer."""
         column = self.column
+        # The number of runs is worth its room only where it is not the planned one.
         is_whole = not (column.n_failed or column.n_missing)
         finished = [] if is_whole or not column.values else [f"n={len(column.values)}"]
         wrong = [f"{count} {word}" for count, word in ((column.n_failed, "failed"), (column.n_collapsed, "collapsed")) if count]

@@ -57,6 +57,7 @@ class RunLine:
     @classmethod
     def of(cls, run: RowRun) -> RunLine:
         seeds = f"{run.pretrain_seed}/{run.seed}" if run.task else f"{run.seed}"
+        # The page lies in tables/NAME, two folders below the runs.
         path = run.path if run.path.startswith("/") else f"../../{run.path}"
         scores = ", ".join(f"{title(name)} {number(value)}" for name, value in run.columns.items())
         state = f"{run.state}: {run.error}" if run.error else run.state

@@ -22,6 +22,7 @@ def latex(view: View) -> str:
 
     environment = Environment(
         loader=PackageLoader("relpos.tables.render"),
+        # Jinja's own braces are LaTeX's, and per cent signs begin comments there.
         block_start_string="<%",
         block_end_string="%>",
         variable_start_string="<<",

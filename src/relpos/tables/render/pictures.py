@@ -103,6 +103,7 @@ def _snapshots(panels: Mapping[str, Mapping[str, Mapping[int, Column]]], rows: S
 
 
 def _ends(panels: Mapping[str, Mapping[str, Column]]) -> Any:
+    # All panels have the order of the first one: a row is followed straight across.
     (best, first), *_ = panels.items()
     names = sorted(first, key=lambda row: float(first[row].mean or 0.0), reverse=best != LOSS)
     figure, all_axes = _panels(len(panels), 2.4, 1.0 + 0.24 * len(names), sharey=True)

@@ -78,6 +78,7 @@ def losses_by_length(rows: Sequence[Row]) -> SideTable | None:
 def losses_by_step(rows: Sequence[Row]) -> SideTable | None:
     """Nats per predicted token along the way, at the steps that every row has; None where there are none."""
     curves = [(row.name, dict(row.heldout_loss)) for row in rows]
+    # Rows of different lengths are compared where all of them are.
     steps = [step for step in curves[0][1] if all(step in curve for _, curve in curves)] if curves else []
     lines = [(name, [_loss(curve[step]) for step in steps]) for name, curve in curves]
     return SideTable(STEPS, [str(step) for step in steps], lines) if steps else None
@@ -87,6 +88,7 @@ def by_snapshot(rows: Sequence[Row]) -> list[SideTable]:
     """The columns about order along the pre-training, a table each; none where no snapshots were measured."""
     percents = sorted({percent for row in rows for percent in row.snapshots})
     columns = [(name, column) for row in rows for then in row.snapshots.values() for name, column in then.items()]
+    # A measure that failed everywhere would be a table of dashes.
     names = dict.fromkeys(name for name, column in columns if column.mean is not None)
     return [
         SideTable(

@@ -92,6 +92,7 @@ def _svg(label: str, height: float, draw: Callable[[Axes], None]) -> str:
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
+        # The page shows through, which may be light or dark.
         axes.patch.set_visible(False)
         axes.spines[["top", "right"]].set_visible(False)
         draw(axes)
@@ -104,6 +105,7 @@ def _inline(svg: str, label: str) -> str:
     """The `<svg>` element alone, with the page's colours and font, and no names that two figures could share."""
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.S)
+    # Names that nothing refers to would only make the page longer.
     used = set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", svg))
     svg = re.sub(r' id="([^"]+)"', lambda attribute: attribute[0] if attribute[1] in used else "", svg)
     for stand_in, colour in {INK: "currentColor", FAINT: "var(--faint)", OURS: "var(--ours)", PAPER: "var(--paper)"}.items():

@@ -49,6 +49,7 @@ def _colour(text: str) -> str:
 
 
 def _print(texts: list[list[Text]], console: Console) -> None:
+    # Measured before it is printed: rich would cut numbers short to make a table fit.
     grid = _grid(texts)
     # Turned round only where that is narrower: rows become columns.
     if _width(grid, console) > console.width and len(texts) <= len(texts[0]):

@@ -140,6 +140,7 @@ class View:
             rates = row.position_lr if isinstance(row.position_lr, tuple) else (row.position_lr,)
             names.setdefault(f"{' + '.join(f'{rate:g}' for rate in rates)}{own}", []).append(row.name)
         plain = names.pop("1", [])
+        # A sweep shows every rate in a table of its own.
         if not names or sweeps(self.table.rows):
             return None
         if not plain and len(names) == 1:
