@@ -27,7 +27,7 @@ STARTS, RESTARTS, RESTART_STEPS = 1_152, range(8, 65), 30
 """Random starts of all unmet curves together, least and most (exclusive) of a single curve, and steps of each."""
 
 SWAPS = 3
-"""So often, at most, one basis function of an unmet curve is removed and placed elsewhere."""
+"""How often, at most, one basis function of an unmet curve is removed and placed elsewhere."""
 
 GAIN = 0.01
 """Share of the squared error that a swap must remove for another to follow."""

@@ -44,15 +44,10 @@ def kind(kernel: ArrayLike) -> str:
         return "previous" if order[-1] < middle else "next"
     if values[order[1]] - values[order[0]] >= LEAD * spread and abs(order[0] - middle) <= 1:
         return "avoiding"
-    return "graded" if _graded(values, middle) else "other"
-
-
-def _graded(values: Float[np.ndarray, "width"], middle: int) -> bool:
-    """Whether it rises or falls along all offsets."""
     from scipy.stats import spearmanr
 
     # By ranks: a slope need not be straight.
-    return abs(float(spearmanr(np.arange(len(values)), values).statistic)) >= RANK
+    return "graded" if abs(float(spearmanr(np.arange(len(values)), values).statistic)) >= RANK else "other"
 
 
 def counted(kernels: Iterable[ArrayLike]) -> Counter[str]:

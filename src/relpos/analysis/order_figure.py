@@ -13,7 +13,7 @@ Curve = dict[int, tuple[float | None, float | None]]
 
 
 def draw_gaps(rows: Mapping[str, Gaps], intervals: Mapping[str, Mapping[str, Sequence[float]]]) -> Any:
-    """A line for each network: {name: {"2": nats, …, "all": nats}}, with the 95 % intervals, where there are some, as bands."""
+    """A line for each network: {name: {"2": nats, …, "all": nats}}, with 95 % intervals as bands where they are given."""
     figure, axes = style.panel()
     for number, (name, gaps) in enumerate(rows.items()):
         look = style.look(number)

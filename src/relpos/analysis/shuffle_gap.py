@@ -68,7 +68,7 @@ def gaps(
         model: on whatever device it is; computed in float32.
         examples: held-out examples, cut to the length of the training.
         changes: masked examples and their numbers (b,) → the same examples with tokens moved, none lost.
-        advance: called with the number of examples whenever some are done, once for each pass over them: one, and one a change.
+        advance: called with the number of examples that are done, in each pass over them: one, and one more per change.
         objective: what is predicted; a causal network predicts all tokens.
     """
     vocabulary = model.encoder.embedding.words.num_embeddings

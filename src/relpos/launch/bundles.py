@@ -36,7 +36,7 @@ def bundles(pending: list[Run], size: int) -> list[Bundle]:
 
     Args:
         pending: inputs before the runs that need them.
-        size: at most so many fine-tunings in a job, unless more of them share an intermediate task.
+        size: the most fine-tunings in a job, unless more of them share an intermediate task.
     """
     trained = [run for run in pending if run.stage == "pretrain"]
     tuned = [run for run in pending if run.stage == "finetune"]

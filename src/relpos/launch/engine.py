@@ -101,7 +101,7 @@ def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> 
     finally:
         with suppress(OSError):
             launch.rmdir()  # succeeds only if the folder is empty: the engine refused, or needed no files
-    failed = [run for run in runs if standing.has_failed(run)]
+    failed = [run for run in runs if run.identity in standing.failed]
     if not failed:
         shutil.rmtree(launch, ignore_errors=True)
     return failed

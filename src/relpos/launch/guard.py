@@ -5,7 +5,7 @@ from __future__ import annotations
 from relpos.launch.jobs import Standing
 
 FRUITLESS = 3
-"""After so many workers in a row that ended without having started a run, the launch ends."""
+"""The launch ends after this many workers in a row that ended without having started a run."""
 
 
 class Guard:

@@ -79,6 +79,7 @@ class Standing:
         self.unsettled = {run.identity: run for run in job.runs}
         self.finished: set[str] = set()
         self.failed: set[str] = set()
+        """Runs that are out of retries, as of the last time their records were read."""
         self.hopeless: set[str] = set()
         """Runs that need a failed one, at any depth."""
         self.impossible: set[str] = set()
@@ -93,17 +94,10 @@ class Standing:
         """How many starts the records hold, as they were last read."""
         return sum(self.starts_of.values())
 
-    def is_finished(self, run: Run) -> bool:
-        """Whether its record says that it is finished."""
-        return run.identity in self.finished or run.state == "finished"
-
-    def has_failed(self, run: Run) -> bool:
-        """Whether it has failed and is out of retries, as of the last time its record was read."""
-        return run.identity in self.failed
-
     def is_ready(self, run: Run) -> bool:
         """Whether its inputs are finished."""
-        return all(self.is_finished(needed) for needed in run.inputs.values())
+        # An input that is only described, and not in the job, is in no set: its record is read.
+        return all(needed.identity in self.finished or needed.state == "finished" for needed in run.inputs.values())
 
     def walk(self) -> Iterator[tuple[Run, str]]:
         """The runs that are neither settled nor hopeless, with their states; each record is read when its turn comes."""

@@ -58,7 +58,8 @@ class Local(Engine):
     def _environments(self, places: Sequence[str | None]) -> list[dict[str, str]]:
         """The environment variables of the worker at each place."""
         threads = thread_variables(self.threads or max(1, cores() // max(1, len(places))), asked=self.threads is not None)
-        return [_environment("" if self.devices == [] else place, threads) for place in places]
+        gpus = [{} if place is None and self.devices != [] else {"CUDA_VISIBLE_DEVICES": place or ""} for place in places]
+        return [os.environ | threads | seen for seen in gpus]
 
     def places(self, pending: list[Run]) -> list[str | None]:
         """One entry per worker: the GPUs that it sees, as many as a run takes; None where it works on the CPU. At most one per run.
@@ -106,11 +107,6 @@ def _gpus() -> list[str]:
         return visible
     driver = Path("/proc/driver/nvidia/gpus")
     return [str(number) for number, _ in enumerate(driver.iterdir())] if driver.is_dir() else []
-
-
-def _environment(gpus: str | None, threads: dict[str, str]) -> dict[str, str]:
-    """The environment variables of a worker process."""
-    return os.environ | threads | ({} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus})
 
 
 class LocalWorkers:

@@ -50,7 +50,7 @@ class Checkpoint:
 
     @cached_property
     def family(self) -> Family:
-        """The description by which it is read. Files of 2018 and 2019 have no `model_type`; then the weights' names tell."""
+        """The description by which it is read. Files of 2018 and 2019 have no `model_type`; there the names of the weights tell."""
         name = str(self.config.get("model_type") or self._named_by_weights())
         if name not in FAMILIES:
             # No "did you mean": a family with a similar name may compute something else from weights of the same names.

@@ -6,9 +6,9 @@
     at_least: 85                         ≥ the number; undecided while it is less by no more than 3 standard errors of the score
     near: best                           no more than 3 standard errors of the difference below the best row
 
-The standard error is that of a score on so many dev examples, see `relpos.tables.statistics.standard_error`. Chance is the score of
-the best constant answer, 0 for correlations, 50 for minimal pairs. A shuffle gap is in nats: its bound is a number, and it has no
-standard error here.
+The standard error is that of a score on the column's dev examples, see `relpos.tables.statistics.standard_error`. Chance is the
+score of the best constant answer, 0 for correlations, 50 for minimal pairs. A shuffle gap is in nats: its bound is a number, and
+it has no standard error here.
 """
 
 from __future__ import annotations
@@ -88,14 +88,11 @@ def _parsed(check: object, place: str, rows: Sequence[str]) -> Check:
     bounds = [(key, check[key]) for key in ("at_most", "at_least", "near") if key in check]
     if len(bounds) != 1 or not _is_bound(*bounds[0]):
         raise RelposError(f"{place}: one of at_most: chance or a number, at_least: a number, near: best is needed")
-    word = check[bounds[0][0]]
-    if isinstance(word, str) and (gaps := [name for name in check["columns"] if _is_in_nats(name)]):
-        raise RelposError(f"{place}: {bounds[0][0]}: {word}: {gaps[0]} is in nats; its bound is a number")
+    word, measured = check[bounds[0][0]], measured_columns()
+    in_nats = [name for name in check["columns"] if name in measured and measured[name][1].metric == NATS]
+    if isinstance(word, str) and in_nats:
+        raise RelposError(f"{place}: {bounds[0][0]}: {word}: {in_nats[0]} is in nats; its bound is a number")
     return Check(**check)
-
-
-def _is_in_nats(name: str) -> bool:
-    return name in (known := measured_columns()) and known[name][1].metric == NATS
 
 
 def _is_bound(key: str, bound: object) -> bool:

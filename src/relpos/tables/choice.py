@@ -3,7 +3,7 @@
 Wennberg & Henter (2021, Tables 3a and 3b) print Δ of the best S of each task, chosen by the dev scores that Δ is made of. Such a
 maximum is above what the chosen S would score on other examples, even if no S is better than another. By how much is measured here:
 the row is chosen on half of the dev examples (even or odd), and its gain there is compared with its gain on the other half. Scores
-on half of the examples are noisier: a choice on all of them is about 0.7 times as optimistic if noise alone decides.
+on half of the examples are noisier: if noise alone decides, a choice on all of them is about 0.7 times as optimistic.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def text_of(run: Run) -> str:
 
 
 def subjects_of(names: Sequence[str]) -> list[PlannedRow]:
-    """What is compared: a pre-training, or those of a table's row, under each name; several may be called the same, see
+    """What is compared: under each name a pre-training, or those of a table's row. Several may have the same name, see
     `differing.titled`.
 
     Raises:

@@ -189,7 +189,8 @@ def _with_baselines(rows: Sequence[Row], baselines: Sequence[str | None], groups
 def _between(row: Row, base: Row, name: str, groups: Mapping[str, Sequence[Row]]) -> Difference | None:
     """The difference of two rows, tested over pre-trainings; None if it cannot be tested."""
     group = [of_group for of_group in groups[base.name] if _has(of_group, name)]
-    units = {of_group.name: _means(_column(of_group, name)) for of_group in group}
+    scores = {of_group.name: by_pretraining(_column(of_group, name)) for of_group in group}
+    units = {row: {seed: sum(values) / len(values) for seed, values in of_row.items()} for row, of_row in scores.items()}
     if row.name not in units or base.name not in units:
         return None
     return pooled.difference(units, row.name, base.name, _constant(group, name))
@@ -263,7 +264,3 @@ def by_pretraining(column: Column) -> dict[int, list[float]]:
     for seed, value in zip(column.seeds, column.values, strict=True):
         scores.setdefault(int(seed.partition("/")[0]) if isinstance(seed, str) else ONLY, []).append(value)
     return scores
-
-
-def _means(column: Column) -> dict[int, float]:
-    return {seed: sum(values) / len(values) for seed, values in by_pretraining(column).items()}

@@ -21,8 +21,8 @@ Settings = dict[str, str]
 def differences(subjects: Sequence[PlannedRow]) -> dict[str, list[str]]:
     """Key → its value in each subject, for the keys in which they are not all equal; `—` for a subject without the key.
 
-    Dials of different schemes cannot be compared. So where there are several schemes, their dials are left out; a dial in which two
-    subjects of the same scheme differ stands behind its name, `composite(k=4)`.
+    Dials of different schemes cannot be compared, so they are left out where there are several schemes. A dial in which two
+    subjects of the same scheme differ stands behind the scheme's name: `composite(k=4)`.
     """
     described = [_described(subject) for subject in subjects]
     values = _differing(described)

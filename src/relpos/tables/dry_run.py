@@ -44,7 +44,8 @@ def describe(name: str, rows: list[PlannedRow], runs: list[Run], instrument: Ins
         lines.append(f"{row.name} ({overrides}): {done} of {len(wanted)} runs are there, {duration(left)} left")
         lines += [f"  {_line(run, states)}" for run in row.pretrainings if run.identity in states]
         lines += _tunings(row, states)
-        lines += _noops(row, states)
+        if counts := Counter(states[run.identity] for run in row.noops if run.identity in states):
+            lines.append(f"  noop: {_counts(counts)}")
     return "\n".join(lines)
 
 
@@ -96,11 +97,6 @@ def _seeds(seeds: list[int]) -> str:
     if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1)):
         return f"seeds {seeds[0]}–{seeds[-1]}"
     return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
-
-
-def _noops(row: PlannedRow, states: Mapping[str, str]) -> list[str]:
-    counts = Counter(states[run.identity] for run in row.noops if run.identity in states)
-    return [f"  noop: {_counts(counts)}"] if counts else []
 
 
 def _line(run: Run, states: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""An experiment file: the question, the rows, and the overrides that all rows share. One file a table."""
+"""An experiment file: the question, the rows, and the overrides that all rows share. Each table has one file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The columns of a table about order: shuffle gap and minimal pairs of each row's pre-trainings, at the end and at their snapshots.
 
-They are measured once the runs are finished, which takes some seconds a network, by as many processes as the engine has workers on
-this machine. The figures are kept in the folders of the runs, see `relpos.measures.kept`, and shared with `relpos order`.
+The networks are measured once the runs are finished, by as many processes as the engine has workers on this machine. That takes
+some seconds per network. The figures are kept in the folders of the runs, where `relpos order` finds them, see
+`relpos.measures.kept`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the networks of a table are asked how much order they know, and their answers.
+"""How it is measured how much the networks of a table know about order.
 
 The figures are kept in the folders of the runs, see `relpos.measures.kept`, and shared with `relpos order`.
 """

@@ -68,7 +68,7 @@ def why_not(subjects: Sequence[PlannedRow]) -> str | None:
 def paired_losses(
     subjects: Sequence[PlannedRow], examples: int, advance: Callable[[int], object] = lambda _: None
 ) -> list[PairedLoss]:
-    """The losses of the subjects on at most so many held-out examples, each with its difference to the first subject's.
+    """The losses of the subjects on at most `examples` held-out examples, each with its difference to the first subject's.
 
     If two subjects have two or more pre-training seeds in common, their difference is tested over seeds (Student's paired test),
     else over examples: then it says how these two networks differ, and nothing about other seeds.

@@ -8,19 +8,19 @@ and empirical Bayes methods for assessing differential expression in microarray 
 
     s̃² = (d₀·s₀² + d·s²) / (d₀ + d)          tested by Student's t with d₀ + d degrees of freedom, at most those of all rows
 
-True variances are taken to be s₀²·d₀/χ²(d₀). s₀² and d₀ follow from mean and variance of log s² over all pairs of rows. If these
-vary no more than chance has it, d₀ is infinite and s̃² the mean of all, which is the residual variance of *row + seed + error*
-fitted by least squares. If they vary much, d₀ is small and each pair stands nearly alone.
+The true variances are assumed to be distributed as s₀²·d₀/χ²(d₀). s₀² and d₀ follow from mean and variance of log s² over all pairs
+of rows. If these vary no more than by chance, d₀ is infinite, and s̃² is the mean of all: the residual variance of
+*row + seed + error* fitted by least squares. If they vary much, d₀ is small, and each pair stands nearly alone.
 
-Pooled are differences and not rows, because that is what a contrast needs, and because a seed does not do the same to all rows: in
-the committed table `composite` and its kin leave the plateau with the same seeds, and rows that never leave it have a fiftieth of
+Differences are pooled and not rows, because a contrast needs them, and because a seed does not do the same to all rows: in the
+committed table `composite` and its kin leave the plateau with the same seeds, and rows that never leave it have a fiftieth of
 that variance. An effect of the seed that is common to all rows would put the spread of the first into the residuals of the second.
 Simulations in the tests: under spreads as unequal as in that table the size, over all pairs, is 0.03 to 0.07 at 3, 5 and 10 seeds,
 and 0.05 nats between two rows with a tenth of the others' spread are found with three seeds in at least 80 % of the draws.
 
 A row whose units are all equal is constant by theorem (`none` when words are shuffled, `alibi` when rows are reversed), and
-a row at the constant answer nearly so. They stay outside: their spread is not of the kind of the others', and what is compared with
-them has its own error alone.
+a row at the constant answer nearly so. Such rows stay outside, because their spread says nothing about that of others. A comparison
+with one of them has its own error alone.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Prior:
 
     Args:
         variance: s₀².
-        freedom: d₀; infinite where they do not differ by more than chance has it.
+        freedom: d₀; infinite where they differ no more than by chance.
         most: degrees of freedom of all rows together.
     """
 
@@ -71,7 +71,7 @@ class Prior:
     most: float
 
     def moderated(self, variance: float, freedom: float) -> Spread:
-        """s̃² and its degrees of freedom, of a variance with so many of its own.
+        """s̃² and its degrees of freedom, of a variance with its own degrees.
 
         >>> Prior(1.0, 4.0, most=30.0).moderated(4.0, 2.0)
         Spread(variance=2.0, freedom=6.0)
@@ -284,7 +284,7 @@ class _Fit:
 # Not statsmodels' OLS, which takes 1.4 s of CPU time to import.
 @lru_cache(maxsize=256)
 def _fit(cells: Cells, is_crossed: bool) -> _Fit:
-    """Least squares with an effect for each row and, if crossed, each seed but the first. Cached: all pairs of a scale need it."""
+    """Least squares with an effect for each row and, if crossed, each seed but the first. Cached for all pairs of a scale."""
     rows = 1 + max(place for place, *_ in cells)
     # The first seed has no effect of its own: with one for every row and every seed the design would be singular.
     seeds = sorted({seed for _, seed, _ in cells})[1:] if is_crossed else []

@@ -1,4 +1,4 @@
-"""With what a table was made: processors, versions and commits of its runs. Rows that mix them differ in their last digits."""
+"""What a table was made with: processors, versions and commits of its runs. Rows that mix them differ in their last digits."""
 
 from __future__ import annotations
 

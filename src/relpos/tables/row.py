@@ -26,8 +26,8 @@ class Detectable:
     """The smallest difference between two rows that would be found with probability 0.8; None: unknown.
 
     Args:
-        seeds: with so many seeds.
-        examples: with so many dev examples.
+        seeds: by the number of seeds.
+        examples: by the number of dev examples.
     """
 
     seeds: float | None = None
@@ -151,7 +151,7 @@ class Row:
     Args:
         name: in the experiment file.
         overrides: the overrides in which the row differs.
-        travel: how far a parameter of the position scheme could move in pre-training, about: the sum of its learning rates. None
+        travel: about how far a parameter of the position scheme could move in pre-training: the sum of its learning rates. None
             where there is no such parameter, or nothing was pre-trained.
         perplexity: on held-out text, the mean over the finished pre-trainings.
         on_plateau: whether it has not left the bag-of-words plateau, see `relpos.tables.plateau`; None where that is unknown.
@@ -163,7 +163,7 @@ class Row:
         heldout_loss: (step, nats per predicted token): mean over the pre-trainings, at the steps that all have reached.
         heldout_by_length: length in tokens → loss; None if the scheme does not serve the length.
         snapshots: per cent of the pre-training's steps → columns about order at that time, and `heldout_loss` of the text in order;
-            100 is the end. One value a pre-training.
+            100 is the end. One value per pre-training.
         runs: pre-trainings, then fine-tunings.
         printed_parameters: the paper's number, in millions.
         test: the GLUE server's scores, with `glue`, the mean of the nine.

@@ -84,7 +84,7 @@ class Difference:
 
 
 def standard_error(score: float, examples: int, metric: str) -> float:
-    """Standard error of a score × 100 on a set of so many examples: how much a model's score differs from set to set.
+    """Standard error of a score × 100 on a set of examples: how much a model's score differs from one such set to another.
 
     Binomial, 100·√(p(1−p)/n), for accuracies; p is smoothed by Laplace's rule, (pn + 1)/(n + 2), because a score of 100 is not free
     of error. 100·(1 − r²)/√n for a correlation r of numbers (Pearson, Spearman). 100/√n, the error of no correlation, for every
@@ -251,7 +251,7 @@ def detectable_by_seeds(spread: float, n: int, other: int | None = None) -> floa
 
 
 def detectable_by_examples(error: float, n: int) -> float:
-    """The smallest such difference of two single models on n dev examples, taken as independent. More seeds do not make it smaller.
+    """The same for two single models on n dev examples, whose answers are taken as independent. More seeds do not make it smaller.
 
     Args:
         error: standard error of one model's score on that dev set.

@@ -35,7 +35,7 @@ class Table:
         split: the set on which the printed numbers were measured: dev or test.
         baseline: the rows that the others are compared with.
         claims: ids of the claims that the table is about.
-        made: with what its runs were made, see `relpos.tables.provenance`.
+        made: what its runs were made with, see `relpos.tables.provenance`.
         tuned: the table in which the rows' `position_lr` was chosen.
     """
 

@@ -152,7 +152,7 @@ def _expected(statistic: str, n: int) -> float:
 
 
 def verdict(count: int, tested: Difference | None, bound: float) -> str:
-    """The verdict on a cell with so many finished pre-trainings.
+    """The verdict on a cell with `count` finished pre-trainings.
 
     >>> verdict(0, None, 0.5), verdict(1, None, 0.5)
     ('not run', 'undecided')

@@ -92,7 +92,7 @@ def newest(folder: Path) -> Path | None:
 
 
 class Checkpointing(pl.Callback):
-    """Writes a checkpoint every so many steps, and one more when the process is asked to stop.
+    """Writes a checkpoint after every `every` steps, and one more when the process is asked to stop.
 
     Args:
         folder: where checkpoints lie.

@@ -20,7 +20,6 @@ from relpos.model.heads import Classifier
 from relpos.model.precision import autocast, casting_once
 from relpos.train.metrics import decide, majority, parts, progress_metric, score
 from relpos.train.module import Training
-from relpos.train.move import move
 from relpos.train.predictions import write_answers, write_predictions
 from relpos.train.splits import Splits
 
@@ -82,10 +81,6 @@ class FinetuningData(pl.LightningDataModule):
         assert self.trainer is not None
         self.batches.start = self.trainer.global_step
         return DataLoader(self.batches, batch_size=None)
-
-    def transfer_batch_to_device(self, batch: Any, device: Any, index: int) -> Any:
-        """Dataclasses of tensors move as a whole."""
-        return move(batch, device)
 
 
 def columns(model: Classifier, task: Task, splits: Splits, precision: str, predictions: Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from relpos.errors import RelposError
 from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
 from relpos.train.group import ALONE, Group
+from relpos.train.move import move
 from relpos.train.optim import Recipe
 
 
@@ -53,6 +54,10 @@ class Training(pl.LightningModule):
         optimizer = self.recipe.optimizer_of(self.model)
         # Lightning keeps the state of both in its checkpoints.
         return {"optimizer": optimizer, "lr_scheduler": self.recipe.scheduler(optimizer, self.steps)}
+
+    def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
+        """Moves dataclasses of tensors as a whole, which Lightning does not."""
+        return move(batch, device)
 
     def forward_scope(self, step: int, examples: Tensor) -> Any:
         """Seeds dropout for the examples (b,) of one forward pass and gives the context of that pass."""

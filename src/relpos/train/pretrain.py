@@ -18,7 +18,6 @@ from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast, casting_once
 from relpos.train.group import ALONE, Group
 from relpos.train.module import Training
-from relpos.train.move import move
 from relpos.train.prefetch import Prefetched
 from relpos.train.recorded import RecordedStep
 from relpos.train.replay import Recorder
@@ -140,7 +139,7 @@ class PretrainingData(pl.LightningDataModule):
     Args:
         store: tokens on disk.
         microbatch: examples of full length in a forward pass.
-        pairs: at most so many training examples; None: all.
+        pairs: the most training examples; None: all.
         first: training in two phases: `share` of the steps reads `first["batch"]` examples of at most `first["length"]` tokens, the
             other steps `batch` examples of `length`; None: all steps do the latter.
         group: the processes among which the examples of a step, and the held-out ones, are divided.
@@ -193,10 +192,6 @@ class PretrainingData(pl.LightningDataModule):
     def val_dataloader(self) -> DataLoader[MicroBatch]:
         """Held-out examples under fixed masks."""
         return DataLoader(_Heldout(self), batch_size=None)
-
-    def transfer_batch_to_device(self, batch: Any, device: Any, index: int) -> Any:
-        """Dataclasses of tensors move as a whole."""
-        return move(batch, device)
 
 
 class _Heldout(IterableDataset[MicroBatch]):

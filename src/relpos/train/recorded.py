@@ -23,7 +23,7 @@ from relpos.model.recorded_keys import RecordedKeys
 from relpos.train.replay import Inputs, Recorder, Replay
 
 DEVIATIONS = 8.0
-"""The head has room for the mean number of chosen tokens and so many standard deviations: one step in 10^15 has more."""
+"""Standard deviations above the mean number of chosen tokens for which the head has room: one step in 10^15 has more."""
 
 
 def room(tokens: int, rate: float = RATE) -> int:

@@ -31,7 +31,7 @@ class Removal:
         seeds: random starts.
         texts: held-out texts, of `length` tokens besides [CLS] and [SEP].
         head_texts: of the same length, on which a head is trained where the network has none.
-        layers: the network ends after so many layers; null: it keeps all.
+        layers: the network ends after this many layers; null: it keeps all.
         steps: for which TISA alone is trained, from regression and from random values, with the largest S; 0: not at all.
     """
 

@@ -34,7 +34,7 @@ class PositionSimilarity:
 
     Args:
         length: positions; None: all that the network has.
-        rows: so many rows are drawn as curves.
+        rows: how many rows are drawn as curves.
     """
 
     length: Count | None = None

@@ -70,7 +70,7 @@ class Cell:
 
 
 def number(value: float | None, decimals: int = 1) -> str:
-    """With so many decimals, or the sign of what is missing; no sign before a zero.
+    """A number with its decimals, or the sign of what is missing; no sign before a zero.
 
     >>> number(31.25), number(-1e-8, 3), number(None)
     ('31.2', '0.000', '—')
@@ -79,7 +79,7 @@ def number(value: float | None, decimals: int = 1) -> str:
 
 
 def signed(value: float | None, decimals: int = 1) -> str:
-    """With so many decimals after + or −; no sign before a zero.
+    """A number with its decimals after + or −; no sign before a zero.
 
     >>> signed(1.04), signed(-0.26), signed(-0.04)
     ('+1.0', '−0.3', '0.0')

@@ -1,4 +1,4 @@
-"""A table as LaTeX, for booktabs: a line a row, and below it the paper's numbers where there are any."""
+"""A table as LaTeX, for booktabs: one line per row, and below it the paper's numbers if there are any."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def losses_by_step(rows: Sequence[Row]) -> SideTable | None:
 
 
 def by_snapshot(rows: Sequence[Row]) -> list[SideTable]:
-    """The columns about order along the pre-training, a table each; none where no snapshots were measured."""
+    """A table for each column about order, along the pre-training; none where no snapshots were measured."""
     percents = sorted({percent for row in rows for percent in row.snapshots})
     columns = [(name, column) for row in rows for then in row.snapshots.values() for name, column in then.items()]
     # A measure that failed everywhere would be a table of dashes.

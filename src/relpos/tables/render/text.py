@@ -127,7 +127,7 @@ ALWAYS = ("sem", "best", "n")
 
 
 def comma_separated(view: View) -> str:
-    """One line a row; each column with standard error, best, number of runs and what else any row has; empty = missing."""
+    """One line per row. Each column has standard error, best, number of runs, and what else any row has; empty = missing."""
     lines = [(line.row, [cell.column for cell in line.cells]) for line in view.lines]
     columns = [column for _, of_row in lines for column in of_row]
     parts = [part for part, of in PARTS.items() if part in ALWAYS or any(of(column) is not None for column in columns)]
