@@ -52,6 +52,13 @@ def made(tokenizer: Tokenizer, size: dict[str, Any], position: str, conv: Any, *
     return model, settings
 
 
+def exported(tokenizer: Tokenizer, folder: Path, size: dict[str, Any], position: str, **more: Any) -> Any:
+    """A network without convolution, which has left into the folder."""
+    model, settings = made(tokenizer, size, position, node("conv", "none"), **more)
+    export(folder, model, settings, tokenizer, str)
+    return model
+
+
 def batch(tokenizer: Tokenizer, padded: bool = True) -> tuple[Tensor, Tensor]:
     ids = torch.randint(5, tokenizer.size, (2, 9), generator=torch.Generator().manual_seed(1))
     mask = torch.ones_like(ids)
@@ -96,8 +103,7 @@ def test_every_other_network_opens_with_both_libraries(position: str, conv: str,
 
 
 def test_the_encoder_alone_and_its_hidden_states_are_auto_model(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    model, settings = made(tokenizer, {}, "t5", node("conv", "none"))
-    export(tmp_path / "out", model, settings, tokenizer, str)
+    model = exported(tokenizer, tmp_path / "out", {}, "t5")
     ids, mask = batch(tokenizer)
     states = model.encoder(ids, mask, hidden_states=True)
     outputs = theirs(tmp_path / "out", "AutoModel")(ids, mask, output_hidden_states=True)
@@ -147,8 +153,7 @@ def test_a_causal_network_predicts_the_next_token_there_with_our_loss(tokenizer:
 
 
 def test_the_tokenizer_of_a_causal_network_begins_texts_and_does_not_end_them(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    model, settings = made(tokenizer, {"attention": "causal"}, "composite", node("conv", "none"))
-    export(tmp_path / "out", model, settings, tokenizer, str)
+    exported(tokenizer, tmp_path / "out", {"attention": "causal"}, "composite")
     fast = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     beginning, whole = fast("the cat").input_ids, fast("the cat sleeps.").input_ids
     assert whole[: len(beginning)] == beginning
@@ -160,15 +165,13 @@ def test_the_tokenizer_of_a_causal_network_begins_texts_and_does_not_end_them(to
 def test_a_network_that_would_see_other_tokens_than_expected_is_refused(
     attention: str, auto: str, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    model, settings = made(tokenizer, {"attention": attention}, "composite", node("conv", "none"))
-    export(tmp_path / "out", model, settings, tokenizer, str)
+    exported(tokenizer, tmp_path / "out", {"attention": attention}, "composite")
     with pytest.raises(RelposError, match=f"this network is {attention}"):
         theirs(tmp_path / "out", auto)
 
 
 def test_a_network_is_fine_tuned_and_saved_there_and_opens_here(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    model, settings = made(tokenizer, {}, "composite", node("conv", "none"))
-    export(tmp_path / "out", model, settings, tokenizer, str)
+    exported(tokenizer, tmp_path / "out", {}, "composite")
     host = theirs(tmp_path / "out").train()
     ids, mask = batch(tokenizer)
     host(ids, mask, labels=ids).loss.backward()
@@ -180,8 +183,7 @@ def test_a_network_is_fine_tuned_and_saved_there_and_opens_here(tokenizer: Token
 
 
 def test_a_new_model_of_the_configuration_has_a_fresh_head(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    model, settings = made(tokenizer, {}, "t5", node("conv", "none"))
-    export(tmp_path / "out", model, settings, tokenizer, str)
+    model = exported(tokenizer, tmp_path / "out", {}, "t5")
     classifier = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out", num_labels=4)
     ids, mask = batch(tokenizer)
     assert classifier(ids, mask).logits.shape == (2, 4)
@@ -204,8 +206,7 @@ def test_the_pipeline_fills_masks_as_we_do(position: str, size: dict[str, Any], 
 
 
 def test_texts_beyond_the_table_of_a_roformer_are_truncated(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    model, settings = made(tokenizer, {}, "rope", node("conv", "none"))
-    export(tmp_path / "out", model, settings, tokenizer, str)
+    exported(tokenizer, tmp_path / "out", {}, "rope")
     fast = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     batch = fast("a b c " * SIZE["max_positions"], truncation=True, return_tensors="pt")
     assert batch["input_ids"].shape == (1, SIZE["max_positions"])

@@ -43,7 +43,7 @@ def test_how_far_a_parameter_may_move_is_the_sum_of_the_rates(recipe: Recipe) ->
 
 
 def test_biases_and_norms_are_exempt_from_decay_and_kernels_are_not() -> None:
-    model = relpos.build(relpos.compose("params", ["size=tiny", "position=composite"]))
+    model = built("position=composite")
     decayed, exempt = (group["params"] for group in Recipe(lr=1e-3, warmup=0).optimizer_of(model).param_groups)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     assert {names[id(p)] for p in decayed} >= {"encoder.position.beta", "encoder.position.query", "encoder.embedding.words.weight"}
@@ -67,22 +67,20 @@ def test_one_update_is_that_of_plain_adamw() -> None:
 
 
 def test_a_factor_raises_the_rate_of_scheme_and_convolution_alone() -> None:
-    overrides = ["size=tiny", "position=absolute_composite", "conv=depthwise"]
-    model = relpos.build(relpos.compose("params", overrides))
-    groups = Recipe(lr=1e-3, warmup=0, position_lr=10).optimizer_of(model).param_groups
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    rates = {names[id(parameter)]: group["lr"] for group in groups for parameter in group["params"]}
-    assert rates.keys() == set(names.values())
-    faster = {name for name, rate in rates.items() if rate == 1e-2}
-    assert faster == {name for name in rates if ".position." in name or ".conv." in name}
-    assert all(rates[name] == 1e-3 for name in rates.keys() - faster)
+    model, recipe = built("position=absolute_composite", "conv=depthwise"), Recipe(lr=1e-3, warmup=0, position_lr=10)
+    names = [name for name, _ in model.named_parameters()]
+    assert rates_of(recipe, model) == {name: 10 if ".position." in name or ".conv." in name else 1 for name in names}
+    groups = recipe.optimizer_of(model).param_groups
     assert {group["weight_decay"] for group in groups if group["lr"] == 1e-2} == {0.01, 0.0}
     assert groups[0]["lr"] == 1e-3  # the rate that is logged
 
 
-def rates_of(recipe: Recipe, *overrides: str) -> dict[str, float]:
+def built(*overrides: str) -> nn.Module:
+    return relpos.build(relpos.compose("params", ["size=tiny", *overrides]))
+
+
+def rates_of(recipe: Recipe, model: nn.Module) -> dict[str, float]:
     """Parameter → the factor of its learning rate."""
-    model = relpos.build(relpos.compose("params", ["size=tiny", *overrides]))
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     groups = recipe.optimizer_of(model).param_groups
     return {names[id(parameter)]: group["lr"] / recipe.lr for group in groups for parameter in group["params"]}
@@ -93,7 +91,7 @@ LISTED = "position.layers=[{_target_: relpos.model.position.Fixed}, {_target_: r
 
 @pytest.mark.parametrize("overrides", [["position=absolute_tisa"], ["position=layers", LISTED]])
 def test_each_part_of_a_merge_or_of_a_list_by_layers_may_have_a_factor_of_its_own(overrides: list[str]) -> None:
-    rates = rates_of(Recipe(lr=1e-3, warmup=0, position_lr=[2, 30], conv_lr=3), *overrides, "conv=depthwise")
+    rates = rates_of(Recipe(lr=1e-3, warmup=0, position_lr=[2, 30], conv_lr=3), built(*overrides, "conv=depthwise"))
     for name, rate in rates.items():
         assert rate == pytest.approx(2 if ".parts.0" in name else 30 if ".parts.1" in name else 3 if ".conv." in name else 1)
     assert len(set(rates.values())) == 4
@@ -112,21 +110,15 @@ def test_each_part_of_a_merge_or_of_a_list_by_layers_may_have_a_factor_of_its_ow
 )
 def test_factors_that_do_not_fit_the_parts_are_refused_in_one_line(overrides: list[str], message: str) -> None:
     with pytest.raises(RelposError) as error:
-        rates_of(Recipe(lr=1e-3, warmup=0, position_lr=[1, 2, 3]), *overrides)
+        rates_of(Recipe(lr=1e-3, warmup=0, position_lr=[1, 2, 3]), built(*overrides))
     assert str(error.value) == f"recipe.position_lr=[1, 2, 3]: {message}"
 
 
 def test_a_convolution_may_have_a_factor_of_its_own() -> None:
-    model = relpos.build(relpos.compose("params", ["size=tiny", "position=absolute_composite", "conv=depthwise"]))
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-
-    def rates(recipe: Recipe) -> dict[str, float]:
-        groups = recipe.optimizer_of(model).param_groups
-        return {names[id(parameter)]: group["lr"] / recipe.lr for group in groups for parameter in group["params"]}
-
-    for name, rate in rates(Recipe(lr=1e-3, warmup=0, position_lr=30, conv_lr=3)).items():
+    model = built("position=absolute_composite", "conv=depthwise")
+    for name, rate in rates_of(Recipe(lr=1e-3, warmup=0, position_lr=30, conv_lr=3), model).items():
         assert rate == pytest.approx(30 if ".position." in name else 3 if ".conv." in name else 1)
-    for name, rate in rates(Recipe(lr=1e-3, warmup=0, conv_lr=3)).items():
+    for name, rate in rates_of(Recipe(lr=1e-3, warmup=0, conv_lr=3), model).items():
         assert rate == pytest.approx(3 if ".conv." in name else 1)
     alike, common = Recipe(lr=1e-3, warmup=0, position_lr=3, conv_lr=3), Recipe(lr=1e-3, warmup=0, position_lr=3)
     assert alike.optimizer_of(model).state_dict() == common.optimizer_of(model).state_dict()
@@ -142,8 +134,7 @@ def orthogonal(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_muon_moves_the_matrices_of_the_layers_and_adamw_the_rest() -> None:
-    overrides = ["size=tiny", "position=composite", "conv=depthwise", "block=modern"]
-    model = relpos.build(relpos.compose("params", overrides)).train()
+    model = built("position=composite", "conv=depthwise", "block=modern").train()
     recipe = Recipe(lr=1e-2, warmup=0, position_lr=10, optimizer="muon")
     optimizer = recipe.optimizer_of(model)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
@@ -156,7 +147,7 @@ def test_muon_moves_the_matrices_of_the_layers_and_adamw_the_rest() -> None:
 
 
 def test_one_optimiser_of_both_is_two_of_torch() -> None:
-    model = relpos.build(relpos.compose("params", ["size=tiny", "block=modern"])).eval()
+    model = built("block=modern").eval()
     twin = copy.deepcopy(model)
     recipe = Recipe(lr=1e-2, warmup=0, weight_decay=0.1, optimizer="muon")
     matrices = matrices_of_layers(twin)
@@ -185,7 +176,7 @@ def test_one_optimiser_of_both_is_two_of_torch() -> None:
 
 
 def test_a_step_of_muon_is_its_formula() -> None:
-    model = relpos.build(relpos.compose("params", ["size=tiny", "position=none"])).eval()
+    model = built("position=none").eval()
     recipe = Recipe(lr=1e-2, warmup=0, weight_decay=0.5, optimizer="muon")
     optimizer, matrices = recipe.optimizer_of(model), matrices_of_layers(model)
     start = [(p.detach().double().clone(), torch.randn(p.shape)) for p in matrices]
@@ -203,7 +194,7 @@ def test_without_matrices_of_layers_there_is_adamw_alone() -> None:
 
 
 def test_muon_needs_a_torch_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = relpos.build(relpos.compose("params", ["size=tiny"]))
+    model = built()
     monkeypatch.delattr(torch.optim, "Muon")
     with pytest.raises(RelposError, match=r"recipe.optimizer=muon needs torch 2.9 or later"):
         Recipe(lr=1.0, warmup=0, optimizer="muon").optimizer_of(model)
