@@ -57,6 +57,7 @@ class Module:
             called: a name of the module → what it is called in the file.
         """
         lines = [line.encode() for line in self.lines]  # columns count bytes
+        # From right to left: a longer name would move all that stands behind it.
         for found in sorted(self.refers(name), key=lambda found: (found.lineno, -found.col_offset)):
             line, start = lines[found.lineno - 1], found.col_offset
             lines[found.lineno - 1] = line[:start] + called(found.id).encode() + line[start + len(found.id.encode()) :]
@@ -131,6 +132,7 @@ class Library:
         order: dict[str, None] = {}
 
         def visit(module: str, above: frozenset[str]) -> None:
+            # Modules may import each other: one that is being visited is not waited for again.
             if module in order or module in above:
                 return
             for symbol in sorted(needed):

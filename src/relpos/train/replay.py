@@ -119,6 +119,7 @@ class Replay:
             return [*(value.clone() for value in outputs), torch.cat(grads)]
 
         try:
+            # The plain call is the warm-up, too: what a first call creates must be there before the recording.
             plain = results(lambda: self.recorder.warm_up(run))
             replay = self.recorder.record(run)
             fault = _difference(plain, results(replay))
@@ -129,6 +130,7 @@ class Replay:
         else:
             self.trusted = False
             warnings.warn(f"forward passes are not recorded as CUDA graphs: {fault}; plain calls are used", stacklevel=4)
+        # Comparing has overwritten the gradients of the passes before this one.
         for p, grad in zip(self.parameters, before, strict=True):
             if p.grad is not None:
                 p.grad.zero_() if grad is None else p.grad.copy_(grad)
