@@ -117,7 +117,7 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
         instrument: measures the columns about order; None if there are none.
         each: measures the networks that are not measured yet.
     """
-    from relpos.tables import checks, choice, columns, comparison, heldout_lengths, order_columns, plateau, provenance, scores
+    from relpos.tables import checks, choice, columns, comparison, order_columns, plateau, provenance, scores
     from relpos.tables.render import pictures, text, write
     from relpos.tables.render.view import view_of
     from relpos.tables.table import Table
@@ -130,7 +130,7 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
         rows = plateau.with_plateau(order_columns.with_order(rows, plan, instrument, each), plan)
     rows = scores.with_scores(rows, folder)
     rows = comparison.with_comparisons(rows, experiment, columns.printed_numbers(experiment))
-    rows = heldout_lengths.with_heldout_lengths(rows, plan, experiment.lengths)
+    rows = columns.with_heldout_lengths(rows, plan, experiment.lengths)
     table = Table(
         name=experiment.name,
         question=experiment.question,

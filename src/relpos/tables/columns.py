@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from relpos.errors import RelposError
+from relpos.measures.lengths import losses
 from relpos.runs.log import LOG, last_lines
 from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import logged
@@ -197,6 +198,20 @@ def _mean(columns: Mapping[str, Column]) -> Column:
         median=float(np.mean(medians)) if len(medians) == len(parts) else None,
         n_missing=planned - len(mean.values),
     )
+
+
+def with_heldout_lengths(rows: Sequence[Row], plan: Iterable[PlannedRow], lengths: list[int]) -> list[Row]:
+    """The rows, each with the mean loss over its finished pre-trainings at each length, see `relpos.measures.lengths`.
+
+    The loss is None if the scheme does not serve the length, or if no pre-training is finished.
+    """
+    return [replace(row, heldout_by_length=_mean_losses(planned, lengths)) for row, planned in zip(rows, plan, strict=True)]
+
+
+def _mean_losses(planned: PlannedRow, lengths: list[int]) -> dict[str, float | None]:
+    finished = [run for run in planned.pretrainings if run.state == "finished"] if lengths else []
+    measured = [losses(run.path, run.inputs["store"].path, lengths, run.config["precision"]) for run in finished]
+    return {str(length): mean_if_all([by_length.get(length) for by_length in measured]) for length in lengths}
 
 
 def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:

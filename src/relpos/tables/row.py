@@ -1,8 +1,8 @@
 """One row of a table, as `table.json` keeps it and every renderer shows it.
 
-Everything is frozen. Each step from runs to table returns new rows: `columns` reads the records, `order_columns` adds what the
-networks know of order, `scores` the GLUE server's scores, `comparison` the printed numbers and the baseline, `heldout_lengths` the
-losses at other lengths.
+Everything is frozen. Each step from runs to table returns new rows: `columns` reads the records and adds the losses at other
+lengths, `order_columns` what the networks know of order, `scores` the scores of the GLUE server, `comparison` the printed numbers
+and the baseline.
 """
 
 from __future__ import annotations
