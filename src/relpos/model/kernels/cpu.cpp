@@ -76,7 +76,7 @@ inline float exponential(float x) {
 }
 
 float* scratch(int which, int64_t count) {
-  static thread_local std::vector<float> buffers[18];
+  static thread_local std::vector<float> buffers[17];
   auto& buffer = buffers[which];
   if (int64_t(buffer.size()) < count) buffer.resize(count);
   return buffer.data();
@@ -140,17 +140,6 @@ struct Right {
   int64_t ld;
   const uint32_t* words;
   int64_t step, panel;
-
-  Right columns(int64_t first, int64_t count) const {  // first: a multiple of 16
-    Right part = *this;
-    part.n = count, part.from += transposed ? first * ld : first, part.words += first / 16 * panel;
-    return part;
-  }
-  Right rows(int64_t first, int64_t count) const {  // first: even
-    Right part = *this;
-    part.k = count, part.from += transposed ? first : first * ld, part.words += first * int64_t(sizeof(T)) / 4 * step;
-    return part;
-  }
 };
 
 #if OWN_PRODUCTS
@@ -515,16 +504,18 @@ struct Seen {
 
 constexpr int64_t FACTORED = 32;  // tokens whose kernels are one product
 
-// The columns of a factored kernel that tokens first … first + rows − 1 read: whole panels of a packed table.
+// The columns of a factored kernel that tokens first … first + rows − 1 read: an even number of them where there are as many, because
+// products over them then need no copy.
 struct Read {
   int64_t first, stop, count;
   Read(const AttentionCall& call, int64_t width, int64_t token, int64_t rows) : first(0), stop(width) {
     if (call.zero && !call.columns) {
       const int64_t k = width / 2;
-      if (k > token + rows - 1) first = (k - (token + rows - 1)) / 16 * 16;
-      if (call.n - token + k < width) stop = (call.n - token + k + 15) / 16 * 16;
-      if (stop > width) stop = width;
+      if (k > token + rows - 1) first = k - (token + rows - 1);
+      if (call.n - token + k < width) stop = call.n - token + k;
     }
+    if ((stop - first) % 2 && stop < width) ++stop;
+    else if ((stop - first) % 2 && first > 0) --first;
     count = stop - first;
   }
 };
@@ -533,14 +524,12 @@ struct Read {
 template <class T>
 void multiply_factors(const AttentionCall& call, const Factors& factors, int64_t width, int64_t b, int64_t h, int64_t token, int64_t rows,
                       float* to) {
-  const Read all(call, width, token, rows);
-  const T* table = reinterpret_cast<const T*>(factors.table) + h * factors.head + all.first;
-  const auto right = right_of(8, false, all.count, factors.rank, 1.0f, table, width);
+  const T* table = reinterpret_cast<const T*>(factors.table) + h * factors.head;
   for (int64_t row = 0; row < rows; row += FACTORED) {
     const int64_t some = rows - row < FACTORED ? rows - row : FACTORED;
     const Read reads(call, width, token + row, some);
-    product(false, some, at<T>(factors.x, b, h, token + row), factors.x.token, right.columns(reads.first - all.first, reads.count), 0.0f,
-            to + row * width + reads.first, width);
+    product(false, false, some, reads.count, factors.rank, 1.0f, at<T>(factors.x, b, h, token + row), factors.x.token, table + reads.first,
+            width, 0.0f, to + row * width + reads.first, width);
   }
 }
 
@@ -549,9 +538,7 @@ template <class T>
 void grad_factors(const AttentionCall& call, const Factors& factors, int64_t width, int64_t part, int64_t b, int64_t h, int64_t token,
                   int64_t rows, const float* grad) {
   const int64_t rank = factors.rank;
-  const Read all(call, width, token, rows);
-  const T* turned = reinterpret_cast<const T*>(factors.turned) + h * factors.head + all.first * rank;
-  const auto right = right_of(17, false, rank, all.count, 1.0f, turned, rank);
+  const T* turned = reinterpret_cast<const T*>(factors.turned) + h * factors.head;
   float* grad_table = factors.grad_table + (part * call.heads + h) * rank * width;
   T* side_by_side = scratch_of<T>(14, FACTORED * width);
   float* grad_x = scratch(11, FACTORED * rank);
@@ -559,7 +546,7 @@ void grad_factors(const AttentionCall& call, const Factors& factors, int64_t wid
     const int64_t some = rows - row < FACTORED ? rows - row : FACTORED;
     const Read reads(call, width, token + row, some);
     for (int64_t r = 0; r < some; ++r) narrow(grad + (row + r) * width + reads.first, side_by_side + r * reads.count, reads.count);
-    product(false, some, side_by_side, reads.count, right.rows(reads.first - all.first, reads.count), 0.0f, grad_x, rank);
+    product(false, false, some, rank, reads.count, 1.0f, side_by_side, reads.count, turned + reads.first * rank, rank, 0.0f, grad_x, rank);
     for (int64_t r = 0; r < some; ++r) narrow(grad_x + r * rank, at<T>(factors.grad_x, b, h, token + row + r), rank);
     product(true, false, rank, reads.count, some, 1.0f, at<T>(factors.x, b, h, token + row), factors.x.token, side_by_side, reads.count, 1.0f,
             grad_table + reads.first, width);
