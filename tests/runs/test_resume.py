@@ -30,6 +30,7 @@ OVERRIDES = [
 ]
 PAUSING = """
 import sys, time
+from relpos.cli import main
 from relpos.train.pretrain import Pretraining
 
 
@@ -147,6 +148,7 @@ def test_a_checkpoint_of_another_shape_is_refused_by_name(toy_runs: Path) -> Non
 
 FULL = """
 import resource, signal, sys
+from relpos.cli import main
 from relpos.train.checkpoint import WholeCheckpoints
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
