@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from relpos.claims.contrasts import MEAN, Contrast, Gain, gain, mean_gain
+from relpos.claims.contrasts import MEAN, Contrast, Gain, gain, mean_gain, sizes
 from relpos.claims.effort import to_decide
 from relpos.claims.requirements import Requirements, of_column
 from relpos.claims.rule import Place, Rule, Says, Test, each_scale, options_of, rule
@@ -55,8 +55,6 @@ def _requires(test: Test, every: bool) -> Requirements:
 def _places(test: Test, runs: Scales) -> list[Place]:
     if test.at == "each":
         return each_scale(test, runs)
-    from relpos.claims.trends import sizes
-
     # The papers train their larger models for longer and in other batches, so these may differ between sizes.
     groups = sizes(runs.alike("size", "steps", "batch", "recipe"), test.rows[:2], test.column)
     return [Place((group[-1],), group[-1].label) for group in groups]

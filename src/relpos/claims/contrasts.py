@@ -129,6 +129,13 @@ def shared(scale: Scale, rows: Iterable[str], column: str = MEAN, only: Containe
     return scale.shared(named(column, only), *rows)
 
 
+def sizes(alike: Sequence[Sequence[Scale]], rows: Sequence[str], column: str) -> list[list[Scale]]:
+    """For each group its scales with these rows, one for each size, the smallest first; of a size, the one with most steps."""
+    # Scales come with the fewest steps first, so that the last of a size is the one with most.
+    groups = [{scale.magnitude: scale for scale in group if shared(scale, rows, column)} for group in alike]
+    return [list(group.values()) for group in groups if len(group) > 1]
+
+
 def losses_of(scale: Scale, row: str) -> dict[int, float]:
     """Pre-training seed → held-out loss."""
     return {seed: -value for (seed, _), value in scale.scores[row][LOSS].values.items()}

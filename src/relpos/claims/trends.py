@@ -10,7 +10,7 @@ from statistics import fmean
 import numpy as np
 
 from relpos.claims.comparisons import decided, few_columns
-from relpos.claims.contrasts import MEAN, Gain, by_seed, gains_alike, losses_of, shared
+from relpos.claims.contrasts import MEAN, Gain, by_seed, gains_alike, losses_of, shared, sizes
 from relpos.claims.effort import to_decide
 from relpos.claims.requirements import SEVERAL, Requirements, of_column
 from relpos.claims.rule import Place, Test, rule
@@ -20,13 +20,6 @@ from relpos.tables.columns import GLUE
 from relpos.tables.statistics import ALPHA, Difference, combined, paired, welch
 
 MORE_SEEDS = "two pre-training seeds or more of both rows at each scale"
-
-
-def sizes(alike: Sequence[Sequence[Scale]], rows: Sequence[str], column: str) -> list[list[Scale]]:
-    """For each group its scales with these rows, one for each size, the smallest first; of a size, the one with most steps."""
-    # Scales come with the fewest steps first, so that the last of a size is the one with most.
-    groups = [{scale.magnitude: scale for scale in group if shared(scale, rows, column)} for group in alike]
-    return [list(group.values()) for group in groups if len(group) > 1]
 
 
 def _changed(

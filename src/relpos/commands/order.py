@@ -14,8 +14,9 @@ from relpos import style
 from relpos.config.compose import names
 from relpos.errors import RelposError
 from relpos.files import write_json
+from relpos.measures.dials import Dials, NothingToMeasure
 from relpos.measures.kept import is_measured, measured, snapshots
-from relpos.measures.measure import Dials, Measure, NothingToMeasure, Results, chosen, measures
+from relpos.measures.measure import Measure, Results, chosen, measures
 from relpos.measures.sample import Sample, is_of_toy
 from relpos.ranges import Count, Names, Threads
 from relpos.runs.networks import Network, labels, networks_of, networks_of_table

@@ -16,7 +16,8 @@ from typing import Any
 
 from relpos.errors import RelposError
 from relpos.files import digest, write_json
-from relpos.measures.measure import Dials, Measure, NothingToMeasure, Results, measures
+from relpos.measures.dials import Dials, NothingToMeasure
+from relpos.measures.measure import Measure, Results, measures
 from relpos.measures.sample import Sample, is_of_toy
 from relpos.runs.networks import Network
 

@@ -13,7 +13,7 @@ from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError
 from relpos.files import read_yaml
-from relpos.measures.measure import Dials, NothingToMeasure
+from relpos.measures.dials import Dials, NothingToMeasure
 from relpos.progress import bar
 from relpos.runs.networks import Network
 

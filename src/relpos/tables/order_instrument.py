@@ -13,8 +13,9 @@ from relpos.config.compose import compose
 from relpos.config.conf import key_of
 from relpos.data.pairs import AutoPairs, PairSource
 from relpos.errors import RelposError, nearest
+from relpos.measures.dials import Dials
 from relpos.measures.kept import is_measured, measured, snapshots
-from relpos.measures.measure import Dials, Measure, Results, chosen
+from relpos.measures.measure import Measure, Results, chosen
 from relpos.measures.sample import Sample, is_toy
 from relpos.runs.cost import flops_per_token
 from relpos.runs.networks import Network, resolve

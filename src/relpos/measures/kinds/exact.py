@@ -9,7 +9,8 @@ import numpy as np
 
 from relpos.data.length_tasks import LengthTask
 from relpos.errors import RelposError
-from relpos.measures.measure import Dials, Figure, Floats, Measure, MeasuredColumn, NothingToMeasure, Results
+from relpos.measures.dials import Dials, NothingToMeasure
+from relpos.measures.measure import Figure, Floats, Measure, MeasuredColumn, Results
 from relpos.measures.sample import Sample, data_of
 from relpos.runs.networks import Network
 from relpos.trust import instantiate

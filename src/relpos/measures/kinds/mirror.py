@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from relpos.measures.measure import Dials, Figure, Measure, MeasuredColumn, Results
+from relpos.measures.dials import Dials
+from relpos.measures.measure import Figure, Measure, MeasuredColumn, Results
 from relpos.measures.sample import Sample
 
 GAP = "mirror_gap"

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from relpos.data.pairs import PairSource
-from relpos.measures.measure import Dials, Figure, Measure, MeasuredColumn, NothingToMeasure, Results
+from relpos.measures.dials import Dials, NothingToMeasure
+from relpos.measures.measure import Figure, Measure, MeasuredColumn, Results
 from relpos.measures.sample import Sample
 from relpos.runs.cost import words
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from relpos.measures.measure import Dials, Measure, Results
+from relpos.measures.dials import Dials
+from relpos.measures.measure import Measure, Results
 from relpos.measures.sample import TEXTS, WINDOW, Sample
 
 
