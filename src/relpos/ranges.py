@@ -59,8 +59,9 @@ def up_to(low: float, high: float) -> Range:
     return Range(f"above {low} and up to {high}", lambda value: bool(low < value <= high))
 
 
-Names = str | Sequence[str]
-"""One name or a list of them."""
+ONE_OR_MORE = "one or more"
+"""Marks a list of which a single word may be typed without brackets."""
+Names = Annotated[list[str], ONE_OR_MORE]
 Count = Annotated[int, at_least(1)]
 Natural = Annotated[int, at_least(0)]
 Positive = Annotated[float, above(0)]
@@ -144,15 +145,25 @@ def rules(target: Any) -> Mapping[str, Any]:
 
 
 def with_words(values: Mapping[str, Any], annotations: Mapping[str, Any]) -> dict[str, Any]:
-    """The values; numbers are turned into words where words are expected: YAML reads `account=1234` as a number."""
-    words = {key for key, annotation in annotations.items() if annotation in (str, str | None)}
-    return {key: str(value) if key in words and value is not None else value for key, value in values.items()}
+    """The values; numbers are turned into words where words are expected: YAML reads `account=1234` as a number. Of `Names` a
+    single word becomes a list."""
+
+    def worded(value: Any, annotation: Any) -> Any:
+        if value is None:
+            return None
+        if annotation in (Names, Names | None):
+            return [str(item) for item in value] if _is_list(value) else [str(value)]
+        return str(value) if annotation in (str, str | None) else value
+
+    return {key: worded(value, annotations.get(key)) for key, value in values.items()}
 
 
 def fits(value: Any, annotation: Any) -> bool:
     """Whether the annotation allows the value. A bool does not count as a number, nor do infinity and NaN."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
+        if ONE_OR_MORE in args and not _is_list(value):
+            return fits(value, str)
         return fits(value, args[0]) and all(mark.holds(value) for mark in args[1:] if isinstance(mark, Range))
     if origin in (Union, types.UnionType):
         return any(fits(value, arg) for arg in args)
@@ -180,6 +191,8 @@ def fits(value: Any, annotation: Any) -> bool:
 def describe(annotation: Any) -> str:
     """What an annotation allows, in words."""
     origin, args = get_origin(annotation), get_args(annotation)
+    if annotation == Names:
+        return f"a word or {describe(list[str])}"
     if origin is Annotated:
         return " ".join([describe(args[0]), *(mark.text for mark in args[1:] if isinstance(mark, Range))])
     if origin in (Union, types.UnionType, Literal):

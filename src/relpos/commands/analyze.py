@@ -12,7 +12,6 @@ import torch
 
 from relpos.analysis.kinds.properties import Properties
 from relpos.analysis.kinds.subject import Drawing, Subject
-from relpos.config.compose import names
 from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
 from relpos.files import digest
@@ -47,7 +46,7 @@ def analyze(kind: dict[str, Any], network: Names | None, text: str | None, threa
     if isinstance(draw, Properties):
         drawings, subjects = [_properties(draw)], []
     else:
-        subjects = subjects_of(names(network), text)
+        subjects = subjects_of(network, text)
         # All are drawn before the first is written: a network that is refused leaves no half a folder.
         drawings = list(draw(subjects))
     # All that the drawings depend on: another choice goes into another folder.

@@ -31,16 +31,15 @@ def claims(paper: str, ids: Names | None, network: Names | None) -> str:
     from relpos.claims import claim as claim_files
     from relpos.claims import reading
     from relpos.claims.to_run import ToRun
-    from relpos.config.compose import names
     from relpos.files import write_json
     from relpos.runs.run import runs_root
 
-    wanted = chosen(claim_files.load(paper), names(ids))
+    wanted = chosen(claim_files.load(paper), ids)
     rows, experiments = claim_files.rows(), claim_files.experiments()
-    runs = reading.read(rows, checkpoints=names(network) or (), pilot_seeds=claim_files.pilot_seeds(experiments))
+    runs = reading.read(rows, checkpoints=network or (), pilot_seeds=claim_files.pilot_seeds(experiments))
     content = page(wanted, runs, rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
     _show_page(content)
-    name = "-".join(names(ids) or [paper]).replace("/", "_")
+    name = "-".join(ids or [paper]).replace("/", "_")
     path = runs_root() / "claims" / f"{name}.json"
     write_json(path, {"paper": paper} | content)
     return str(path)

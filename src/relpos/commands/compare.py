@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from relpos.config.compose import names
 from relpos.progress import bar
 from relpos.ranges import Count, Names
 from relpos.runs.run import runs_root
@@ -35,7 +34,7 @@ def compare(network: Names, examples: Count) -> str:
     Raises:
         RelposError: fewer than two runs are named, or one is not a finished pre-training.
     """
-    subjects = titled(subjects_of(names(network) or []))
+    subjects = titled(subjects_of(network))
     differing = differences(subjects)
     rows = [_with_overrides(row, place, differing) for place, row in enumerate(compared_rows(subjects))]
     name, question = " and ".join(subject.name for subject in subjects), f"They differ in: {in_words(differing)}."

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 from relpos.commands.analyze import subjects_of
-from relpos.config.compose import names
 from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
 from relpos.files import read_yaml, write_text
@@ -76,7 +75,7 @@ def figures(paper: Literal["chang2021", "wennberg2021"], network: Names | None, 
     for figure in FIGURES[paper]:
         folders = [str(run) for run in runs if figure.is_about(run)]
         # Published checkpoints stand in for the paper's own networks, which had tables of absolute positions.
-        published = list(names(network) or ()) if figure.architecture == "absolute" else []
+        published = (network or []) if figure.architecture == "absolute" else []
         sections.append(f"## Figure {figure.number}: {figure.kind.replace('_', ' ')}")
         if not folders and not published:
             sections.append(f"Missing: `relpos pretrain {figure.overrides}` makes a network for it.")

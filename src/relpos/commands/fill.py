@@ -7,7 +7,6 @@ import json as json_format
 from dataclasses import asdict
 
 from relpos.analysis.fill import FillMask, Guess
-from relpos.config.compose import names
 from relpos.ranges import Count, Names
 from relpos.runs.networks import resolve
 from relpos.tables.render.aligned import aligned
@@ -21,15 +20,14 @@ def fill(text: Names, network: str, top: Count, json: bool) -> str:
     """
     given = resolve(network)
     filler = FillMask(given.masked_lm(), given.tokenizer())
-    texts = names(text) or []
-    results = [filler(text, top) for text in texts]
+    results = [filler(each, top) for each in text]
     if json:
         content = [
-            {"text": text, "masks": [[asdict(guess) for guess in guesses] for guesses in masks]}
-            for text, masks in zip(texts, results, strict=True)
+            {"text": each, "masks": [[asdict(guess) for guess in guesses] for guesses in masks]}
+            for each, masks in zip(text, results, strict=True)
         ]
         return json_format.dumps(content, indent=1, ensure_ascii=False)
-    return "\n\n".join(_shown(text, masks) for text, masks in zip(texts, results, strict=True))
+    return "\n\n".join(_shown(each, masks) for each, masks in zip(text, results, strict=True))
 
 
 def _shown(text: str, masks: list[list[Guess]]) -> str:

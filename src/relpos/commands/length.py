@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relpos import style
-from relpos.config.compose import names
 from relpos.errors import RelposError
 from relpos.files import digest, write_json
 from relpos.measures.lengths import scores_by_length
@@ -29,7 +28,7 @@ def length(network: Names, lengths: Sequence[Length], tokens: Count, threads: Th
     wanted = sorted(set(lengths))
     if not wanted:
         raise RelposError("lengths=[]: at least one is needed")
-    networks = [each for name in names(network) or () for each in networks_of(name)]
+    networks = [each for name in network for each in networks_of(name)]
     for each in networks:
         # All of them before the first is measured, which takes a while.
         each.refuse_classifier()

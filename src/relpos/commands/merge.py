@@ -14,12 +14,11 @@ def merge(folders: Names, weights: bool) -> str:
     Raises:
         RelposError: see `relpos.runs.merge.merge` and `relpos.tables.scores.merged_scores`; nothing is written then.
     """
-    from relpos.config.compose import names
     from relpos.runs.merge import merge as merge_runs
     from relpos.runs.run import runs_root
     from relpos.tables.scores import merged_scores, write_scores
 
-    sources = [Path(folder).expanduser() for folder in names(folders) or []]
+    sources = [Path(folder).expanduser() for folder in folders]
     scores = merged_scores(sources, runs_root())  # refuses before anything is written
     done = merge_runs(sources, weights)
     for table, recorded in scores.items():

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from relpos import style
-from relpos.config.compose import names
 from relpos.errors import RelposError
 from relpos.files import write_json
 from relpos.measures.dials import Dials, NothingToMeasure
@@ -47,13 +46,13 @@ def order(
     Raises:
         RelposError: nothing is named, a folder holds no masked language model, or a pair of sentences cannot be read.
     """
-    folders = names(network) or []
+    folders = network or []
     if not folders and not table:
         raise RelposError("network=FOLDER or table=NAME is expected: which networks?")
-    if measure is not None and not names(measure):
+    if measure == []:
         raise RelposError(f"measure=[]: at least one is needed of {', '.join(known.name for known in measures())}")
     # None is more than a list of all: what does not suit a network is then left out without an error.
-    asked = None if measure is None else chosen(names(measure))
+    asked = None if measure is None else chosen(measure)
     networks = networks_of_table(table) if table else []
     networks += [each for name in folders for each in networks_of(name, Path(store) if store else None)]
     for each in networks:

@@ -40,23 +40,21 @@ def reproduce(
         KeyboardInterrupt: the process was asked to stop; the same command goes on.
     """
     # Imported here and not above: this signature is read to check arguments, before there is anything to do.
-    from relpos.config.compose import names
     from relpos.launch.engine import run_all
     from relpos.runs.run import runs_root
     from relpos.tables import experiment, order_instrument, plan
     from relpos.tables.dry_run import describe
 
-    file = experiment.load(table, _changes(seeds, pretrain_seeds, names(tasks)))
+    file = experiment.load(table, _changes(seeds, pretrain_seeds, tasks))
     if file.parameters:
         from relpos.commands.params import show as show_parameters
 
         return show_parameters(file.parameters)
-    planned = plan.plan_table(file, names(rows), overrides)
-    wanted = names(stages)
-    runs = plan.of_stages(plan.runs_of(planned), wanted)
+    planned = plan.plan_table(file, rows, overrides)
+    runs = plan.of_stages(plan.runs_of(planned), stages)
     instrument = order_instrument.instrument(file, overrides, planned)
     # It is named like a stage, although it makes no runs.
-    is_measured = wanted is None or "order" in wanted
+    is_measured = stages is None or "order" in stages
     folder: Path = runs_root() / "tables" / file.name
     if dry_run:
         print(describe(file.name, planned, runs, instrument if is_measured else None))

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Literal
 
 from relpos.analysis.score import Score, Scored
-from relpos.config.compose import names
 from relpos.ranges import Names
 from relpos.runs.networks import resolve
 from relpos.tables.render.aligned import aligned
@@ -27,16 +26,15 @@ def score(text: Names, network: str, form: Literal["within_word", "plain"], json
     """
     given = resolve(network)
     scorer = Score(given.masked_lm(), given.tokenizer(), form=form)
-    texts = names(text) or []
-    results = [scorer(text) for text in texts]
+    results = [scorer(each) for each in text]
     if json:
         sums = [{"total": scored.total, "perplexity": scored.perplexity} for scored in results]
         content = [
-            {"text": text, "form": form} | asdict(scored) | of_text
-            for text, scored, of_text in zip(texts, results, sums, strict=True)
+            {"text": each, "form": form} | asdict(scored) | of_text
+            for each, scored, of_text in zip(text, results, sums, strict=True)
         ]
         return json_format.dumps(content, indent=1, ensure_ascii=False)
-    return "\n\n".join(_shown(text, scored) for text, scored in zip(texts, results, strict=True))
+    return "\n\n".join(_shown(each, scored) for each, scored in zip(text, results, strict=True))
 
 
 def _shown(text: str, scored: Scored) -> str:

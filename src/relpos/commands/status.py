@@ -33,9 +33,8 @@ def status(table: str, rows: Names | None, overrides: Sequence[str], every: Posi
     Raises:
         RelposError: there is no such table, or an override is wrong.
     """
-    from relpos.config.compose import names
 
-    name, runs = _runs(table, names(rows), overrides)
+    name, runs = _runs(table, rows, overrides)
     console = Console(highlight=False)
     try:
         if not sys.stdout.isatty():

@@ -90,10 +90,3 @@ def _by_hydra(command: str, overrides: Sequence[str]) -> DictConfig:
 def _plain(cfg: DictConfig, resolve: bool = True) -> dict[str, Any]:
     content: Any = OmegaConf.to_container(cfg, resolve=resolve, throw_on_missing=resolve)
     return dict(content)
-
-
-def names(value: Any) -> list[str] | None:
-    """`rows=none`, `rows=[none,absolute]` or, for all of them, None."""
-    if value is None:
-        return None
-    return [str(name) for name in value] if isinstance(value, Sequence) and not isinstance(value, str) else [str(value)]
