@@ -3,8 +3,8 @@
     python benchmarks/attention_function.py > benchmarks/results/attention_function.md
 
 Learned biases over offsets (heads, 2n − 1): torch's `scaled_dot_product_attention` needs them spread to (heads, n, n), and autograd
-sums the gradient back. One thread, its CPU time, batch 2, 4 heads of 64 channels. Medians of alternating repetitions; the ratio is the
-median of the ratios within a repetition.
+sums the gradient back. CPU time of one thread, batch 2, 4 heads of 64 channels. Medians of alternating repetitions; the ratio is
+the median of the ratios within a repetition.
 """
 
 from __future__ import annotations
