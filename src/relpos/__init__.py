@@ -133,13 +133,13 @@ def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
     """
     import json
 
-    from relpos.commands import order as command
-    from relpos.config.compose import composed, resolved
+    from relpos.commands.order import FILE
+    from relpos.config.compose import called
 
     # In quotes of Hydra's, because a folder's name may hold commas.
     quoted = ",".join(f"'{Path(folder)}'" for folder in networks)
-    folder = Path(command.order(**resolved(composed("order", [f"network=[{quoted}]", *overrides]))))
-    content: dict[str, Any] = json.loads((folder / command.FILE).read_text(encoding="utf-8"))
+    folder = Path(called("order", [f"network=[{quoted}]", *overrides]))
+    content: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
     return content
 
 

@@ -11,8 +11,8 @@ from claims.made_up import JITTER, at_chance, glue, scale, scales
 from relpos.claims import claim as files
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import Evidence, sided
-from relpos.commands.claims import claims, page
-from relpos.config.compose import composed, resolved
+from relpos.commands.claims import page
+from relpos.config.compose import called
 from relpos.errors import RelposError
 from relpos.runs import compose
 from relpos.tables.columns import GLUE
@@ -159,7 +159,7 @@ def test_tables_name_claims_that_exist() -> None:
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = Path(claims(**resolved(composed("claims", ["paper=chang2021", "ids=[C01,C11,C22]"]))))
+    path = Path(called("claims", ["paper=chang2021", "ids=[C01,C11,C22]"]))
     said = capsys.readouterr().out
     assert "C01  not run  fixed, dynamic and composite each beat absolute positions" in said
     assert "composite: position=composite" in said
@@ -181,7 +181,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 )
 def test_a_mistake_is_one_line(overrides: list[str], message: str) -> None:
     with pytest.raises(RelposError) as caught:
-        claims(**resolved(composed("claims", overrides)))
+        called("claims", overrides)
     assert message in str(caught.value)
 
 

@@ -5,9 +5,7 @@ import json
 import pytest
 
 import relpos
-from relpos.commands.cost import cost
-from relpos.commands.params import params
-from relpos.config.compose import composed, resolved
+from relpos.config.compose import called, composed, resolved
 from relpos.runs import plan
 from relpos.runs.cost import costs, flops_per_token, forward
 from relpos.runs.estimate import Estimate
@@ -18,17 +16,17 @@ TINY = ["size=tiny", "vocabulary=40", "batch=2", "length=8", "steps=5"]
 
 
 def test_without_a_measurement_it_counts() -> None:
-    content = json.loads(cost(**resolved(composed("cost", [*TINY, "seconds=0"]))))
+    content = json.loads(called("cost", [*TINY, "seconds=0"]))
     run = plan(relpos.compose("pretrain", TINY))
     assert content["operations"] == pytest.approx(costs(run)["flops"])
-    assert content["parameters"] == json.loads(params(**resolved(composed("params", TINY[:2]))))["total"]
+    assert content["parameters"] == json.loads(called("params", TINY[:2]))["total"]
     assert "seconds" not in content
     assert not (runs_root() / "rates.json").exists()
 
 
 def test_a_measurement_is_the_rate_of_plans() -> None:
     overrides = [*TINY, "seconds=0.01", "speed.microbatch=1", "speed.accelerator=cpu", "speed.threads=1"]
-    first, content = (json.loads(cost(**resolved(composed("cost", overrides)))) for _ in range(2))
+    first, content = (json.loads(called("cost", overrides)) for _ in range(2))
     assert content["seconds"] == pytest.approx(5 * content["step_seconds"])
     assert content["microbatch"] == 1
     assert first["operations"] == content["operations"]
@@ -51,7 +49,7 @@ def test_a_measurement_is_the_rate_of_plans() -> None:
     ],
 )
 def test_the_head_computes_what_is_predicted(overrides: list[str], share: float) -> None:
-    content = json.loads(cost(**resolved(composed("cost", [*TINY, *overrides, "seconds=0"]))))
+    content = json.loads(called("cost", [*TINY, *overrides, "seconds=0"]))
     size = resolved(composed("cost", TINY))["size"]
     head = 2 * size["embedding"] * (size["hidden"] + 40)
     assert content["operations_per_token"] == pytest.approx(3 * (forward(size, 8) + share * head))
@@ -61,7 +59,7 @@ def test_the_head_computes_what_is_predicted(overrides: list[str], share: float)
 
 def test_muon_keeps_one_moment_of_a_matrix() -> None:
     overrides = [*TINY, "training=modern", "seconds=0.01", "speed.accelerator=cpu", "speed.threads=1"]
-    content = json.loads(cost(**resolved(composed("cost", overrides))))
+    content = json.loads(called("cost", overrides))
     size = resolved(composed("cost", TINY))["size"]
     matrices = size["layers"] * (4 * size["hidden"] ** 2 + 2 * size["hidden"] * size["ffn"])
     assert content["weights_and_optimiser_bytes"] == 16 * content["parameters"] - 4 * matrices

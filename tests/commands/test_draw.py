@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import relpos
-from relpos.commands.draw import draw, overview
-from relpos.config.compose import composed, resolved
+from relpos.commands.draw import overview
+from relpos.config.compose import called, composed, resolved
 from relpos.errors import RelposError
 from schemes import POSITIONS
 
@@ -14,7 +14,7 @@ SMALL = ["size=tiny", "length=12"]
 
 
 def test_presets_are_told_apart_by_the_name_of_the_figure() -> None:
-    paths = [draw(**resolved(composed("draw", [*SMALL, f"position={name}"]))) for name in ("tupe", "tupe_r")]
+    paths = [called("draw", [*SMALL, f"position={name}"]) for name in ("tupe", "tupe_r")]
     assert len(set(paths)) == 2
     assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in paths)
 
@@ -26,7 +26,7 @@ def test_the_overview_holds_every_scheme_that_adds_something() -> None:
 def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs: Path) -> None:
     overrides = ["position=fixed", "steps=2", "batch=4", "evaluations=1", "data.pairs=64", "size.layers=1"]
     run = relpos.run(relpos.compose("pretrain", overrides))
-    path = draw(**resolved(composed("draw", ["length=12", f"network={run.path}"])))
+    path = called("draw", ["length=12", f"network={run.path}"])
     assert Path(path).name == f"{run.path.name}-layer1.png"
 
 
@@ -40,9 +40,9 @@ def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs: Path) -> None:
 )
 def test_what_cannot_be_drawn_is_one_line(overrides: list[str], said: str) -> None:
     with pytest.raises(RelposError, match=said):
-        draw(**resolved(composed("draw", [*SMALL, *overrides])))
+        called("draw", [*SMALL, *overrides])
 
 
 def test_a_folder_without_a_model_is_one_line() -> None:
     with pytest.raises(RelposError, match="network=/nowhere: no such folder or file"):
-        draw(**resolved(composed("draw", ["network=/nowhere"])))
+        called("draw", ["network=/nowhere"])

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import relpos
-from relpos.commands.length import curves, length
-from relpos.config.compose import composed, resolved
+from relpos.commands.length import curves
+from relpos.config.compose import called
 from relpos.data.heldout_windows import MaskedText
 from relpos.errors import RelposError
 from relpos.measures.lengths import loss_by_length
@@ -64,13 +64,13 @@ def test_curves_end_where_a_scheme_ends() -> None:
 
 def test_no_length_is_refused() -> None:
     with pytest.raises(RelposError, match="lengths=\\[\\]: at least one"):
-        length(**resolved(composed("length", ["network=nowhere", "lengths=[]"])))
+        called("length", ["network=nowhere", "lengths=[]"])
 
 
 def test_the_command_writes_a_table_and_a_figure(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [relpos.run(relpos.compose("pretrain", [*TINY, f"position={name}"])).path for name in ("tisa", "absolute")]
     overrides = [f"network=[{','.join(map(str, runs))}]", "lengths=[16,64]", "tokens=600", "threads=1"]
-    folder = Path(length(**resolved(composed("length", overrides))))
+    folder = Path(called("length", overrides))
     content = json.loads((folder / "length.json").read_text())
     assert [row["name"] for row in content["runs"]] == ["tisa", "absolute"]
     assert [[("loss" in point) for point in row["points"]] for row in content["runs"]] == [[True, True], [True, False]]
@@ -78,9 +78,9 @@ def test_the_command_writes_a_table_and_a_figure(toy_runs: Path, capsys: pytest.
     assert (folder / "length.png").read_bytes().startswith(b"\x89PNG")
     assert "absolute, 64 tokens: Absolute has 32 positions" in capsys.readouterr().err
     with pytest.raises(RelposError, match="the longest held-out document has"):
-        length(**resolved(composed("length", [f"network={runs[0]}", "lengths=[100000]"])))
+        called("length", [f"network={runs[0]}", "lengths=[100000]"])
 
 
 def test_what_is_no_finished_pre_training_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RelposError, match="no finished run and no model folder"):
-        length(**resolved(composed("length", [f"network={tmp_path}"])))
+        called("length", [f"network={tmp_path}"])

@@ -8,8 +8,7 @@ import torch
 
 import relpos
 from linked import TINY, pretrained
-from relpos.commands.length import length
-from relpos.config.compose import composed, resolved
+from relpos.config.compose import called
 from relpos.data.length_tasks import LengthTask, Parity, Reverse
 from relpos.data.tokenizer import CLS, MASK, SEP, Tokenizer
 from relpos.data.toy.chance import Chance
@@ -81,7 +80,7 @@ def test_a_network_that_fills_in_answers_is_not_asked_for_other_masks(measure: s
 
 def test_nor_at_other_lengths(answering: Path) -> None:
     with pytest.raises(RelposError, match=r"network=.*: trained to fill in answers"):
-        length(**resolved(composed("length", [f"network={answering}", "lengths=[16]"])))
+        called("length", [f"network={answering}", "lengths=[16]"])
 
 
 def test_compared_losses_are_those_of_the_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ from omegaconf import DictConfig, OmegaConf
 from relpos.config import quick
 from relpos.config.arguments import rewritten
 from relpos.config.check import check, one_line
-from relpos.config.conf import conf_dir, configurations
+from relpos.config.conf import conf_dir, configurations, function_of
 from relpos.errors import refuse_unknown
+from relpos.ranges import rules, with_words
 
 
 def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
@@ -85,6 +86,12 @@ def _by_hydra(command: str, overrides: Sequence[str]) -> DictConfig:
         GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         return hydra_compose(command, overrides=list(overrides))
+
+
+def called(command: str, overrides: Sequence[str]) -> str:
+    """What a command that trains nothing returns for these overrides, as on the command line."""
+    function = function_of(command)
+    return str(function(**with_words(resolved(composed(command, overrides)), rules(function))))
 
 
 def _plain(cfg: DictConfig, resolve: bool = True) -> dict[str, Any]:
