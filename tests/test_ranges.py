@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from relpos.errors import RelposError
-from relpos.ranges import Count, Positive, Rate, between, check, checked, describe, fits
+from relpos.ranges import Count, Names, Positive, Rate, between, check, checked, describe, fits, with_words
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,14 @@ def test_a_checked_function_refuses_before_it_runs() -> None:
     with pytest.raises(RelposError, match="^size=0: a whole number of 1 or more is expected$"):
         work(0)
     assert calls == [3, 3]
+
+
+@pytest.mark.parametrize(("value", "expected"), [(None, None), ("none", ["none"]), (3, ["3"]), (["a", 1], ["a", "1"]), ([], [])])
+def test_one_name_is_typed_without_brackets(value: Any, expected: list[str] | None) -> None:
+    assert fits(value, Names | None)
+    assert with_words({"rows": value}, {"rows": Names | None}) == {"rows": expected}
+
+
+def test_a_group_of_keys_is_no_name() -> None:
+    with pytest.raises(RelposError, match=r"^rows=\{'a': 1\}: a word or a list \[a word, …\] is expected$"):
+        check("rows", {"a": 1}, Names)

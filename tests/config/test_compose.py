@@ -11,7 +11,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from relpos.config.check import check, mistakes
-from relpos.config.compose import names, resolved
+from relpos.config.compose import resolved
 from relpos.config.conf import conf_dir, configurations
 from relpos.errors import RelposError
 from relpos.runs import compose
@@ -167,11 +167,6 @@ def test_the_override_as_typed_is_named_and_not_a_dial_that_follows_it() -> None
 
 def test_keys_under_a_target_are_its_arguments() -> None:
     assert compose("pretrain", ["position=composite", "position.scaled=false"]).position.scaled is False
-
-
-@pytest.mark.parametrize(("value", "expected"), [(None, None), ("none", ["none"]), (3, ["3"]), (["a", 1], ["a", "1"]), ([], [])])
-def test_one_name_or_a_list(value: object, expected: list[str] | None) -> None:
-    assert names(OmegaConf.create({"rows": value}).rows) == expected
 
 
 def test_a_sweep_is_no_value() -> None:
