@@ -213,7 +213,7 @@ def test_a_row_leads_to_its_runs_and_they_to_their_records(shown: Any) -> None:
     details = shown.locator("details").nth(2)
     assert not details.locator("li").first.is_visible()
     shown.locator("#table tbody a", has_text="composite").click()
-    assert details.locator("li").first.is_visible()
+    details.locator("li").first.wait_for(state="visible")  # the browser tells of a new address after the click has returned
     assert "failed" in details.locator("li.failed").inner_text()
     assert details.locator("li a").first.get_attribute("href") == "../../pretrain/run%20p20/record.json"
 
