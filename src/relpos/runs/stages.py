@@ -98,7 +98,7 @@ def refuse_absent(run: Run) -> None:
     if run.meaning.get("corpus", run) is None:
         source_of(run).characters()
     if "toy" in run.inputs and run.stage == "finetune" and run.meaning["task"]["folder"] not in FOLDERS:
-        raise RelposError(f"task={run.meaning['task']['name']}: the toy language has no such task; data=hub and data=files have it")
+        raise RelposError(f"task={run.meaning['task']['name']}: the toy language has no such task; choose data=files")
     if run.meaning.get("glue", run) is None:
         task, place = run.meaning["task"], source_of(run).glue_location()
         raise RelposError(f"data.glue: there is no folder {task['folder']} with files of task {task['name']} in {place}")
