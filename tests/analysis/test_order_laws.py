@@ -112,13 +112,16 @@ def test_a_sentence_that_is_too_long_is_refused_with_its_place(tokenizer: Tokeni
 
 
 def test_a_summary_pools_pairs_with_the_same_words_and_the_others() -> None:
-    scores = PairScores(np.array([1.0, 0.5, 0.0, 1.0]), np.array([True, True, False, False]), ["a", "a", "a", "b"])
+    scores = PairScores(
+        np.array([1.0, 0.5, 0.0, 1.0]), np.array([0.5, 0.5, 0.5, 0.25]), np.array([True, True, False, False]), ["a", "a", "a", "b"]
+    )
     summary = scores.summary()
     assert [summary[key]["accuracy"] for key in ("same_words", "others")] == [75.0, 50.0]
     assert {name: found["accuracy"] for name, found in summary["paradigms"].items()} == {"a": 50.0, "b": 100.0}
     assert [summary[key]["ties_right"] for key in ("same_words", "others")] == [100.0, 50.0]
-    nothing = {"accuracy": None, "interval": None, "n": 0, "ties_right": None}
-    assert PairScores(np.zeros(0), np.zeros(0, bool), []).summary()["others"] == nothing
+    assert [summary[key]["guess"] for key in ("same_words", "others")] == [50.0, 37.5]
+    nothing = {"accuracy": None, "interval": None, "n": 0, "ties_right": None, "guess": None}
+    assert PairScores(np.zeros(0), np.zeros(0), np.zeros(0, bool), []).summary()["others"] == nothing
 
 
 def texts(count: int = 40, n: int = 12) -> torch.Tensor:

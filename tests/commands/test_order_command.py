@@ -50,7 +50,13 @@ def test_the_command_prints_the_folder_of_its_results_last(none: Path, capsys: p
     content = json.loads((folder / "order.json").read_text())
     assert set(content["shuffle_gap"]) == {"2", "3", "4", "8", "all"} == set(content["shuffle_gap_intervals"])
     assert max(map(abs, content["shuffle_gap"].values())) <= 1e-5
-    assert content["pairs"]["same_words"] == {"accuracy": 50.0, "interval": [50.0, 50.0], "n": 28, "ties_right": 100.0}
+    assert content["pairs"]["same_words"] == {
+        "accuracy": 50.0,
+        "interval": [50.0, 50.0],
+        "n": 28,
+        "ties_right": 100.0,
+        "guess": 50.0,
+    }
     assert set(content["pairs"]) == {"same_words", "others", "paradigms"}
     assert len(content["probes"]["place"]) == 2
     assert len(content["attention"]["mass"]) == 1
@@ -107,7 +113,7 @@ def test_a_file_of_ones_own_is_named_like_an_option(none: Path, tmp_path: Path) 
     path = tmp_path / "own pairs.txt"
     path.write_text("dogs the sleep.\nthe dogs sleep.\n")
     found = relpos.order(none, overrides=[f"pairs={path}", "measure=pairs", "form=plain"])["pairs"]["paradigms"]
-    assert found == {"own pairs": {"accuracy": 50.0, "interval": [50.0, 50.0], "n": 1, "ties_right": 100.0}}
+    assert found == {"own pairs": {"accuracy": 50.0, "interval": [50.0, 50.0], "n": 1, "ties_right": 100.0, "guess": 50.0}}
     assert rewritten("order", ["pairs=zorro", "pairs=a/b"]) == ["pairs=zorro", "pairs=files", "pairs.path='a/b'"]
 
 

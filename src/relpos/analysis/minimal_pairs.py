@@ -26,10 +26,11 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PairScores:
-    """Of each pair or set: `right` (pairs,) is 1, 0, or 1/k where k texts are tied, the right one among them; `same` (pairs,) says
-    whether all texts hold the same words; `paradigms` has the name of its paradigm."""
+    """Of each pair or set: `right` (pairs,) is 1, 0, or 1/k where k texts are tied, the right one among them; `guess` (pairs,)
+    is what guessing gets; `same` (pairs,) says whether all texts hold the same words; `paradigms` has the name of its paradigm."""
 
     right: Floats
+    guess: Floats
     same: npt.NDArray[np.bool_]
     paradigms: list[str]
 
@@ -39,9 +40,9 @@ class PairScores:
         return [self.right[chosen & (names == name)] for name in dict.fromkeys(self.paradigms)]
 
     def summary(self) -> dict[str, Any]:
-        """{"same_words": {accuracy, interval, n, ties_right}, "others": …, "paradigms": {name: …}}, accuracies from 0 to 100. The
-        95 % intervals are for other pairs of these same paradigms, not for other paradigms; None where there is no pair.
-        `ties_right` is the accuracy where ties count as right."""
+        """{"same_words": {accuracy, interval, n, ties_right, guess}, "others": …, "paradigms": {name: …}}, accuracies of 0 to 100.
+        The 95 % intervals are for other pairs of these same paradigms, not for other paradigms; None where there is no pair.
+        `ties_right` is the accuracy where ties count as right, `guess` that of guessing."""
         names = np.array(self.paradigms)
         paradigms = {name: self._pooled(names == name) for name in dict.fromkeys(self.paradigms)}
         return {"same_words": self._pooled(self.same), "others": self._pooled(~self.same), "paradigms": paradigms}
@@ -63,6 +64,7 @@ class PairScores:
             "interval": [100 * bound for bound in interval] if interval else None,
             "n": n,
             "ties_right": 100 * float((self.right[chosen] > 0).mean()) if n else None,
+            "guess": 100 * float(self.guess[chosen].mean()) if n else None,
         }
 
 
@@ -104,7 +106,8 @@ def minimal_pairs(
         tied = scores[start:stop].max() - scores[start:stop] <= TIE
         right.append(tied[0] / tied.sum())
         same.append(all(words.same(texts[start], text) for text in texts[start + 1 : stop]))
-    return PairScores(np.array(right, np.float64), np.array(same, np.bool_), [pair.paradigm for pair in pairs])
+    guess = np.array([1 / len(pair.texts) for pair in pairs], np.float64)
+    return PairScores(np.array(right, np.float64), guess, np.array(same, np.bool_), [pair.paradigm for pair in pairs])
 
 
 def _shared(before: Ids, text: Ids) -> int:

@@ -38,7 +38,6 @@ class MeasuredColumn:
         name: its key in `table.json`.
         title: its head in the table.
         metric: accuracy, or `NATS`.
-        guess: what guessing gives; None where that means nothing.
         bounds: the least and the largest possible value; None: there are none.
         snapshots_only: the column is shown for snapshots alone, because the table has its value at the end elsewhere.
     """
@@ -46,7 +45,6 @@ class MeasuredColumn:
     name: str
     title: str
     metric: str = NATS
-    guess: float | None = None
     bounds: tuple[float, float] | None = None
     snapshots_only: bool = False
 
@@ -61,6 +59,7 @@ class Figure:
         n: number of pairs.
         parts: (2, examples or pairs): the value is the sum of the first line over the sum of the second; None: no bootstrap.
         groups: the paradigm of each pair.
+        guess: what guessing gives; None where that means nothing.
     """
 
     value: float
@@ -68,6 +67,7 @@ class Figure:
     n: int | None = None
     parts: Floats | None = None
     groups: tuple[str, ...] | None = None
+    guess: float | None = None
 
 
 class Measure:

@@ -71,8 +71,8 @@ def _column(kind: MeasuredColumn, figures: dict[int, Figure], by_pretraining: bo
         column,
         seeds=[str(seed) if by_pretraining else seed for seed in figures],
         metric=kind.metric,
-        majority=kind.guess,
         # The same for all networks of a table, which share dials and pairs.
+        majority=next((figure.guess for figure in figures.values()), None),
         examples=next((figure.n for figure in figures.values()), None),
         best=None if kind.metric == NATS else column.best,  # more is not better
         interval=_interval(list(figures.values()), column, kind.bounds),

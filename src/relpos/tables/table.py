@@ -90,7 +90,7 @@ class Table:
 
 
 def _of_today(content: Mapping[str, object]) -> Mapping[str, object]:
-    """The content with the rows' `overrides`, which older versions called `words`, and with `tuned` as a list, which was one name."""
+    """The content with the rows' `overrides`, which older versions called `words`, and with `tuned` a list, which was one name."""
     rows = content.get("rows") if isinstance(content, Mapping) else None
     if not isinstance(rows, list):
         return content

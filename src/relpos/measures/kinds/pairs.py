@@ -25,7 +25,7 @@ class Pairs(Measure):
 
     place = 3
     columns = tuple(
-        MeasuredColumn(name, title, "accuracy", guess=50.0, bounds=(0.0, 100.0))
+        MeasuredColumn(name, title, "accuracy", bounds=(0.0, 100.0))
         for name, title in (("same_word_pairs", "same-word pairs"), ("other_pairs", "other pairs"))
     )
     note = (
@@ -59,7 +59,9 @@ class Pairs(Measure):
         right = np.array([100 * RIGHT[mark] for _, mark in answers])
         parts = np.stack([right, np.ones(len(right))])
         low, high = pooled["interval"]
-        return Figure(pooled["accuracy"], (low, high), pooled["n"], parts, tuple(paradigm for paradigm, _ in answers))
+        guess = pooled.get("guess", 50.0)  # results that were kept before do not have it: two texts in each pair
+        paradigms = tuple(paradigm for paradigm, _ in answers)
+        return Figure(pooled["accuracy"], (low, high), pooled["n"], parts, paradigms, guess)
 
     def tokens(self, dials: Dials, toy: bool, length: int) -> float:
         try:
