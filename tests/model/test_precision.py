@@ -8,7 +8,7 @@ import torch.utils._python_dispatch
 from torch import nn
 
 from relpos.model.precision import autocast, cast_once, casting_once
-from relpos.runs import training
+from relpos.runs import fit
 
 
 class Casts(torch.utils._python_dispatch.TorchDispatchMode):
@@ -53,9 +53,9 @@ def test_the_passes_of_an_update_share_the_cast_of_a_weight(product: Callable[[t
 def test_a_processor_that_is_slow_at_bf16_is_told_by_how_much(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(training, "slowdown_of_bf16", lambda: 0.6)
-    training.warn_of_bf16()
+    monkeypatch.setattr(fit, "slowdown_of_bf16", lambda: 0.6)
+    fit.warn_of_bf16()
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(training, "slowdown_of_bf16", lambda: 5.25)
-    training.warn_of_bf16()
+    monkeypatch.setattr(fit, "slowdown_of_bf16", lambda: 5.25)
+    fit.warn_of_bf16()
     assert "takes 5.2 times as long over a matrix product in bf16 as in fp32; precision=fp32 is faster" in capsys.readouterr().err

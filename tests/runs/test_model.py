@@ -22,7 +22,7 @@ def trained_from(monkeypatch: pytest.MonkeyPatch, overrides: list[str], command:
     """The weights, and the attention kernel, with which the run of these overrides begins."""
     seen: dict[str, torch.Tensor] = {}
     kernel: list[str] = []
-    fit = training._fit
+    fit = training.fit
 
     def noted(run: object, module: nn.Module, *rest: object) -> object:
         seen.clear()  # what the run starts from comes first
@@ -30,7 +30,7 @@ def trained_from(monkeypatch: pytest.MonkeyPatch, overrides: list[str], command:
         kernel.append(module.model.encoder.layers[0].attention.kernel)
         return fit(run, module, *rest)
 
-    monkeypatch.setattr(training, "_fit", noted)
+    monkeypatch.setattr(training, "fit", noted)
     relpos.run(compose(command, overrides))
     return seen, kernel[-1]
 

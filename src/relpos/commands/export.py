@@ -16,11 +16,11 @@ from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, measures
 from relpos.pretrained.files import OWN, is_published
 from relpos.ranges import Positive
-from relpos.runs.card import Origin, card
 from relpos.runs.networks import Network, resolve
 from relpos.runs.run import runs_root
 from relpos.runs.shelf import END
 from relpos.tables import experiment
+from relpos.train.card import Origin, card
 from relpos.train.export import export as write
 from relpos.train.weights import read_model_config
 

@@ -1,0 +1,268 @@
+"""One start of a training: where it begins, with what it computes, and what it leaves behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.plugins.environments import LightningEnvironment
+from pytorch_lightning.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
+
+from relpos.errors import RelposError
+from relpos.model.attention import kernels_used
+from relpos.model.encoder import Encoder
+from relpos.model.position.merge import name_of
+from relpos.model.precision import slowdown_of_bf16
+from relpos.process import ASKED
+from relpos.runs import trunk
+from relpos.runs.run import Run
+from relpos.runs.shelf import LOGGED, SNAPSHOTS, logged
+from relpos.train.checkpoint import Checkpointing, Kept, Snapshots, WholeCheckpoints, newest, stopping
+from relpos.train.group import Group
+from relpos.train.loggers import JsonLines, conclude, identified, log_again
+from relpos.train.module import Training, set_threads
+from relpos.train.pretrain import Pretraining
+from relpos.train.progress import Bar
+from relpos.train.replay import Recorder, recorder_for
+from relpos.train.room import explained_memory, fitting_microbatch
+from relpos.trust import instantiate
+
+for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
+    logging.getLogger(noisy).setLevel(logging.ERROR)
+warnings.filterwarnings("ignore", module=r"pytorch_lightning|lightning_fabric")  # advice about workers and loggers
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where a start of a training begins, and what it computes with.
+
+    Args:
+        checkpoint: that it goes on from; None: it begins with the initial weights.
+        step: of the checkpoint.
+        threads: of the processor.
+        microbatch: examples of a pass.
+        shared: another run whose steps it takes over; None: there is none.
+        keeps: the step at which it keeps a trunk for other runs; None: none can begin there.
+    """
+
+    checkpoint: Path | None
+    step: int
+    threads: int
+    microbatch: int
+    shared: trunk.Trunk | None
+    keeps: int | None
+
+
+def fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: int, microbatch: int) -> pl.Trainer:
+    """Trains from the newest checkpoint, or from the beginning, to the last step. Of several processes the first one writes."""
+    group = module.group
+    beginning = _beginning(run, module, microbatch)
+    if group.first:
+        _note(run, module, beginning)
+    trainer = _trainer(run, module, evaluations, beginning)
+    # After the trainer has chosen the device: on a GPU there is nothing to warn of.
+    if group.first and run.config["precision"] == "bf16" and trainer.strategy.root_device.type == "cpu":
+        warn_of_bf16()
+    started, worked = time.perf_counter(), time.process_time()
+    most = -(-run.config["batch"] // group.world)
+    try:
+        with stopping(), explained_memory(microbatch, most, note=_noting_memory(run, group)):
+            trainer.fit(module, data, ckpt_path=beginning.checkpoint, weights_only=True)
+    finally:
+        # Also of a start that failed: an attention kernel may be why.
+        if group.first and (used := kernels_used(module.model)):
+            run.note_start(kernels=used)
+    if group.first:
+        # Added up over the starts of a run that was interrupted; an estimate reads runs of a single start only.
+        seconds = {"fit_seconds": time.perf_counter() - started, "fit_cpu_seconds": time.process_time() - worked}
+        run.update(**{key: round(run.record.get(key, 0.0) + value, 2) for key, value in seconds.items()})
+    return trainer
+
+
+def _beginning(run: Run, module: Training, microbatch: int) -> Beginning:
+    """Where a start begins. Sets the threads.
+
+    Raises:
+        RelposError: the checkpoint is of another network, or the processes see different ones.
+    """
+    group = module.group
+    # The threads of its first start give the same bits as without the interruption; but what the user asks for comes first.
+    kept = None if ASKED in os.environ else next((start["threads"] for start in _starts_with(run, "threads", group.world)), None)
+    # Before anything is computed: sums over another number of threads differ in their last bits.
+    threads = set_threads(run.config["speed"]["threads"] or kept)
+    # Its own checkpoint first; another run's is only a way to begin.
+    checkpoint = newest(run.path / "checkpoint")
+    keeps = trunk.last_constant_step(run) if group.world == 1 else None
+    shared = trunk.find(run, keeps, threads, microbatch) if keeps and not checkpoint else None
+    checkpoint = shared.checkpoint if shared else checkpoint
+    # Read once more here, so that a wrong shape is named before Lightning's traceback.
+    step = _checked_step(checkpoint, module) if checkpoint else 0
+    if group.sums([step])[0] != step * group.world:
+        raise RelposError(f"the processes of {run.path} see different checkpoints: is the folder one for all nodes?")
+    return Beginning(checkpoint, step, threads, microbatch, shared, keeps)
+
+
+def _note(run: Run, module: Training, beginning: Beginning) -> None:
+    """Writes into the record where a start begins, and gives the run the log of the steps that it takes over."""
+    run.note_start(
+        from_step=beginning.step,
+        threads=beginning.threads,
+        processes=module.group.world,
+        microbatch=beginning.microbatch,
+        recorded=isinstance(module, Pretraining) and module.recorder is not None,
+    )
+    if shared := beginning.shared:
+        trunk.copy_log(shared, run)
+        run.note_start(checkpoint=shared.checkpoint.name, trunk_of=shared.folder.name)
+
+
+def _trainer(run: Run, module: Training, evaluations: int, beginning: Beginning) -> pl.Trainer:
+    """Lightning's trainer with our checkpoints, and in the first process with loggers, snapshots and a bar."""
+    config, speed, group = run.config, run.config["speed"], module.group
+    callbacks: list[pl.Callback] = [Checkpointing(run.path / "checkpoint", config["checkpoint_every"], group)]
+    if beginning.keeps:
+        callbacks.insert(0, Kept(run.path / trunk.FOLDER, beginning.keeps))  # first, because checkpointing may stop at this step
+    loggers: list[Any] = []
+    if group.first:
+        callbacks += [Snapshots(run.path / SNAPSHOTS, config["snapshots"]), Bar(run.name, module.steps)]
+        loggers = [JsonLines(run.path / LOGGED, beginning.step), *_more_loggers(run, module.model)]
+    return pl.Trainer(
+        accelerator=speed["accelerator"],
+        devices=_device(speed["accelerator"], group),
+        max_steps=module.steps,
+        logger=loggers,
+        callbacks=callbacks,
+        # Under srun Lightning would take ranks and requeueing into its own hands, if no environment were named.
+        plugins=[WholeCheckpoints(), LightningEnvironment()],
+        val_check_interval=interval(module.steps, evaluations) if evaluations else None,
+        check_val_every_n_epoch=None,
+        limit_val_batches=1.0 if evaluations else 0,
+        num_sanity_val_steps=0,
+        deterministic="warn" if speed["deterministic"] else None,
+        # The data modules give each process its share of a step; a sampler would deal the examples out again.
+        use_distributed_sampler=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        detect_anomaly=speed["detect_anomaly"],
+        profiler=_profiler(speed["profiler"], run.path / "profile"),
+        default_root_dir=run.path,
+    )
+
+
+def warn_of_bf16() -> None:
+    """Prints a warning if bfloat16 is slower than float32 on this CPU."""
+    if (factor := slowdown_of_bf16()) > 1:
+        print(
+            f"relpos: this processor takes {factor:.1f} times as long over a matrix product in bf16 as in fp32; "
+            "precision=fp32 is faster here",
+            file=sys.stderr,
+        )
+
+
+def _profiler(name: str | None, folder: Path) -> Profiler | None:
+    """Lightning's profiler of this name (simple, advanced, pytorch); its report goes to `folder`."""
+    kinds = {"simple": SimpleProfiler, "advanced": AdvancedProfiler, "pytorch": PyTorchProfiler}
+    return kinds[name](dirpath=folder, filename=name) if name else None
+
+
+def _starts_with(run: Run, what: str, processes: int) -> list[dict[str, Any]]:
+    """The starts of a run with as many processes whose training began."""
+    starts = run.record.get("starts", [])
+    return [start for start in starts if what in start and start.get("processes", 1) == processes]
+
+
+def _noting_memory(run: Run, group: Group) -> Callable[[int], None]:
+    """What writes into the record with which micro-batch the memory was too small; of several processes the first one writes."""
+
+    def note(microbatch: int) -> None:
+        if group.first:
+            run.note_start(out_of_memory=microbatch)
+
+    return note
+
+
+def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:
+    """Examples of full length in a forward pass: what the user says; else what the record says; else what suits the machine.
+
+    The record's is that of the first start that took less than has ever been too much; where there is none, half of that.
+    """
+    asked, accelerator = run.config["speed"]["microbatch"], run.config["speed"]["accelerator"]
+    if asked != "auto":
+        return int(asked)
+    recorded = [start["microbatch"] for start in _starts_with(run, "microbatch", group.world)]
+    failed = [start["out_of_memory"] for start in _starts_with(run, "out_of_memory", group.world)]
+    if not failed:
+        return recorded[0] if recorded else fitting_microbatch(encoder, run.config["length"], accelerator)
+    # A micro-batch that was recorded and has not failed gives the same bits as before; a new one does not.
+    fitting = next((microbatch for microbatch in recorded if microbatch < min(failed)), max(1, min(failed) // 2))
+    if group.first:
+        print(f"relpos: {run.name} ran out of memory with speed.microbatch={min(failed)}; now {fitting}", file=sys.stderr)
+    return fitting
+
+
+def recorder_of(run: Run, encoder: Encoder, group: Group) -> Callable[[], Recorder] | None:
+    """What records a pre-training's passes as CUDA graphs; None unless `speed.graphs` is set, on one GPU with steps all alike."""
+    wanted = run.config["speed"]["graphs"] and group.world == 1 and encoder.position.same_each_step
+    return recorder_for(run.config["speed"]["accelerator"]) if wanted else None
+
+
+def _device(accelerator: str, group: Group) -> Any:
+    """One device a process: its own GPU, where there are GPUs."""
+    # Modulo, because srun may show each process its own GPU alone, as number 0.
+    several_gpus = group.world > 1 and accelerator != "cpu" and torch.cuda.is_available()
+    return [group.local % torch.cuda.device_count()] if several_gpus else 1
+
+
+def interval(steps: int, evaluations: int) -> int:
+    """Steps between two evaluations."""
+    return max(1, steps // max(1, evaluations))
+
+
+def _checked_step(path: Path, module: Training) -> int:
+    """The step of a checkpoint.
+
+    Raises:
+        RelposError: it was written for a network of another shape or vocabulary.
+    """
+    # `weights_only`: a checkpoint may have come from elsewhere, and nothing in it is to be executed.
+    content = torch.load(path, map_location="cpu", weights_only=True)
+    needed = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    saved = {name: tuple(value.shape) for name, value in content["state_dict"].items()}
+    for name in sorted(needed.keys() | saved.keys()):
+        if needed.get(name) != saved.get(name):
+            raise RelposError(
+                f"checkpoint {path}: {name} is {saved.get(name)}, this model needs {needed.get(name)}; delete it to start anew"
+            )
+    return int(content["global_step"])
+
+
+def _more_loggers(run: Run, model: Any) -> list[Any]:
+    if not run.config["logger"]:
+        return []
+    names: dict[str, Any] = {
+        "scheme": name_of(model.encoder.position),
+        "table": run.config.get("table"),
+        "row": run.config.get("row"),
+    }
+    fields = identified(run.identity, run.path.name, run.stage, run.meaning, **names)
+    logger = instantiate(run.config["logger"], "logger", run=fields, folder=run.path)
+    log_again(logger, logged(run.path))
+    return [logger]
+
+
+def finish(run: Run, trainer: pl.Trainer, metrics: dict[str, Any]) -> None:
+    """Gives the final figures to the loggers, and removes the checkpoint, which a finished run does not need."""
+    conclude(trainer.loggers, metrics)
+    # Last of all: until the model is written, a kill must find the checkpoint to go on from.
+    shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
