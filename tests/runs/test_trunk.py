@@ -1,6 +1,7 @@
 """Runs of several lengths share their first steps, and each ends in the bits of a training of its own."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,22 @@ def run_of(*overrides: str) -> Run:
     return plan(compose("pretrain", [*WSD, *overrides]))
 
 
+@pytest.fixture(scope="module")
+def _trained(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("ten_steps")
+    link_runs(prepared, root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RELPOS_RUNS", str(root))
+        return execute(run_of("steps=10")).path
+
+
+@pytest.fixture
+def short(_trained: Path, toy_runs: Path) -> Run:
+    """A finished run of ten steps, which keeps a trunk."""
+    shutil.copytree(_trained, toy_runs / "pretrain" / _trained.name)
+    return run_of("steps=10")
+
+
 def weights(run: Run) -> dict[str, torch.Tensor]:
     return load_file(run.path / "model" / "model.safetensors")
 
@@ -35,9 +52,8 @@ def steps_logged(run: Run) -> list[int]:
 
 
 def test_a_longer_run_begins_where_a_shorter_one_began_to_decay_and_ends_in_the_same_bits(
-    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    short: Run, toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short = execute(run_of("steps=10"))
     long = execute(run_of("steps=20"))
     assert [start["from_step"] for start in short.record["starts"]] == [0]
     (start,) = long.record["starts"]
@@ -56,8 +72,7 @@ def test_a_longer_run_begins_where_a_shorter_one_began_to_decay_and_ends_in_the_
     assert any(not torch.equal(ours[name], of_short[name]) for name in ours)
 
 
-def test_another_decay_shares_the_trunk(toy_runs: Path) -> None:
-    execute(run_of("steps=10"))
+def test_another_decay_shares_the_trunk(short: Run) -> None:
     assert execute(run_of("steps=10", "recipe.decay=1")).record["starts"][0]["from_step"] == 8
 
 
@@ -79,13 +94,11 @@ def test_masks_that_are_annealed_over_all_steps_are_not_shared(toy_runs: Path) -
         ["steps=8"],
     ],
 )
-def test_what_the_first_steps_depend_on_is_not_shared(toy_runs: Path, changes: list[str]) -> None:
-    execute(run_of("steps=10"))
-    assert execute(run_of("steps=20", *changes)).record["starts"][0]["from_step"] == 0
+def test_what_the_first_steps_depend_on_is_not_shared(short: Run, changes: list[str]) -> None:
+    assert execute(run_of("steps=12", *changes)).record["starts"][0]["from_step"] == 0
 
 
-def test_a_damaged_trunk_is_named_and_not_used(toy_runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    short = execute(run_of("steps=10"))
+def test_a_damaged_trunk_is_named_and_not_used(short: Run, capfd: pytest.CaptureFixture[str]) -> None:
     (kept,) = (short.path / "trunk").glob("*.ckpt")
     kept.write_bytes(kept.read_bytes()[:-1] + b"\0\0")
     assert execute(run_of("steps=20")).record["starts"][0]["from_step"] == 0

@@ -149,7 +149,7 @@ POOL = float(np.sqrt((SPREADS**2).mean()))
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 def test_with_spreads_as_unequal_as_the_committed_tables_the_size_is_kept(seeds: int) -> None:
     chance = np.random.default_rng(0)
-    effects = chance.normal(0, 0.05, (2 * SEVERAL, seeds))
+    effects = chance.normal(0, 0.05, (SEVERAL // 2, seeds))
     p = [all_p(effect + chance.normal(0, SPREADS[:, None], (len(SPREADS), seeds))) for effect in effects]
     assert 0.03 <= np.mean(np.concatenate(p) < 0.05) <= 0.07
 

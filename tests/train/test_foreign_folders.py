@@ -50,7 +50,8 @@ def test_what_is_no_configuration_is_named(content: bytes, folder: Path) -> None
             for key in ("layers", "hidden", "vocabulary", "heads", "max_positions")
             for value in (None, 0, 10**9)
         ),
-        (("size", "layers"), 10_000),
+        (("size", "layers"), 1_001),
+        (("size", "layers"), 200),
         (("size", "hidden"), 60_000),
         (("size", "position"), 3),
         (("size", "norm_eps"), "nan"),

@@ -136,7 +136,7 @@ class Encoder(nn.Module):
         conv: Callable[[Shape], Conv] | None = None,
         *,
         vocabulary: Width,
-        layers: Annotated[int, between(1, 10_000)],
+        layers: Annotated[int, between(1, 1_000)],
         hidden: Width,
         embedding: Width,
         heads: Width,
