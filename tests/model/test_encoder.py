@@ -59,7 +59,7 @@ def test_initialisation_is_the_authors() -> None:
     ("change", "message"),
     [
         ({"heads": 3}, "hidden=8 is not a multiple of heads=3"),
-        ({"layers": 0}, "layers=0: a whole number from 1 to 10,000 is expected"),
+        ({"layers": 0}, "layers=0: a whole number from 1 to 1,000 is expected"),
         ({"ffn": "many"}, "ffn=many: a whole number from 1 to 1,000,000 is expected"),
         ({"activation": "gelo"}, "activation=gelo: gelu, gelu_new, relu or silu is expected. Did you mean 'gelu'?"),
         ({"dropout": 1.5}, "dropout=1.5: a number from 0 up to, not including, 1 is expected"),

@@ -18,7 +18,7 @@ from relpos.data.passes import even_rows
 from relpos.data.steps import Steps, UnmaskedSteps
 from relpos.data.store import Store
 from relpos.model.heads import MaskedLM
-from relpos.runs import Run, execute, plan, training
+from relpos.runs import Run, execute, fit, plan
 from relpos.train.move import move
 from relpos.train.optim import Recipe
 from relpos.train.prefetch import Prefetched
@@ -124,7 +124,7 @@ def test_a_replay_draws_new_masks_and_dropout_each_step(prepared: Path) -> None:
 @pytest.fixture
 def recording(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs take the path of a GPU."""
-    monkeypatch.setattr(training, "recorder_for", lambda accelerator: PlainCalls)
+    monkeypatch.setattr(fit, "recorder_for", lambda accelerator: PlainCalls)
 
 
 OVERRIDES = ["steps=3", "batch=8", "log_every=1", "evaluations=1", "data.pairs=64", "checkpoint_every=1"]
