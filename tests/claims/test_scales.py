@@ -182,7 +182,8 @@ def test_rows_of_another_position_lr_are_of_the_same_scale_and_the_tuned_one_cou
 def test_of_equally_many_seeds_those_with_a_rate_of_the_convolution_s_own_count(rows: list[PlannedRow], tmp_path: Path) -> None:
     finish_row(rows[0])
     for seed in (0, 1):
-        for rates in ((), ("recipe.position_lr=30", "recipe.conv_lr=3"), ("recipe.position_lr=3",)):
+        both = [("recipe.position_lr=30", f"recipe.conv_lr={rate}") for rate in (10, 3, 9)]
+        for rates in ((), *both, ("recipe.position_lr=3",)):
             train(tmp_path, *rates, "conv=depthwise", f"pretrain.seed={seed}")
     (scale,) = read(ROWS | {"fixed_depthwise": ["position=fixed", "conv=depthwise"]})
     assert scale.slowest == {"none": 1.0, "fixed_depthwise": 3.0}

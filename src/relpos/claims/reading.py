@@ -82,7 +82,9 @@ def read(
     places: dict[str, tuple[Scale, str, int]] = {}  # name of a pre-training's folder → its scale, row and seed
     for (key, row), by_rates in variants.items():
         # Never the rates with the best scores: choosing by the result would favour rows that were tuned longer.
-        rates, chosen = max(by_rates.items(), key=lambda item: (len(item[1]), item[0][1] is not None, -slowest(item[0][0])))
+        rates, chosen = max(
+            by_rates.items(), key=lambda item: (len(item[1]), item[0][1] is not None, -slowest(item[0][0]), -(item[0][1] or 0))
+        )
         scale = scales[key]
         scale.slowest[row] = slowest(*rates)
         losses = scale.scores.setdefault(row, {}).setdefault(LOSS, Scores())
