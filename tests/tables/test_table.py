@@ -16,11 +16,6 @@ from tables.written_table import table
 WRITTEN = sorted((shipped("experiments") / "results").glob("*/table.json"))
 
 
-def test_an_older_table_names_one_table_of_rates_or_none() -> None:
-    old = {"name": "old", "question": "?", "rows": []}
-    assert [Table.from_dict(old | {"tuned": tuned}).tuned for tuned in ("sweep", None)] == [["sweep"], []]
-
-
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.parent.name)
 def test_a_table_in_the_repository_is_shown_as_it_was(path: Path) -> None:
     view = view_of(read(path))

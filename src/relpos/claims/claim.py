@@ -170,7 +170,7 @@ def pilot_seeds(files: Iterable[Experiment]) -> set[int]:
     They are kept for pilots at every scale: what is compared is trained with other seeds than those that chose how it is trained.
     """
     known = {experiment.name: experiment for experiment in files}
-    tables = {name for experiment in known.values() for name in experiment.tuned}
+    tables = {experiment.tuned for experiment in known.values()}
     return {seed for name, experiment in known.items() if name in tables for seed in experiment.pretrain_seeds or ()}
 
 

@@ -61,7 +61,7 @@ class Experiment:
         claims: ids of the claims that the table is about.
         primary: the measure that decides these claims first, chosen before the runs: `loss` (held-out loss) or `order` (shuffle
             gap). `claims.txt` beside the table shows the variants in this measure, then the other variants, then the claims.
-        tuned: the tables in which the rows' `recipe.position_lr` was chosen; the page names them.
+        tuned: the table in which the rows' `recipe.position_lr` was chosen; the page names it.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Experiment:
     parameters: str | None = None
     claims: list[str] = field(default_factory=list)
     primary: Literal["loss", "order"] | None = None
-    tuned: list[str] = field(default_factory=list)
+    tuned: str | None = None
 
     def select(self, names: list[str] | None) -> dict[str, list[str]]:
         """The rows of these names, in the order of the file; None: all.
@@ -182,9 +182,8 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
             # Before the annotations below are checked, which know lists alone.
             check(key, values[key], Seeds)
             values[key] = list(range(values[key])) if isinstance(values[key], int) else values[key]
-    for key in ("baseline", "tuned"):
-        if isinstance(values.get(key), str):
-            values[key] = [values[key]]
+    if isinstance(values.get("baseline"), str):
+        values["baseline"] = [values["baseline"]]
     for key, value in values.items():
         check(key, value, rules(Experiment)[key])
     values["checks"] = parse(values.get("checks", ()), path, list(values["rows"]))

@@ -36,7 +36,7 @@ class Table:
         baseline: the rows that the others are compared with.
         claims: ids of the claims that the table is about.
         made: what its runs were made with, see `relpos.tables.provenance`.
-        tuned: the tables in which the rows' `position_lr` was chosen.
+        tuned: the table in which the rows' `position_lr` was chosen.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Table:
     split: str = "dev"
     baseline: list[str] = field(default_factory=list)
     claims: list[str] = field(default_factory=list)
-    tuned: list[str] = field(default_factory=list)
+    tuned: str | None = None
     made: str = ""
 
     @classmethod
@@ -64,7 +64,7 @@ class Table:
         from pydantic import ValidationError
 
         try:
-            return _adapter().validate_python(_of_today(content))
+            return _adapter().validate_python(_with_overrides(content))
         except ValidationError as error:
             # One line for the user: the first of pydantic's errors, which are often hundreds for one cause.
             first = error.errors()[0]
@@ -89,14 +89,13 @@ class Table:
         return by_name[name]
 
 
-def _of_today(content: Mapping[str, object]) -> Mapping[str, object]:
-    """The content with the rows' `overrides`, which older versions called `words`, and with `tuned` a list, which was one name."""
+def _with_overrides(content: Mapping[str, object]) -> Mapping[str, object]:
+    """The content with the rows' `overrides`, which older versions called `words`."""
     rows = content.get("rows") if isinstance(content, Mapping) else None
     if not isinstance(rows, list):
         return content
     renamed = [{"overrides": row["words"]} | row if isinstance(row, dict) and "words" in row else row for row in rows]
-    tuned = content.get("tuned") or []
-    return {**content, "rows": renamed, "tuned": [tuned] if isinstance(tuned, str) else tuned}
+    return {**content, "rows": renamed}
 
 
 @cache

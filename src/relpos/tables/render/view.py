@@ -131,7 +131,7 @@ class View:
         """Which rows have a `position_lr` of their own, and where it was chosen; None if none has, or if the table sweeps it.
 
         >>> rows = [Row("a"), Row("b", position_lr=10.0), Row("c", position_lr=(1.0, 30.0), conv_lr=3.0)]
-        >>> view_of(Table("t", "?", rows, tuned=["sweep"])).position_lr
+        >>> view_of(Table("t", "?", rows, tuned="sweep")).position_lr
         'position_lr, chosen in table sweep: 10 for b, 1 + 30 (conv_lr 3) for c, 1 for the others.'
         """
         names: dict[str, list[str]] = {}
@@ -148,8 +148,7 @@ class View:
         else:
             parts = [f"{multiplier} for {', '.join(some)}" for multiplier, some in names.items()]
             said = ", ".join([*parts, *(["1 for the others"] if plain else [])])
-        chosen = f", chosen in table {' and '.join(self.table.tuned)}" if self.table.tuned else ""
-        return f"position_lr{chosen}: {said}."
+        return f"position_lr{f', chosen in table {self.table.tuned}' if self.table.tuned else ''}: {said}."
 
 
 def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
