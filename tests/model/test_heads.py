@@ -1,12 +1,14 @@
 """The heads and their `loss`."""
 
+from typing import get_args
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
 import reference
-from relpos.model.heads import Classifier
+from relpos.model.heads import Classifier, ClassifierKind
 from relpos.model.loss import tied_cross_entropy
 from schemes import SHAPE, VOCABULARY, batch, model_of
 
@@ -101,6 +103,22 @@ def test_the_classifier_reads_the_first_token_through_a_fresh_pooler() -> None:
     torch.testing.assert_close(classifier(ids, mask), expected)
     assert isinstance(classifier.pooler, nn.Linear)
     assert classifier.classifier.bias.abs().max() == 0
+
+
+def test_a_classifier_of_the_mean_reads_all_real_tokens_and_no_padding() -> None:
+    torch.manual_seed(0)
+    classifier = Classifier(model_of("composite").encoder, 3, kind="mean").double().eval()
+    ids, mask = batch()
+    x = classifier.encoder(ids, mask)
+    means = torch.stack([row[real.bool()].mean(0) for row, real in zip(x, mask, strict=True)])
+    torch.testing.assert_close(classifier(ids, mask), classifier.classifier(torch.tanh(classifier.pooler(means))))
+    whole = ids[mask.bool().all(1)]
+    torch.testing.assert_close(classifier(whole), classifier(whole, torch.ones_like(whole)))
+    alone = torch.cat([classifier(row[real.bool()][None]) for row, real in zip(ids, mask, strict=True)])
+    torch.testing.assert_close(classifier(ids, mask), alone)
+    heads = {kind: Classifier(classifier.encoder, 3, kind=kind) for kind in get_args(ClassifierKind)}
+    assert {kind for kind, head in heads.items() if head.mean} == {"mean", "jiant_mean"}
+    assert {kind for kind, head in heads.items() if head.dense} == {"jiant", "jiant_mean"}
 
 
 def test_evaluation_keeps_nothing_for_a_gradient() -> None:

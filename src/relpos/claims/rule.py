@@ -102,7 +102,7 @@ class Test:
         column: a column of GLUE, or `glue`: the mean of the nine, or of those that both rows have; in variants `loss` or `order`.
         columns: the columns of that mean, if the claim is about fewer; None: all of GLUE's.
         apart: further columns whose figures are shown; they do not decide.
-        at: `each` scale, or the `largest` of several sizes.
+        at: `each` scale, or the `largest` alone.
         note: how these runs differ from the paper's.
         options: of the rule alone.
     """

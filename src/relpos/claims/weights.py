@@ -64,9 +64,11 @@ def of_weights(says: Says, seeds: int = 1, is_about_order: bool = False) -> Call
 
 def _having(test: Test, runs: Scales) -> Iterator[Place]:
     """The scales, then the published checkpoints, that have the row."""
-    for scale in (*runs, *runs.published):
-        if test.row in scale.folders:
-            yield Place((scale,), scale.label, published=not scale.can_go_on)
+    own, published = ([scale for scale in scales if test.row in scale.folders] for scales in (runs, runs.published))
+    for scale in own[-1:] if test.at == "largest" else own:
+        yield Place((scale,), scale.label)
+    for scale in published:
+        yield Place((scale,), scale.label, published=True)
 
 
 def _unless_random(found: Verdict, scale: Scale, row: str) -> Verdict:

@@ -134,7 +134,7 @@ class ReplacedTokens(nn.Module):
         return self.output(self.activation(self.dense(x))).squeeze(-1)
 
 
-ClassifierKind = Literal["plain", "jiant"]
+ClassifierKind = Literal["plain", "jiant", "mean", "jiant_mean"]
 
 
 class Classifier(nn.Module):
@@ -142,16 +142,20 @@ class Classifier(nn.Module):
     the labels; one label means regression.
 
     Args:
-        kind: `jiant` has dropout, a linear map and tanh between pooler and dropout, as jiant 2 has on top of a pooled output.
+        kind: `jiant` has dropout, a linear map and tanh between pooler and dropout, as jiant 2 has on top of a pooled output; `mean`
+            gives the pooler the mean of the outputs at real tokens, as sentence encoders do (Reimers & Gurevych 2019, §3);
+            `jiant_mean` does both.
     """
 
     def __init__(self, encoder: Encoder, labels: int, dropout: float = 0.1, kind: ClassifierKind = "plain") -> None:
         super().__init__()
         self.encoder = encoder
+        dense = kind in ("jiant", "jiant_mean")
+        self.mean = kind in ("mean", "jiant_mean")
         self.pooler = nn.Linear(encoder.shape.hidden, encoder.shape.hidden)
-        self.dense = nn.Linear(encoder.shape.hidden, encoder.shape.hidden) if kind == "jiant" else None
+        self.dense = nn.Linear(encoder.shape.hidden, encoder.shape.hidden) if dense else None
         self.dropout = Dropout(dropout)
-        self.dense_dropout = Dropout(dropout) if kind == "jiant" else None
+        self.dense_dropout = Dropout(dropout) if dense else None
         self.classifier = nn.Linear(encoder.shape.hidden, labels)
         # Here too, because most classifiers are put on a trained encoder, which is not initialised again.
         for part in (self.pooler, self.classifier) if self.dense is None else (self.pooler, self.dense, self.classifier):
@@ -162,24 +166,15 @@ class Classifier(nn.Module):
         self, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
     ) -> Float[Tensor, "batch labels"]:
         """(B, labels)"""
-        at = pooled_tokens(self.encoder, input_ids, attention_mask)
-        return class_logits(self, self.encoder(input_ids, attention_mask, token_types, at))
-
-
-def pooled_tokens(encoder: Encoder, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None) -> Int[Tensor, "batch"]:
-    """The place in the batch of the token that stands for each row: the first one; if the encoder is causal, the last real one."""
-    columns, n = torch.zeros_like(input_ids[:, 0]), input_ids.shape[1]
-    if encoder.causal:
-        real = torch.ones_like(input_ids) if attention_mask is None else attention_mask.to(torch.int64)
-        # The largest column of a real token, whichever side the padding is on.
-        columns = (real * torch.arange(n, device=input_ids.device)).argmax(1)
-    return in_batch(columns, n)
+        return class_logits(self, input_ids, attention_mask, token_types)
 
 
 @runtime_checkable
 class ClassifierParts(Protocol):
-    """The parts that a `Classifier` has on its encoder. `class_logits` also takes a module of another library that has them."""
+    """The parts of a `Classifier`. `class_logits` also takes a module of another library that has them."""
 
+    encoder: Encoder
+    mean: bool
     pooler: nn.Linear
     dense: nn.Linear | None
     dense_dropout: Dropout | None
@@ -187,10 +182,34 @@ class ClassifierParts(Protocol):
     classifier: nn.Linear
 
 
-def class_logits(parts: ClassifierParts, pooled: Float[Tensor, "batch hidden"]) -> Float[Tensor, "batch labels"]:
-    """(B, hidden), the encoder's output that stands for each row → (B, labels), in float32 or wider."""
+def class_logits(
+    parts: ClassifierParts, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
+) -> Float[Tensor, "batch labels"]:
+    """(B, labels), in float32 or wider."""
+    if parts.mean:
+        pooled = _mean(parts.encoder(input_ids, attention_mask, token_types), attention_mask)
+    else:
+        pooled = parts.encoder(input_ids, attention_mask, token_types, _of_row(parts.encoder, input_ids, attention_mask))
     pooled = torch.tanh(parts.pooler(pooled))
     if parts.dense is not None and parts.dense_dropout is not None:
         pooled = torch.tanh(parts.dense(parts.dense_dropout(pooled)))
     logits: Tensor = parts.classifier(parts.dropout(pooled))
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def _mean(x: Float[Tensor, "batch n hidden"], attention_mask: Shaped[Tensor, "batch n"] | None) -> Float[Tensor, "batch hidden"]:
+    """The mean over the real tokens of each row."""
+    if attention_mask is None:
+        return x.mean(1)
+    real = attention_mask.to(x.dtype).unsqueeze(2)
+    return (x * real).sum(1) / real.sum(1)
+
+
+def _of_row(encoder: Encoder, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None) -> Int[Tensor, "batch"]:
+    """The place in the batch of the token that stands for each row: the first one; if the encoder is causal, the last real one."""
+    columns, n = torch.zeros_like(input_ids[:, 0]), input_ids.shape[1]
+    if encoder.causal:
+        real = torch.ones_like(input_ids) if attention_mask is None else attention_mask.to(torch.int64)
+        # The largest column of a real token, whichever side the padding is on.
+        columns = (real * torch.arange(n, device=input_ids.device)).argmax(1)
+    return in_batch(columns, n)

@@ -23,7 +23,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
 
 from relpos.errors import RelposError
-from relpos.model.heads import at_outputs, class_logits, pooled_tokens
+from relpos.model.heads import at_outputs, class_logits
 from relpos.train import standalone
 from relpos.train.huggingface_config import RelposConfig
 from relpos.train.network import network
@@ -151,7 +151,7 @@ class RelposForSequenceClassification(RelposPreTrainedModel):
 
     def _adopt(self, model: Any) -> None:
         self.encoder, self.pooler, self.dropout, self.classifier = model.encoder, model.pooler, model.dropout, model.classifier
-        self.dense, self.dense_dropout = model.dense, model.dense_dropout
+        self.dense, self.dense_dropout, self.mean = model.dense, model.dense_dropout, model.mean
 
     def forward(
         self,
@@ -162,8 +162,7 @@ class RelposForSequenceClassification(RelposPreTrainedModel):
         **_: Any,
     ) -> Any:
         """`logits` (B, labels); with `labels` the mean cross-entropy, or squared error, as `loss`."""
-        pooled = pooled_tokens(self.encoder, input_ids, attention_mask)
-        logits = class_logits(self, self.encoder(input_ids, attention_mask, token_type_ids, pooled))
+        logits = class_logits(self, input_ids, attention_mask, token_type_ids)
         loss = None
         if labels is not None and logits.shape[1] == 1:
             loss = functional.mse_loss(logits.squeeze(1), labels.to(logits.dtype))
