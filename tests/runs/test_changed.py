@@ -31,7 +31,8 @@ def test_an_unchanged_network_is_the_run_that_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    "overrides", [["change.positions=remove"], ["change.tisa=1"], ["change.tisa=1", "change.start=random"], ["head=jiant"], ["head=mean"]]
+    "overrides",
+    [["change.positions=remove"], ["change.tisa=1"], ["change.tisa=1", "change.start=random"], ["head=jiant"], ["head=mean"]],
 )
 def test_each_change_is_another_run(overrides: list[str]) -> None:
     others = [tuning(), tuning("change.tisa=3"), tuning("change.positions=remove", "change.tisa=1")]

@@ -142,8 +142,8 @@ class Classifier(nn.Module):
     the labels; one label means regression.
 
     Args:
-        kind: `jiant` has dropout, a linear map and tanh between pooler and dropout, as jiant 2 has on top of a pooled output; `mean`
-            gives the pooler the mean of the outputs at real tokens, as sentence encoders do (Reimers & Gurevych 2019, §3);
+        kind: `jiant` has dropout, a linear map and tanh between pooler and dropout, as jiant 2 has on top of a pooled output;
+            `mean` gives the pooler the mean of the outputs at real tokens, as sentence encoders do (Reimers & Gurevych 2019, §3);
             `jiant_mean` does both.
     """
 
