@@ -113,17 +113,18 @@ def test_the_encoder_alone_and_its_hidden_states_are_auto_model(tokenizer: Token
 
 
 @pytest.mark.parametrize(
-    ("position", "size", "architecture"),
+    ("position", "size", "kind", "architecture"),
     [
-        ("absolute", WIDE, "BertForSequenceClassification"),
-        ("absolute", FAMILIES["albert"][0], "AlbertForSequenceClassification"),
-        ("fixed", {}, "RelposForSequenceClassification"),
+        ("absolute", WIDE, "plain", "BertForSequenceClassification"),
+        ("absolute", FAMILIES["albert"][0], "plain", "AlbertForSequenceClassification"),
+        ("absolute", WIDE, "jiant_mean", "RelposForSequenceClassification"),
+        ("fixed", {}, "plain", "RelposForSequenceClassification"),
     ],
 )
 def test_a_classifier_leaves_with_its_labels(
-    position: str, size: dict[str, Any], architecture: str, tokenizer: Tokenizer, tmp_path: Path
+    position: str, size: dict[str, Any], kind: str, architecture: str, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    model, settings = made(tokenizer, size, position, node("conv", "none"), outputs=3)
+    model, settings = made(tokenizer, size, position, node("conv", "none"), outputs=3, head={"classifier": kind})
     assert isinstance(model, Classifier)
     export(tmp_path / "out", model, settings, tokenizer, str, ["no", "perhaps", "yes"])
     host = theirs(tmp_path / "out", "AutoModelForSequenceClassification")

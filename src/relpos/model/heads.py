@@ -201,8 +201,9 @@ def _mean(x: Float[Tensor, "batch n hidden"], attention_mask: Shaped[Tensor, "ba
     """The mean over the real tokens of each row."""
     if attention_mask is None:
         return x.mean(1)
-    real = attention_mask.to(x.dtype).unsqueeze(2)
-    return (x * real).sum(1) / real.sum(1)
+    # In bfloat16 more than 256 tokens could not be counted.
+    real = attention_mask.to(torch.promote_types(x.dtype, torch.float32)).unsqueeze(2)
+    return ((x * real).sum(1) / real.sum(1)).to(x.dtype)
 
 
 def _of_row(encoder: Encoder, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None) -> Int[Tensor, "batch"]:
