@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from relpos.model.initial import normal_
 from relpos.model.position.base import Scheme
 from relpos.model.shape import Shape
+from relpos.ranges import Positive
 
 
 class Absolute(Scheme):
-    """x_i = word_i + type_i + P[i], a learned row for each of the `max_positions` positions, N(0, 0.02).
+    """x_i = word_i + type_i + P[i], a learned row for each of the `max_positions` positions, N(0, std²); words have 0.02.
 
     Parameters: n·E
 
@@ -29,10 +30,10 @@ class Absolute(Scheme):
 
     asks = "positions"
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, std: Positive = 0.02) -> None:
         super().__init__(shape)
         self.max_length = shape.max_positions
-        self.table = normal_(nn.Parameter(torch.empty(shape.max_positions, shape.embedding)), 0.02)
+        self.table = normal_(nn.Parameter(torch.empty(shape.max_positions, shape.embedding)), std)
 
     def embed(self, n: int) -> Float[Tensor, "{n} embedding"]:
         return self.table[self.positions(n, self.table.device)]
