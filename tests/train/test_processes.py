@@ -25,6 +25,14 @@ OVERRIDES = ["batch=8", "speed.microbatch=1", "position=composite", "recipe.warm
 OVERRIDES += ["data.pairs=500"]
 SIXTY = [*OVERRIDES, "steps=60", "snapshots=[1]"]
 TELLING = "import os, sys; from relpos.cli import main; print(os.getpid(), flush=True); sys.exit(main(sys.argv[1:]))"
+LEAVING = """
+import atexit, sys
+from pathlib import Path
+atexit.register(lambda: print(*{task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm")}, sep="\\n"))
+from relpos.train.group import join
+assert join(int(sys.argv[1]), 2, int(sys.argv[1]), "cpu").sums([1.0]) == [2.0]
+"""
+"""Prints what the threads are called that are left when all that this process registered for its end has run."""
 NO_DROPOUT = ["size.dropout=0", "size.attention_dropout=0"]
 
 
@@ -125,6 +133,19 @@ def test_under_torchrun(toy_runs: Path) -> None:
     said = done.communicate(timeout=400)[1]
     assert done.returncode == 0, said
     assert [start["processes"] for start in plan(compose("pretrain", overrides)).record["starts"]] == [2]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are listed on Linux")
+def test_no_thread_of_the_group_is_left_when_python_ends() -> None:
+    with reserved_port() as port:
+        environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        command = [str(Path(sys.prefix, "bin", "python")), "-c", LEAVING]  # a fork of `awake` would end in another way
+        ranks = [subprocess.Popen([*command, rank], stdout=subprocess.PIPE, text=True, env=environment) for rank in "01"]
+        said = [rank.communicate(timeout=400)[0].splitlines() for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    for threads in said:
+        assert threads
+        assert not [name for name in threads if "gloo" in name]
 
 
 def test_the_port_where_processes_will_meet_is_given_to_nobody_else() -> None:

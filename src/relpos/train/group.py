@@ -89,7 +89,7 @@ def _exchange(values: Tensor, group: dist.ProcessGroup | None) -> None:
     try:
         dist.all_reduce(values, group=group)
     except RuntimeError as error:  # gloo: "Connection closed by peer"; NCCL: DistBackendError
-        atexit.unregister(dist.destroy_process_group)  # it would wait for the lost one
+        atexit.unregister(_leave)  # it would wait for the lost one
         raise Broken(f"another process of this run has ended ({str(error).splitlines()[0]})") from error
 
 
@@ -109,9 +109,20 @@ def join(rank: int, world: int, local: int, accelerator: str = "auto") -> Group:
             torch.cuda.set_device(local % gpus)
         os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
         dist.init_process_group("nccl" if gpus else "gloo", rank=rank, world_size=world)
-        atexit.register(dist.destroy_process_group)
+        atexit.register(_leave)
         _joined = Group(rank, world, local)
     return _joined
+
+
+def _leave() -> None:
+    """Ends the threads of the process groups while Python still runs.
+
+    They live as long as anything refers to their group. One that lets go of a tensor when Python has begun to end aborts the process
+    (pytorch/pytorch#190489).
+    """
+    if _joined:
+        _joined.control = None
+    dist.destroy_process_group()
 
 
 def present() -> Group:
