@@ -117,8 +117,8 @@ def join(rank: int, world: int, local: int, accelerator: str = "auto") -> Group:
 def _leave() -> None:
     """Ends the threads of the process groups while Python still runs.
 
-    They live as long as anything refers to their group. One that lets go of a tensor when Python has begun to end aborts the process
-    (pytorch/pytorch#190489).
+    They live as long as anything refers to their group, and one that lets go of a tensor when Python has begun to end aborts the
+    process (pytorch/pytorch#190489).
     """
     if _joined:
         _joined.control = None
