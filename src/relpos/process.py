@@ -46,6 +46,20 @@ def thread_variables(threads: int, asked: bool) -> dict[str, str]:
     return variables | ({ASKED: "1"} if asked else {})
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch computes with one CPU thread meanwhile. For operations of microseconds a second one only costs time: many times their
+    own on a busy machine, where it has to wait for a core."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def interrupt(number: int, frame: FrameType | None) -> None:
     """A signal handler: raises KeyboardInterrupt with the signal's number."""
     raise KeyboardInterrupt(number)

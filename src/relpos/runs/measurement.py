@@ -14,6 +14,7 @@ from relpos.counter import fold
 from relpos.model.dropout import seed_dropout
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
+from relpos.process import one_thread
 from relpos.runs.cost import Rate, flops_done, forward, origin_of, predicted, vocabulary_of
 from relpos.runs.networks import described_by
 from relpos.runs.run import Run
@@ -96,11 +97,8 @@ def measure(
         clock = step(seconds)[0]
         return Measured(clock, clock, 0.0, microbatch, _peak(device), torch.cuda.get_device_name())
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         clock, alone = step(seconds / min(2, threads))
-    finally:
-        torch.set_num_threads(threads)
     waited = max(0.0, 1 - alone / clock)
     whole = step(seconds / 2)[0] if threads > 1 and waited < DISTURBED else alone / threads
     return Measured(whole, alone, waited, microbatch, _peak(device), f"CPU, {threads} threads")
@@ -142,18 +140,13 @@ def measured_rate(run: Run) -> Rate:
     speed = dict(run.config["speed"])
     if speed["microbatch"] == "auto" and not torch.cuda.is_available():
         speed["microbatch"] = max(1, min(int(SMALL / operations(layers) / tokens), 2048 // tokens))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            node = settings | {"size": settings["size"] | {"layers": layers}, "kernel": speed["kernel"]}
-            model = network(node, filled=False)  # the initial weights proper would take longer than the measurement
-            drawn = {name: 0.02 * torch.randn(value.shape) for name, value in model.state_dict().items() if value.is_meta}
-            model.load_state_dict(drawn, strict=False, assign=True)
+    with one_thread(), torch.random.fork_rng(devices=[]):
+        node = settings | {"size": settings["size"] | {"layers": layers}, "kernel": speed["kernel"]}
+        model = network(node, filled=False)  # the initial weights proper would take longer than the measurement
+        drawn = {name: 0.02 * torch.randn(value.shape) for name, value in model.state_dict().items() if value.is_meta}
+        model.load_state_dict(drawn, strict=False, assign=True)
         recipe, dials = Recipe.of(run.config["recipe"]), (run.config["batch"], tokens, run.config["precision"])
         measured = measure(model, recipe, *dials, speed, 0.0, masked)
-    finally:
-        torch.set_num_threads(threads)
     done = operations(layers) * run.config["batch"] * tokens
     return Rate(run.config["precision"], cost, done / measured.alone, per_step, None, recipe.optimizer)
 
