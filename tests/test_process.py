@@ -22,7 +22,8 @@ before = getattr(owner, attribute)
 def halting(*given, **named):
     before(*given, **named)
     print("there", flush=True)
-    time.sleep(600)
+    while True:  # in short sleeps: a signal that comes just before one is heard after it
+        time.sleep(0.05)
 
 
 setattr(owner, attribute, halting)
