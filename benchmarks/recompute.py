@@ -21,7 +21,8 @@ for path in sorted(Path(sys.argv[1], "pretrain").glob("*/record.json")):
     record = json.loads(path.read_text(encoding="utf-8"))
     meaning = record["meaning"]
     position_lr, conv_lr = meaning["recipe"].pop("position_lr", 1.0), meaning["recipe"].pop("conv_lr", None)
-    row = f"{path.parent.name.rpartition('-seed')[0]} {meaning['conv'].get('kernel_from', '')}".strip()
+    dials = (str(meaning["conv"][dial]) for dial in ("kernel_from", "fraction") if dial in meaning["conv"])
+    row = " ".join([path.parent.name.rpartition("-seed")[0], *dials])
     scale = json.dumps([meaning | dict.fromkeys(("seed", "position", "conv", "sources")), record["inputs"]["store"]])
     values[scale, row][conv_lr is not None, -np.min(position_lr)][meaning["seed"]] = -record["metrics"]["heldout_loss"], path.parent
     for kept in (json.loads(file.read_text(encoding="utf-8")) for file in path.parent.glob("order/shuffle*.json")):
