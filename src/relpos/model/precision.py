@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Literal
@@ -20,7 +20,10 @@ def autocast(precision: str, device: str | torch.device) -> AbstractContextManag
     check("precision", precision, Precision)
     if precision == "fp32":
         return nullcontext()
-    return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)
+    kind = torch.device(device).type
+    if kind == "cpu" and not has_bf16():
+        _multiply_in_float32()
+    return torch.autocast(kind, dtype=torch.bfloat16)
 
 
 _casts: dict[torch.Tensor, torch.Tensor] | None = None  # of the update that `casting_once` is around
@@ -54,19 +57,35 @@ def cast_once(weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return _casts[weight]
 
 
+def has_bf16() -> bool:
+    """Whether torch multiplies bfloat16 by oneDNN on this CPU, which takes AVX-512 or better."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
 @cache
-def slowdown_of_bf16() -> float:
-    """Time of a matrix product in bfloat16 over that in float32 on this CPU: below 1 where it has instructions for bfloat16."""
-    seconds = []
-    for dtype in (torch.float32, torch.bfloat16):
-        a = torch.ones(256, 256, dtype=dtype)
-        times = []
-        for _ in range(4):
-            start = time.perf_counter()
-            a @ a
-            times.append(time.perf_counter() - start)
-        seconds.append(min(times))
-    return seconds[1] / seconds[0]
+def _multiply_in_float32() -> torch.library.Library:
+    """From now on this process multiplies matrices of bfloat16 on the CPU as float32, and rounds the product.
+
+    Instructions for bfloat16 also add up in float32. Without them torch's products take ten times as long as those of float32.
+    """
+    library = torch.library.Library("aten", "IMPL")  # noqa: TOR901  its registrations end with it, so it is kept
+    for name in ("mm", "bmm", "addmm", "baddbmm"):
+        with warnings.catch_warnings(action="ignore"):  # of a kernel that takes another one's place
+            library.impl(name, _in_float32(getattr(torch.ops.aten, name).out), "CPU")
+    return library
+
+
+def _in_float32(product: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """The product with an `out`, which is no kernel of ours, as one without; of factors in bfloat16 by way of float32."""
+
+    def multiply(*factors: torch.Tensor, **scales: float) -> torch.Tensor:
+        dtype = factors[-1].dtype
+        if dtype != torch.bfloat16:
+            return product(*factors, **scales, out=factors[-1].new_empty(0))
+        wide = [factor.float() for factor in factors]
+        return product(*wide, **scales, out=wide[-1].new_empty(0)).to(dtype)
+
+    return multiply
 
 
 def compute_dtype(x: torch.Tensor) -> torch.dtype:

@@ -22,7 +22,7 @@ from relpos.errors import RelposError
 from relpos.model.attention import kernels_used
 from relpos.model.encoder import Encoder
 from relpos.model.position.merge import name_of
-from relpos.model.precision import slowdown_of_bf16
+from relpos.model.precision import has_bf16
 from relpos.process import ASKED
 from relpos.runs import trunk
 from relpos.runs.run import Run
@@ -72,7 +72,7 @@ def fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: i
     trainer = _trainer(run, module, evaluations, beginning)
     # After the trainer has chosen the device: on a GPU there is nothing to warn of.
     if group.first and run.config["precision"] == "bf16" and trainer.strategy.root_device.type == "cpu":
-        warn_of_bf16()
+        tell_of_bf16()
     started, worked = time.perf_counter(), time.process_time()
     most = -(-run.config["batch"] // group.world)
     try:
@@ -160,14 +160,10 @@ def _trainer(run: Run, module: Training, evaluations: int, beginning: Beginning)
     )
 
 
-def warn_of_bf16() -> None:
-    """Prints a warning if bfloat16 is slower than float32 on this CPU."""
-    if (factor := slowdown_of_bf16()) > 1:
-        print(
-            f"relpos: this processor takes {factor:.1f} times as long over a matrix product in bf16 as in fp32; "
-            "precision=fp32 is faster here",
-            file=sys.stderr,
-        )
+def tell_of_bf16() -> None:
+    """Prints a line if this CPU multiplies bfloat16 no faster than float32."""
+    if not has_bf16():
+        print("relpos: this processor has no instructions for bfloat16, so that precision=bf16 is no faster here than fp32", file=sys.stderr)
 
 
 def _profiler(name: str | None, folder: Path) -> Profiler | None:

@@ -15,7 +15,7 @@ from torch.nn import functional
 from relpos.model import kernels
 from relpos.model.kernels import sweeps
 from relpos.model.kernels.band import add_band_, read_band
-from relpos.model.precision import compute_dtype
+from relpos.model.precision import compute_dtype, has_bf16
 from relpos.model.shape import Heads, Mask
 
 Channels = Float[Tensor, "batch n channels"]
@@ -83,7 +83,8 @@ class _Depthwise(torch.autograd.Function):
 
 
 def _along_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    if x.dtype == torch.bfloat16 and x.shape[2] <= 16:  # with a wide window and so few channels oneDNN 3 never returns
+    # With a wide window and so few channels oneDNN 3 never returns.
+    if x.dtype == torch.bfloat16 and (x.shape[2] <= 16 or not has_bf16()):
         with torch.autocast("cpu", enabled=False):
             return _along_columns(x.float(), weight.float(), None if bias is None else bias.float()).bfloat16()
     image, taps = x.transpose(1, 2)[:, :, None], weight[:, None, None]  # (B, C, 1, n), (C, 1, 1, 2k+1)

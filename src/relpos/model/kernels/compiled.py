@@ -66,8 +66,7 @@ def serves(x: Tensor, training: bool) -> bool:
     dtype = compute_dtype(x)
     if x.device.type != "cpu" or dtype not in (torch.float32, torch.bfloat16) or torch.compiler.is_compiling():
         return False
-    made = library.load(build=training)
-    return made is not None and (dtype == torch.float32 or bool(made.relpos_multiplies_bf16()))
+    return library.load(build=training) is not None
 
 
 def missing() -> str | None:

@@ -76,7 +76,7 @@ inline float exponential(float x) {
 }
 
 float* scratch(int which, int64_t count) {
-  static thread_local std::vector<float> buffers[17];
+  static thread_local std::vector<float> buffers[19];
   auto& buffer = buffers[which];
   if (int64_t(buffer.size()) < count) buffer.resize(count);
   return buffer.data();
@@ -113,9 +113,27 @@ inline void by_mkl(bool ta, bool tb, int m, int n, int k, float alpha, const flo
                    int ldc) {
   sgemm_(tb ? "T" : "N", ta ? "T" : "N", &n, &m, &k, &alpha, b, &ldb, a, &lda, &beta, c, &ldc);
 }
+// The matrix as floats, without the gaps between its rows.
+inline const float* widened(const bfloat16* from, int rows, int columns, int ld, int which) {
+  float* to = scratch(which, int64_t(rows) * columns);
+  for (int r = 0; r < rows; ++r)
+#pragma omp simd
+    for (int c = 0; c < columns; ++c) to[int64_t(r) * columns + c] = load(from[int64_t(r) * ld + c]);
+  return to;
+}
 inline void by_mkl(bool ta, bool tb, int m, int n, int k, float alpha, const bfloat16* a, int lda, const bfloat16* b, int ldb, float beta,
                    float* c, int ldc) {
-  cblas_gemm_bf16bf16f32(101, ta ? 112 : 111, tb ? 112 : 111, m, n, k, alpha, &a->bits, lda, &b->bits, ldb, beta, c, ldc);
+#if defined(__AMX_BF16__)
+  if (cblas_gemm_bf16bf16f32) {
+    cblas_gemm_bf16bf16f32(101, ta ? 112 : 111, tb ? 112 : 111, m, n, k, alpha, &a->bits, lda, &b->bits, ldb, beta, c, ldc);
+    return;
+  }
+#endif
+  // Without instructions for bfloat16 MKL takes some ten times as long as for floats.
+  const int a_columns = ta ? m : k, b_columns = tb ? k : n;
+  const float* wide_a = widened(a, ta ? k : m, a_columns, lda, 17);
+  const float* wide_b = widened(b, tb ? n : k, b_columns, ldb, 18);
+  by_mkl(ta, tb, m, n, k, alpha, wide_a, a_columns, wide_b, b_columns, beta, c, ldc);
 }
 
 // Which products are our own, with AVX-512. On AMD's processors MKL uses neither its instructions for float, so that its products take
@@ -1034,7 +1052,6 @@ void dispatch(const Call* call, int half, int backward) {
 }  // namespace
 
 extern "C" {
-int relpos_multiplies_bf16() { return OWN_PRODUCTS_OF_BFLOAT16 || cblas_gemm_bf16bf16f32 != nullptr; }
 void relpos_attention(const AttentionCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_norm(const NormCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_loss(const LossCall* call, int half, int backward) { dispatch(call, half, backward); }
