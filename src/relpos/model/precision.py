@@ -59,7 +59,7 @@ def cast_once(weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 def has_bf16() -> bool:
     """Whether torch multiplies bfloat16 by oneDNN on this CPU, which takes AVX-512 or better."""
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 @cache
