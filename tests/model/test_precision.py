@@ -64,7 +64,9 @@ PRODUCTS: dict[str, Callable[..., torch.Tensor]] = {
 
 def _as_if_without_bf16() -> dict[str, bool]:
     """Which products are what they should be after the first bf16 autocast of a process whose processor has no bfloat16."""
-    a, b, c = (torch.randn(shape, generator=torch.Generator().manual_seed(1)) for shape in ((3, 64, 300), (3, 300, 65), (3, 64, 65)))
+    a, b, c = (
+        torch.randn(shape, generator=torch.Generator().manual_seed(1)) for shape in ((3, 64, 300), (3, 300, 65), (3, 64, 65))
+    )
     formats = {"rounded": lambda x: x.bfloat16().float(), "float": torch.Tensor.float, "double": torch.Tensor.double}
     before = {(name, kind): product(*map(to, (a, b, c))) for name, product in PRODUCTS.items() for kind, to in formats.items()}
     precision.has_bf16 = lambda: False  # this process ends with the test

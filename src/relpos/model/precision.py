@@ -68,7 +68,7 @@ def _multiply_in_float32() -> torch.library.Library:
 
     Instructions for bfloat16 also add up in float32. Without them torch's products take ten times as long as those of float32.
     """
-    library = torch.library.Library("aten", "IMPL")  # noqa: TOR901  its registrations end with it, so it is kept
+    library = torch.library.Library("aten", "IMPL")  # returned, and so kept by `cache`: its kernels go with it
     for name in ("mm", "bmm", "addmm", "baddbmm"):
         with warnings.catch_warnings(action="ignore"):  # of a kernel that takes another one's place
             library.impl(name, _in_float32(getattr(torch.ops.aten, name).out), "CPU")
