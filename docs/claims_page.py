@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -50,13 +51,32 @@ def page(claims: Iterable[dict[str, Any]]) -> str:
     by_claim: dict[str, list[dict[str, Any]]] = {}
     for claim in claims:
         by_claim.setdefault(claim["id"].partition("/")[0], []).append(claim)
-    lines = [HEAD]
+    lines = [HEAD, *_at_a_glance(by_claim.values())]
     for letter, paper in PAPERS.items():
         lines += [f"## {paper}", ""]
         for name, variants in by_claim.items():
             if name.startswith(letter):
                 lines += _entry(variants)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _at_a_glance(claims: Iterable[list[dict[str, Any]]]) -> list[str]:
+    """A table of headlines: a row for each claim with some verdict, a column for each measure."""
+    columns = ["the paper's measure", *MEASURES.values()]
+    lines = ["## At a glance", "", f"| | claim | {' | '.join(columns)} |", "|---|---|---|---|---|"]
+    for variants in claims:
+        heads = {claim["id"].partition("/")[2]: claim for claim in variants}
+        cells = [_headline(heads[measure]) if measure in heads else "" for measure in ("", *MEASURES)]
+        if any(cells):
+            name = variants[0]["id"]
+            lines.append(f"| [{name}](#{name.lower()}) | {_capital(variants[0]['says'])} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def _headline(claim: dict[str, Any]) -> str:
+    """`**holds**, 4×128, 1,000 steps of 16`; empty if it was not run."""
+    scale, _, _ = claim["scale"].partition(", files")
+    return "" if claim["verdict"] == "not run" else f"**{claim['word']}**, {scale}"
 
 
 def _entry(variants: list[dict[str, Any]]) -> list[str]:
@@ -76,8 +96,11 @@ def _findings(claim: dict[str, Any]) -> list[str]:
         if finding["verdict"] == "not run":
             continue
         where = ", ".join(filter(None, [measure, finding["scale"]]))
-        takes = f" To decide it: {finding['takes']}." if finding["takes"] else ""
-        lines.append(f"- **{_capital(finding['word'])}** in {where}: {finding['figures']}.{takes}")
+        lines.append(f"- **{_capital(finding['word'])}** in {where}:")
+        takes = [f"to decide it: {finding['takes']}"] if finding["takes"] else []
+        # One figure a line, with what goes on about it behind a semicolon.
+        figures = re.split("; (?!these pairs alone|below |p )", finding["figures"])
+        lines += [f"  - {figure}" for figure in [*figures, *takes]]
     return lines
 
 

@@ -121,6 +121,13 @@ def test_of_equally_large_scales_that_without_a_first_stage_is_last(rows: list[P
     assert staged.label.startswith("2×16, 3 steps of 8, 50% of them of 8 at 16, files (")
 
 
+def test_schedule_and_number_format_are_in_the_label(rows: list[PlannedRow], tmp_path: Path) -> None:
+    other = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["pretrain.precision=bf16", "pretrain.recipe.schedule=wsd"])
+    for row in (*rows, *other):
+        finish_row(row)
+    assert {scale.label.partition(", ")[0] for scale in read(ROWS)} == {"2×16", "2×16 wsd bf16"}
+
+
 def test_one_protocol_of_fine_tuning_a_column(rows: list[PlannedRow], tmp_path: Path) -> None:
     for row in rows:
         finish_row(row)

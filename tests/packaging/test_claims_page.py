@@ -1,5 +1,6 @@
 """docs/claims.md says what the committed records say."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -29,6 +30,11 @@ def test_every_claim_is_on_the_page_with_its_rule() -> None:
 
 
 def test_a_verdict_stands_with_its_scale_and_measure() -> None:
-    bullets = [line for line in claims_page.PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("- **")]
+    text = claims_page.PAGE.read_text(encoding="utf-8")
+    bullets = [line for line in text.splitlines() if line.startswith("- **")]
     assert len(bullets) > 20
-    assert all("** in " in line and ": " in line for line in bullets)
+    assert all("** in " in line and line.endswith(":") for line in bullets)
+    # In the table the column is the measure.
+    cells = [cell for line in text.splitlines() if line.startswith("| [") for cell in line.split(" | ")[2:] if "**" in cell]
+    assert len(cells) > 20
+    assert all(re.match(r"\*\*[^*]+\*\*, \S", cell) for cell in cells)

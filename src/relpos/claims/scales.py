@@ -178,6 +178,8 @@ def of_pretrainings(meaning: Plain, store: str) -> Scale:
     layers = other_layers(size)
     how = "".join(f" {key}={shown(value)}" for key, value in layers.items()) + " muon" * ("optimizer" in recipe)
     how += f" masking={shown(recipe['masking'])}" if "masking" in recipe else ""
+    how += f" {recipe['schedule']}" if "schedule" in recipe else ""
+    how += f" {meaning['precision']}" if meaning.get("precision", "fp32") != "fp32" else ""
     steps = f"{meaning['steps']:,} steps of {meaning['batch']}"
     steps += f" at {meaning['length']}" if meaning["length"] != 128 else ""
     steps += f", {first['share']:.0%} of them of {first['batch']} at {first['length']}" if first else ""
