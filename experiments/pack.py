@@ -6,7 +6,7 @@ FOLDER is `$RELPOS_RUNS`, or where an archive was unpacked. The same runs give t
 
 import io
 import json
-import re
+import shlex
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -16,8 +16,6 @@ from typing import Any
 STAGES = ("pretrain", "finetune")
 KEPT = ("config.yaml", "metrics.jsonl", "order/*.json", "dev/*.tsv")
 OF_A_MACHINE = ("pid", "host")
-FOLDERS = re.compile(r" (?:[\w.]*\.)?(?:root|folder|workers)=\S+")
-"""Overrides of a command that say where something lies, or how much of a machine is used."""
 
 
 def records(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -34,7 +32,10 @@ def cleaned(record: dict[str, Any]) -> dict[str, Any]:
     """The record without process numbers, host names and folders of the machine."""
     starts = [{key: value for key, value in start.items() if key not in OF_A_MACHINE} for start in record.get("starts", [])]
     inputs = {name: "/".join(Path(path).parts[-2:]) for name, path in record.get("inputs", {}).items()}
-    return record | {"starts": starts, "inputs": inputs, "command": FOLDERS.sub("", record.get("command", ""))}
+    # Split as a shell does, because a folder's name may hold spaces.
+    arguments = [each for each in shlex.split(record.get("command", "")) if not each.startswith("workers=")]
+    command = shlex.join(each for each in arguments if not each.partition("=")[2].startswith(("/", "~")))
+    return record | {"starts": starts, "inputs": inputs, "command": command}
 
 
 def pack(folder: Path, archive: Path) -> None:

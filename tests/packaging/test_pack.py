@@ -15,7 +15,7 @@ def run(folder: Path, state: str) -> None:
         "state": state,
         "starts": [{"time": "2026-01-01", "pid": 7, "host": "secret-host", "threads": 1}],
         "inputs": {"store": "/secret/runs/store/files-1"},
-        "command": "relpos reproduce table=t data.root=/secret/text workers=2 'rows=[a]'",
+        "command": "relpos reproduce table=t 'data.root=/my secret/text' network=~/secret workers=2 'rows=[a]'",
     }
     for name in ("config.yaml", "metrics.jsonl", "model/model.safetensors", "order/shuffle-1.json", "log.txt"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
