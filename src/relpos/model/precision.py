@@ -58,7 +58,7 @@ def cast_once(weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def has_bf16() -> bool:
-    """Whether torch multiplies bfloat16 by oneDNN on this CPU, which takes AVX-512 or better."""
+    """Whether oneDNN multiplies bfloat16 on this CPU: with instructions for it or, more slowly, with AVX-512 alone."""
     return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 

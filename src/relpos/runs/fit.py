@@ -161,7 +161,7 @@ def _trainer(run: Run, module: Training, evaluations: int, beginning: Beginning)
 
 
 def tell_of_bf16() -> None:
-    """Prints a line if this CPU multiplies bfloat16 no faster than float32."""
+    """Prints a line if bfloat16 is multiplied in float32 on this CPU."""
     if not has_bf16():
         print(
             "relpos: this processor has no instructions for bfloat16, so that precision=bf16 is no faster here than fp32",
