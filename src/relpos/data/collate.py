@@ -78,6 +78,7 @@ class TuningSteps(IterableDataset[TuningStep]):
         self.room = microbatch * encoded.length
 
     def __iter__(self) -> Iterator[TuningStep]:
+        # Once: the property counts the tokens of all rows each time that it is read.
         lengths = self.encoded.lengths
         steps_an_epoch = -(-len(self.encoded) // self.batch)
         epoch, batches = -1, list[Tensor]()

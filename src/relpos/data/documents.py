@@ -47,6 +47,7 @@ class Document:
 
 def documents_of(name: str, blocks: Iterator[str]) -> Iterator[Document]:
     """The documents in a stream of blocks of whole lines. `name` is the file's; RelposError from the blocks."""
+    # The licence is cut first: it is wrapped by hand, and a short file of one sentence a line would be taken for wrapped text.
     head, blocks = _peek(_without_licence(blocks))
     lines = head.split("\n")
     if _is_wikitext(lines):
@@ -87,12 +88,14 @@ def _peek(blocks: Iterator[str]) -> tuple[str, Iterator[str]]:
         if size >= HEAD:
             break
     head = "".join(beginning)[:HEAD]
+    # Without the last line: cut off at HEAD, it would look like one that was ended early.
     return head[: head.rfind("\n") + 1] or head, chain(beginning, blocks)
 
 
 def _without_licence(blocks: Iterator[str]) -> Iterator[str]:
     inside = False
     for block in blocks:
+        # Hardly any block has three asterisks, and looking for them takes a small part of the regular expression's time.
         if not inside and ("***" not in block or not LICENCE.search(block)):
             yield block
             continue
@@ -173,6 +176,7 @@ def _wrapped(blocks: Iterator[str]) -> Iterator[str]:
         parts = PARAGRAPH.split(rest + block)
         rest = parts.pop()
         yield from (part.replace("\n", " ") for part in parts)
+        # Where no empty line follows the head, all the rest of the file would be kept in memory and split again with each block.
         if len(rest) > LONGEST:
             whole, _, rest = rest.rpartition("\n")
             yield whole.replace("\n", " ")
@@ -186,6 +190,7 @@ def _ragged(blocks: Iterator[str], width: int) -> Iterator[str]:
     for block in blocks:
         for line in block.split("\n"):
             words = line.split(None, 1)
+            # 1,000 lines: text without short or indented lines would be one paragraph, held in memory whole.
             if not words or (paragraph and (len(words[0]) < room or line[0] in " \t")) or len(paragraph) > 1000:
                 yield " ".join(paragraph)
                 paragraph = []

@@ -55,6 +55,7 @@ def encoded(feed: Iterator[str | Mark], tokenizer: Tokenizer, processes: int) ->
                 waiting.append(encode(tokenizer, item) if processes < 2 or characters < ALONE else workers.submit(item))
             else:
                 waiting.append(item)
+            # Without a limit a reader that is faster than the processes would hold the whole text in memory.
             while waiting and (len(waiting) > AHEAD * processes or not isinstance(waiting[0], Future)):
                 yield _result(waiting.popleft())
         while waiting:
@@ -78,6 +79,7 @@ class _Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # Threads before processes: `communicate` reads a process's output, and would take the answer that a thread waits for.
         self.threads.shutdown(cancel_futures=True)
         for process in self.processes:
             process.communicate()  # closes its input, at which it ends
@@ -90,6 +92,7 @@ class _Workers:
         assert process.stdin
         assert process.stdout
         try:
+            # One text at a time: if both sides wrote at once, each could wait for the other to empty a full pipe.
             _send(process.stdin, text.encode())
             lengths, ids = _receive(process.stdout), _receive(process.stdout)
         except OSError:

@@ -67,6 +67,7 @@ class Examples(ABC):
         """The document of every example and the example's number in it, `limit` resolved."""
         if self.count < self.total:
             indices = indices * self.total // self.count
+        # `right`: a document without an example has the same entry as the next document, and must be passed over.
         document = np.searchsorted(self.before, indices, side="right") - 1
         return document, indices - self.before[document]
 
@@ -83,10 +84,12 @@ class Examples(ABC):
         """(b,) -> ids (b, n), padded to a multiple of 8 but not beyond `length`, and lengths (b,)."""
         start, middle, end = (part[:, None] for part in self._spans(indices.numpy()))  # (b, 1)
         lengths = self._lengths(start, middle, end)
+        # A multiple of 8 beyond `length` might not fit into a network's table of positions.
         n = min(-(-int(lengths.max()) // MULTIPLE) * MULTIPLE, self.length)
         place = np.arange(n)[None, :]  # (1, n)
         cut = middle - start + 1  # the place of the first [SEP]
         token = start + place - 1 - (place > cut)
+        # At special tokens and padding `token` may lie outside of the store; what is read there is replaced below.
         ids = self.ids[np.clip(token, 0, len(self.ids) - 1)].astype(np.int64)
         ids = np.where((place == cut) | (place == lengths - 1), self.marks.sep, np.where(place == 0, self.marks.cls, ids))
         return torch.from_numpy(np.where(place < lengths, ids, self.marks.pad)), torch.from_numpy(lengths[:, 0])

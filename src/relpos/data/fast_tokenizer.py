@@ -49,10 +49,12 @@ def fast_tokenizer(tokenizer: Tokenizer, second_type: int = 0, open_end: bool = 
     fast.normalizer = normalizers.Sequence(
         [
             normalizers.Precompiled(model.normalizer_spec.precompiled_charsmap),
+            # The model's table of characters does not hold these two: SentencePiece removes needless spaces in a step of its own.
             normalizers.Replace(Regex(" {2,}"), " "),
             normalizers.Strip(left=False, right=True),  # on the left a space begins a word, also after a special token
         ]
     )
+    # Not `always`: behind a special token a text begins a word only where a space stands, as in `encode_marked`.
     fast.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first")
     fast.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="first")
     single, pair = "[CLS]:0 $A:0", f"[CLS]:0 $A:0 [SEP]:0 $B:{second_type}"
@@ -62,6 +64,7 @@ def fast_tokenizer(tokenizer: Tokenizer, second_type: int = 0, open_end: bool = 
         special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)],
     )
     # A special token takes the place of a word, with the space before it.
+    # Not normalised: with its case folded, `[mask]` in a text would be the special token, too.
     fast.add_special_tokens([AddedToken(NAMES[number], lstrip=True, normalized=False, special=True) for number in NAMES])
     return fast
 
@@ -83,6 +86,7 @@ def write_fast_tokenizer(
         special |= {"bos_token": NAMES[CLS], "eos_token": NAMES[SEP]}
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
+        # Otherwise decoding may take away the spaces before punctuation, which ours keeps.
         "clean_up_tokenization_spaces": False,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "padding_side": "right",

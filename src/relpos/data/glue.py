@@ -46,6 +46,7 @@ def read(location: Location, task: Task, split: str) -> Rows:
     table = _reader(location).table(task, split)
     sentences = [table.column(name) for name in task.sentences]
     labels = None
+    # A test file may have labels all the same, as PAWS has.
     if split in task.labelled or table.has(task.label):
         words = table.column(task.label)
         labels = _classes(table, words, task.labels) if task.labels is not None else _scores(table, words, task)
@@ -72,6 +73,7 @@ def _classes(table: Table, words: list[str], known: Sequence[str]) -> list[int]:
     numbers = {word: number for number, word in enumerate(known)}
     for row, word in enumerate(words):
         if word not in numbers:
+            # Without a close match `nearest` would list the classes sorted; here they stand in their own order.
             close = nearest(word, known)
             tail = close if "Did you mean" in close else f" Known: {', '.join(known)}."
             raise RelposError(f"{table.where(row)}: label {_shown(word)} is outside the set.{tail}")
@@ -100,6 +102,7 @@ def _indices(table: Table) -> list[int]:
         if table.has(name):
             words = table.column(name)
             for row, word in enumerate(words):
+                # isdigit alone accepts ², which int refuses.
                 if not (word.isascii() and word.isdigit()):
                     raise RelposError(f"{table.where(row)}: {name} {_shown(word)} is not a row number")
             return [int(word) for word in words]

@@ -69,6 +69,7 @@ def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = F
 
 def _lines(path: Path) -> list[str]:
     """The lines of a file, without the end of the last one."""
+    # splitlines would cut a sentence at U+2028, U+0085 and other characters that are text here.
     lines = read_text(path).removesuffix("\n").split("\n")
     return [line.removesuffix("\r") for line in lines]
 

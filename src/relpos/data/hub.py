@@ -65,6 +65,7 @@ def _rows(text: dict[str, Any], streaming: bool) -> Iterator[str]:
         dataset = datasets.load_dataset(
             text["id"], text["config"], revision=text["revision"], split=text["split"], streaming=streaming
         )
+        # None: a streamed data set may not know its columns before a row is read.
         if dataset.column_names is not None and text["text"] not in dataset.column_names:
             raise RelposError(
                 f"data.texts: {text['id']} has no column {text['text']!r}.{nearest(text['text'], dataset.column_names)}"

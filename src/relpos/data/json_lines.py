@@ -21,11 +21,13 @@ def objects(path: Path) -> Iterator[tuple[int, Fields]]:
     Raises:
         RelposError: names file and line: not UTF-8, empty, or not an object.
     """
+    # Not splitlines: it cuts at U+0085 and U+2028, which JSON allows inside a text.
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         try:
             fields = json.loads(line)
+            # Only an escape makes a surrogate, for UTF-8 is read strictly; to check every line would take longer than to parse it.
             if "\\u" in line:
                 json.dumps(fields, ensure_ascii=False).encode()  # half a surrogate pair is JSON, and no tokenizer takes it
         except (ValueError, RecursionError) as error:
@@ -59,6 +61,7 @@ def inside(fields: object, key: str, kind: type, where: str) -> Any:
         RelposError: names file and line.
     """
     value = fields.get(key) if isinstance(fields, dict) else None
+    # To isinstance a truth value is an int, but in a file it is no number.
     if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, str) and not value.strip()):
         raise RelposError(f"{where}: no {KINDS[kind]} under {key!r}")
     return value

@@ -74,6 +74,7 @@ class LengthTask(ABC):
             part: `train`, or `test` for a question that stands nowhere in the text.
             lengths: of the question, each as probable as any, as far as it has questions of this part.
         """
+        # The length is drawn again in each attempt: of a short one all questions may be of the other part.
         question = chance.until(
             lambda: self.question(chance, chance.pick(lengths)), lambda drawn: part_of(f"{self.name} {' '.join(drawn)}") == part
         )
@@ -83,6 +84,7 @@ class LengthTask(ABC):
         """The text. The first document ends with a list of the symbols, because SentencePiece makes pieces only of what occurs in
         two strings between spaces. It is the last of an odd number of sentences, so that it is in no pair."""
         for start in range(0, self.examples, DOCUMENT):
+            # Draws of its own for each document: with more examples, the documents before stay as they are.
             chance = Chance(self.seed, self.name, self.longest, start)
             drawn = [self.draw(chance, "train", range(1, self.longest + 1)) for _ in range(min(DOCUMENT, self.examples - start))]
             symbols = [] if start else [f"{', '.join(self.symbols)}."]

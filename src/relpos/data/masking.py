@@ -27,6 +27,7 @@ def mask(
     place = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]  # (1, n)
     row = keys[:, None]  # (b, 1)
     text = (place < lengths[:, None]) & (input_ids != marks.cls) & (input_ids != marks.sep) & (input_ids != marks.pad)
+    # Each token by itself. BERT's code chooses exactly 15 % of each row, so that a token's mask depends on the others.
     chosen = text & (uniform(seed, row, place, 0) < rate)
     how = uniform(seed, row, place, 1)
     drawn = (counter_hash(seed, row, place, 2) >> 1 & (1 << 62) - 1) % vocabulary

@@ -68,6 +68,7 @@ def _tsv(path: Path, columns: Sequence[str]) -> Table:
 
 def _csv(path: Path, columns: Sequence[str]) -> Table:
     rows, places, line = [], [], 1
+    # Strict: otherwise a quote that is never closed would make one field of the rest of the file, without an error.
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     try:
         for row in reader:

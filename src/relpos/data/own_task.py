@@ -85,6 +85,7 @@ class OwnTask:
             raise RelposError(f"task.name={name}: letters, digits and . _ + - are expected")
         arguments = {
             "name": name,
+            # Absolute: the run keeps it, and may be continued from another working directory.
             "folder": str(self.files.folder.resolve()),
             "sentences": self.texts,
             "label": str(self.label),
@@ -140,4 +141,5 @@ def _classes(location: OwnFiles, task: Task) -> list[str]:
         raise RelposError(f"{table.source}: {len(classes):,} different labels in column {task.label!r}: is it task.kind=number?")
     # As words, 10 would stand before 2: the order of the classes is that of a classifier's outputs.
     whole = all(re.fullmatch(r"-?\d+", word) for word in classes)
+    # Of 1 and 01 the word decides: their order in the set changes from process to process.
     return sorted(classes, key=lambda word: (int(word), word)) if whole else sorted(classes)

@@ -236,6 +236,7 @@ def _of_text(path: Path) -> Iterator[Item]:
 def _of_json(path: Path) -> Iterator[Item]:
     for number, fields in objects(path):
         place = f"{path} line {number}"
+        # One field is enough, so that a line that lacks another one is refused by that field's name.
         known = next((of for marks, of in FORMATS.items() if not fields.keys().isdisjoint(marks)), None)
         if known is None:
             formats = "; ".join(" and ".join(marks) for marks in FORMATS)

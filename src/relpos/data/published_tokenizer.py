@@ -64,6 +64,7 @@ class PublishedTokenizer(Tokenizer):
         except ImportError:
             raise RelposError(f"tokenizer {path}: needs transformers: pip install 'relpos[pretrained]'") from None
         try:
+            # The folder may be a stranger's: code that lies in it is not run.
             self.host: Any = AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
             self.backend = self.host.backend_tokenizer
         except Exception as error:  # damaged files raise errors of many unrelated types
@@ -74,6 +75,7 @@ class PublishedTokenizer(Tokenizer):
         self._check_size()
         ids = {role: self._id(*kinds) for role, kinds in ROLES.items()}
         self.pad, self.unk, self.cls, self.sep, self.mask = (ids[role] for role in ("pad", "unk", "cls", "sep", "mask"))
+        # At least one: where a tokenizer has no template, it puts no special tokens around texts at all.
         self.separators = max(1, self._marks_around("a", "a") - self._marks_around("a", None))
 
     def _check_size(self) -> None:
@@ -90,6 +92,7 @@ class PublishedTokenizer(Tokenizer):
         return int(self.backend.get_vocab_size(with_added_tokens=True))
 
     def encode(self, texts: list[str]) -> list[npt.NDArray[np.int32]]:
+        # Set at each call, because the tokenizer keeps it and `encode_marked` sets it the other way.
         self.backend.encode_special_tokens = True  # the library's name for: special tokens in a text are plain text
         rows = [np.array(row.ids, np.int32) for row in self.backend.encode_batch(list(texts), add_special_tokens=False)]
         # SentencePiece has special tokens among its pieces and may choose one for a text that spells it.

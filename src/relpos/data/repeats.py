@@ -31,6 +31,7 @@ def without_repeats(rows: Iterable[str]) -> Iterator[str]:
     known: set[int] = set()
     rows = iter(rows)
     while block := list(islice(rows, BLOCK)):
+        # Not `hash`, which Python salts anew in each process: the same text must lose the same rows.
         marks = {code for row in block if len(row) >= LONG and not (code := crc32(row.strip().encode())) % SAMPLED}
         if len(marks) < FEWEST or 2 * len(marks & known) < len(marks):
             yield from block

@@ -82,6 +82,7 @@ def permutation(ids: Tensor, batch: MicroBatch, numbers: Tensor, words: Words, w
     # A [SEP] that the masking drew stands in `input_ids` only, so these are the true ones.
     marks = words.marks
     fixed = ~real | (array == marks.cls) | (array == marks.sep) | (array == marks.pad)
+    # `roll` brings the last column round to the first one, where [CLS] stands and is fixed anyway.
     part = np.cumsum(fixed | np.roll(fixed, 1, 1), 1)  # every fixed token is a part by itself, and so is every sentence
     begins = words.begins(array) | fixed | np.roll(fixed, 1, 1)
     word = np.cumsum(begins, 1)
@@ -90,6 +91,7 @@ def permutation(ids: Tensor, batch: MicroBatch, numbers: Tensor, words: Words, w
     inside = word - first_word  # the word's number in its sentence
     group = inside // window if window else np.zeros_like(inside)
     draw = counter_hash(_SEED, window or 0, numbers[:, None], torch.from_numpy(part), torch.from_numpy(inside)).numpy()
+    # The last key counts first. The word stands behind the draw: pieces of two words that drew the same number must not mix.
     order = np.lexsort((np.broadcast_to(place, array.shape), word, draw, group, part), axis=1)
     return torch.from_numpy(order)
 
@@ -117,6 +119,7 @@ def ngrams_permuted(
     begins[starts] = True
     word = np.cumsum(begins)
     number = torch.from_numpy(first + sentence)
+    # torch's % has the sign of n, so that a negative hash, too, gives a number from 0 to n − 1.
     skipped = (counter_hash(_NGRAMS, n, number) % n).numpy()
     ngram = (word - word[starts][sentence] + skipped) // n
     draw = counter_hash(_NGRAMS, n, number, torch.from_numpy(ngram)).numpy()

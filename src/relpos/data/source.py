@@ -79,6 +79,7 @@ class Files:
             place = self.glue_location()
         except RelposError:
             return None
+        # Sorted: a folder lists its entries in any order, and the order of the files is part of the identity.
         folder = (
             next((path for path in sorted(place.glob("*")) if _plain(path.name) == _plain(task)), None) if place.is_dir() else None
         )

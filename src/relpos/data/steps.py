@@ -115,6 +115,7 @@ class Steps(IterableDataset[Step]):
     def step(self, index: int) -> Step:
         """One step, or this process's share of it."""
         pairs = self.pairs(index)
+        # Lengths are differences of offsets: to deal out by length, no process reads the tokens of other processes' examples.
         lengths = self.examples.lengths(pairs)
         tokens = int(lengths.sum())
         # Stable: examples of one length are dealt out alike on every machine.
@@ -134,6 +135,7 @@ class Steps(IterableDataset[Step]):
         lengths = self.examples.lengths(pairs)
         by_length = torch.argsort(lengths, stable=True, descending=True)
         passes = []
+        # Passes of one number of rows have few shapes, and a recording serves one shape only.
         for part in pairs[by_length].split(rows):
             ids, sizes = self.examples.batch(part)
             passes.append({"input_ids": ids, "lengths": sizes, "keys": counter_hash(index, part)})

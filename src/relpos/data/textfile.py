@@ -36,6 +36,7 @@ def blocks(path: Path) -> Iterator[str]:
     """
     opener = _OPEN.get(path.suffix, _plain)
     line, rest, first = 1, b"", True
+    # Before it is opened: opening a named pipe waits for somebody to write to it.
     check_regular(path)
     try:
         with opener(path) as file:
@@ -47,6 +48,7 @@ def blocks(path: Path) -> Iterator[str]:
                 line, first = line + data.count(b"\n"), False
             if rest:
                 yield _decoded(rest, path, line)
+    # A call, because Python evaluates this tuple only once something is raised: reading plain text does not load zstandard.
     except (EOFError, lzma.LZMAError, gzip.BadGzipFile, OSError, _zstd_error()) as error:
         raise RelposError(f"{path}, near line {line}: {_one_line(error)}") from error
 
@@ -62,6 +64,7 @@ def _cut(data: bytes) -> int:
 def _whole_characters(data: bytes) -> int:
     """The end of the last complete UTF-8 character."""
     end = len(data) - 1
+    # At most three bytes continue a character. A longer row of them is no UTF-8, and is cut anywhere: decoding refuses it.
     while end > len(data) - 4 and data[end] & 0xC0 == 0x80:
         end -= 1
     return end

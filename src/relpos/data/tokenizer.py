@@ -45,6 +45,7 @@ def train_tokenizer(documents: Iterable[Document], folder: Path, vocabulary: int
     """
     if sample < 1:
         raise RelposError(f"data.sample={sample}: must be at least 1")
+    # Left in, the character that stands for WikiText's <unk> would become a piece, and would no longer be encoded as unknown.
     drawn = reservoir((sentence.replace(UNKNOWN, "") for sentence in sentences(documents)), sample)
     if not drawn:
         raise RelposError("data: the corpus has no sentences")
@@ -56,9 +57,11 @@ def train_tokenizer(documents: Iterable[Document], folder: Path, vocabulary: int
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
+            # With less room than the special tokens need, SentencePiece may fail before it says how many ids the characters need.
             sentence_iterator=iter(drawn), model_writer=model, model_type="unigram", vocab_size=max(vocabulary, MASK + 1),
             hard_vocab_limit=False, normalization_rule_name="nmt_nfkc_cf", num_threads=threads, minloglevel=2,
             pad_id=PAD, pad_piece="[PAD]", unk_id=UNK, unk_piece="<unk>", bos_id=-1, eos_id=-1,
+            # Control symbols, not user-defined ones: a text that spells [MASK] must not be encoded as that token.
             control_symbols=["[CLS]", "[SEP]", "[MASK]"], max_sentence_length=LONGEST,
         )  # fmt: skip
     except RuntimeError as error:
@@ -76,6 +79,7 @@ def reservoir(stream: Iterable[str], size: int, seed: int = 0) -> list[str]:
     """`size` items of a stream, each as probable as any, in the memory of `size` items (Li 1994, algorithm L)."""
     draw = random.Random(seed)
     iterator: Iterator[str] = iter(stream)
+    # The range comes first: behind the iterator, it would end zip one item too late, and that item would be lost.
     kept = [item for _, item in zip(range(size), iterator, strict=False)]
     if size < 1 or len(kept) < size:
         return kept
@@ -136,6 +140,7 @@ class Tokenizer:
 
     def encode(self, texts: list[str]) -> list[npt.NDArray[np.int32]]:
         """The ids of each text, without special ones."""
+        # By default each of the encoding processes would share its texts out among as many threads as there are processors.
         ids: list[npt.NDArray[np.int32]] = self.processor.encode(texts, return_type="numpy", num_threads=1)
         return ids
 

@@ -48,6 +48,7 @@ def write_store(
     if not 0 < heldout < 1:
         raise RelposError(f"data.heldout={heldout}: a fraction between 0 and 1")
     folder.mkdir(parents=True, exist_ok=True)
+    # First of all: a manifest that is left from before would vouch for half-written files.
     (folder / MANIFEST).unlink(missing_ok=True)
     dtype = "<u2" if tokenizer.size <= 1 << 16 else "<u4"
     words = Words(tokenizer) if shuffle else None
@@ -118,6 +119,7 @@ class _Writer:
             self._halve(heldout)
         self.files["documents.bin"].write(np.asarray(self.starts, "<i8"))
         self.files["heldout.bin"].write(chosen(np.asarray(self.hashes, np.uint64), heldout).astype("u1"))
+        # On disk before the manifest exists: after a power cut it must not stand beside files that are incomplete.
         for file in self.files.values():
             file.flush()
         self.manifest = {
@@ -128,6 +130,7 @@ class _Writer:
 
     def _halve(self, heldout: float) -> None:
         """Makes the end of a corpus's only document a document of its own: otherwise nothing could be held out."""
+        # Two sentences on either side: with one, a side would have no pair.
         if self.sentences < 4:
             raise RelposError(f"data: the corpus has {self.sentences} sentences in one document, too few to hold some out")
         cut = self.sentences - max(2, round(heldout * self.sentences))
@@ -185,6 +188,7 @@ class _File:
     def close(self, whole: bool) -> None:
         try:
             self.file.close()
+        # Where the work has failed, that error is on its way: what closing says of the same full disk must not take its place.
         except OSError:
             if whole:
                 raise

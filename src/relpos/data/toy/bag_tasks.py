@@ -62,6 +62,7 @@ def mnli(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.ANIMALS) ->
     `not` is as frequent in either sentence under every label.
     """
     label = chance.pick(("entailment", "neutral", "contradiction"))
+    # As in contradictions: half of them have one `not`, in either sentence equally often, which is a quarter for each sentence.
     negated = other_negated = chance.coin(0.25)
     if label == "contradiction" and chance.coin():
         premise, hypothesis = opposed_events(chance, part, nouns)

@@ -133,6 +133,7 @@ def who_undergoes(event: Event) -> Words:
     return ["who", do(event.agent), *event.agent.words(), event.verb, "?"]
 
 
+# No clause can be nested in another of its kind, so that a regular expression over the words' classes recognises all sentences.
 _CLASSES = lexicon.word_classes()
 _ONE, _MANY = "[DA]j?n", "[DS]?j?N"
 _ANY = f"(?:{_ONE}|{_MANY})"

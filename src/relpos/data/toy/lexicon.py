@@ -73,6 +73,7 @@ def paradigms() -> list[list[str]]:
     forms += [[verb, singular_verb(verb), participle(verb)] for verb in VERBS]
     forms += [[act, singular_verb(act)] for act in ACTS]
     forms += [list(pole) for axis in ADJECTIVE_AXES for pole in axis]
+    # Words of one form, in twos: in the lines of `corpus.word_list` each must stand beside a comma and beside a full stop.
     for words in (OF_AGENT, OF_PATIENT, ADVERBS, POSITIVE, NEGATIVE):
         forms += [list(pair) for pair in zip(words[::2], words[1::2], strict=True)]
     return forms + [line.split() for line in ("the a some", "is are", "do does not", "it they", "and but", "who that by because")]

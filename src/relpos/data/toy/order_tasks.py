@@ -50,6 +50,7 @@ def _disagreeing(chance: Chance, part: str, relative: bool) -> tuple[Words, Word
     agent, verb, patient = triple(chance, part)
     phrases = (Phrase(agent, False, "the"), Phrase(patient, True, chance.pick(("the", "some"))))
     first, second = phrases if chance.coin() else phrases[::-1]
+    # Either phrase has two words, so that the verb stands at 2 here and at 5 in the relative clause.
     if not relative:
         good = grammar.active(Event(first, verb, second))
         return good, [*second.words(), good[2], *first.words(), "."]
