@@ -116,4 +116,5 @@ def _watch(standing: Standing, workers: Workers) -> None:
             if not left:
                 return
             workers.poll()
+            # However many runs there are and however slow their disk, looking takes at most a sixth of the time.
             time.sleep(max(PAUSE, 5 * (time.monotonic() - began)))

@@ -68,6 +68,7 @@ class Job:
             runs[identity] = Run(**(flat | {"inputs": {name: runs[other] for name, other in flat["inputs"].items()}}))
         for identity in content.get("only_described", []):
             del runs[identity]
+        # Defaults, because `relpos status` also reads a plan.json that an earlier version has written.
         return cls(list(runs.values()), content["retries"], content.get("starts", {}), content.get("mine"))
 
 
@@ -101,6 +102,7 @@ class Standing:
 
     def walk(self) -> Iterator[tuple[Run, str]]:
         """The runs that are neither settled nor hopeless, with their states; each record is read when its turn comes."""
+        # A copy: `_read` takes settled runs out.
         for run in list(self.unsettled.values()):
             state = self._read(run)
             if any(needed.identity in self.failed or needed.identity in self.hopeless for needed in run.inputs.values()):

@@ -58,6 +58,7 @@ class Local(Engine):
     def _environments(self, places: Sequence[str | None]) -> list[dict[str, str]]:
         """The environment variables of the worker at each place."""
         threads = thread_variables(self.threads or max(1, cores() // max(1, len(places))), asked=self.threads is not None)
+        # An empty CUDA_VISIBLE_DEVICES hides all GPUs; where it is not set, CUDA sees all of them.
         gpus = [{} if place is None and self.devices != [] else {"CUDA_VISIBLE_DEVICES": place or ""} for place in places]
         return [os.environ | threads | seen for seen in gpus]
 
@@ -76,6 +77,7 @@ class Local(Engine):
         gpus = _gpus() if self.devices is None else _chosen(self.devices)
         if on_cpu or not gpus:
             return [None] * (self.workers or max(1, cores() // size))
+        # GPUs that are left over are too few for a run, and stay idle.
         shares = [",".join(gpus[i : i + size]) for i in range(0, len(gpus) - size + 1, size)]
         if not shares:
             raise RelposError(f"speed.devices={size}: engine=local has {len(gpus)} GPUs")
@@ -155,6 +157,7 @@ class LocalWorkers:
 
     def shutdown(self) -> None:
         """Closes the pipes and waits; a second Ctrl-C kills."""
+        # All pipes before the first wait, so that the workers write their checkpoints at the same time.
         for process in self.processes:
             assert process.stdin is not None
             process.stdin.close()

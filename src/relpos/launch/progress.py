@@ -51,6 +51,7 @@ class Display:
         settled = (self.standing.finished | self.standing.failed) - self.announced
         for run in (run for run in self.job.runs if run.identity in settled) if settled else ():
             self.announced.add(run.identity)
+            # As `Text`: in a string rich would take brackets of an error message for markup, and fail at some.
             self.console.print(Text(f"[{len(self.announced)}/{len(self.job.runs)}] {ending(run)}"), soft_wrap=True)
         if self.live:
             self.progress.update(self.bar, completed=len(self.announced))

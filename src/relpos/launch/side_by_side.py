@@ -71,6 +71,7 @@ def side_by_side(
                 print(future.result()[1], end="", file=sys.stderr, flush=True)
                 advance(1)
         finally:
+            # Not waited for here: they read from the processes that are ended below. The stack joins them afterwards.
             threads.shutdown(wait=False, cancel_futures=True)
             for process in processes:
                 process.terminate()
@@ -99,12 +100,14 @@ def _serve() -> None:
                 function, item = pickle.load(sys.stdin.buffer)
             except EOFError:
                 return
+            # Only at work, where a half-written file is to be removed: a process that waits for an item is simply ended.
             with interruptible(), redirect_stderr(StringIO()) as said:  # no terminal, so no progress bars
                 result = function(item)
             try:
                 pickle.dump((result, said.getvalue()), results)
                 results.flush()
             except BrokenPipeError:  # the launcher was killed
+                # Closing `results` would write what is left to the broken pipe, and print a traceback.
                 os._exit(1)
 
 

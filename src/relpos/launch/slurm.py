@@ -168,6 +168,7 @@ class SlurmJobs:
                 after |= {job_of[run.identity] for run in _inputs(group[0]) if run.identity in job_of}
                 numbers |= dict(zip([bundle.name for bundle in group], self._sbatch(group, sorted(after)), strict=True))
         finally:
+            # After an error, too: what sbatch has taken must not be submitted again.
             write_json(self.book, self.jobs)
         self.behind = bool(held_up)
 
@@ -201,6 +202,7 @@ class SlurmJobs:
         Raises:
             RelposError: jobs end without having started a run; or Slurm has not answered for a long time.
         """
+        # The launcher polls several times a second, more often than a controller should be asked.
         if time.monotonic() - self.last_look < PAUSE:
             return
         self.last_look = time.monotonic()
@@ -239,6 +241,7 @@ class SlurmJobs:
             return
         deadline = time.monotonic() + PATIENCE
         if left := self._still_there():
+            # Unchecked: scancel may fail because one of the jobs has just ended, which is what is wanted.
             subprocess.run(["scancel", *sorted(left)], capture_output=True, check=False)
         while left and time.monotonic() < deadline:
             time.sleep(0.5)
@@ -260,6 +263,7 @@ def in_queue() -> set[str]:
     Raises:
         Unanswered: squeue failed; has its message.
     """
+    # `--array`: without it the waiting jobs of an array are one line, 12_[3-5], which no number in the book equals.
     command = ["squeue", "--noheader", "--array", "--format=%i", f"--user={getpass.getuser()}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)

@@ -111,6 +111,7 @@ def _report_impossible(standing: Standing) -> None:
 def _reset() -> None:
     """Restores what a run changes in this process: signal handlers, the number of threads and the memory that it holds."""
     on_stops(interrupt)
+    # An import would load torch in workers whose runs need none.
     if "torch" not in sys.modules:
         return
     gc.collect()  # trainer and module refer to each other; without this, weights and maps of the store stay for several runs more
@@ -120,6 +121,7 @@ def _reset() -> None:
 
 def interrupted(job: Job) -> int | None:
     """Works on a job; returns the signal that stopped it, or None. If the work cannot go on, ends the process with status 1."""
+    # Replaces the handlers of submitit, which would requeue the job by its own rules.
     _reset()
     try:
         work(job, threading.Event())

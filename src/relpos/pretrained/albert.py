@@ -28,6 +28,7 @@ FAMILY = Family(
         "conv": NO_CONV,
         "vocabulary": Key("vocab_size", 30000),
     },
+    # One group of one layer, which all passes share: `_LAYER` names no other.
     constants=NO_DECODER | {"num_hidden_groups": 1, "inner_group_num": 1},
     encoder=(*EMBEDDINGS, POSITIONS),
     layer=(

@@ -59,6 +59,7 @@ FAMILY = Family(
     widen=(),
     pooler=linear("pooler", "pooler.dense"),
     heads=(*MASKED_LM, classifier("BertForSequenceClassification", "bert.pooler.dense")),
+    # The head for next sentences, a tied decoder, which repeats the word table, and a buffer of older versions of transformers.
     unread=(r"cls\.seq_relationship\..*", r"cls\.predictions\.decoder\.weight", r".*\.position_ids"),
 )
 

@@ -151,6 +151,7 @@ class Checkpoint:
         missing = parameters.keys() - state.keys()
         assert not missing, f"{self.family.model_type} says nothing about {sorted(missing)}"
         # Assigned, not copied: the weights stay mapped from the file, and in its number format.
+        # Not strict: no checkpoint has the buffers of our position schemes. Parameters were compared above.
         model.load_state_dict(state, strict=False, assign=True)
 
     def _check_computed(self) -> None:

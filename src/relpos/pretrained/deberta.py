@@ -58,6 +58,7 @@ def stated(config: Mapping[str, Any]) -> dict[str, Any]:
         )
     if isinstance(kinds, str):
         kinds = [kind.strip() for kind in kinds.lower().split("|")]
+    # As in transformers, which takes the longest text where the number is below 1.
     if given["max_relative_positions"] in (-1, 0):
         given["max_relative_positions"] = given.get(_LENGTH.name, _LENGTH.default)
     return given | {"pos_att_type": sorted(map(str, kinds)) if isinstance(kinds, list) else kinds}
@@ -90,6 +91,7 @@ FAMILY = Family(
     },
     constants=_CONSTANTS,
     encoder=(
+        # Without the last, a table of absolute positions.
         *DISTILBERT.encoder[:-1],
         Weight("position.table", "encoder.rel_embeddings.weight"),
         *linear("position.norm", "encoder.LayerNorm"),
@@ -102,11 +104,13 @@ FAMILY = Family(
     pooler=(),
     heads=(
         *renamed(MASKED_LM, "Bert", "DebertaV2"),
+        # The names of the authors' own files, which transformers has with legacy=false.
         Head(
             "DebertaV2ForMaskedLM",
             (*linear("head.narrow", f"{_LM}.dense"), *linear("head.norm", f"{_LM}.LayerNorm"), Weight("head.bias", f"{_LM}.bias")),
         ),
     ),
+    # A tied decoder, the head that finds replaced tokens, and what the enhanced mask decoder reads.
     unread=(r"cls\.predictions\.decoder\.weight", r"mask_predictions\..*", r".*\.position_ids", r".*\.position_embeddings\.weight"),
     normalised=stated,
 )

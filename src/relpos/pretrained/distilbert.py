@@ -26,6 +26,7 @@ FAMILY = Family(
             "dropout": Key("dropout", 0.1),
             "attention_dropout": Key("attention_dropout", 0.1),
             "activation": Key("activation", "gelu", SIZE["activation"].read),
+            # Fixed in the code of transformers: config.json has no key for it.
             "norm_eps": 1e-12,
             "token_types": 0,
         },

@@ -92,6 +92,7 @@ def _weights(
     parameters = {name: value.detach() for name, value in network.named_parameters()}
     size = settings["size"]
     layers = 1 if size.get("share_layers", False) else size["layers"]
+    # With a point in front, because names of an encoder alone begin with `pooler`.
     pooler = "outputs" not in settings and any(".pooler." in f".{name}" for name in parameters)
     prefix = family.prefix if head else ""
     widen = size["embedding"] != size["hidden"]

@@ -32,6 +32,7 @@ def older(config: Mapping[str, Any]) -> dict[str, Any]:
         RelposError: other layers than every third are global, or angles are scaled.
     """
     types = config.get("layer_types") or []
+    # False and True as places in `_THETAS`, which names full attention first.
     if not isinstance(types, list) or types != [list(_THETAS)[layer % _EVERY > 0] for layer in range(len(types))]:
         raise RelposError(f"layer_types={types}: only full_attention in every third layer is supported")
     thetas = {key.name: _theta(config, kind, key) for kind, key in _THETAS.items()}
@@ -79,10 +80,12 @@ FAMILY = Family(
     },
     encoder=(
         Weight("embedding.words.weight", "embeddings.tok_embeddings.weight"),
+        # Of each pair the weight alone: there are no biases.
         linear("embedding.norm", "embeddings.norm")[0],
         linear("norm", "final_norm")[0],
     ),
     layer=(
+        # The first layer reads what the norm of the embeddings has just normed, and has none of its own.
         Weight("layers.{n}.attention_norm.weight", "layers.{n}.attn_norm.weight", since=1),
         Weight("layers.{n}.attention.project.weight", "layers.{n}.attn.Wqkv.weight", halves=True),
         linear("layers.{n}.attention.output", "layers.{n}.attn.Wo")[0],

@@ -28,6 +28,7 @@ FAMILY = Family(
     },
     constants=ROBERTA.constants | {"relative_attention_num_buckets": _BUCKETS},
     encoder=(
+        # Without its positions, which have no reserved rows.
         *DISTILBERT.encoder[:-1],
         replace(POSITIONS, ours="position.parts.0.table", reserved=RESERVED),
         Weight("position.parts.1.table", "encoder.relative_attention_bias.weight", transposed=True),

@@ -37,6 +37,7 @@ FAMILY = Family(
     widen=ELECTRA.widen,
     pooler=linear("pooler", "pooler.dense"),
     heads=renamed(MASKED_LM, "Bert", "RoFormer"),
+    # No parameter of ours is made of the sines; `computed` compares them.
     unread=(*BERT.unread, r".*embed_positions\.weight"),
     computed={"encoder.embed_positions.weight": waves},
 )

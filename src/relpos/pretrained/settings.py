@@ -71,6 +71,7 @@ def _leaves(template: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, Any
         for name, part in template.items():
             yield from _leaves(part, _value(ours, path, name), f"{path}.{name}" if path else name)
     elif isinstance(template, list):
+        # First: the caller refuses another number of parts before `zip` fails.
         yield f"len({path})", len(template), len(ours)
         for place, (part, own) in enumerate(zip(template, ours, strict=True)):
             yield from _leaves(part, own, f"{path}.{place}")

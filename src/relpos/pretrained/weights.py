@@ -74,6 +74,7 @@ def write(weight: Weight, parameter: Tensor, heads: int) -> Iterator[tuple[str, 
 def _halves(rows: int, heads: int) -> Int[Tensor, "rows"]:
     """Which row of theirs is each of ours, of the queries, keys and values of all heads."""
     query, key, value = torch.arange(rows).view(3, heads, 2, -1)
+    # Values are not turned, and keep their order.
     return torch.cat([part.flatten() for part in (query.mT, key.mT, value)])
 
 

@@ -70,6 +70,7 @@ def card(
     is_causal = settings["size"].get("attention") == "causal"
     uses = {"text-classification": CLASSIFIER, "text-generation": CAUSAL, "fill-mask": LOAD}
     task = "text-classification" if classifies else "text-generation" if is_causal else "fill-mask"
+    # A set of names in order: an exported network of ours has `model_type` relpos, too.
     tags = list(dict.fromkeys(["relpos", str(config["model_type"])]))
     front = {"library_name": "transformers", "pipeline_tag": task, "tags": tags}
     example = uses[task]

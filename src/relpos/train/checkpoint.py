@@ -48,6 +48,7 @@ def stopping() -> Iterator[None]:
     except Interrupted as stop:
         raise KeyboardInterrupt(*stop.args) from stop
     except SystemExit as stop:
+        # Lightning exits inside its except clause, so that the interrupt is the context; any other SystemExit is not its own.
         if isinstance(stop.__context__, KeyboardInterrupt):
             signal.signal(signal.SIGINT, handler)
             raise KeyboardInterrupt(*stop.__context__.args) from stop
@@ -82,6 +83,7 @@ def newest(folder: Path) -> Path | None:
     Raises:
         RelposError: there are checkpoints, and none has the content that its name promises.
     """
+    # By time, because a name holds a hash. There are two where the process was killed before it deleted the earlier one.
     checkpoints = sorted(folder.glob("last-*.ckpt"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
     for path in checkpoints:
         if sha256(path)[:16] == path.stem.removeprefix("last-"):
@@ -119,6 +121,7 @@ class Checkpointing(pl.Callback):
         # Each process may have got the signal a step earlier or later: together they stop at one.
         asked = self.group.sums([self.asked == number for number in STOPS])
         stop = next((number for number, count in zip(STOPS, asked, strict=True) if count), None)
+        # After the last step only if asked to stop: otherwise the model is written next, and the checkpoints are deleted.
         if stop is not None or (step % self.every == 0 and step < int(trainer.max_steps)):
             # Writing would make a deleted folder again, and the training would continue for nothing.
             if self.group.first and not self.folder.parent.is_dir():
@@ -146,6 +149,7 @@ class Kept(pl.Callback):
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
         """Writes it when the step is reached."""
+        # There is no group to ask who writes: only a run of one process keeps a trunk.
         if trainer.global_step == self.step:
             module.check_finite()
             trainer.save_checkpoint(self.folder / "last.ckpt")
@@ -168,4 +172,5 @@ class Snapshots(pl.Callback):
 
 def snapshot_step(percent: int, steps: int) -> int:
     """The step, rounded, at which `percent` per cent of the steps are done."""
+    # At least 1: callbacks come after an update, so that step 0 is never seen.
     return max(1, round(steps * percent / 100))

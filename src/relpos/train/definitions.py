@@ -62,6 +62,7 @@ class Module:
             line, start = lines[found.lineno - 1], found.col_offset
             lines[found.lineno - 1] = line[:start] + called(found.id).encode() + line[start + len(found.id.encode()) :]
         first, last = rows(self.defined[name])
+        # The name that is defined is no reference, so the loop above has not replaced it.
         head = self.defined[name][0].lineno - 1
         lines[head] = re.sub(rf"\b{name}\b", called(name), lines[head].decode(), count=1).encode()
         while first and self.lines[first - 1].startswith("#"):
@@ -98,6 +99,7 @@ class Library:
             source = self.module(name)
             assert source
             wanted = [defined for defined in source.defined if Symbol(name, defined) in needed]
+            # Without repetition: one statement may define two names, as in `a = b = 1`.
             texts = dict.fromkeys(source.text(defined, self._caller(name, called)) for defined in wanted)
             parts.append("\n\n\n".join([f"# {name}", *texts]))
             imports |= {line for defined in wanted for line in self._outside(source, defined)}
@@ -141,6 +143,7 @@ class Library:
                         visit(other.module, above | {module})
             order[module] = None
 
+        # Sorted, because a set of texts has another order in each process: the same network gives the same file.
         for module in sorted({symbol.module for symbol in needed}):
             visit(module, frozenset())
         return list(order)

@@ -73,6 +73,7 @@ def export(
         longest = config.get("max_position_embeddings", model.encoder.position.max_length)
         tokenizer.save(temporary)
         if not isinstance(tokenizer, PublishedTokenizer):  # that of a published checkpoint is a fast one already
+            # In our pre-training all tokens have type 0; a fine-tuning gives the second text type 1.
             write_fast_tokenizer(temporary, tokenizer, longest, second_type=int(classifies), open_end=ours == CAUSAL)
         write_text(temporary / "README.md", card(config))
         try:

@@ -80,6 +80,7 @@ class FinetuningData(pl.LightningDataModule):
         """Called after a checkpoint is restored, when the trainer knows the step from which to continue."""
         assert self.trainer is not None
         self.batches.start = self.trainer.global_step
+        # None: an item is a whole step already, which DataLoader is not to put into a batch.
         return DataLoader(self.batches, batch_size=None)
 
 

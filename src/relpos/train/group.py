@@ -55,6 +55,7 @@ class Group:
         """
         if self.world == 1 or not values:
             return list(values)
+        # float32 would round counts above 2^24, and steps are compared by their sums.
         numbers = torch.tensor([float(value) for value in values], dtype=torch.float64)
         _exchange(numbers, self.control)
         return numbers.tolist()
@@ -78,6 +79,7 @@ class Group:
         reached = torch.tensor([float(p.grad is not None) for p in parameters], device=parameters[0].device)
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         flat = torch.cat([reached, *(part.reshape(-1).float() for part in parts)])
+        # None is the default group, NCCL where there are GPUs: gradients do not pass through the CPU.
         _exchange(flat, None)
         counts = flat[: len(parameters)].tolist()  # processes in which each parameter got a gradient
         sizes = [p.numel() for p in parameters]
@@ -106,6 +108,7 @@ def join(rank: int, world: int, local: int, accelerator: str = "auto") -> Group:
     if _joined is None:
         gpus = torch.cuda.device_count() if accelerator != "cpu" else 0
         if gpus:
+            # Modulo, because srun may show each process its own GPU alone, as number 0.
             torch.cuda.set_device(local % gpus)
         os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
         dist.init_process_group("nccl" if gpus else "gloo", rank=rank, world_size=world)

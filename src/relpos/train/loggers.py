@@ -44,6 +44,7 @@ class JsonLines(Logger):
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Appends one line."""
+        # Closed after each line, so that a kill loses none and whoever watches the run reads it at once.
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step} | {name: float(value) for name, value in metrics.items()}) + "\n")
 
@@ -125,6 +126,7 @@ def tensorboard_logger(*, run: dict[str, Any], folder: Path) -> Logger:
     """TensorBoard: `tensorboard --logdir $RELPOS_RUNS`."""
     from pytorch_lightning.loggers import TensorBoardLogger
 
+    # An empty version: with None Lightning begins a new folder, version_1, each time that the run is continued.
     return TensorBoardLogger(save_dir=folder, name="tensorboard", version="")
 
 

@@ -61,12 +61,14 @@ def matthews(predictions: ArrayLike, targets: ArrayLike) -> float:
 def pearson(predictions: ArrayLike, targets: ArrayLike) -> float:
     """Linear correlation; 0 where either side is constant or not finite."""
     p, t = (_direction(x) for x in _pair(predictions, targets))
+    # Rounding may carry the product of two vectors of length 1 beyond 1.
     return float(np.clip(p @ t, -1.0, 1.0))
 
 
 def spearman(predictions: ArrayLike, targets: ArrayLike) -> float:
     """Pearson correlation of the ranks, ties sharing their mean rank; 0 where either side is constant or not finite."""
     p, t = _pair(predictions, targets)
+    # Checked here, because ranks are always finite: NaN would be sorted behind all numbers.
     if not (np.isfinite(p).all() and np.isfinite(t).all()):
         return 0.0
     return pearson(_ranks(p), _ranks(t))
@@ -127,6 +129,7 @@ def progress_metric(task: Task) -> Metric:
     from torchmetrics import MeanSquaredError
     from torchmetrics.classification import MulticlassAccuracy
 
+    # Without checks of the arguments, which read tensors back from the device in every micro-batch.
     return MeanSquaredError() if task.regression else MulticlassAccuracy(task.outputs, average="micro", validate_args=False)
 
 
@@ -139,6 +142,7 @@ def _pair(predictions: ArrayLike, targets: ArrayLike) -> tuple[Floats, Floats]:
 
 def _direction(x: Floats) -> Floats:
     """x centred and of length 1; zeros where x is constant or not finite."""
+    # Before centring: the mean of equal numbers may differ from them in its last bit, and what is left would be scaled to 1.
     if not np.isfinite(x).all() or np.ptp(x) == 0:
         return np.zeros_like(x)
     x = x / np.abs(x).max()  # so that squares neither overflow nor vanish

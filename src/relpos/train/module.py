@@ -84,6 +84,7 @@ class Training(pl.LightningModule):
 
     def zero_gradients(self, optimizer: Any) -> None:
         """Clears the gradients before the next step; recorded passes override it, because they need them to stay where they are."""
+        # None and not 0: AdamW skips a parameter without a gradient, and would decay one whose gradient is 0.
         optimizer.zero_grad(set_to_none=True)
 
     def check_finite(self) -> None:
@@ -118,6 +119,7 @@ class Training(pl.LightningModule):
         optimizer: Any = self.optimizers()
         self.shown = self.averages(sums, seconds) | {
             "gradient_norm": sums["gradient_norm"] / sums["steps"],
+            # The first group has the recipe's own rate; those of position scheme and convolution may be multiples of it.
             "learning_rate": optimizer.param_groups[0]["lr"],
             "steps_per_second": sums["steps"] / seconds,
         }

@@ -69,6 +69,7 @@ def classifier_on(model: nn.Module, outputs: int, dropout: float, kind: Classifi
 
     The pooler of an intermediate task, or of a published checkpoint, is kept; the output layer is new, as in the authors' code.
     """
+    # Drawn before the classifier is built, so that it does not depend on how many numbers that draws.
     seed = int(torch.randint(1 << 62, (), device="cpu"))
     encoder = encoder_of(model)
     # The classifier has one of its own: two would be stored, and one of them never read.

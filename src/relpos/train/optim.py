@@ -99,6 +99,7 @@ class Recipe:
         groups = [group for group in groups if group["params"]]
         beta1, beta2 = self.betas
         adamw = torch.optim.AdamW(groups, lr=self.lr, betas=(beta1, beta2), eps=self.eps, fused=True)
+        # One optimiser: Lightning's `global_step` counts the steps of every optimiser, and a run goes on at that step.
         return MuonAndAdamW(matrices, self.lr, self.weight_decay, adamw) if matrices else adamw
 
     def matrices(self, model: nn.Module) -> list[nn.Parameter]:
@@ -133,6 +134,7 @@ class Recipe:
         """Linear from 0 (the first update) to `lr`, which stays until `decay_start`, then linear to 0 at the last step."""
         warmup, start = self.warmup_steps(steps), self.decay_start(steps)
 
+        # A factor and not a rate: each group keeps its own multiple.
         def factor(step: int) -> float:
             if step < start:
                 return min(1.0, step / max(1, warmup))

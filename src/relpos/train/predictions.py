@@ -31,6 +31,7 @@ def write_answers(path: Path, predictions: ArrayLike, targets: ArrayLike, groups
     example, in the order of the file."""
     columns = {"prediction": predictions, "target": targets} | ({} if groups is None else {"group": groups})
     rows = zip(*(np.asarray(column, np.float64).tolist() for column in columns.values()), strict=True)
+    # Nine digits tell any two float32 numbers apart.
     lines = ("\t".join(f"{number:.9g}" for number in row) for row in rows)
     write_text(path, "".join(f"{line}\n" for line in ["\t".join(columns), *lines]))
 

@@ -53,6 +53,7 @@ class Prefetched(IterableDataset[Any]):
                     item, error = ready.get(timeout=_SECONDS)
                 except Empty:
                     continue
+                # Not raised: a StopIteration that leaves a generator becomes a RuntimeError.
                 if isinstance(error, StopIteration):
                     return
                 if error is not None:

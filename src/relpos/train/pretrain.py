@@ -92,6 +92,7 @@ class Pretraining(Training):
 
     def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
         """Loss and accuracy per chosen token, and real tokens (padding not counted) per second."""
+        # Only where a line is logged: reading the number in every step would wait for the device.
         if sums.get("left_out"):
             raise RelposError(
                 f"{sums['left_out']:.0f} chosen tokens found no room in a recorded pass; speed.graphs=false has no such limit"
@@ -120,6 +121,7 @@ class Pretraining(Training):
             RelposError: the loss or the perplexity is not a finite number: training has diverged.
         """
         loss, chosen, correct = self.group.sums([float(total) for total in self.heldout])
+        # Not `>=`, which NaN would pass.
         if not loss / chosen < MOST_LOSS:
             raise RelposError(
                 f"training diverged after {self.global_step} steps: the held-out loss is {loss / chosen:.4g}; try a lower recipe.lr"

@@ -42,6 +42,7 @@ class RecordedStep:
     """
 
     def __init__(self, model: MaskedLM, seed: int, precision: str, recorder: Recorder, masks: Masked = masked) -> None:
+        # The largest rate of the whole run: a recording has the number of tokens at which the head runs built in.
         self.masks, self.most = masks, max(masks.first, masks.last)
         self.model, self.seed, self.precision = model, seed, precision
         self.device = next(model.parameters()).device
@@ -63,6 +64,7 @@ class RecordedStep:
             # Added at once: the next replay overwrites the outputs of this one.
             sums += torch.stack([value.double() for value in self.replay(inputs | {"rate": rate})])
         grads = [p.grad for p in self.parameters if p.grad is not None]
+        # By a tensor: a number would have to be read back from the device.
         torch._foreach_div_(grads, sums[2].clamp(min=1).to(grads[0].dtype))
         return dict(zip(("loss", "correct", "chosen", "left_out"), sums, strict=True))
 

@@ -51,6 +51,7 @@ class CudaGraphs:
         self.pool = torch.cuda.graph_pool_handle()
 
     def warm_up(self, function: Callable[[], None]) -> None:
+        # The two streams wait for each other: inputs and gradients are written on one and read on the other.
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
             function()
@@ -140,6 +141,7 @@ def _difference(plain: list[Tensor], replayed: list[Tensor]) -> str | None:
     """Says which output, or the gradient, is too far apart; None where none is."""
     for number, (expected, actual) in enumerate(zip(plain, replayed, strict=True)):
         distance = float((actual.double() - expected.double()).norm())
+        # Not `>`, which NaN would pass.
         if not distance <= TOLERANCE * float(expected.double().norm()) + 1e-12:
             return f"{'the gradient' if number == len(plain) - 1 else f'output {number}'} of a replay is off by {distance:.1e}"
     return None

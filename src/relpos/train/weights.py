@@ -32,6 +32,7 @@ SETTINGS = ("size", "position", "conv", "vocabulary", "head", "outputs")
 def save_weights(model: nn.Module, path: Path) -> None:
     """Writes the parameters, each once (the tied word table under its first name)."""
     with replacing(path) as temporary:
+        # safetensors refuses numbers that do not lie side by side.
         save_file({name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}, temporary)
 
 
@@ -70,6 +71,7 @@ def _stored(model: nn.Module, path: Path, strict: bool) -> dict[str, Tensor]:
 
 def _fill(model: nn.Module, stored: dict[str, Tensor], assign: bool = False) -> None:
     if assign:
+        # Not strict: buffers are never read from a file, and `_stored` has compared the names of the parameters.
         model.load_state_dict(stored, strict=False, assign=True)
         return
     parameters = dict(model.named_parameters())
