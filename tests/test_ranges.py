@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from relpos.errors import RelposError
-from relpos.ranges import Count, Names, Positive, Rate, between, check, checked, describe, fits, with_words
+from relpos.ranges import Count, Names, Positive, Rate, Share, between, check, checked, describe, fits, with_words
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,7 @@ from relpos.ranges import Count, Names, Positive, Rate, between, check, checked,
         (Count, [1, 10**12], [0, -1, 1.0, True, "1", None]),
         (Positive, [1, 1e-9], [0, -1.0, float("nan"), float("inf"), "1", False]),
         (Rate, [0, 0.0, 0.5], [1, -0.1]),
+        (Share, [1e-9, 0.5], [0, 1]),
         (Count | None, [1, None], [0, "null"]),
         (Literal["clamp", "zero"], ["zero"], ["zeros", 0, None]),
         (Literal[1, "auto"], [1, "auto"], [True, 1.0]),

@@ -10,6 +10,11 @@ class RelposError(ValueError):
     """What the user can mend (a wrong word, a full disk); not a bug. The message is one line; the command line exits with 1."""
 
 
+def one_line(error: BaseException) -> str:
+    """What an error says, in one line; the name of its class where it says nothing."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A tail for an error message: the close matches of `word` among `known`, or all of `known` where none is close."""
     names = sorted(set(known))

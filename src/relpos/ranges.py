@@ -67,6 +67,7 @@ Natural = Annotated[int, at_least(0)]
 Positive = Annotated[float, above(0)]
 NotNegative = Annotated[float, at_least(0)]
 Rate = Annotated[float, below(0, 1)]
+Share = Annotated[float, inside(0, 1)]
 Length = Annotated[int, at_least(8)]
 """Tokens of a sequence; fewer have no room for two sentences and their marks."""
 Width = Annotated[int, between(1, 1_000_000)]

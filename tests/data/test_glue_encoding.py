@@ -57,6 +57,19 @@ def test_too_small_a_length_is_refused() -> None:
         encode(Rows(["1"], None, None, [0]), Words(), length=4)
 
 
+class TwoBetween(Words):
+    separators = 2
+
+
+@pytest.mark.parametrize(("tokenizer", "least"), [(Words(), 5), (TwoBetween(), 6)])
+def test_the_least_length_has_a_token_of_each_text(tokenizer: Words, least: int) -> None:
+    pair = Rows(["11 12"], ["21 22"], None, [0])
+    assert {11, 21} < set(encode(pair, tokenizer, least).ids[0].tolist())
+    with pytest.raises(RelposError, match=f"length={least - 1}: a pair needs at least {least} positions"):
+        encode(pair, tokenizer, least - 1)
+    assert len(encode(Rows(["11 12 13 14"], None, None, [0]), tokenizer, 5).ids[0]) == 5
+
+
 @given(a=st.integers(0, 60), b=st.integers(0, 60), room=st.integers(2, 40))
 def test_cut_takes_one_token_at_a_time_off_the_longer(a: int, b: int, room: int) -> None:
     kept_a, kept_b = a, b

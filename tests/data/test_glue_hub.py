@@ -81,3 +81,13 @@ def test_a_data_set_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(RelposError, match=r"data set '.*nowhere' \(rte\): ") as caught:
         read(HubGlue(str(tmp_path / "nowhere")), task("rte"), "train")
     assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_file_of_a_data_set_is_one_line(tmp_path: Path) -> None:
+    columns: Columns = {"sentence1": ["a"], "sentence2": ["b"], "label": [3.8], "idx": [0]}
+    put(tmp_path / "hub", "stsb", {"train": columns}, None)
+    [path] = (tmp_path / "hub").glob("stsb/*.parquet")
+    path.write_bytes(b"PAR1" + bytes(40) + path.read_bytes()[44:])
+    with pytest.raises(RelposError, match=r"data set '.*hub' \(stsb\): ") as caught:
+        read(HubGlue(str(tmp_path / "hub")), task("stsb"), "train")
+    assert "\n" not in str(caught.value)

@@ -13,6 +13,7 @@ NOVEL = [f"It was on day {i} of the journey that we first saw the mountains ." f
 ROWS = {
     "twice": NOVEL + NOVEL,
     "book": [f"sentence number {i} ." for i in range(25)],
+    "numbers": [0, 1],
     "wiki": ["", " = One = \n", "", " First . \n", "", " = Two = \n", "", " Second . \n"],
 }
 
@@ -66,6 +67,12 @@ def test_unique_is_true_or_false(place: Path) -> None:
 def test_a_missing_column_is_named(place: Path) -> None:
     with pytest.raises(RelposError, match=r"no column 'txt'.*'text'"):
         read(place, "book", text="txt")
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_column_that_is_not_text_is_named(place: Path, streaming: bool) -> None:
+    with pytest.raises(RelposError, match=r"data\.texts: .*: column 'text' holds 0, a text is expected"):
+        read(place, "numbers", streaming)
 
 
 def test_a_missing_data_set_is_one_line(tmp_path: Path) -> None:

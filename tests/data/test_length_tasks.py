@@ -55,6 +55,11 @@ def test_no_question_of_a_test_stands_in_the_text(kind: type[LengthTask]) -> Non
     assert not tests & set(lines(task)[::2])
 
 
+def test_questions_of_recall_are_pairs_and_a_key() -> None:
+    chance, recall = Chance(0), Recall()
+    assert [len(recall.question(chance, length)) for length in (1, 2, 5, 10)] == [3, 3, 5, 11]
+
+
 def test_lengths_are_uniform() -> None:
     counts = Counter(len(question.split()) for question in lines(Reverse(examples=5000))[::2])
     assert sorted(counts) == list(range(1, 11))

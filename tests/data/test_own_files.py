@@ -1,5 +1,7 @@
 """Files of a task of the user's own: what each format means, and what is refused with file and line."""
 
+import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,13 @@ def test_csv_honours_quotes_and_line_ends_inside_them(tmp_path: Path) -> None:
     assert rows(tmp_path) == [('one, "1"', "two\nlines", 0)]
 
 
+def test_a_field_of_csv_may_be_long(tmp_path: Path) -> None:
+    before, long = csv.field_size_limit(), "long " * 30_000
+    write(tmp_path, "train.csv", f"a,b,y\n{long},two,no\n")
+    assert rows(tmp_path) == [(long, "two", 0)]
+    assert csv.field_size_limit() == before
+
+
 def test_tsv_takes_quotes_for_text(tmp_path: Path) -> None:
     write(tmp_path, "train.tsv", 'a\tb\ty\n"one\ttwo"\tno\n')
     assert rows(tmp_path) == [('"one', 'two"', 0)]
@@ -64,6 +73,13 @@ def test_a_test_file_needs_no_labels_and_its_rows_are_counted(tmp_path: Path) ->
     write(tmp_path, "test.csv", "id,a,b,y\nx7,one,two,unknown\n")
     assert rows(tmp_path, "test") == [("one", "two", None)]
     assert read(OwnFiles(tmp_path), PAIRS, "test").indices == [0]
+
+
+@pytest.mark.parametrize("name", ["id", "index"])
+def test_a_column_of_text_does_not_number_the_rows(tmp_path: Path, name: str) -> None:
+    write(tmp_path, "test.csv", f"{name},b\n7,one\ntwo,three\n")
+    found = read(OwnFiles(tmp_path), replace(PAIRS, sentences=[name, "b"]), "test")
+    assert (found.sentence_a, found.indices) == (["7", "two"], [0, 1])
 
 
 @pytest.mark.parametrize(

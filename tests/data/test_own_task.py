@@ -22,6 +22,7 @@ def made(folder: Path, train: list[str], dev: list[str] | None = None, **keys: A
     [
         (["b", "a", "c", "a"], None, ["a", "b", "c"]),
         (["10", "9", "-1"], None, ["-1", "9", "10"]),  # sorted as numbers
+        (["9", "1" * 4301], None, ["1" * 4301, "9"]),  # no number that Python reads
         (["b", "a"], ["c", "b", "a"], ["c", "b", "a"]),
     ],
 )

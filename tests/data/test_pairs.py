@@ -72,7 +72,9 @@ def test_entity_tracking_has_several_continuations_of_one_text(tmp_path: Path) -
 
 
 def test_a_folder_is_read_file_by_file_and_other_files_are_left_alone(tmp_path: Path) -> None:
-    written(tmp_path, "LICENSE", "MIT")
+    for name in ("LICENSE", "._b.txt", "._b.jsonl"):
+        written(tmp_path, name, "MIT")
+    (tmp_path / "old.txt").mkdir()
     written(tmp_path, "b.txt", "x y\ny x\n")
     written(tmp_path, "a.jsonl", '{"sentence_good": "a", "sentence_bad": "b"}\n')
     assert [pair.paradigm for pair in PairFiles(tmp_path).pairs()] == ["a", "b"]

@@ -32,9 +32,16 @@ def test_compressed_text_reads_like_plain(tmp_path: Path, suffix: str, pack: Cal
     assert text_of(Files(corpus=str(tmp_path))) == {f"a.txt{suffix}": ["Größe.", "Two."]}
 
 
-def test_byte_order_mark_and_carriage_returns_are_dropped(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfOne.\r\nTwo.\r\n")
-    assert text_of(Files(corpus=str(tmp_path))) == {"a.txt": ["One.", "Two."]}
+def test_all_frames_of_a_file_are_read(tmp_path: Path) -> None:
+    frames = [zstandard.compress(text.encode() * 30_000) for text in ("One of many.\n", "", "Größe.\n")]
+    (tmp_path / "a.txt.zst").write_bytes(b"".join(frames))
+    assert text_of(Files(corpus=str(tmp_path))) == {"a.txt.zst": ["One of many."] * 30_000 + ["Größe."] * 30_000}
+
+
+@pytest.mark.parametrize("end", ["\r\n", ""])
+def test_byte_order_mark_and_carriage_returns_are_dropped(tmp_path: Path, end: str) -> None:
+    (tmp_path / "a.txt").write_bytes(f"\ufeffOne.{end}Two.{end}".encode())
+    assert text_of(Files(corpus=str(tmp_path))) == {"a.txt": ["One.", "Two."] if end else ["One.Two."]}
 
 
 def test_a_line_longer_than_a_block_loses_nothing(tmp_path: Path) -> None:
@@ -51,6 +58,15 @@ def test_only_text_is_read_and_folders_are_searched(tmp_path: Path) -> None:
     assert list(text_of(Files(corpus=str(tmp_path)))) == ["a.txt", "b/x.tokens", "childes.train"]
 
 
+def test_linked_folders_are_searched_once_and_real_names_count(tmp_path: Path) -> None:
+    for name in ("corpus/b/x.txt", "corpus/b/y.txt", "other/z.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("One.\n")
+    for link, target in {"a": "corpus/b", "b/circle": "corpus", "c": "other", "d": "other", ".e": "other"}.items():
+        (tmp_path / "corpus" / link).symlink_to(tmp_path / target)
+    assert list(text_of(Files(corpus=str(tmp_path / "corpus")))) == ["b/x.txt", "b/y.txt", "c/z.txt"]
+
+
 def test_one_file_is_a_corpus(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("One.\n")
     assert list(text_of(Files(corpus=str(tmp_path / "a.txt")))) == ["a.txt"]
@@ -62,9 +78,17 @@ def test_text_that_is_not_utf8_names_file_and_line(tmp_path: Path) -> None:
         text_of(Files(corpus=str(tmp_path)))
 
 
-def test_a_broken_archive_names_the_file(tmp_path: Path) -> None:
-    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"One.\n" * 10_000)[:-20])
-    with pytest.raises(RelposError, match=r"a\.txt\.gz, near line"):
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress), (".zst", zstandard.compress)])
+def test_a_broken_archive_names_the_file(tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]) -> None:
+    (tmp_path / f"a.txt{suffix}").write_bytes(pack(b"One.\n" * 10_000)[:-20])
+    with pytest.raises(RelposError, match=rf"a\.txt\{suffix}, near line \d+: Compressed file ended"):
+        text_of(Files(corpus=str(tmp_path)))
+
+
+def test_a_damaged_archive_names_the_file(tmp_path: Path) -> None:
+    packed = gzip.compress(b"One.\n")
+    (tmp_path / "a.txt.gz").write_bytes(packed[:10] + b"\xff" * 5 + packed[15:])  # behind the header
+    with pytest.raises(RelposError, match=r"a\.txt\.gz, near line 1: Error -3 while decompressing"):
         text_of(Files(corpus=str(tmp_path)))
 
 
@@ -118,10 +142,11 @@ def test_an_absent_corpus_has_no_identity(tmp_path: Path) -> None:
 
 def test_a_task_is_known_by_its_files(tmp_path: Path) -> None:
     (tmp_path / "glue" / "STS-B").mkdir(parents=True)
-    (tmp_path / "glue" / "STS-B" / "train.tsv").write_text("x\n")
+    for name in ("train.tsv", "._train.tsv", ".DS_Store"):
+        (tmp_path / "glue" / "STS-B" / name).write_text("x\n")
     found = Files(root=str(tmp_path)).glue_identity("stsb")
     assert found is not None
-    assert found["files"][0][0] == "STS-B/train.tsv"
+    assert [name for name, *_ in found["files"]] == ["STS-B/train.tsv"]
 
 
 def test_an_absent_task_has_no_identity(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,16 @@ def documents() -> Iterator[Document]:
     return (Document(source, iter(lines)) for source, lines in TEXTS.items())
 
 
+def sources(folder: Path) -> list[str]:
+    return (folder / "sources.txt").read_text(encoding="utf-8").splitlines()
+
+
+def sentences_of(store: Store, document: int) -> list[np.ndarray]:
+    """The ids of its sentences."""
+    first, last = store.documents[document : document + 2]
+    return [store.ids[a:b] for a, b in pairwise(store.sentences[first : last + 1])]
+
+
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     folder = tmp_path_factory.mktemp("tokenizer")
@@ -42,19 +53,24 @@ def folder(tmp_path: Path, tokenizer: Tokenizer) -> Path:
 
 def test_text_goes_in_and_comes_out(folder: Path, tokenizer: Tokenizer) -> None:
     store = Store(folder)
-    read = {source: [tokenizer.decode(ids) for ids in store.document(i)] for i, source in enumerate(store.sources())}
+    read = {source: [tokenizer.decode(ids) for ids in sentences_of(store, i)] for i, source in enumerate(sources(folder))}
     assert read == {source: [line.lower() for line in lines] for source, lines in TEXTS.items()}
 
 
 def test_a_paragraph_becomes_its_sentences(tmp_path: Path, tokenizer: Tokenizer) -> None:
     write_store(iter([Document("a", iter(["One ran. Two ran! Did three?"])), *documents()]), tokenizer, tmp_path, 0.2)
-    assert len(Store(tmp_path).document(0)) == 3
+    assert len(sentences_of(Store(tmp_path), 0)) == 3
 
 
 def test_documents_without_a_sentence_leave_no_trace(tmp_path: Path, tokenizer: Tokenizer) -> None:
     empty = Document("empty", iter(["", "  ", "\u200b"]))
     write_store(iter([empty, *documents()]), tokenizer, tmp_path, 0.2)
-    assert Store(tmp_path).sources() == list(TEXTS)
+    assert sources(tmp_path) == list(TEXTS)
+
+
+def test_a_file_name_that_is_not_utf8_is_escaped(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    write_store(iter([Document("caf\udce9.txt", iter(["One ran."])), *documents()]), tokenizer, tmp_path, 0.2)
+    assert sources(tmp_path) == [r"caf\udce9.txt", *TEXTS]
 
 
 def test_small_vocabularies_take_two_bytes_a_token(folder: Path) -> None:
@@ -78,6 +94,14 @@ def test_other_processes_write_the_same_bytes(
     monkeypatch.setattr(encoding, "ALONE", 0)
     write_store(documents(), tokenizer, tmp_path / "again", 0.2, processes=2)
     assert Store(tmp_path / "again").manifest == Store(folder).manifest
+
+
+def test_a_process_that_was_killed_is_named_by_its_signal(tokenizer: Tokenizer) -> None:
+    with encoding._Workers(tokenizer.path, 1) as workers:
+        workers.submit("One ran.").result()
+        workers.processes[0].kill()
+        with pytest.raises(RelposError, match="an encoding process ended with SIGKILL"):
+            workers.submit("Two ran.").result()
 
 
 def test_an_error_in_the_text_leaves_no_store(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -114,11 +138,12 @@ def test_a_share_outside_0_to_1_is_refused(tmp_path: Path, tokenizer: Tokenizer,
         write_store(documents(), tokenizer, tmp_path, share)
 
 
-def test_of_a_single_document_the_end_is_held_out(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    write_store(iter([Document("a", iter(f"Dog {i} ran." for i in range(100)))]), tokenizer, tmp_path, 0.1)
+@pytest.mark.parametrize(("share", "parts"), [(0.1, [90, 10]), (0.001, [98, 2]), (0.999, [2, 98])])
+def test_of_a_single_document_the_end_is_held_out(tmp_path: Path, tokenizer: Tokenizer, share: float, parts: list[int]) -> None:
+    write_store(iter([Document("a", iter(f"Dog {i} ran." for i in range(100)))]), tokenizer, tmp_path, share)
     store = Store(tmp_path)
     assert store.heldout.tolist() == [False, True]
-    assert np.diff(store.documents).tolist() == [90, 10]
+    assert np.diff(store.documents).tolist() == parts
 
 
 @pytest.mark.parametrize(
@@ -127,9 +152,11 @@ def test_of_a_single_document_the_end_is_held_out(tmp_path: Path, tokenizer: Tok
         (MANIFEST, None, r"no manifest\.json"),
         ("ids.bin", lambda content: content[:-2], r"truncated store: .*ids\.bin has \d+ bytes, manifest says \d+; delete"),
         (MANIFEST, lambda content: content[:40], "cannot be read"),
+        *[(MANIFEST, lambda content, key=key: content.replace(key, b"x"), "cannot be read")
+          for key in (b"format", b"vocabulary", b"dtype", b"files", b"bytes", b"sha256")],
         (MANIFEST, lambda content: json.dumps(json.loads(content) | {"format": 99}).encode(), "format 99"),
     ],
-)
+)  # fmt: skip
 def test_a_store_that_is_not_whole_or_of_another_format_is_refused(
     file: str, damaged: Callable[[bytes], bytes] | None, message: str, folder: Path
 ) -> None:
@@ -167,7 +194,7 @@ def test_wrong_words_are_refused(folder: Path, keys: dict[str, object], message:
 def test_a_pair_is_read_from_the_store(folder: Path, tokenizer: Tokenizer) -> None:
     store = Store(folder)
     ids, lengths = store.examples("train").batch(torch.tensor([0]))
-    first = store.document(int(np.flatnonzero(~store.heldout)[0]))
+    first = sentences_of(store, int(np.flatnonzero(~store.heldout)[0]))
     assert ids[0, : lengths[0]].tolist() == [tokenizer.cls, *first[0], tokenizer.sep, *first[1], tokenizer.sep]
 
 

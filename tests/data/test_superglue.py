@@ -70,6 +70,16 @@ def test_wsc_marks_both_spans_whichever_is_the_first(tmp_path: Path) -> None:
     assert (found.sentence_b, found.labels) == (None, [0, 1])
 
 
+def test_wsc_marks_a_span_within_the_other(tmp_path: Path) -> None:
+    outer, inner = {"span1_text": "the old cat", "span1_index": 4}, {"span1_text": "cat", "span1_index": 6}
+    swapped = [{key.replace("1", "2"): value for key, value in span.items()} for span in (outer, inner)]
+    found = rows(tmp_path, "wsc", WSC | {"target": outer | swapped[1]}, WSC | {"target": inner | swapped[0]})
+    assert found.sentence_a == [
+        "Anna told Ruth that * the old # cat # * had seen her.",
+        "Anna told Ruth that # the old * cat * # had seen her.",
+    ]
+
+
 def test_a_test_file_has_no_labels(tmp_path: Path) -> None:
     for name, each in (("boolq", BOOLQ), ("wsc", WSC)):
         assert rows(tmp_path, name, {key: value for key, value in each.items() if key != "label"}, split="test").labels is None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from errno import ENOSPC
 from hashlib import sha256
 from importlib import import_module
-from math import sqrt
+from math import comb, sqrt
 from pathlib import Path
 
 import pytest
@@ -250,3 +250,9 @@ def test_a_full_disk_is_one_line_and_the_next_try_heals(tmp_path: Path, monkeypa
     write(tmp_path, pairs=20, items=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "glue"]
     assert len(list((tmp_path / "glue").iterdir())) == 9
+
+
+def test_part_of_remembers_the_keys_of_the_language_and_not_more() -> None:
+    senses = {lexicon.sense(verb) for verb in lexicon.VERBS}
+    opinions = 2 * comb(len(lexicon.POSITIVE), 2) * len(lexicon.NEGATIVE)
+    assert comb(len(lexicon.PEOPLE), 2) * len(senses) + opinions <= (part_of.cache_info().maxsize or 0)

@@ -27,7 +27,7 @@ def collate(encoded: Encoded, rows: Tensor) -> dict[str, Tensor]:
     """
     picked = rows.tolist()
     longest = max(len(encoded.ids[row]) for row in picked)
-    n = min(-(-longest // MULTIPLE) * MULTIPLE, max(encoded.length, longest))
+    n = min(-(-longest // MULTIPLE) * MULTIPLE, encoded.length)
     input_ids = np.full((len(picked), n), encoded.pad, dtype=np.int64)  # filled row by row: NumPy has less overhead
     token_types = np.zeros_like(input_ids)
     for at, row in enumerate(picked):

@@ -1,7 +1,7 @@
 """Texts -> token ids of their sentences, in order, on several processors once there is enough to do.
 
-SentencePiece holds the interpreter's lock, so threads gain nothing; each processor gets a process of its own, fed by
-a thread. The processes are started as programs (`python -m relpos.data.encoding MODEL`), neither forked, which is
+Each processor gets a process of its own, fed by a thread: in threads of one process, all that holds the interpreter's
+lock would take turns. The processes are started as programs (`python -m relpos.data.encoding MODEL`), neither forked, which is
 unsafe in a process with threads of other libraries, nor spawned, which would run the caller's script again. They end when their
 input is closed.
 
@@ -29,6 +29,7 @@ from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.sentences import split
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
+from relpos.process import exit_status
 
 Encoded = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]  # tokens of every sentence; their ids
 Mark = TypeVar("Mark")
@@ -98,7 +99,7 @@ class _Workers:
         except OSError:
             lengths = ids = None
         if lengths is None or ids is None:
-            raise RelposError(f"an encoding process ended with status {process.poll()}")
+            raise RelposError(f"an encoding process ended with {exit_status(process.wait())}")
         return np.frombuffer(lengths, np.int32), np.frombuffer(ids, np.int32)
 
     def _start(self) -> subprocess.Popen[bytes]:

@@ -26,7 +26,6 @@ class Rows:
     labels: list[int] | list[float] | None  # None: a test split
     indices: list[int]  # what a submission calls the row
     groups: list[int] | None = None  # of rows that the metric judges together, the same number; None: it judges each by itself
-    skipped: int = 0  # rows that were left out as broken
 
     def __len__(self) -> int:
         return len(self.sentence_a)
@@ -55,8 +54,7 @@ def read(location: Location, task: Task, split: str) -> Rows:
         sentence_b=sentences[1] if len(sentences) > 1 else None,
         labels=labels,
         groups=_numbered(table.column(task.group)) if task.group else None,
-        indices=list(range(len(table.rows))) if split in task.labelled else _indices(table),
-        skipped=table.skipped,
+        indices=list(range(len(table.rows))) if split in task.labelled else _indices(table, task),
     )
 
 
@@ -96,10 +94,10 @@ def _scores(table: Table, words: list[str], task: Task) -> list[float]:
     return scores
 
 
-def _indices(table: Table) -> list[int]:
-    """The numbers of a test split's rows: its column `index` (QQP: `id`), or else their order."""
+def _indices(table: Table, task: Task) -> list[int]:
+    """The numbers of a test split's rows: its column `index` (QQP: `id`), unless it is one of the texts, or else their order."""
     for name in ("index", "id"):
-        if table.has(name):
+        if table.has(name) and name not in task.sentences:
             words = table.column(name)
             for row, word in enumerate(words):
                 # isdigit alone accepts ², which int refuses.

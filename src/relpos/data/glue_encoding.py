@@ -49,8 +49,9 @@ class Encoded:
 
 def encode(rows: Rows, tokenizer: Tokenizing, length: int = 128) -> Encoded:
     """Raises: RelposError where `length` has no room for a token of each sentence."""
-    if length < 5:
-        raise RelposError(f"length={length}: a pair needs at least 5 positions, [CLS] a [SEP] b [SEP]")
+    between = 1 if rows.sentence_b is None else getattr(tokenizer, "separators", 1)
+    if length < 4 + between:
+        raise RelposError(f"length={length}: a pair needs at least {4 + between} positions, [CLS] a {'[SEP] ' * between}b [SEP]")
     firsts = tokenizer.encode(rows.sentence_a)
     seconds = None if rows.sentence_b is None else tokenizer.encode(rows.sentence_b)
     ids, types = [], []

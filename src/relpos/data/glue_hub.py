@@ -65,7 +65,7 @@ class HubGlue:
         data_set, revision = self._data_set(task)
         try:
             return function(data_set, config, revision=revision, **more)
-        except (OSError, ValueError, RuntimeError) as error:  # offline, no such data set, script, split or revision
+        except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
             first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise RelposError(f"data set {data_set!r} ({config}): {first_line}") from error
 

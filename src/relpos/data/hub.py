@@ -8,7 +8,7 @@ from typing import Any
 
 from relpos.data.documents import TITLE, Document, documents_of
 from relpos.data.repeats import without_repeats
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError, nearest, one_line
 
 KEYS = {"id": None, "config": None, "revision": None, "split": "train", "text": "text", "unique": False}
 ROWS = 1_000  # read at a time
@@ -58,7 +58,7 @@ def _blocks(rows: Iterator[str]) -> Iterator[str]:
 
 
 def _rows(text: dict[str, Any], streaming: bool) -> Iterator[str]:
-    """The column of text, row by row; RelposError where the data set cannot be loaded."""
+    """The column of text, row by row; RelposError where the data set cannot be loaded, or the column holds something else."""
     try:
         import datasets
 
@@ -71,8 +71,11 @@ def _rows(text: dict[str, Any], streaming: bool) -> Iterator[str]:
                 f"data.texts: {text['id']} has no column {text['text']!r}.{nearest(text['text'], dataset.column_names)}"
             )
         for batch in dataset.iter(ROWS):
-            yield from (row or "" for row in batch[text["text"]])
+            for row in batch[text["text"]]:
+                if not isinstance(row, str | None):
+                    raise RelposError(f"data.texts: {text['id']}: column {text['text']!r} holds {row!r:.40}, a text is expected")
+                yield row or ""
     except RelposError:
         raise
     except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
-        raise RelposError(f"data.texts: {text['id']}: {' '.join(str(error).split()) or type(error).__name__}") from error
+        raise RelposError(f"data.texts: {text['id']}: {one_line(error)}") from error

@@ -3,7 +3,8 @@ Chomsky hierarchy", and Ruoss et al. 2023, "Randomized positional encodings boos
 
 An example is a pair of sentences, [CLS] question [SEP] answer [SEP]. With `recipe.masking=answer` every token of the answer is
 masked and the network fills all of them at once, so that it is told how long the answer is. Questions of the text have 1 to
-`longest` symbols. A hash of the question decides whether it may stand there: those that are drawn with part "test" never do.
+`longest` symbols, those of `Recall` one more at most. A hash of the question decides whether it may stand there: those that are
+drawn with part "test" never do.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class LengthTask(ABC):
     """One task as a source of text.
 
     Args:
-        longest: symbols of a question in the text, at most.
+        longest: symbols of a question in the text, at most; `Recall` may have one more.
         examples: of the text. Short questions occur more than once among them.
         seed: of the draws.
         masking: what `recipe.masking` is where nothing else is said.
@@ -140,7 +141,7 @@ class Parity(LengthTask):
 @dataclass(frozen=True)
 class Recall(LengthTask):
     """Associative recall: pairs of a key (a letter, no two alike) and a value (a digit), then one of the keys; the answer is its
-    value. n symbols hold n // 2 pairs, at least one."""
+    value. A question of length n has n // 2 pairs, at least one, and so 2 max(1, n // 2) + 1 symbols: n + 1 where n is even."""
 
     longest: Annotated[int, between(4, 26)] = 10  # twice as many symbols hold 26 pairs, and there are 26 letters
 

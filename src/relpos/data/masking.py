@@ -26,7 +26,7 @@ def mask(
     its key and the token's place alone."""
     place = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]  # (1, n)
     row = keys[:, None]  # (b, 1)
-    text = (place < lengths[:, None]) & (input_ids != marks.cls) & (input_ids != marks.sep) & (input_ids != marks.pad)
+    text = text_tokens(input_ids, lengths, marks)
     # Each token by itself. BERT's code chooses exactly 15 % of each row, so that a token's mask depends on the others.
     chosen = text & (uniform(seed, row, place, 0) < rate)
     how = uniform(seed, row, place, 1)
@@ -35,3 +35,9 @@ def mask(
     ids = torch.where(chosen, replaced, input_ids)
     labels = torch.where(chosen, input_ids, torch.full_like(input_ids, IGNORED))
     return ids, labels
+
+
+def text_tokens(input_ids: Tensor, lengths: Tensor, marks: Marks) -> Tensor:
+    """(b, n) true at tokens that are neither special nor padding."""
+    real = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :] < lengths[:, None]
+    return real & (input_ids != marks.cls) & (input_ids != marks.sep) & (input_ids != marks.pad)

@@ -6,17 +6,16 @@ These are functions of the example's ids and, where something is drawn, of its k
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from relpos.counter import uniform
 from relpos.data.marks import OURS, Marks
-from relpos.data.masking import IGNORED, RATE, mask
-from relpos.ranges import inside
+from relpos.data.masking import IGNORED, RATE, mask, text_tokens
+from relpos.ranges import Share
 
-Share = Annotated[float, inside(0, 1)]
 Masking = Literal["bert", "diffusion", "answer"] | Share | tuple[Share, Share]
 LEAST = 1e-3
 """The smallest rate of `diffused`, which bounds the weight of a row."""
@@ -71,7 +70,7 @@ def next_tokens(
 ) -> Predicted:
     """Every token of text from the tokens before it; nothing is masked. [CLS] and [SEP] are read and not predicted, as with masks,
     so that the same tokens count whatever order they stand in."""
-    return Predicted(input_ids, input_ids.masked_fill(~_text(input_ids, lengths, marks), IGNORED))
+    return Predicted(input_ids, input_ids.masked_fill(~text_tokens(input_ids, lengths, marks), IGNORED))
 
 
 def diffused(
@@ -88,7 +87,7 @@ def diffused(
     number of tokens of the step.
     """
     rates = LEAST + (1 - LEAST) * uniform(seed, keys, _RATE)
-    text = _text(input_ids, lengths, marks)
+    text = text_tokens(input_ids, lengths, marks)
     place = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]
     chosen = text & (uniform(seed, keys[:, None], place, 0) < rates[:, None])
     labels = input_ids.masked_fill(~chosen, IGNORED)
@@ -99,7 +98,7 @@ def answered(
     input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
 ) -> Predicted:
     """Every token of the second sentence is masked and predicted; nothing is drawn."""
-    chosen = ((input_ids == marks.sep).cumsum(1) > 0) & _text(input_ids, lengths, marks)
+    chosen = ((input_ids == marks.sep).cumsum(1) > 0) & text_tokens(input_ids, lengths, marks)
     return Predicted(input_ids.masked_fill(chosen, marks.mask), input_ids.masked_fill(~chosen, IGNORED))
 
 
@@ -111,9 +110,3 @@ def masks(masking: Masking, steps: int = 1) -> Objective:
         return named[masking]
     shares = [masking] if isinstance(masking, float | int) else masking
     return Masked(shares[0], shares[-1], steps)
-
-
-def _text(input_ids: Tensor, lengths: Tensor, marks: Marks) -> Tensor:
-    """(b, n) true at tokens that are neither special nor padding."""
-    real = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :] < lengths[:, None]
-    return real & (input_ids != marks.cls) & (input_ids != marks.sep) & (input_ids != marks.pad)

@@ -68,8 +68,10 @@ def _tsv(path: Path, columns: Sequence[str]) -> Table:
 
 def _csv(path: Path, columns: Sequence[str]) -> Table:
     rows, places, line = [], [], 1
+    text = read_text(path)
     # Strict: otherwise a quote that is never closed would make one field of the rest of the file, without an error.
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    limit = csv.field_size_limit(len(text))  # 131,072 characters, where nobody has set another
     try:
         for row in reader:
             if row:  # an empty line is no row
@@ -78,6 +80,8 @@ def _csv(path: Path, columns: Sequence[str]) -> Table:
             line = reader.line_num + 1  # a row may take several lines: the next one starts after them
     except csv.Error as error:
         raise RelposError(f"{path} line {line}: not CSV: {error}") from None
+    finally:
+        csv.field_size_limit(limit)
     if len(rows) < 2:
         raise RelposError(f"{path}: a header and no rows")
     check_widths(path, rows[1:], places[1:], len(rows[0]))

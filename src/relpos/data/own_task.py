@@ -140,6 +140,6 @@ def _classes(location: OwnFiles, task: Task) -> list[str]:
     if len(classes) > MOST_CLASSES:
         raise RelposError(f"{table.source}: {len(classes):,} different labels in column {task.label!r}: is it task.kind=number?")
     # As words, 10 would stand before 2: the order of the classes is that of a classifier's outputs.
-    whole = all(re.fullmatch(r"-?\d+", word) for word in classes)
+    whole = all(re.fullmatch(r"-?\d{1,4300}", word) for word in classes)  # int refuses more digits
     # Of 1 and 01 the word decides: their order in the set changes from process to process.
     return sorted(classes, key=lambda word: (int(word), word)) if whole else sorted(classes)

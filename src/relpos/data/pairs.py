@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from relpos.data.filehash import described
 from relpos.data.json_lines import Fields, inside, objects
 from relpos.data.textfile import blocks
-from relpos.errors import RelposError
+from relpos.errors import RelposError, one_line
 from relpos.ranges import Count, Natural, checked
 
 SUFFIXES = (".txt", ".jsonl")
@@ -66,7 +66,7 @@ class PairFiles:
     """A file of pairs, or a folder of them.
 
     Args:
-        path: a `.txt` or `.jsonl` file, or a folder with such files.
+        path: a `.txt` or `.jsonl` file, or a folder with such files; hidden ones are left out.
         limit: how many pairs of each paradigm are taken, the first by the hash of their text; None: all.
         others: how many of those pairs whose sentences do not hold the same words; `limit` then counts the other pairs alone.
             None: `limit` counts all pairs.
@@ -80,7 +80,7 @@ class PairFiles:
         """Raises: RelposError where there is none."""
         if not self.path.exists():
             raise RelposError(f"pairs={self.path}: no such file or folder")
-        files = sorted(file for file in self.path.iterdir() if file.suffix in SUFFIXES) if self.path.is_dir() else [self.path]
+        files = sorted(file for file in self.path.iterdir() if _is_of_pairs(file)) if self.path.is_dir() else [self.path]
         if not files or files[0].suffix not in SUFFIXES:
             raise RelposError(f"pairs={self.path}: a file {' or '.join(SUFFIXES)} is expected, or a folder that holds some")
         return files
@@ -125,7 +125,7 @@ class Blimp:
                 for number, row in enumerate(datasets.load_dataset(self.id, paradigm, revision=self.revision, split="train"), 1)
             ]
         except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
-            raise RelposError(f"pairs: {self.id}: {' '.join(str(error).split()) or type(error).__name__}") from error
+            raise RelposError(f"pairs: {self.id}: {one_line(error)}") from error
         return limited(pairs, self.limit, self.others)
 
     def identity(self) -> dict[str, Any]:
@@ -202,6 +202,11 @@ def limited(pairs: Iterable[Item], limit: int | None, others: int | None = None)
     limits = {False: limit, True: others}
     kept = {number for (_, is_other), entries in ranked.items() for _, number in sorted(entries)[: limits[is_other]]}
     return [pair for number, pair in enumerate(pairs) if number in kept]
+
+
+def _is_of_pairs(file: Path) -> bool:
+    """Whether an entry of a folder is a file of pairs; `._a.txt`, which macOS puts beside `a.txt`, is none."""
+    return file.suffix in SUFFIXES and not file.name.startswith(".") and file.is_file()
 
 
 def _limits(limit: int | None, others: int | None) -> dict[str, int | None]:

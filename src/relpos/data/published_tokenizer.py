@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relpos.data.tokenizer import FILE, SPACE, Tokenizer
-from relpos.errors import RelposError
+from relpos.errors import RelposError, one_line
 
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "spm.model", "sentencepiece.bpe.model")
 """Every published tokenizer has one of these files."""
@@ -68,7 +68,7 @@ class PublishedTokenizer(Tokenizer):
             self.host: Any = AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
             self.backend = self.host.backend_tokenizer
         except Exception as error:  # damaged files raise errors of many unrelated types
-            raise RelposError(f"tokenizer {path}: {' '.join(str(error).split()) or type(error).__name__}"[:300]) from None
+            raise RelposError(f"tokenizer {path}: {one_line(error)}"[:300]) from None
         # Tokenizers that sentence-transformers wrote cut at 128 tokens and pad; here a text has all its tokens and no others.
         self.backend.no_truncation()
         self.backend.no_padding()

@@ -127,7 +127,7 @@ def ngrams_permuted(
 
 
 def windows_of_text(examples: Examples, count: int) -> Tensor:
-    """(about `count`, length − 2) ids of whole windows of text, spread evenly over the examples; fewer where there are fewer.
+    """(`count`, length − 2) ids of whole windows of text, spread evenly over the examples; of all windows where there are fewer.
 
     Args:
         examples: of packing `document`.

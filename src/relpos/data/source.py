@@ -10,26 +10,25 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from relpos.data import hub
 from relpos.data.documents import Document, documents_of
 from relpos.data.filehash import described
 from relpos.data.glue_hub import HubGlue
-from relpos.data.textfile import SUFFIXES, blocks, stem_and_suffix
+from relpos.data.textfile import SUFFIXES, blocks, is_text
 from relpos.errors import RelposError
-from relpos.ranges import Count, Natural, inside
+from relpos.ranges import Count, Natural, Share
 
 Progress = Callable[[int], None]  # called with the characters of every portion of text that is read
 
 HELDOUT = 0.01  # share of the documents
-Share = Annotated[float, inside(0, 1)]
 SAMPLE = 2_000_000  # sentences a tokenizer is trained on
 
 
 @dataclass(frozen=True)
 class Files:
-    """Text files in a folder of any depth, or one file, in the order of their names.
+    """Text files in a folder of any depth, or one file, in the order of their names. Links to folders are followed.
 
     `root` holds `corpus/` and `glue/`; `corpus` and `glue` name one of them and take precedence. Relative names are looked up below
     the folder that RELPOS_DATA names, where it is set; where none of the three is given, that folder is the root.
@@ -55,12 +54,12 @@ class Files:
         """The text files, sorted by name; RelposError where there is no folder or no text in it."""
         place = self.corpus_location()
         if place.is_file():
-            if stem_and_suffix(place) is None:
+            if not is_text(place):
                 raise RelposError(f"data.corpus: {place} is not a text file ({', '.join(SUFFIXES)}, or these in gz, xz, zst)")
             return [place]
         if not place.is_dir():
             raise RelposError(f"data.corpus: there is no folder or file {place}")
-        texts = sorted((path for path in place.rglob("*") if _is_text(path, place)), key=lambda path: path.relative_to(place).parts)
+        texts = sorted(_texts(place), key=lambda path: path.relative_to(place).parts)
         if not texts:
             raise RelposError(f"data.corpus: no text file ({', '.join(SUFFIXES)}, or these in gz, xz, zst) in {place}")
         return texts
@@ -74,7 +73,7 @@ class Files:
         return {"files": described(files, place if place.is_dir() else place.parent)}
 
     def glue_identity(self, task: str, hub: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-        """Name, size and SHA-256 of the files of one task's folder; None where it is absent."""
+        """Name, size and SHA-256 of the files of one task's folder but for hidden ones; None where it is absent."""
         try:
             place = self.glue_location()
         except RelposError:
@@ -83,7 +82,7 @@ class Files:
         folder = (
             next((path for path in sorted(place.glob("*")) if _plain(path.name) == _plain(task)), None) if place.is_dir() else None
         )
-        files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder else []
+        files = sorted(path for path in folder.rglob("*") if path.is_file() and not _is_hidden(path, folder)) if folder else []
         return {"files": described(files, place)} if files else None
 
     def characters(self) -> int | None:
@@ -185,9 +184,25 @@ def _place(folder: str | None, root: str | None, name: str) -> Path:
     raise RelposError(f"data.root: no folder of data is given; give data.root=FOLDER, data.{name}=FOLDER or RELPOS_DATA")
 
 
-def _is_text(path: Path, below: Path) -> bool:
-    hidden = any(part.startswith(".") for part in path.relative_to(below).parts)
-    return not hidden and stem_and_suffix(path) is not None and path.is_file()
+def _texts(place: Path) -> Iterator[Path]:
+    """The text files below a folder but for hidden ones, of each folder once: links may form a circle."""
+    seen = set()
+    # Links wait until all that `walk` reaches without them is read: a link to a folder inside `place` then changes no file's name.
+    starts = [place]
+    for start in starts:
+        for folder, folders, names in os.walk(start):
+            if (real := os.path.realpath(folder)) in seen:
+                folders.clear()
+                continue
+            seen.add(real)
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            starts += [path for name in folders if (path := Path(folder, name)).is_symlink()]
+            paths = (Path(folder, name) for name in names if not name.startswith("."))
+            yield from (path for path in paths if is_text(path) and path.is_file())
+
+
+def _is_hidden(path: Path, below: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(below).parts)
 
 
 def _plain(name: str) -> str:

@@ -12,7 +12,6 @@ Little-endian, mapped into memory when read: opening costs nothing, and several 
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 from typing import Any, Literal
@@ -46,16 +45,6 @@ class Store:
         self.documents = self._mapped("documents.bin", "<i8")
         self.heldout = self._mapped("heldout.bin", "u1").astype(bool)
 
-    def sources(self) -> list[str]:
-        """Where each document is from."""
-        return (self.folder / "sources.txt").read_text(encoding="utf-8").splitlines()
-
-    def document(self, index: int) -> list[npt.NDArray[np.integer]]:
-        """The ids of a document, sentence by sentence."""
-        first, last = self.documents[index], self.documents[index + 1]
-        bounds = self.sentences[first : last + 1]
-        return [self.ids[a:b] for a, b in itertools.pairwise(bounds)]
-
     @checked
     def examples(
         self,
@@ -83,16 +72,18 @@ class Store:
             raise RelposError(f"store {self.folder}: no {MANIFEST}: there is no store, or it was not finished")
         try:
             manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            files, version = manifest["files"], manifest["format"]
-        except (ValueError, KeyError, TypeError):
+            # Every key that is read later, too: what lacks one is refused here.
+            version, *_ = (manifest[key] for key in ("format", "vocabulary", "dtype"))
+            files = {name: (entry["bytes"], entry["sha256"]) for name, entry in manifest["files"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise RelposError(f"store {self.folder}: {MANIFEST} cannot be read; {_REMEDY}") from None
         if version != FORMAT:
             raise RelposError(f"store {self.folder}: format {version}, this version reads {FORMAT}; {_REMEDY}")
-        for name, entry in files.items():
+        for name, (expected, _) in files.items():
             file = self.folder / name
             size = file.stat().st_size if file.is_file() else 0
-            if size != entry["bytes"]:
-                raise RelposError(f"truncated store: {file} has {size} bytes, manifest says {entry['bytes']}; {_REMEDY}")
+            if size != expected:
+                raise RelposError(f"truncated store: {file} has {size} bytes, manifest says {expected}; {_REMEDY}")
         return manifest
 
     def _mapped(self, name: str, dtype: str) -> npt.NDArray[Any]:

@@ -47,12 +47,14 @@ class Wsc(Task):
     def rows_of(self, fields: Fields, where: str) -> Iterator[Fields]:
         """Raises: RelposError: something is missing, or a span begins behind the text."""
         words, target = inside(fields, "text", str, where).split(), inside(fields, "target", dict, where)
-        spans = []
+        marks = []
         for name, mark in (("span1", "*"), ("span2", "#")):
             start, text = inside(target, f"{name}_index", int, where), inside(target, f"{name}_text", str, where)
             if not 0 <= start < len(words):
                 raise RelposError(f"{where}: {name}_index={str(start)[:20]}: the text has {len(words)} words")
-            spans.append((start, start + len(text.split()), mark))
-        for start, end, mark in sorted(spans, reverse=True):  # the later one first, so that the index of the other stays right
-            words[start:end] = [mark, *words[start:end], mark]
+            end = start + len(text.split())
+            # In the order of the text: at one place closing marks stand first, and of nested spans the inner one closes first.
+            marks += [(start, 1, -end, mark), (end, 0, -start, mark)]
+        for place, _, _, mark in sorted(marks, reverse=True):  # from right to left, so that the places of the others stay right
+            words.insert(place, mark)
         yield fields | {"text": " ".join(words)}

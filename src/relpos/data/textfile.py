@@ -6,27 +6,26 @@ block, also for a file that is one single line.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import lzma
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, one_line
 from relpos.files import check_regular
 
 SUFFIXES = (".txt", ".tokens", ".train")  # WikiText's files end in .tokens, BabyLM's in .train
 BLOCK = 1 << 20  # bytes
+# Bytes of a Zstandard file that are unpacked at a time. Few: four of them may stand for 128 kB of text.
+PACKED = 1 << 12
 
 
-def stem_and_suffix(path: Path) -> tuple[str, str] | None:
-    """`a.txt.gz` -> (`.txt`, `.gz`), `a.txt` -> (`.txt`, ""); None where it is not text."""
-    suffixes = path.suffixes
-    if path.suffix in SUFFIXES:
-        return path.suffix, ""
-    if path.suffix in _OPEN and len(suffixes) > 1 and suffixes[-2] in SUFFIXES:
-        return suffixes[-2], path.suffix
-    return None
+def is_text(path: Path) -> bool:
+    """Whether the name is that of a text: `a.txt`, or `a.txt.gz`."""
+    return path.suffix in SUFFIXES or (path.suffix in _OPEN and Path(path.stem).suffix in SUFFIXES)
 
 
 def blocks(path: Path) -> Iterator[str]:
@@ -35,7 +34,7 @@ def blocks(path: Path) -> Iterator[str]:
     RelposError with file and line where it is not UTF-8 or its compression is broken.
     """
     opener = _OPEN.get(path.suffix, _plain)
-    line, rest, first = 1, b"", True
+    line, rest, mark = 1, b"", codecs.BOM_UTF8
     # Before it is opened: opening a named pipe waits for somebody to write to it.
     check_regular(path)
     try:
@@ -44,13 +43,13 @@ def blocks(path: Path) -> Iterator[str]:
                 data = rest + data
                 cut = _cut(data)
                 data, rest = data[:cut], data[cut:]
-                yield _decoded(data.removeprefix(b"\xef\xbb\xbf") if first else data, path, line)
-                line, first = line + data.count(b"\n"), False
+                yield _decoded(data.removeprefix(mark), path, line)
+                line, mark = line + data.count(b"\n"), b"" if data else mark
             if rest:
-                yield _decoded(rest, path, line)
+                yield _decoded(rest.removeprefix(mark), path, line)
     # A call, because Python evaluates this tuple only once something is raised: reading plain text does not load zstandard.
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, OSError, _zstd_error()) as error:
-        raise RelposError(f"{path}, near line {line}: {_one_line(error)}") from error
+    except (EOFError, OSError, zlib.error, lzma.LZMAError, _zstd_error()) as error:
+        raise RelposError(f"{path}, near line {line}: {one_line(error)}") from error
 
 
 def _cut(data: bytes) -> int:
@@ -62,7 +61,7 @@ def _cut(data: bytes) -> int:
 
 
 def _whole_characters(data: bytes) -> int:
-    """The end of the last complete UTF-8 character."""
+    """Where the last UTF-8 character begins, which may not be complete."""
     end = len(data) - 1
     # At most three bytes continue a character. A longer row of them is no UTF-8, and is cut anywhere: decoding refuses it.
     while end > len(data) - 4 and data[end] & 0xC0 == 0x80:
@@ -91,19 +90,46 @@ def _xz(path: Path) -> BinaryIO:
 
 
 def _zstandard(path: Path) -> BinaryIO:
-    import zstandard
+    return cast(BinaryIO, _Zstandard(path))
 
-    return cast(BinaryIO, zstandard.open(path, "rb"))
+
+class _Zstandard:
+    """An open file of one Zstandard frame or several. `zstandard.open` would take the place where the last one breaks off for its
+    end."""
+
+    def __init__(self, path: Path) -> None:
+        import zstandard
+
+        self.new = zstandard.ZstdDecompressor().decompressobj
+        self.file, self.frame = path.open("rb"), self.new()
+        self.packed, self.text = b"", bytearray()
+
+    def __enter__(self) -> _Zstandard:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+    def read(self, size: int) -> bytes:
+        """`size` bytes of text, fewer at the end of a frame, none at that of the file; EOFError where the last frame breaks off."""
+        while len(self.text) < size and not (self.text and self.frame.eof):
+            if not (packed := self.packed or self.file.read(PACKED)):
+                break
+            if self.frame.eof:
+                self.frame = self.new()
+            self.text += self.frame.decompress(packed)
+            self.packed = self.frame.unused_data
+        if len(self.text) < size and not self.frame.eof:
+            raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+        data = bytes(self.text[:size])
+        del self.text[:size]
+        return data
 
 
 def _zstd_error() -> type[Exception]:
     import zstandard
 
     return zstandard.ZstdError
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 _OPEN = {".gz": _gzip, ".xz": _xz, ".zst": _zstandard}

@@ -23,7 +23,7 @@ import sentencepiece
 from relpos.data.documents import UNKNOWN, Document
 from relpos.data.marks import Marks
 from relpos.data.sentences import sentences
-from relpos.errors import RelposError
+from relpos.errors import RelposError, one_line
 from relpos.files import replacing
 
 Ids = npt.NDArray[np.int64]
@@ -70,7 +70,7 @@ def train_tokenizer(documents: Iterable[Document], folder: Path, vocabulary: int
                 f"vocabulary={vocabulary}: too small for this text, whose single characters and the {MASK + 1} special tokens "
                 f"make {needed[1]} ids: vocabulary={needed[1]} or more"
             ) from None
-        raise RelposError(f"vocabulary={vocabulary}: no tokenizer from {len(drawn)} sentences: {_one_line(error)}") from None
+        raise RelposError(f"vocabulary={vocabulary}: no tokenizer from {len(drawn)} sentences: {one_line(error)}") from None
     with replacing(folder / FILE) as temporary:
         temporary.write_bytes(model.getvalue())
 
@@ -113,7 +113,7 @@ class Tokenizer:
                 raise RelposError(f"tokenizer {path}: it is empty")
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=content)
         except (OSError, RuntimeError) as error:
-            raise RelposError(f"tokenizer {path}: {_one_line(error)}") from None
+            raise RelposError(f"tokenizer {path}: {one_line(error)}") from None
 
     @classmethod
     def load(cls, path: Path | str) -> Tokenizer:
@@ -196,7 +196,3 @@ class Tokenizer:
         model = sentencepiece_model_pb2.ModelProto.FromString(self.path.read_bytes())  # type: ignore[attr-defined]
         model.normalizer_spec.add_dummy_prefix = False
         return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())

@@ -109,7 +109,7 @@ class _Writer:
         if self.sentences > self.starts[-1]:
             self.starts.append(self.sentences)
             self.hashes.append(document.content)
-            self.files["sources.txt"].write(f"{' '.join(document.source.split())}\n".encode())
+            self.files["sources.txt"].write(f"{' '.join(document.source.split())}\n".encode(errors="backslashreplace"))
 
     def finish(self, heldout: float) -> None:
         """Offsets and flags of the documents, and the numbers for the manifest."""
@@ -133,7 +133,7 @@ class _Writer:
         # Two sentences on either side: with one, a side would have no pair.
         if self.sentences < 4:
             raise RelposError(f"data: the corpus has {self.sentences} sentences in one document, too few to hold some out")
-        cut = self.sentences - max(2, round(heldout * self.sentences))
+        cut = max(2, self.sentences - max(2, round(heldout * self.sentences)))
         self.starts = [0, cut, self.sentences]
         self.hashes = [1 << 63, 0]  # the end is what is held out
         self.files["sources.txt"].write(b"(its end)\n")
@@ -141,7 +141,8 @@ class _Writer:
 
 def chosen(hashes: npt.NDArray[np.uint64], share: float) -> npt.NDArray[np.bool_]:
     """Which documents are held out: those whose hash is below `share` of the range. If there are none, the one with the lowest hash
-    is; if these are all, the one with the highest is not. The hash is that of the content, so copies of a document go together."""
+    is; if these are all, the one with the highest is not. The hash is that of the content, so copies of a document go together.
+    Above a megabyte their line ends must be alike, too: they decide where the blocks end in which a file is read."""
     below = hashes < np.uint64(share * 2**64)
     if not below.any():
         below = hashes == hashes.min()

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from relpos.data.toy import grammar, lexicon
 from relpos.data.toy.chance import Chance
-from relpos.data.toy.events import bare, opposed_events, part_of, two_events
+from relpos.data.toy.events import bare, opposed_events, part_of, synonym, two_events
 from relpos.data.toy.grammar import Event, Words
 from relpos.data.toy.order_tasks import Item, item
 
@@ -44,9 +44,9 @@ def qqp(chance: Chance, part: str) -> Item:
     """The same question in synonyms, or a question about another noun and another verb."""
     same = chance.coin()
     kept = set(ROLES) if same else {chance.pick(("agent", "patient"))}
-    first, second = two_events(chance, part, kept, lexicon.PEOPLE, lexicon.VERBS)
+    first, (agent, verb, patient) = two_events(chance, part, kept, lexicon.PEOPLE, lexicon.VERBS)
     ask = grammar.whether if chance.coin() else grammar.whether_passive
-    return item("1" if same else "0", ask(bare(*first)), ask(synonymous(chance, bare(*second))))
+    return item("1" if same else "0", ask(bare(*first)), ask(bare(agent, synonym(chance, verb), patient)))
 
 
 def stsb(chance: Chance, part: str) -> Item:
@@ -73,12 +73,9 @@ def mnli(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.ANIMALS) ->
         premise, hypothesis = two_events(chance, part, set(ROLES), nouns, lexicon.OPPOSABLE)
         negated = chance.coin() if label == "contradiction" else negated
         other_negated = negated != (label == "contradiction")
-    first, second = bare(*premise), synonymous(chance, bare(*hypothesis))
+    agent, verb, patient = hypothesis
+    first, second = bare(*premise), bare(agent, synonym(chance, verb), patient)
     return item(label, grammar.active(first, negated=negated), grammar.active(second, negated=other_negated))
-
-
-def synonymous(chance: Chance, event: Event) -> Event:
-    return event.with_verb(lexicon.SYNONYM.get(event.verb, event.verb)) if chance.coin() else event
 
 
 def mnli_mismatched(chance: Chance, part: str) -> Item:

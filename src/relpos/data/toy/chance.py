@@ -7,7 +7,7 @@ from random import Random
 from typing import TypeVar
 
 T = TypeVar("T")
-ATTEMPTS = 10_000  # bounds every rejection loop; what is rejected most often passes one time in eight
+ATTEMPTS = 10_000  # bounds every rejection loop; the toy language's strictest, for two events of dev or test, accepts 1 % of draws
 
 
 class Chance:

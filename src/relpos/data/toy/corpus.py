@@ -7,7 +7,7 @@ from dataclasses import replace
 from relpos.data.toy import grammar, lexicon
 from relpos.data.toy.bag_tasks import opinion, weakened
 from relpos.data.toy.chance import Chance
-from relpos.data.toy.events import alike, bare, opposed_events, triple, varied
+from relpos.data.toy.events import alike, bare, opposed_events, synonym, triple, varied
 from relpos.data.toy.grammar import Event, Phrase, Words
 
 Pair = tuple[Words, Words]
@@ -25,15 +25,11 @@ def _event(chance: Chance) -> Event:
     return Event(varied(chance, agent), verb, varied(chance, patient))
 
 
-def _synonym(chance: Chance, word: str) -> str:
-    return lexicon.SYNONYM.get(word, word) if chance.coin() else word
-
-
 def _restated(chance: Chance) -> Pair:
     """The same event in the other voice, with synonyms."""
     event, negated = _event(chance), chance.coin(0.2)
-    agent = replace(event.agent, adjective=_synonym(chance, event.agent.adjective))
-    restated = Event(agent, _synonym(chance, event.verb), event.patient)
+    agent = replace(event.agent, adjective=synonym(chance, event.agent.adjective))
+    restated = Event(agent, synonym(chance, event.verb), event.patient)
     voices = chance.distinct((grammar.active, grammar.passive), 2)
     return voices[0](event, negated=negated), voices[1](restated, negated=negated)
 

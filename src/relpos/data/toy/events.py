@@ -6,7 +6,7 @@ So neither a permutation of a dev sentence, nor its passive, nor its synonyms oc
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from hashlib import sha256
 
 from relpos.data.toy import lexicon
@@ -16,7 +16,7 @@ from relpos.data.toy.grammar import Event, Phrase
 PARTS = ("dev", "test", "train", "train", "train", "train", "train", "train")
 
 
-@cache
+@lru_cache(maxsize=4096)  # the language has 2,280 events and 448 opinions; questions of length tasks are without number
 def part_of(key: str) -> str:
     """train (6/8 of the keys), dev or test. The same for every seed."""
     return PARTS[int.from_bytes(sha256(key.encode()).digest()[:4], "big") % len(PARTS)]
@@ -24,10 +24,6 @@ def part_of(key: str) -> str:
 
 def key(agent: str, verb: str, patient: str) -> str:
     return " ".join([*sorted((agent, patient)), lexicon.sense(verb)])
-
-
-def event_key(event: Event) -> str:
-    return key(event.agent.noun, event.verb, event.patient.noun)
 
 
 Triple = tuple[str, str, str]  # agent, verb, patient
@@ -79,6 +75,11 @@ def opposed_events(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.P
         return (agent, verb, patient), (agent, chance.pick(lexicon.OPPOSITES[verb]), patient)
 
     return chance.until(draw, lambda drawn: _of(part, *drawn))
+
+
+def synonym(chance: Chance, word: str) -> str:
+    """The word or, as often, its synonym; the word where it has none."""
+    return lexicon.SYNONYM.get(word, word) if chance.coin() else word
 
 
 def varied(chance: Chance, noun: str, adjective: float = 0.3) -> Phrase:

@@ -8,7 +8,7 @@ chases" (of the object). An adverb stands first, before the verb, or last.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from relpos.data.toy import lexicon
 
@@ -40,9 +40,6 @@ class Event:
 
     def exchanged(self) -> Event:
         return Event(self.patient, self.verb, self.agent)
-
-    def with_verb(self, verb: str) -> Event:
-        return replace(self, verb=verb)
 
 
 def spelled(words: Words) -> str:
