@@ -38,9 +38,9 @@ def rows(**losses: tuple[float, float]) -> list[Row]:
 
 
 def test_a_claim_appears_where_its_interval_leaves_zero() -> None:
-    (course,) = courses(rows(dynamic=(5.0, 3.0), fixed=(5.0, 3.5)), CLAIMS, "loss")
-    assert course.claim.id == "C03/loss"
-    ((pair, by_share),) = course.differences.items()
+    ((claim, by_pair),) = courses(rows(dynamic=(5.0, 3.0), fixed=(5.0, 3.5)), CLAIMS, "loss")
+    assert claim.id == "C03/loss"
+    ((pair, by_share),) = by_pair.items()
     assert pair == ("dynamic", "fixed")
     assert by_share[10].low < 0 < by_share[10].high
     assert (by_share[100].value, by_share[100].low > 0) == (pytest.approx(0.5), True)  # less loss is better

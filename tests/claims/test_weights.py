@@ -160,7 +160,7 @@ def test_toeplitz_along_training(tmp_path: Path, first: float, last: float, expe
     assert found(rises_with_training(row="absolute"), with_models("absolute", folders[0])).verdict == "undecided"
 
 
-@pytest.mark.parametrize(("sign", "expected"), [(-1.0, "holds"), (1.0, "fails")])
+@pytest.mark.parametrize(("sign", "expected"), [(-1.0, "holds"), (1.0, "fails"), (0.0, "undecided")])
 def test_toeplitz_with_loss(tmp_path: Path, sign: float, expected: str) -> None:
     folders = [saved(tmp_path / str(run), lambda model, s=0.4 + run / 10: toeplitz(model, s), *ABSOLUTE) for run in range(6)]
     made = with_models("absolute", *folders)

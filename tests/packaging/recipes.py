@@ -79,12 +79,12 @@ X99:
         "experiments/claims/rows.yaml": "alibi: [position=alibi]\n",
         "src/relpos/claims/learned.py": '''
 from relpos.claims.network import position_parameters
-from relpos.claims.rule import Place, Test, once, rule
+from relpos.claims.rule import Test, once, rule
 from relpos.claims.verdict import FAILS, HOLDS, Verdict
 
 
 @rule("{row} has no parameters", places=once)
-def nothing(test: Test, place: Place) -> Verdict:
+def nothing(test: Test) -> Verdict:
     """The position scheme of the row has no parameters."""
     count = position_parameters(f"position={test.row}")
     return Verdict(FAILS if count else HOLDS, f"{count:,}")

@@ -19,10 +19,8 @@ from relpos.runs.shelf import protocol
 
 LENGTH = 128
 """Positions of the profiles of heads."""
-ROWS = {"keep": "absolute", "remove": "none"}
-"""`change.positions` → the row without TISA (S = 0)."""
-WITH_TISA = {"keep": "absolute_tisa", "remove": "tisa"}
-"""`change.positions` → the row with TISA."""
+ROWS = {"keep": ("absolute", "absolute_tisa"), "remove": ("none", "tisa")}
+"""`change.positions` → the row without TISA (S = 0), and with it."""
 NAMED_BY_S = {1: "_s1", 3: "_s3", 5: ""}
 """S → the ending of that row's name."""
 Start = tuple[str, bool]
@@ -42,11 +40,8 @@ def tuned_checkpoint(name: str, start: Start) -> Scale:
 def tuned_checkpoints(tunings: Mapping[Path, Plain]) -> list[Scale]:
     """The scales of fine-tunings that started from a network named by the user, if it has position embeddings.
 
-    It has some if a fine-tuning removed them or fitted TISA to them. Runs of older code are not left out here: such records do not
-    show which code made them.
-
-    Args:
-        tunings: folder → record of finished fine-tunings.
+    It has some if a fine-tuning removed them or fitted TISA to them. `tunings` are folders and records of finished ones. Runs of
+    older code are not left out here: such records do not show which code made them.
     """
     by_checkpoint: dict[str, list[tuple[Path, Plain]]] = {}
     for folder, record in tunings.items():
@@ -78,19 +73,16 @@ def _scale(checkpoint: str, start: Start, runs: Iterable[tuple[Path, Plain]]) ->
 
 def row_of(change: Plain, start: Start) -> str | None:
     """The row that a change makes of the network; None if no claim is about such a row."""
-    positions = change.get("positions", "keep")
+    without, with_tisa = ROWS[change.get("positions", "keep")]
     if not change.get("tisa"):
-        return ROWS[positions]
+        return without
     if change["tisa"] not in NAMED_BY_S or (change["start"], change["reused"]) != start:
         return None
-    return WITH_TISA[positions] + NAMED_BY_S[change["tisa"]]
+    return with_tisa + NAMED_BY_S[change["tisa"]]
 
 
 def published_checkpoints(checkpoints: Iterable[str]) -> list[Scale]:
-    """A scale for each, such as `roberta-base (12×768)`, the smallest network first.
-
-    Args:
-        checkpoints: folders, or ids of the hub.
+    """A scale for each folder or id of the hub, such as `roberta-base (12×768)`, the smallest network first.
 
     Raises:
         RelposError: one cannot be read, or has no table of position embeddings.

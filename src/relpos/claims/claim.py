@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -64,10 +64,8 @@ class Claim:
         arguments = dict(self.test)
         try:
             test = _rule(str(arguments.pop("rule", "")))(**arguments)
-        except TypeError as error:
+        except (TypeError, RelposError) as error:
             raise RelposError(f"claim {self.id}: test: {error}") from None
-        except RelposError as error:
-            raise RelposError(f"claim {self.id}: {error}") from None
         if self.measure is None:
             return test
         variant = test.variant(self.measure, self.variants[self.measure])
@@ -94,23 +92,14 @@ class Claim:
 
 
 def _rule(name: str) -> Rule:
-    """The rule of this name; nothing outside of `relpos.claims` is imported.
-
-    Raises:
-        RelposError: there is none.
-    """
+    """The rule of this name, or a RelposError; nothing outside of `relpos.claims` is imported."""
     known = {path.stem for path in Path(__file__).parent.glob("*.py")}
     module, _, rule = name.partition(".")
     rules = vars(import_module(f"relpos.claims.{module}")) if module in known else {}
     if isinstance(found := rules.get(rule), Rule):
         return found
     likely = [f"{module}.{key}" for key, value in rules.items() if isinstance(value, Rule)] or sorted(known)
-    raise RelposError(f"test: unknown rule {name!r}.{nearest(name, likely)}")
-
-
-def papers() -> list[str]:
-    """The names of the papers that have a file of claims."""
-    return sorted(path.stem for path in _folder().glob("*.yaml") if path.stem != ROWS)
+    raise RelposError(f"unknown rule {name!r}.{nearest(name, likely)}")
 
 
 def load(paper: str) -> list[Claim]:
@@ -119,12 +108,13 @@ def load(paper: str) -> list[Claim]:
     Raises:
         RelposError: there is no such paper, or a key is wrong.
     """
+    papers = sorted(path.stem for path in _folder().glob("*.yaml") if path.stem != ROWS)
     if paper == "all":
-        return sorted((claim for name in papers() for claim in load(name)), key=lambda claim: claim.id)
-    if paper not in papers():
-        raise RelposError(f"paper={paper}: unknown.{nearest(paper, [*papers(), 'all'])}")
+        return sorted((claim for name in papers for claim in load(name)), key=lambda claim: claim.id)
+    if paper not in papers:
+        raise RelposError(f"paper={paper}: unknown.{nearest(paper, [*papers, 'all'])}")
     claims: list[Claim] = []
-    for name, content in _read(_folder() / f"{paper}.yaml").items():
+    for name, content in _read(paper).items():
         for key in content:
             refuse_unknown(f"claim {name}: unknown key", key, KEYS)
         for measure in content.get("variants", {}):
@@ -136,18 +126,17 @@ def load(paper: str) -> list[Claim]:
     return claims
 
 
-def families(claims: Iterable[Claim]) -> list[list[Claim]]:
+def families(claims: Sequence[Claim]) -> list[list[Claim]]:
     """What a paper claims in one measure, for each paper and measure of these claims: chance is corrected for among such tests."""
-    wanted = list(claims)
     # All of the family, asked for or not: a verdict must not depend on what else is on the page.
-    known = {claim.id: claim for claim in [*load("all"), *wanted]}
-    kinds = dict.fromkeys((claim.paper, claim.measure) for claim in wanted)
+    known = {claim.id: claim for claim in [*load("all"), *claims]}
+    kinds = dict.fromkeys((claim.paper, claim.measure) for claim in claims)
     return [[claim for claim in known.values() if (claim.paper, claim.measure) == kind] for kind in kinds]
 
 
 def rows() -> dict[str, list[str]]:
     """Row → the overrides that make it."""
-    return {str(name): [str(override) for override in overrides] for name, overrides in _read(_folder() / f"{ROWS}.yaml").items()}
+    return {str(name): [str(override) for override in overrides] for name, overrides in _read(ROWS).items()}
 
 
 def experiments() -> list[Experiment]:
@@ -178,5 +167,5 @@ def _folder() -> Path:
     return shipped("experiments") / "claims"
 
 
-def _read(path: Path) -> dict[str, Any]:
-    return dict(read_yaml(path))
+def _read(name: str) -> dict[str, Any]:
+    return dict(read_yaml(_folder() / f"{name}.yaml"))

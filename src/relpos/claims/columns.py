@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from relpos.claims.comparisons import SEVERAL_SEEDS, decided, in_nats, mean_without_loss, single
-from relpos.claims.contrasts import MEAN, by_seed, gain, shared
+from relpos.claims.comparisons import SEVERAL_SEEDS, decided, in_nats, mean_without_loss
+from relpos.claims.contrasts import MEAN, by_seed, gain, named
 from relpos.claims.requirements import SEVERAL, Requirements, of_column
-from relpos.claims.rule import Place, Test, rule, with_scores
+from relpos.claims.rule import Test, rule, with_scores
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, joined, sided
 from relpos.tables.columns import GLUE
@@ -19,10 +19,10 @@ from relpos.tables.statistics import ALPHA, SEED, Difference, combined
 DRAWS = 20_000
 
 
-def _over_columns(test: Test, place: Place, judge: Callable[[Difference, Sequence[Difference]], tuple[Evidence, str]]) -> Verdict:
+def _over_columns(test: Test, scale: Scale, judge: Callable[[Difference, Sequence[Difference]], tuple[Evidence, str]]) -> Verdict:
     """Asks a judge what the mean of the columns and the columns themselves say, of those that tell the rows apart."""
-    scale, pair = place.scale, single(test.contrasts)
-    names = _telling(test, scale)
+    (pair,) = test.contrasts
+    names = scale.telling(named(MEAN, test.columns), *test.rows)
     mean = gain(scale, pair, only=test.columns)
     if not names or mean is None:
         return Verdict(NOT_RUN, f"{pair.first} and {pair.second}: at the constant answer in every column")
@@ -41,33 +41,17 @@ def _over_columns(test: Test, place: Place, judge: Callable[[Difference, Sequenc
 def signs_above(columns: Sequence[Difference], needed: int) -> Evidence:
     """The evidence that so many of these differences are truly above zero; `fails` is the share of the draws with so many."""
     chance = np.random.default_rng(SEED)
-    counts = np.sum([_drawn(chance, tested) > 0 for tested in columns], axis=0)
+    drawn = [each.value + each.error * chance.standard_t(each.freedom, DRAWS) for each in columns]
+    counts = np.sum([of_column > 0 for of_column in drawn], axis=0)
     # Posterior draws, not a test for each column: nine intervals above zero would ask for far more than a count of signs.
     share = float(np.mean(counts >= needed))
     return Evidence(1 - share, share)
 
 
-def _drawn(chance: np.random.Generator, tested: Difference) -> np.ndarray:
-    """(draws,): true differences, drawn from an estimate."""
-    return np.asarray(tested.value + tested.error * chance.standard_t(tested.freedom, DRAWS))
-
-
-def _telling(test: Test, scale: Scale) -> list[str]:
-    """The columns in which at least one of the two rows is better than the constant answer."""
-    return scale.telling(shared(scale, test.rows, only=test.columns), *test.rows)
-
-
-def _one_column(test: Test) -> Requirements:
-    return of_column(MEAN, test.columns)
-
-
 @rule(
-    "{contrasts} truly above zero in {at_least} of {of} columns, in 95 % of what the errors allow",
-    _one_column,
-    with_scores,
-    in_nats,
+    "{contrasts} truly above zero in {at_least} of {of} columns, in 95 % of what the errors allow", of_column, with_scores, in_nats
 )
-def signs(test: Test, place: Place, *, at_least: int = 1, of: int = 9) -> Verdict:
+def signs(test: Test, scale: Scale, *, at_least: int = 1, of: int = 9) -> Verdict:
     """The first row is above the second in `at_least` of `of` columns.
 
     If only some columns were run, the same share of them is asked for. The count is simulated: each column's true difference is
@@ -82,37 +66,33 @@ def signs(test: Test, place: Place, *, at_least: int = 1, of: int = 9) -> Verdic
         evidence = signs_above(columns, needed)
         return evidence, f"; {needed} or more in {evidence.fails:.0%} of the draws"
 
-    return _over_columns(test, place, judge)
+    return _over_columns(test, scale, judge)
 
 
-@rule("{contrasts} above zero in the mean of the columns, and clearly below in none", _one_column, with_scores, in_nats)
-def gain_without_loss(test: Test, place: Place) -> Verdict:
+@rule("{contrasts} above zero in the mean of the columns, and clearly below in none", of_column, with_scores, in_nats)
+def gain_without_loss(test: Test, scale: Scale) -> Verdict:
     """The first row is above the second in the mean of the columns, and clearly below in none.
 
     Holds: the 95 % interval of the mean gain lies above zero, and no column's lies below, by Holm's correction. Fails: that of the
     mean or of a column lies below, by Holm's correction.
     """
-    return _over_columns(test, place, lambda mean, columns: (mean_without_loss(mean, columns), ""))
+    return _over_columns(test, scale, lambda mean, columns: (mean_without_loss(mean, columns), ""))
 
 
 def _two_columns(test: Test) -> Requirements:
     return Requirements(SEVERAL, test.columns or GLUE, least=2)
 
 
-@rule(
-    lambda test: f"{test.column} loses most of all columns from {' to '.join(single(test.contrasts))}",
-    _two_columns,
-    with_scores,
-)
-def suffers_most(test: Test, place: Place) -> Verdict:
+@rule("{column} loses most of all columns from {first} to {second}", _two_columns, with_scores)
+def suffers_most(test: Test, scale: Scale) -> Verdict:
     """From the first row to the second, `column` loses most, in points.
 
     Losses are estimated from few pre-trainings: true losses are drawn from t-distributions with the columns' pooled errors. Holds:
     `column` loses most in 95 % of the draws. Fails: in 5 % or fewer. The figures show the same for losses in standard deviations
     between pre-trainings, which are drawn too (χ²); this does not decide.
     """
-    scale, pair = place.scale, single(test.contrasts)
-    columns = _telling(test, scale)
+    (pair,) = test.contrasts
+    columns = scale.telling(named(MEAN, test.columns), *test.rows)
     if test.column not in columns or len(columns) < 2:
         there = ", ".join(columns) or "none"
         return Verdict(NOT_RUN, f"needs {test.column} and other columns better than the constant answer; there are {there}")
@@ -150,18 +130,14 @@ def _drawn_losses(chance: np.random.Generator, tested: Difference) -> tuple[np.n
     return losses, losses / deviations
 
 
-@rule(
-    lambda test: f"{test.column} loses less than the mean of the other columns from {' to '.join(single(test.contrasts))}",
-    _two_columns,
-    with_scores,
-)
-def loses_less_than_others(test: Test, place: Place) -> Verdict:
+@rule("{column} loses less than the mean of the other columns from {first} to {second}", _two_columns, with_scores)
+def loses_less_than_others(test: Test, scale: Scale) -> Verdict:
     """From the first row to the second, `column` loses less than the mean of the other columns, in points.
 
     Holds: the 95 % interval of (others' loss − its loss) over pre-trainings lies above zero. Fails: below.
     """
-    scale, pair = place.scale, single(test.contrasts)
-    columns = _telling(test, scale)
+    (pair,) = test.contrasts
+    columns = scale.telling(named(MEAN, test.columns), *test.rows)
     others = [column for column in columns if column != test.column]
     if test.column not in columns or not others:
         return Verdict(NOT_RUN, f"needs {test.column} and other columns better than the constant answer")

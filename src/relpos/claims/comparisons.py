@@ -1,4 +1,4 @@
-"""Rules that compare pairs of rows at one scale: each judge turns differences into evidence, and `_ladder` does the rest."""
+"""Rules that compare pairs of rows at one scale: each judge turns differences into evidence, and `comparison` does the rest."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from relpos.claims.contrasts import MEAN, Contrast, Gain, gain, mean_gain, sizes
+from relpos.claims.contrasts import MEAN, Gain, gain, mean_gain, sizes
 from relpos.claims.effort import to_decide
-from relpos.claims.requirements import Requirements, of_column
+from relpos.claims.requirements import of_column
 from relpos.claims.rule import Place, Rule, Says, Test, each_scale, options_of, rule
 from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, joined, sided
@@ -25,31 +25,28 @@ def comparison(
     """Makes a rule of a judge that looks at one difference; every contrast of the claim must pass it.
 
     Args:
-        says: what must be true for the claim to hold.
         bounded: whether the rule has a bound in points; such a bound applies to the mean of all columns only.
         variant: the claim in nats; None: the first rows are above the second ones.
     """
 
     def made(judge: Callable[..., Evidence]) -> Rule:
-        def look(test: Test, place: Place, **options: Any) -> Verdict | None:
-            gains = [gain(place.scale, each, test.column, test.columns) for each in test.contrasts]
+        def look(test: Test, scale: Scale, **options: Any) -> Verdict | None:
+            gains = [gain(scale, each, test.column, test.columns) for each in test.contrasts]
             if not any(gains):
                 return None
             too_few = few_columns(test, gains) if bounded else ""
             parts = [] if too_few else [judge(each.tested, **options) for each in gains if each and each.tested]
-            figures = figures_of(test, place.scale, gains)
+            figures = [*figures_of(test, scale, gains), too_few]
             if parts and all_of(parts).verdict == FAILS:  # one contrast is enough for that, whatever others are missing
                 return Verdict(FAILS, joined(figures), p=all_of(parts).p)
-            return ladder(place.scale, [*figures, too_few], gains, lambda _: all_of(parts), is_missing=bool(too_few))
+            if too_few or not all(each and each.columns for each in gains):
+                return Verdict(NOT_RUN, joined(figures))
+            return decided(scale, figures, [each.tested for each in gains if each], lambda _: all_of(parts))
 
-        requires = partial(_requires, every=bounded)
+        requires = partial(of_column, every=bounded)
         return Rule(look, options_of(judge), says, requires, _places, variant or in_nats, by_contrast=True)
 
     return made
-
-
-def _requires(test: Test, every: bool) -> Requirements:
-    return of_column(test.column, test.columns, every)
 
 
 def _places(test: Test, runs: Scales) -> list[Place]:
@@ -57,7 +54,7 @@ def _places(test: Test, runs: Scales) -> list[Place]:
         return each_scale(test, runs)
     # The papers train their larger models for longer and in other batches, so these may differ between sizes.
     groups = sizes(runs.alike("size", "steps", "batch", "recipe"), test.rows[:2], test.column)
-    return [Place((group[-1],), group[-1].label) for group in groups]
+    return each_scale(test, [group[-1] for group in groups])
 
 
 def in_nats(test: Test) -> Test:
@@ -83,27 +80,12 @@ def few_columns(test: Test, gains: Iterable[Gain | None]) -> str:
     return f"the bound is for the mean of {wanted} columns, and not all of them tell these rows apart here"
 
 
-def ladder(
-    scale: Scale,
-    figures: Iterable[str],
-    gains: Sequence[Gain | None],
-    judge: Callable[[list[Difference]], Evidence],
-    decisive: Sequence[Difference] = (),
-    is_missing: bool = False,
-) -> Verdict:
-    """`decided` with these gains; not run where one of them, or something else, is missing."""
-    if is_missing or any(each is None or not each.columns for each in gains):
-        return Verdict(NOT_RUN, joined(figures))
-    return decided(scale, figures, [each.tested for each in gains if each], judge, decisive=decisive)
-
-
 def decided(
     scale: Scale,
     figures: Iterable[str],
     tested: Sequence[Difference | None],
     judge: Callable[[list[Difference]], Evidence],
     needs: str = SEVERAL_SEEDS,
-    decisive: Sequence[Difference] = (),
     **how: Any,
 ) -> Verdict:
     """The verdict of a judge; if it is undecided, with the seeds that would find effects as large as these.
@@ -114,7 +96,6 @@ def decided(
         tested: all that the judge needs; None: there are too few seeds for it.
         judge: the differences → evidence.
         needs: what would show how much pre-trainings differ, if one of them is None.
-        decisive: the differences of which more seeds would have to be sure; empty: all of `tested`.
         how: further arguments of `to_decide`.
     """
     # Not decided by those that are there: what the claim says of the others could still be false.
@@ -122,7 +103,7 @@ def decided(
     if len(known) < len(tested):
         return Verdict(UNDECIDED, joined(figures), takes=needs)
     evidence = judge(known)
-    takes = to_decide(scale, decisive or known, **how) if evidence.verdict == UNDECIDED else ""
+    takes = to_decide(scale, known, **how) if evidence.verdict == UNDECIDED else ""
     return Verdict(evidence.verdict, joined(figures), p=evidence.p, takes=takes)
 
 
@@ -160,9 +141,7 @@ def not_higher(tested: Difference, *, bound: float = 0.5, any_gain: bool = False
 
 # At the largest size the papers' sentence is that a row is the best, which in nats needs no restatement.
 @comparison(
-    "no loss of {bound} or more: {contrasts}",
-    bounded=True,
-    variant=lambda test: in_nats(test) if test.at == "largest" else test,
+    "no loss of {bound} or more: {contrasts}", bounded=True, variant=lambda test: in_nats(test) if test.at == "largest" else test
 )
 def not_lower(tested: Difference, *, bound: float = 0.5) -> Evidence:
     """No first row is below its second one by as much as `bound`: `not_higher` the other way round."""
@@ -191,26 +170,25 @@ def about(tested: Difference, *, value: float = 0.0, bound: float = 0.5) -> Evid
     return Evidence(max(tested.p_against(low) / 2, tested.p_against(high) / 2), 1.0)
 
 
-@rule(
-    "the mean of these differences above zero, none clearly below: {contrasts}",
-    partial(_requires, every=False),
-    _places,
-    lambda test: test,
-)
-def higher_on_average(test: Test, place: Place, *, bound: float = 0.0) -> Verdict | None:
+@rule("the mean of these differences above zero, none clearly below: {contrasts}", of_column, _places, lambda test: test)
+def higher_on_average(test: Test, scale: Scale, *, bound: float = 0.0) -> Verdict | None:
     """The first rows are above their second ones on average, and none is clearly below.
 
     Holds: the 95 % interval of the mean difference lies above zero, and no contrast's lies below, by Holm's correction. Fails: that
     of the mean or of a contrast lies below, by Holm's correction. With a `bound`, a smaller mean counts as none.
     """
-    gains = [gain(place.scale, each, test.column, test.columns) for each in test.contrasts]
+    gains = [gain(scale, each, test.column, test.columns) for each in test.contrasts]
     if not any(gains):
         return None
-    mean = mean_gain(place.scale, test.contrasts, test.column, test.columns)
-    figures = figures_of(replace(test, beside=(), apart=()), place.scale, [*gains, mean])
+    mean = mean_gain(scale, test.contrasts, test.column, test.columns)
+    figures = figures_of(replace(test, beside=(), apart=()), scale, [*gains, mean])
+    if mean is None or not all(each and each.columns for each in gains):
+        return Verdict(NOT_RUN, joined(figures))
+    parts = [each.tested for each in gains if each and each.tested]
+    if len(parts) < len(gains):
+        return Verdict(UNDECIDED, joined(figures), takes=SEVERAL_SEEDS)
     # More seeds are for the mean: a part only has to be not clearly below, which few seeds show as well.
-    decisive = [mean.tested] if mean and mean.tested else []
-    return ladder(place.scale, figures, [mean, *gains], lambda all_: mean_without_loss(all_[0], all_[1:], bound), decisive=decisive)
+    return decided(scale, figures, [mean.tested], lambda known: mean_without_loss(known[0], parts, bound))
 
 
 def mean_without_loss(mean: Difference, parts: Sequence[Difference], bound: float = 0.0) -> Evidence:
@@ -220,9 +198,3 @@ def mean_without_loss(mean: Difference, parts: Sequence[Difference], bound: floa
     # Parts are corrected by Holm because one clear loss among many is enough; the mean is a single test.
     holds = of_mean.holds if min(holm(losses)) >= ALPHA else 1.0
     return Evidence(holds, all_of([of_mean, *(Evidence(1.0, loss) for loss in losses)]).fails)
-
-
-def single(contrasts: Sequence[Contrast]) -> Contrast:
-    """The only contrast of a claim about one pair of rows."""
-    (contrast,) = contrasts
-    return contrast

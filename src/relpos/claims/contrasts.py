@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
-from relpos.claims.scales import LOSS, ORDER, Scale, Seed
+from relpos.claims.scales import CLEAR, LOSS, ORDER, Scale, Seed
 from relpos.tables.columns import GLUE, means_by
 from relpos.tables.pooled import contrast
 from relpos.tables.statistics import Difference, paired
@@ -76,18 +76,15 @@ def gain(
     return Gain(value, tested, tuple(columns), f"{first} − {second} {value:+.{digits}f} {spread}{_where(columns)}")
 
 
-def mean_gain(scale: Scale, pairs: Sequence[Contrast], column: str = MEAN, only: Sequence[str] | None = None) -> Gain | None:
+def mean_gain(scale: Scale, pairs: Sequence[Contrast], column: str, only: Sequence[str] | None) -> Gain | None:
     """The mean of the gains of several pairs `(first, second)`, in the columns that all of these rows have."""
-    names = sorted({row for pair in pairs for row in pair})
-    columns = scale.telling(shared(scale, names, column, only), *names)
-    if not columns:
-        return None
     # A row may stand in several pairs: its weights add up.
-    weights = dict.fromkeys(names, 0.0)
+    weights = dict.fromkeys(sorted({row for pair in pairs for row in pair}), 0.0)
     for first, second in pairs:
         weights[first] += 1 / len(pairs)
         weights[second] -= 1 / len(pairs)
-    if not (found := _estimate(scale, weights, columns)):
+    columns = scale.telling(named(column, only), *weights)
+    if not columns or not (found := _estimate(scale, weights, columns)):
         return None
     value, tested = found
     digits = 3 if columns[0] in WHERE else 1
@@ -105,9 +102,7 @@ def _estimate(scale: Scale, weights: Mapping[str, float], columns: Sequence[str]
     return tested.value if tested else sum(weight * fmean(rows[row].values()) for row, weight in weights.items()), tested
 
 
-def gains_alike(
-    pairs: Sequence[tuple[Scale, Contrast]], column: str = MEAN, only: Sequence[str] | None = None
-) -> list[Gain | None]:
+def gains_alike(pairs: Sequence[tuple[Scale, Contrast]], column: str, only: Sequence[str] | None = None) -> list[Gain | None]:
     """The gain of each pair of rows, of one scale or of several, all in the same columns, so that they can be compared.
 
     These are the columns that all rows have and in which some row of some scale is better than the constant answer. If at another
@@ -136,11 +131,6 @@ def sizes(alike: Sequence[Sequence[Scale]], rows: Sequence[str], column: str) ->
     return [list(group.values()) for group in groups if len(group) > 1]
 
 
-def losses_of(scale: Scale, row: str) -> dict[int, float]:
-    """Pre-training seed → held-out loss."""
-    return {seed: -value for (seed, _), value in scale.scores[row][LOSS].values.items()}
-
-
 def values(scale: Scale, row: str, columns: Sequence[str]) -> dict[Seed, float]:
     """Seeds → mean of the columns, for the fine-tunings that have all of them."""
     # Only what has every column: a mean over other columns of another seed would be the mean of something else.
@@ -157,8 +147,8 @@ def by_seed(scale: Scale, columns: Sequence[str]) -> dict[str, dict[int, float]]
 
 def _at_constant(scale: Scale, columns: Sequence[str]) -> list[str]:
     """Rows that are at the constant answer in all of these columns that they have."""
-    having = {row: scale.shared(columns, row) for row in scale.scores}
-    return [row for row, shared in having.items() if shared and all(scale.scores[row][column].is_constant for column in shared)]
+    having = {row: [scores[column] for column in columns if column in scores] for row, scores in scale.scores.items()}
+    return [row for row, of_row in having.items() if of_row and all(abs(scores.above_constant) <= CLEAR for scores in of_row)]
 
 
 def pretraining_means(single: Mapping[Seed, float]) -> dict[int, float]:

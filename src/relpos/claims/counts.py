@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relpos.claims.network import position_parameters
-from relpos.claims.rule import Place, Test, once, rule
+from relpos.claims.rule import Test, once, rule
 from relpos.claims.verdict import FAILS, HOLDS, Verdict
 
 
@@ -15,7 +15,7 @@ from relpos.claims.verdict import FAILS, HOLDS, Verdict
     ),
     places=once,
 )
-def no_more_than(test: Test, place: Place, *, schemes: Sequence[str], base: str, size: str) -> Verdict:
+def no_more_than(test: Test, *, schemes: Sequence[str], base: str, size: str) -> Verdict:
     """Every one of `schemes` has at most as many parameters as `base`, in a network of the same size."""
     # Counted on the modules and not by formula: the formulas are tested against these.
     counts = {name: position_parameters(f"position={name}", f"size={size}") for name in (*schemes, base)}
@@ -30,9 +30,7 @@ def _ratios_says(test: Test) -> str:
 
 
 @rule(_ratios_says, places=once)
-def ratios(
-    test: Test, place: Place, *, overrides: Sequence[str], number: int, against: Sequence[Sequence[str]], least: float = 10.0
-) -> Verdict:
+def ratios(test: Test, *, overrides: Sequence[str], number: int, against: Sequence[Sequence[str]], least: float = 10.0) -> Verdict:
     """One scheme has exactly `number` parameters, and each of the others at least `least` times as many.
 
     `overrides` give the scheme and the size of the network; `against` has such overrides for each of the others.

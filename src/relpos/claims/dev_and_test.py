@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from relpos.claims.requirements import Requirements
-from relpos.claims.rule import Place, Test, once, rule
+from relpos.claims.rule import Test, once, rule
 from relpos.claims.verdict import Verdict, sided
 from relpos.runs.run import runs_root
 from relpos.tables.columns import GLUE
@@ -21,12 +21,15 @@ MANY = 1e9
 """Degrees of freedom of an error that is known, and not estimated from the scores."""
 
 
-def _requires(test: Test) -> Requirements:
-    return Requirements(1, GLUE, len(GLUE), afterwards="the answers to the GLUE server, and its scores to `relpos record-scores`")
+AFTERWARDS = "the answers to the GLUE server, and its scores to `relpos record-scores`"
 
 
-@rule("dev means lie above the scores that `relpos record-scores` knows", _requires, once)
-def dev_above_test(test: Test, place: Place) -> Verdict | None:
+@rule(
+    "dev means lie above the scores that `relpos record-scores` knows",
+    lambda test: Requirements(1, GLUE, len(GLUE), afterwards=AFTERWARDS),
+    once,
+)
+def dev_above_test(test: Test) -> Verdict | None:
     """GLUE on the dev sets (mean over runs) lies above the server's score, over the rows whose server scores were recorded.
 
     All rows are scored on the same test sets and so are not independent: the error is that of the examples of the dev and test

@@ -34,14 +34,7 @@ def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0, 
 
 
 def models(scale: Scale, row: str, count: int, how: str = "") -> str:
-    """How many more pre-trainings of one row are needed to have `count`, and the hours that they take.
-
-    Args:
-        scale: at which they are needed.
-        row: its name.
-        count: pre-trainings in all.
-        how: how they must be trained, if it matters.
-    """
+    """How many more pre-trainings of a row are needed to have `count` at this scale, `how` if that matters, and their hours."""
     if not scale.can_go_on:
         return ""
     if count >= MOST:

@@ -13,7 +13,7 @@ from torch import Tensor
 from relpos.analysis.properties import properties
 from relpos.analysis.recording import added
 from relpos.claims.network import position_parameters
-from relpos.claims.rule import Place, Rule, Test, once, rule
+from relpos.claims.rule import Rule, Test, once, rule
 from relpos.claims.verdict import FAILS, HOLDS, Verdict
 from relpos.config.compose import composed, resolved
 from relpos.config.conf import shipped
@@ -35,14 +35,10 @@ N = 12
 
 
 def computed(says: str) -> Callable[[Callable[[], tuple[bool, str]]], Rule]:
-    """Makes a rule of a computation that returns whether the claim holds, and the figures that show it.
-
-    Args:
-        says: what must be true for the claim to hold.
-    """
+    """Makes a rule of a computation that returns whether the claim holds, and the figures that show it."""
 
     def made(compute: Callable[[], tuple[bool, str]]) -> Rule:
-        def look(test: Test, place: Place) -> Verdict:
+        def look(test: Test) -> Verdict:
             with one_thread():
                 holds, figures = compute()
             return Verdict(HOLDS if holds else FAILS, figures)
@@ -143,22 +139,17 @@ def tisa_is_fixed() -> tuple[bool, str]:
 def tisa_has_all_properties() -> tuple[bool, str]:
     """Each of the six properties of Table 1 is tested on a network, see `relpos.analysis.properties`; counts are at size=base."""
     table = position_parameters("position=absolute", "size=base")
-    has = {name: _properties(name, table) for name in methods_of_table_1()}
+    has: dict[str, dict[str, bool]] = {}
+    for name in methods_of_table_1():
+        count = position_parameters(f"position={name}", "size=base")
+        has[name] = properties(network(f"position={name}"), lambda model: list(model.encoder.position.parameters()), count, table)
     complete = [name for name, of_method in has.items() if all(of_method.values())]
-    lacking = [
-        f"{name} lacks {', '.join(key for key, yes in of_method.items() if not yes)}"
-        for name, of_method in has.items()
-        if name not in complete
-    ]
-    return complete == ["tisa"], f"all six: {', '.join(complete) or 'none'}; {'; '.join(lacking)}"
+    lacking = {name: ", ".join(key for key, yes in of_method.items() if not yes) for name, of_method in has.items()}
+    said = [f"{name} lacks {what}" for name, what in lacking.items() if what]
+    return complete == ["tisa"], f"all six: {', '.join(complete) or 'none'}; {'; '.join(said)}"
 
 
 def methods_of_table_1() -> list[str]:
     """The position schemes of Table 1 of Wennberg & Henter (2021), as options of `position`."""
     with (shipped("experiments") / "printed" / "wennberg2021_properties.csv").open(newline="", encoding="utf-8") as file:
         return [row["position"] for row in csv.DictReader(file)]
-
-
-def _properties(name: str, table: int) -> dict[str, bool]:
-    counted = position_parameters(f"position={name}", "size=base")
-    return properties(network(f"position={name}"), lambda model: list(model.encoder.position.parameters()), counted, table)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from relpos.claims.comparisons import decided
 from relpos.claims.effort import models
 from relpos.claims.requirements import SEVERAL, Requirements
-from relpos.claims.rule import Place, Test, rule
+from relpos.claims.rule import Test, rule
 from relpos.claims.scales import Scale
-from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Verdict, all_of, below, joined
+from relpos.claims.verdict import FAILS, NOT_RUN, Evidence, Verdict, all_of, below, joined
 from relpos.measures.lengths import ByLength, kept_losses
-from relpos.tables.statistics import paired
+from relpos.tables.statistics import Difference, paired
 
 TIMES = (2, 4)
 
@@ -20,19 +20,19 @@ TIMES = (2, 4)
     "held-out loss of {row} at 2 and 4 times the trained length is less than {bound} nats higher than at it",
     lambda test: Requirements(SEVERAL),
 )
-def serves_longer(test: Test, place: Place, *, bound: float = 0.02) -> Verdict | None:
+def serves_longer(test: Test, scale: Scale, *, bound: float = 0.02) -> Verdict | None:
     """Held-out loss at two and four times the trained length is not higher than at that length by `bound` nats or more.
 
     The losses are those that a table with `lengths:` has measured and kept in the runs' folders, on the same text under the same
     masks. Holds: the 95 % interval of the difference over pre-training seeds lies below `bound` at both lengths. Fails: it lies
     above at one of them, or the scheme refuses such inputs. The losses of `others` are shown and do not decide.
     """
-    scale = place.scale
     if test.row not in scale.folders:
         return None
     length = int(scale.meaning["length"])
     lengths = [length, *(times * length for times in TIMES)]
-    measured = {row: _measured(scale, row, lengths) for row in test.rows if row in scale.folders}
+    kept = {row: list(map(kept_losses, scale.folders[row].values())) for row in test.rows if row in scale.folders}
+    measured = {row: [losses for losses in of_row if all(n in losses for n in lengths)] for row, of_row in kept.items()}
     if not (ours := measured[test.row]):
         needs = f"needs held-out losses of {test.row} at {', '.join(map(str, lengths))} tokens (lengths: in an experiment file)"
         return Verdict(NOT_RUN, needs)
@@ -42,19 +42,14 @@ def serves_longer(test: Test, place: Place, *, bound: float = 0.02) -> Verdict |
         return Verdict(FAILS, joined(said))
     # None cannot be among them any more: it is decided above.
     at_length = {n: [losses[n] or 0.0 for losses in ours] for n in lengths}
-    tested = [each for n in lengths[1:] if (each := paired(at_length[n], at_length[length]))]
-    if not tested:
-        return Verdict(UNDECIDED, joined(said), takes=models(scale, test.row, 2, f"measured at {lengths}"))
-    said += [f"{n} tokens [{each.low:+.3f}, {each.high:+.3f}]" for n, each in zip(lengths[1:], tested, strict=True)]
-    return decided(
-        scale, said, tested, lambda known: all_of([below(each, bound) for each in known]), against=bound, of_row=test.row
-    )
+    tested = {n: paired(at_length[n], at_length[length]) for n in lengths[1:]}
+    said += [f"{n} tokens [{each.low:+.3f}, {each.high:+.3f}]" for n, each in tested.items() if each]
+    needs = models(scale, test.row, SEVERAL, f"measured at {lengths}")
 
+    def judge(known: Sequence[Difference]) -> Evidence:
+        return all_of([below(each, bound) for each in known])
 
-def _measured(scale: Scale, row: str, lengths: Sequence[int]) -> list[ByLength]:
-    """The losses of each pre-training that was measured at all of these lengths."""
-    measured = map(kept_losses, scale.folders[row].values())
-    return [losses for losses in measured if all(n in losses for n in lengths)]
+    return decided(scale, said, list(tested.values()), judge, needs, against=bound, of_row=test.row)
 
 
 def _said(row: str, measured: Sequence[ByLength], lengths: Sequence[int]) -> str:

@@ -34,29 +34,13 @@ FEWEST = 4
 RESAMPLES = 2_000
 NAME = "claims_over_training"
 """Name of the figure's file and of the file with its numbers."""
-
-
-@dataclass(frozen=True)
-class Course:
-    """A claim in the course of the training.
-
-    Args:
-        claim: the variant of the claim in the measure that is compared.
-        differences: (first, second) → share → difference in nats, higher being better.
-    """
-
-    claim: Claim
-    differences: dict[Contrast, dict[int, Difference]]
+Course = tuple[Claim, dict[Contrast, dict[int, Difference]]]
+"""A variant of a claim, and (first, second) → share of the steps → difference in nats, higher being better."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Spearman's ρ between the order of the rows at a share of the steps and at the end.
-
-    Args:
-        low, high: 95 % interval by bootstrap over rows.
-        rows: how many.
-    """
+    """Spearman's ρ between the order of so many rows at some share and at the end; 95 % interval by bootstrap over rows."""
 
     rho: float
     low: float
@@ -65,12 +49,9 @@ class Agreement:
 
 
 def courses(rows: Sequence[Row], claims: Sequence[Claim], measure: str) -> list[Course]:
-    """The variants in this measure, each with the contrasts that the table has snapshots of; a claim with none is left out.
+    """The variants in this measure (`loss` or `order`), each with the contrasts that the table has snapshots of, if it has any.
 
-    Args:
-        rows: of a table, named as in `experiments/claims/rows.yaml`.
-        claims: with their variants.
-        measure: `loss` or `order`.
+    The rows are those of a table, named as in `experiments/claims/rows.yaml`; the claims come with their variants.
     """
     units = _units(rows, measure)
     result = []
@@ -78,9 +59,8 @@ def courses(rows: Sequence[Row], claims: Sequence[Claim], measure: str) -> list[
         # Snapshots have losses and shuffle gaps and no scores, so that only variants can be followed.
         if claim.measure != measure or claim.tester.rule not in OF_ONE_SCALE:
             continue
-        differences = {pair: _course(units, *pair) for pair in claim.tester.contrasts}
-        if any(differences.values()):
-            result.append(Course(claim, {pair: course for pair, course in differences.items() if course}))
+        if by_pair := {pair: by_share for pair in claim.tester.contrasts if (by_share := _by_share(units, *pair))}:
+            result.append((claim, by_pair))
     return result
 
 
@@ -125,7 +105,7 @@ def _by_seed(column: Column, sign: float) -> dict[int, float]:
     return means_by([int(str(seed).partition("/")[0]) for seed in column.seeds], [sign * value for value in column.values])
 
 
-def _course(units: Mapping[int, Mapping[str, Mapping[int, float]]], first: str, second: str) -> dict[int, Difference]:
+def _by_share(units: Mapping[int, Mapping[str, Mapping[int, float]]], first: str, second: str) -> dict[int, Difference]:
     """Share → first − second, where it can be tested."""
     # All rows of a share go along: their spread at that time says what the error is, and early it is another than late.
     having = {share: by_row for share, by_row in units.items() if by_row.get(first) and by_row.get(second)}
@@ -152,14 +132,14 @@ def _rho(first: np.ndarray, second: np.ndarray) -> float:
 def _plain(claims_courses: Sequence[Course], ranks: Mapping[int, Agreement]) -> dict[str, Any]:
     return {
         "claims": {
-            course.claim.id: {
-                f"{first} − {second}": {
+            claim.id: {
+                str(pair): {
                     str(share): {"value": each.value, "interval": [each.low, each.high], "freedom": each.freedom, "seeds": each.n}
                     for share, each in by_share.items()
                 }
-                for (first, second), by_share in course.differences.items()
+                for pair, by_share in by_pair.items()
             }
-            for course in claims_courses
+            for claim, by_pair in claims_courses
         },
         "ranks": {
             str(share): {"rho": each.rho, "interval": [each.low, each.high], "rows": each.rows} for share, each in ranks.items()
@@ -170,14 +150,14 @@ def _plain(claims_courses: Sequence[Course], ranks: Mapping[int, Agreement]) -> 
 def _figure(path: Path, claims_courses: Sequence[Course], ranks: Mapping[int, Agreement], measure: str) -> None:
     panels = len(claims_courses) + bool(ranks)
     figure, every = style.grid(panels, 3, 4.2, 3.2)
-    for axes, course in zip(every, claims_courses, strict=False):
-        for place, ((first, second), by_share) in enumerate(course.differences.items()):
+    for axes, (claim, by_pair) in zip(every, claims_courses, strict=False):
+        for place, (pair, by_share) in enumerate(by_pair.items()):
             look = style.look(place, 1.5)
-            axes.plot(list(by_share), [each.value for each in by_share.values()], marker=".", label=f"{first} − {second}", **look)
+            axes.plot(list(by_share), [each.value for each in by_share.values()], marker=".", label=str(pair), **look)
             style.band(axes, by_share, [(each.low, each.high) for each in by_share.values()], look["color"])
         axes.axhline(0, color="0.4", linewidth=0.8)
-        axes.axhline(course.claim.variants[measure], color="0.4", linewidth=0.8, linestyle="--")
-        axes.set_title(course.claim.id, fontsize=9)
+        axes.axhline(claim.variants[measure], color="0.4", linewidth=0.8, linestyle="--")
+        axes.set_title(claim.id, fontsize=9)
         axes.legend(fontsize=7, frameon=False)
         axes.set_ylabel("nats", fontsize=8)
     if ranks:
@@ -187,7 +167,7 @@ def _figure(path: Path, claims_courses: Sequence[Course], ranks: Mapping[int, Ag
         axes.set_ylim(-1.05, 1.05)
         axes.set_title("order of the rows against the last one", fontsize=9)
         axes.set_ylabel("Spearman's ρ", fontsize=8)
-    shares = {share for course in claims_courses for by_share in course.differences.values() for share in by_share}
+    shares = {share for _, by_pair in claims_courses for by_share in by_pair.values() for share in by_share}
     for axes in every:
         style.logarithmic(axes, shares)
         axes.set_xlabel("per cent of the steps", fontsize=8)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from relpos.claims.comparisons import decided
-from relpos.claims.contrasts import pretraining_means
+from relpos.claims.contrasts import by_seed
 from relpos.claims.requirements import SEVERAL, Requirements
-from relpos.claims.rule import Place, Test, rule
+from relpos.claims.rule import Test, rule
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import NOT_RUN, Verdict, all_of, sided
 from relpos.tables.statistics import Difference, paired
@@ -19,17 +19,17 @@ def _says(test: Test) -> str:
 
 
 @rule(_says, lambda test: Requirements(SEVERAL, tuple(test.options["scores"]), len(test.options["scores"])))
-def above_published(test: Test, place: Place, *, checkpoint: str, scores: Mapping[str, float]) -> Verdict | None:
+def above_published(test: Test, scale: Scale, *, checkpoint: str, scores: Mapping[str, float]) -> Verdict | None:
     """Dev scores of fine-tunings of one published `checkpoint` lie above its published `scores` (column → score × 100).
 
     Holds: the 95 % interval of the mean over fine-tunings lies above the published score in every column (all must, so that no
     correction is due). Fails: it lies below in one, by a two-sided test at 0.05 with Holm's correction. The published scores count
     as exact, because their spread is unknown. A checkpoint is recognised by its name on the hub, or by the name of its folder.
     """
-    scale = place.scale
     if str(scale.meaning.get("checkpoint", "")).rpartition("/")[2] != checkpoint or not scale.scores.get(test.row):
         return None
-    measured = {column: _measured(scale, test.row, column) for column in scores}
+    # Fine-tunings are the units here, and stand in the place of pre-trainings, see `checkpoints`.
+    measured = {column: list(by_seed(scale, [column]).get(test.row, {}).values()) for column in scores}
     if missing := [column for column, values in measured.items() if not values]:
         return Verdict(NOT_RUN, f"no scores of {test.row} in {', '.join(missing)}")
     # Against a constant the paired test is the one-sample t-test.
@@ -37,12 +37,6 @@ def above_published(test: Test, place: Place, *, checkpoint: str, scores: Mappin
     figures = [_said(column, scores[column], values, tested[column]) for column, values in measured.items()]
     needs = "two fine-tuning seeds or more of each task"
     return decided(scale, figures, list(tested.values()), lambda known: all_of([sided(each) for each in known]), needs)
-
-
-def _measured(scale: Scale, row: str, column: str) -> list[float]:
-    # Fine-tunings are the units here, and stand in the place of pre-trainings, see `checkpoints`.
-    scores = scale.scores[row].get(column)
-    return list(pretraining_means(scores.values).values()) if scores else []
 
 
 def _said(column: str, published: float, values: list[float], tested: Difference | None) -> str:

@@ -44,19 +44,15 @@ NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
 """Stage → the keys that the record of a finished run must have, with their types."""
 
 
-def read(
-    rows: Mapping[str, list[str]], root: Path | None = None, checkpoints: Iterable[str] = (), pilot_seeds: Collection[int] = ()
-) -> Scales:
+def read(rows: Mapping[str, list[str]], checkpoints: Iterable[str] = (), pilot_seeds: Collection[int] = ()) -> Scales:
     """Reads the records, with a progress bar where there are many; one that is damaged is named on stderr and left out.
 
     Args:
         rows: row → the overrides that make it.
-        root: `$RELPOS_RUNS`.
         checkpoints: published networks, by folder or id.
         pilot_seeds: pre-training seeds of pilots, see `relpos.claims.claim.pilot_seeds`.
     """
-    root = root or runs_root()
-    pretrainings = _finished(root, "pretrain")
+    pretrainings = _finished("pretrain")
     # Without pre-trainings there is nothing to recognise, and composing the schemes of all rows takes time.
     names = {scheme(overrides): name for name, overrides in rows.items()} if pretrainings else {}
     scales: dict[str, Scale] = {}
@@ -95,7 +91,7 @@ def read(
             # Minus: in every column of a scale, more is better.
             losses.values[seed, 0] = -float(record["metrics"]["heldout_loss"])
             places[folder.name] = (scale, row, seed)
-    tunings = _finished(root, "finetune")
+    tunings = _finished("finetune")
     _read_scores({folder: record for folder, record in tunings.items() if is_current(record)}, places)
     for scale in scales.values():
         _read_order(scale)
@@ -124,30 +120,22 @@ def _read_scores(tunings: Mapping[Path, Plain], places: Mapping[str, tuple[Scale
 def _read_order(scale: Scale) -> None:
     """Reads the shuffle gaps that `relpos order` kept, of the number of examples with which most pre-trainings were measured; of
     two such numbers, the larger."""
-    gaps: dict[str, dict[tuple[str, int], float]] = {}
+    gaps: dict[str, dict[tuple[str, int], float]] = {}  # meaning of a measurement, as JSON → row and seed → nats
     for row, folders in scale.folders.items():
         for seed, folder in folders.items():
-            for meaning, gap in _kept_gaps(folder).items():
-                gaps.setdefault(meaning, {})[row, seed] = gap
+            for of_end in (each for each in kept(folder, "shuffle") if each.share == END):
+                of_meaning = gaps.setdefault(json.dumps(of_end.meaning, sort_keys=True), {})
+                of_meaning[row, seed] = float(of_end.results["shuffle_gap"]["all"])
     most = max(gaps.items(), key=lambda item: (len(item[1]), json.loads(item[0])["examples"]), default=("", {}))
     for (row, seed), gap in most[1].items():
         # One number of examples for all rows: gaps over other examples differ by the examples alone.
         scale.scores[row].setdefault(ORDER, Scores()).values[seed, 0] = gap
 
 
-def _kept_gaps(folder: Path) -> dict[str, float]:
-    """Meaning of a measurement, as JSON → nats, at the end of a pre-training."""
-    return {
-        json.dumps(of_end.meaning, sort_keys=True): float(of_end.results["shuffle_gap"]["all"])
-        for of_end in kept(folder, "shuffle")
-        if of_end.share == END
-    }
-
-
-def _finished(root: Path, stage: str) -> dict[Path, Plain]:
+def _finished(stage: str) -> dict[Path, Plain]:
     """Folder → record of the finished runs of a stage; those whose record lacks what is needed are named on stderr and left out."""
     found: dict[Path, Plain] = {}
-    for folder, record in finished(stage, root):
+    for folder, record in finished(stage, runs_root()):
         if lacking := [key for key, kind in NEEDED[stage].items() if not isinstance(_value(record, key), kind)]:
             path = folder / "record.json"
             print(f"relpos: damaged record {path}: no {lacking[0]}: delete the folder to start anew", file=sys.stderr)
@@ -160,7 +148,5 @@ def _value(record: Plain, key: str) -> object:
     """The value of a dotted key; `...`, whose type no key asks for, where there is none."""
     value: object = record
     for part in key.split("."):
-        if not isinstance(value, dict) or part not in value:
-            return ...
-        value = value[part]
+        value = value.get(part, ...) if isinstance(value, dict) else ...
     return value

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from relpos.claims.comparisons import decided, mean_without_loss
-from relpos.claims.contrasts import MEAN, pretraining_means, shared
+from relpos.claims.contrasts import MEAN, named, pretraining_means
 from relpos.claims.requirements import of_column
-from relpos.claims.rule import Place, Test, rule, with_scores
+from relpos.claims.rule import Test, rule, with_scores
 from relpos.claims.scales import Scale, Seed
 from relpos.claims.verdict import NOT_RUN, Evidence, Verdict
 from relpos.tables.statistics import Difference, paired
@@ -21,13 +21,8 @@ Errors = tuple[float, float]
 """Points that a row gains, and errors of the base."""
 
 
-def _says(test: Test) -> str:
-    choices, base = ", ".join(row for row, _ in test.contrasts), test.contrasts[0].second
-    return f"the best of {choices} on half of the dev set makes fewer errors than {base} on the other half"
-
-
-@rule(_says, lambda test: of_column(MEAN, test.columns), with_scores)
-def error_reduction(test: Test, place: Place) -> Verdict:
+@rule("the best of {first} on half of the dev set makes fewer errors than {second} on the other half", of_column, with_scores)
+def error_reduction(test: Test, scale: Scale) -> Verdict:
     """100·(score − base)/(100 − base) of the row that is best on half of the examples, scored on the other half.
 
     The contrasts are the rows to choose from, each with the base. One is chosen for all columns, by the mean over columns and
@@ -35,8 +30,7 @@ def error_reduction(test: Test, place: Place) -> Verdict:
     pre-trainings, each the mean over its fine-tunings. Holds: the reduction of the errors of all columns together is above zero
     (one-sided, 0.05), and that of no column clearly below, by Holm's correction. Fails: that of all columns or of one is below.
     """
-    scale = place.scale
-    names = scale.telling(shared(scale, test.rows, only=test.columns), *test.rows)
+    names = scale.telling(named(MEAN, test.columns), *test.rows)
     reductions = _reductions(halves_of(scale, test.rows, names), [row for row, _ in test.contrasts], test.contrasts[0].second)
     if not reductions:
         return Verdict(NOT_RUN, "needs fine-tunings that kept their answers on the dev sets")

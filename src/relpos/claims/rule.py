@@ -22,26 +22,14 @@ from relpos.tables.verdict import SHORT_TRAVEL
 
 @dataclass(frozen=True)
 class Place:
-    """Where a test is made.
-
-    Args:
-        scales: one, or those that are compared, the largest last; empty for a computation.
-        label: what the verdict says of it.
-        published: whether it is a published checkpoint, of which only what it can tell is said.
-    """
+    """Where a test is made: one scale, or several that are compared, the largest last; none for a computation."""
 
     scales: tuple[Scale, ...]
     label: str
-    published: bool = False
-
-    @property
-    def scale(self) -> Scale:
-        """The only scale, or the largest."""
-        return self.scales[-1]
 
 
 Judge = Callable[..., Verdict | None]
-"""(test, place, and the rule's options by their names) → the verdict; None where the place says nothing of the claim."""
+"""(test, the scales of a place, and the rule's options by their names) → the verdict; None where these say nothing of the claim."""
 Places = Callable[["Test", Scales], Iterable[Place]]
 Says = str | Callable[["Test"], str]
 
@@ -53,7 +41,8 @@ class Rule:
     Args:
         judge: looks at one place.
         options: keys of a claim that the judge alone reads, with their defaults.
-        says: what must be true for the claim to hold, in one line: of the test, or as text with its arguments in braces.
+        says: what must be true for the claim to hold, in one line: of the test, or as text with its arguments in braces, and with
+            `first` and `second`: the rows of the contrasts.
         requires: what the runs must have; None: the test needs no runs.
         places: where to look.
         variant: the same claim in a measure in nats, apart from measure and bound; None: it does not compare rows.
@@ -69,10 +58,7 @@ class Rule:
     by_contrast: bool = False
 
     def __call__(self, **arguments: Any) -> Test:
-        """The test of a claim.
-
-        Args:
-            arguments: those of `Test`, and the rule's options.
+        """The test of a claim with these arguments: those of `Test`, and the rule's options.
 
         Raises:
             TypeError: there is no such argument, or one is missing.
@@ -80,13 +66,12 @@ class Rule:
         options = {key: arguments.pop(key, default) for key, default in self.options.items()}
         if missing := [key for key, value in options.items() if value is inspect.Parameter.empty]:
             raise TypeError(f"{missing[0]!r} is missing")
-        if contrasts := arguments.pop("contrasts", ()):
-            arguments["contrasts"] = tuple(Contrast(*pair) for pair in contrasts)
+        contrasts = tuple(Contrast(*pair) for pair in arguments.pop("contrasts", ()))
         if arguments.get("at", "each") not in ("each", "largest"):
             raise TypeError(f"at={arguments['at']!r} is neither 'each' nor 'largest'")
         if unknown := arguments.keys() - Test.__dataclass_fields__.keys():
             raise TypeError(f"unknown argument {min(unknown)!r}")
-        return Test(self, options=options, **arguments)
+        return Test(self, contrasts, options=options, **arguments)
 
 
 @dataclass(frozen=True)
@@ -124,9 +109,11 @@ class Test:
     @property
     def says(self) -> str:
         """What must be true for the claim to hold; one line."""
-        said = self.rule.says
-        words = {"contrasts": self.said, "row": self.row, "others": ", ".join(self.others), "column": self.column}
-        return said.format(**words, **self.options) if isinstance(said, str) else said(self)
+        if not isinstance(self.rule.says, str):
+            return self.rule.says(self)
+        first, second = (", ".join(dict.fromkeys(pair[side] for pair in self.contrasts)) for side in (0, 1))
+        words = {"row": self.row, "others": ", ".join(self.others), "column": self.column, "first": first, "second": second}
+        return self.rule.says.format(contrasts=self.said, **words, **self.options)
 
     @property
     def requires(self) -> Requirements | None:
@@ -144,12 +131,7 @@ class Test:
         return ", ".join(map(str, self.contrasts))
 
     def variant(self, measure: str, bound: float) -> Test | None:
-        """The same claim in another measure.
-
-        Args:
-            measure: `loss` (held-out loss) or `order` (shuffle gap).
-            bound: nats; smaller differences count as none.
-        """
+        """The same claim in `loss` (held-out loss) or `order` (shuffle gap); differences below `bound`, in nats, count as none."""
         if self.rule.variant is None:
             return None
         test = self.rule.variant(self)
@@ -159,8 +141,7 @@ class Test:
         """One for each place that says something of the claim, the largest last; published checkpoints come after all."""
         found: list[Verdict] = []
         for place in self.rule.places(self, runs):
-            verdict = self._verdict(place)
-            if verdict is None or (place.published and verdict.verdict == NOT_RUN):
+            if (verdict := self._verdict(place)) is None:
                 continue
             figures = joined([verdict.figures, self.note, "" if verdict.verdict == NOT_RUN else _slow(self, place)])
             takes = verdict.takes if verdict.verdict in (UNDECIDED, NOT_HERE) else ""
@@ -170,19 +151,17 @@ class Test:
 
     def _verdict(self, place: Place) -> Verdict | None:
         """The judge's verdict. Of two rows that are both on the bag-of-words plateau nothing can be said; one that is, is named."""
-        found = self.rule.judge(self, place, **self.options)
+        found = self.rule.judge(self, *place.scales, **self.options)
         if found is None or found.verdict == NOT_RUN:
             return found
         on_it = {row for scale in place.scales for row in self.rows if scale.is_on_plateau(row)}
-        if not on_it:
-            return found
         named = tuple(row for row in dict.fromkeys(row for pair in self.contrasts for row in pair) if row in on_it and row != NONE)
         others = [pair for pair in self.contrasts if not on_it.issuperset(pair)]
         if len(others) == len(self.contrasts):
             return replace(found, on_plateau=named)
         if self.rule.by_contrast and others:
             # Contrasts off the plateau may refute the claim; to bear it out, those on the plateau would be needed, too.
-            rest = self.rule.judge(replace(self, contrasts=others), place, **self.options)
+            rest = self.rule.judge(replace(self, contrasts=others), *place.scales, **self.options)
             if rest and rest.verdict == FAILS:
                 return replace(rest, figures=found.figures, on_plateau=named)
         mute = "; ".join(str(pair) for pair in self.contrasts if pair not in others)
@@ -190,14 +169,14 @@ class Test:
         return Verdict(NOT_HERE, joined([found.figures, why]), takes="longer training, until one of them has left the plateau")
 
 
-def each_scale(test: Test, runs: Scales) -> list[Place]:
-    """Every scale of pre-trainings."""
+def each_scale(test: Test, runs: Iterable[Scale]) -> list[Place]:
+    """A place for every scale, by itself."""
     return [Place((scale,), scale.label) for scale in runs]
 
 
 def with_scores(test: Test, runs: Scales) -> list[Place]:
     """The scales at which all rows of the test have a score in some column of GLUE."""
-    return [place for place in each_scale(test, runs) if place.scale.shared(GLUE, *test.rows)]
+    return each_scale(test, [scale for scale in runs if scale.shared(GLUE, *test.rows)])
 
 
 def once(test: Test, runs: Scales) -> list[Place]:

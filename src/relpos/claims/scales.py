@@ -23,6 +23,8 @@ from relpos.train.optim import Recipe
 LOSS, ORDER = "loss", "order"
 """Columns that any pre-training may have besides GLUE's, in nats, higher being better: minus the held-out loss, and the shuffle gap
 over all words, as `relpos order` has kept it."""
+CLEAR = 2.0
+"""Within so many standard errors of the dev examples nothing tells a score from that of the constant answer."""
 Plain = dict[str, Any]
 """Values as JSON has them: a record, or the meaning of a run."""
 Seed = tuple[int, int]
@@ -48,18 +50,8 @@ class Scores:
     examples: int | None = None
 
     @property
-    def is_above_constant(self) -> bool:
-        """Whether the mean is more than two standard errors of the dev examples above the constant answer's score."""
-        return self._above_constant > 2
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether it is within two standard errors of it, so that nothing tells it from the constant answer."""
-        return abs(self._above_constant) <= 2
-
-    @property
-    def _above_constant(self) -> float:
-        """In standard errors of the dev examples; infinite where the constant answer's score is not known."""
+    def above_constant(self) -> float:
+        """Standard errors of the dev examples from the constant answer's score up to the mean; infinite where that is unknown."""
         mean = sum(self.values.values()) / len(self.values)
         return above_constant(mean, self.majority, self.examples, self.metric)
 
@@ -70,10 +62,9 @@ class Scores:
 
 @dataclass(frozen=True)
 class Tuned:
-    """A fine-tuning.
+    """A fine-tuning of a row.
 
     Args:
-        row: the row that it belongs to.
         seed: of its pre-training and its own; where fine-tunings are what is repeated, its own and 0.
         protocol: everything that fine-tunings of one column must have in common to be compared.
     """
@@ -128,7 +119,6 @@ class Scale:
         recipe = self.meaning.get("recipe")
         if not recipe or "lr" not in recipe:
             return None
-
         return Recipe.of(recipe).travel(self.meaning["steps"]) * self.slowest.get(row, 1.0)
 
     def add(self, tunings: Sequence[Tuned]) -> None:
@@ -155,20 +145,17 @@ class Scale:
     def telling(self, columns: Sequence[str], *rows: str) -> list[str]:
         """Those of `columns` in which at least one of the rows is better than the constant answer; the others tell nothing."""
         shared = self.shared(columns, *rows)
-        return [column for column in shared if any(self.scores[row][column].is_above_constant for row in rows)]
+        return [column for column in shared if any(self.scores[row][column].above_constant > CLEAR for row in rows)]
+
+    def losses(self, row: str) -> dict[int, float]:
+        """Pre-training seed → held-out loss."""
+        return {seed: -value for (seed, _), value in self.scores[row][LOSS].values.items()}
 
     def is_on_plateau(self, row: str) -> bool | None:
         """Whether a row has not left the bag-of-words plateau; None where its shuffle gap was not measured."""
-        of_rows = {
-            column: {
-                name: {seed: value for (seed, _), value in scores[column].values.items()}
-                for name, scores in self.scores.items()
-                if column in scores
-            }
-            for column in (LOSS, ORDER)
-        }
-        losses = {name: {seed: -value for seed, value in values.items()} for name, values in of_rows[LOSS].items()}
-        return is_on_plateau(losses, {name: values.values() for name, values in of_rows[ORDER].items()}, row)
+        losses = {name: self.losses(name) for name, scores in self.scores.items() if LOSS in scores}
+        gaps = {name: scores[ORDER].values.values() for name, scores in self.scores.items() if ORDER in scores}
+        return is_on_plateau(losses, gaps, row)
 
 
 def of_pretrainings(meaning: Plain, store: str) -> Scale:

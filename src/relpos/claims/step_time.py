@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from relpos.claims.requirements import Requirements
-from relpos.claims.rule import Place, Test, rule
+from relpos.claims.rule import Test, rule
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 from relpos.runs.run import read_record
@@ -17,18 +17,18 @@ Machine = tuple[str, bool]
 
 
 @rule("a step of {row} takes at most {times} times as long as one of {others}", lambda test: Requirements())
-def step_time(test: Test, place: Place, *, times: float = 1.5) -> Verdict | None:
+def step_time(test: Test, scale: Scale, *, times: float = 1.5) -> Verdict | None:
     """A step of `row` takes at most `times` as long as one of each of the `others`, on the same hardware with the same threads.
 
     A row's time is the median over the log lines of its runs, without the first line of each; if several machines ran both rows,
     the median of their ratios counts. The figures name the machines. Holds: every ratio is at most `times`. Fails: none is. Only
     GPUs decide: what keeps the threads of a CPU busy says nothing of how well a scheme runs in parallel.
     """
-    ours = _seconds(place.scale, test.row)
+    ours = _seconds(scale, test.row)
     ratios: dict[str, float] = {}
     machines: set[Machine] = set()
     for other in test.others:
-        both = {machine: ours[machine] / theirs for machine, theirs in _seconds(place.scale, other).items() if machine in ours}
+        both = {machine: ours[machine] / theirs for machine, theirs in _seconds(scale, other).items() if machine in ours}
         if both:
             ratios[other] = median(both.values())
             machines |= set(both)

@@ -28,14 +28,7 @@ CHANGE: Plain = {"positions": "keep", "tisa": 0, "start": "regression", "reused"
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs of an experiment that a claim is tested with.
-
-    Args:
-        experiment: the experiment file.
-        rows: names of those of its rows that are needed.
-        requires: what the test requires.
-        work: what the runs cost.
-    """
+    """The runs of an experiment that a claim is tested with: those of the `rows` that are needed; `work` is what they cost."""
 
     experiment: Experiment
     rows: Sequence[str]
@@ -93,19 +86,17 @@ class Plan:
 
 
 class ToRun:
-    """Says what it would take to test a claim.
-
-    Args:
-        rows: row → the overrides that make it.
-        experiments: the experiment files to choose from.
-    """
+    """Says what it would take to test a claim whose rows are made by these overrides, with one of these experiment files."""
 
     def __init__(self, rows: Mapping[str, Sequence[str]], experiments: Iterable[Experiment]) -> None:
         self.experiments = [file for file in experiments if not file.parameters and file.name[0] != "_"]
         self.row_of = {scheme(overrides): row for row, overrides in rows.items()}
         self.estimate = Estimate()
         self.known: dict[tuple[object, ...], list[Work]] = {}
-        self.rows_of = {experiment.name: self._rows_of(experiment) for experiment in self.experiments}
+        self.rows_of = {
+            experiment.name: {name: self._row(experiment, overrides) for name, overrides in experiment.rows.items()}
+            for experiment in self.experiments
+        }
 
     def says(self, claim: Claim) -> str:
         """The cheapest way, in one line; empty if no experiment file has the rows, or if the claim needs no runs.
@@ -163,18 +154,10 @@ class ToRun:
             self.known[key] = work(replace(experiment, rows=overridden), named, bool(requires.columns), seeds)
         return Plan(experiment, list(named), requires, self.known[key])
 
-    def _rows_of(self, experiment: Experiment) -> dict[str, str]:
-        """Row of the experiment → the same row of the claims, or an empty text if they have none."""
-        if experiment.network:
-            return {
-                name: _changed(overrides_of("finetune", experiment, overrides)) or "" for name, overrides in experiment.rows.items()
-            }
-        schemes = {name: scheme(overrides_of("pretrain", experiment, overrides)) for name, overrides in experiment.rows.items()}
-        return {name: self.row_of.get(of_row, "") for name, of_row in schemes.items()}
-
-
-def _changed(overrides: Iterable[str]) -> str | None:
-    """The row of the claims that a fine-tuning's overrides make of a network, if TISA starts from regression."""
-    values = dict(override.removeprefix("change.").partition("=")[::2] for override in overrides if override.startswith("change."))
-    change = CHANGE | values | {"tisa": int(values.get("tisa", 0))}
-    return row_of(change, ("regression", False))
+    def _row(self, experiment: Experiment, overrides: Sequence[str]) -> str:
+        """The row of the claims that these overrides make, if TISA starts from regression; empty if there is none."""
+        if not experiment.network:
+            return self.row_of.get(scheme(overrides_of("pretrain", experiment, overrides)), "")
+        given = [each for each in overrides_of("finetune", experiment, overrides) if each.startswith("change.")]
+        values = dict(override.removeprefix("change.").partition("=")[::2] for override in given)
+        return row_of(CHANGE | values | {"tisa": int(values.get("tisa", 0))}, ("regression", False)) or ""

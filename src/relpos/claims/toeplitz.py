@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from math import atanh, ceil, log2
+from math import atanh, ceil, isnan, log2
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ import numpy as np
 import torch
 
 from relpos.analysis.patterns import pattern
-from relpos.analysis.toeplitz import toeplitz_r2 as r2
+from relpos.analysis.toeplitz import toeplitz_r2
 from relpos.claims.comparisons import decided
-from relpos.claims.contrasts import losses_of
 from relpos.claims.effort import longer, models, plural
 from relpos.claims.requirements import SEVERAL
 from relpos.claims.rule import Place, Test, rule
@@ -43,9 +42,9 @@ FOR_CORRELATION = 5
 """The fewest runs over which a correlation is computed."""
 
 
-def products(table: np.ndarray) -> np.ndarray:
-    """P = E E^T (n, n) of an embedding table (n, width)."""
-    return table @ table.T
+def r2(table: np.ndarray, main: bool = True) -> float:
+    """R² of P = E E^T (n, n) of an embedding table (n, width); `main` as in `toeplitz_r2`."""
+    return toeplitz_r2(table @ table.T, main)
 
 
 def table_of(folder: Path, share: int | None = None) -> np.ndarray:
@@ -54,9 +53,9 @@ def table_of(folder: Path, share: int | None = None) -> np.ndarray:
     return table
 
 
-def off_diagonal(matrices: Sequence[np.ndarray]) -> str:
+def off_diagonal(tables: Sequence[np.ndarray]) -> str:
     """`; without the main diagonal 0.04, 0.06`"""
-    return f"; without the main diagonal {', '.join(f'{r2(matrix, main=False):.2f}' for matrix in matrices)}"
+    return f"; without the main diagonal {', '.join(f'{r2(table, main=False):.2f}' for table in tables)}"
 
 
 def reached(scale: Scale, folder: Path) -> int:
@@ -73,11 +72,9 @@ def reached(scale: Scale, folder: Path) -> int:
         store = Store(Path(read_record(folder)["inputs"]["store"]))
     except (KeyError, RelposError):
         return whole
-    first = meaning.get("first")
     stages = [(1.0, whole)]
-    if first:
-        counts = first["share"] * first["batch"], (1 - first["share"]) * meaning["batch"]
-        stages = [(counts[0], int(first["length"])), (counts[1], whole)]
+    if first := meaning.get("first"):
+        stages = [(first["share"] * first["batch"], int(first["length"])), ((1 - first["share"]) * meaning["batch"], whole)]
     lengths, weights = zip(*(_lengths(store, meaning, length, weight) for weight, length in stages), strict=True)
     return _at_least_half(np.concatenate(lengths), np.concatenate(weights))
 
@@ -120,15 +117,15 @@ def close_to_toeplitz(scale: Scale, row: str, folders: Sequence[Path]) -> Verdic
     rows = reached(scale, folders[0])
     # `rows` are those of the first: all runs of a scale read the same text.
     tables = [table_of(folder)[:rows] for folder in folders]
-    values = [r2(products(table)) for table in tables]
+    values = [r2(table) for table in tables]
     # R² of P has no known null distribution: the trained tables must be above all of the random ones.
-    by_chance = [products(np.random.default_rng(seed).standard_normal(tables[0].shape)) for seed in range(RANDOM)]
+    by_chance = [np.random.default_rng(seed).standard_normal(tables[0].shape) for seed in range(RANDOM)]
     chance = max(map(r2, by_chance))
     verdict = _judged(values) if float(np.median(values)) > chance else FAILS
     said = ", ".join(f"{value:.2f}" for value in values)
     figures = (
         f"R² {said} of {plural(len(values), 'model')}, {_of_rows(scale, rows)}; the highest of {RANDOM} random tables {chance:.2f}"
-        f"{off_diagonal([products(table) for table in tables])}, random {max(r2(matrix, main=False) for matrix in by_chance):.2f}"
+        f"{off_diagonal(tables)}, random {max(r2(table, main=False) for table in by_chance):.2f}"
     )
     return Verdict(verdict, figures, takes=longer(scale))
 
@@ -137,10 +134,7 @@ def _of_rows(scale: Scale, rows: int) -> str:
     return f"positions 1 to {rows}" + ", which half of the examples reach" * scale.can_go_on
 
 
-@of_weights(
-    f"R² of the position products of {{row}}'s heads is {CLOSE} or more (fails below {NOT_CLOSE})",
-    is_about_order=True,
-)
+@of_weights(f"R² of the position products of {{row}}'s heads is {CLOSE} or more (fails below {NOT_CLOSE})", is_about_order=True)
 def profiles_close_to_toeplitz(scale: Scale, row: str, folders: Sequence[Path]) -> Verdict:
     """What positions add to the scores of the heads of the first layer is close to Toeplitz: the median R² over heads and models.
 
@@ -149,13 +143,11 @@ def profiles_close_to_toeplitz(scale: Scale, row: str, folders: Sequence[Path]) 
     values: list[float] = []
     for folder in folders:
         shown = pattern(encoder(folder), length=scale.meaning["length"])
-        values += [r2(head.numpy()) for head in shown.matrix] if shown else []
+        values += [toeplitz_r2(head.numpy()) for head in shown.matrix] if shown else []
     if not values:
         return Verdict(NOT_RUN, f"{row} has no position products")
-    verdict = _judged(values)
     spread = f"R² {min(values):.2f} to {max(values):.2f}, median {np.median(values):.2f}"
-    figures = f"{spread}, over {len(values)} heads of the first layer"
-    return Verdict(verdict, figures, takes=longer(scale))
+    return Verdict(_judged(values), f"{spread}, over {len(values)} heads of the first layer", takes=longer(scale))
 
 
 def _above_zero(scale: Scale, row: str, figures: str, tested: Difference | None, how: str = "") -> Verdict:
@@ -176,13 +168,12 @@ def rises_with_training(scale: Scale, row: str, folders: Sequence[Path]) -> Verd
         if len(shares) < 3:
             continue
         rows = reached(scale, folder)
-        matrices = [products(table_of(folder, share)[:rows]) for share in shares]
-        values = [r2(matrix) for matrix in matrices]
+        tables = [table_of(folder, share)[:rows] for share in shares]
+        values = [r2(table) for table in tables]
         # Over log2 of the share, because early snapshots lie close together and change most.
         slopes.append(float(np.polyfit([log2(share) for share in shares], values, 1)[0]))
-        said.append(
-            " ".join(f"{share} %: {value:.2f}" for share, value in zip(shares, values, strict=True)) + off_diagonal(matrices)
-        )
+        course = " ".join(f"{share} %: {value:.2f}" for share, value in zip(shares, values, strict=True))
+        said.append(course + off_diagonal(tables))
     if not slopes:
         return Verdict(NOT_RUN, "needs three snapshots=[…] or more of a run")
     slope = f"slope {np.mean(slopes):+.3f} per doubling over {plural(len(slopes), 'run')}, {_of_rows(scale, rows)}"
@@ -199,9 +190,10 @@ def goes_with_score(scale: Scale, row: str, folders: Sequence[Path]) -> Verdict:
         return Verdict(NOT_RUN, f"needs {FOR_CORRELATION} pre-training seeds or more; there are {len(folders)}")
     rows = reached(scale, folders[0])
     # Of the runs whose weights are here, in the same order.
-    losses = [loss for seed, loss in losses_of(scale, row).items() if scale.folders[row][seed] in folders]
-    correlated = spearmanr([r2(products(table_of(folder)[:rows])) for folder in folders], losses)
-    rho, p = float(correlated.statistic), float(correlated.pvalue)
+    losses = [loss for seed, loss in scale.losses(row).items() if scale.folders[row][seed] in folders]
+    correlated = spearmanr([r2(table_of(folder)[:rows]) for folder in folders], losses)
+    # NaN where all R² or all losses are equal, which says nothing of how they go together.
+    rho, p = (0.0, 1.0) if isnan(correlated.statistic) else (float(correlated.statistic), float(correlated.pvalue))
     evidence = Evidence(p if rho < 0 else 1.0, p if rho > 0 else 1.0)
     figures = f"ρ {rho:+.2f}, p {p:.2g}, {len(folders)} runs, {_of_rows(scale, rows)}"
     return Verdict(evidence.verdict, figures, p=evidence.p, takes=models(scale, row, _runs_for(rho)))
@@ -231,7 +223,7 @@ def seldom_trained_is_less(scale: Scale, row: str, folders: Sequence[Path]) -> V
         return Verdict(NOT_RUN, "needs runs on examples shorter than size.max_positions=: half of them reach all positions")
     tables = [table_of(folder) for folder in folders]
     blocks = slice(trained - width, trained), slice(trained, trained + width)
-    inside, outside = ([r2(products(table[block])) for table in tables] for block in blocks)
+    inside, outside = ([r2(table[block]) for table in tables] for block in blocks)
     said = [
         f"{np.mean(some):.2f} of positions {block.start + 1} to {block.stop}"
         for some, block in zip((inside, outside), blocks, strict=True)
@@ -245,18 +237,18 @@ def _newer_says(test: Test) -> str:
 
 
 @rule(_newer_says, places=lambda test, runs: [Place(tuple(runs.published), "published networks")])
-def newer_is_more(test: Test, place: Place, *, newer: Sequence[str], older: Sequence[str]) -> Verdict:
+def newer_is_more(test: Test, *scales: Scale, newer: Sequence[str], older: Sequence[str]) -> Verdict:
     """R² of P of every published network of the newer families is above that of every one of the older; fails otherwise.
 
     R² depends on the shape of a table, so that only tables of one shape are compared. Families are named by their `model_type`.
     """
-    tables = {scale.label: table_of(scale.folders["absolute"][0]) for scale in place.scales}
-    families = {scale.label: scale.meaning["family"] for scale in place.scales}
+    tables = {scale.label: table_of(scale.folders["absolute"][0]) for scale in scales}
+    families = {scale.label: scale.meaning["family"] for scale in scales}
     of_newer, of_older = ([label for label, family in families.items() if family in known] for known in (newer, older))
     pairs = [(new, old) for new, old in product(of_newer, of_older) if tables[new].shape == tables[old].shape]
     if not pairs:
         needs = f"needs published networks of both kinds, {'/'.join(newer)} and {'/'.join(older)}: network=[…]"
         return Verdict(NOT_RUN, needs, "—")
-    values = {label: r2(products(tables[label])) for label in dict.fromkeys(label for pair in pairs for label in pair)}
+    values = {label: r2(tables[label]) for label in dict.fromkeys(label for pair in pairs for label in pair)}
     verdict = HOLDS if all(values[new] > values[old] for new, old in pairs) else FAILS
     return Verdict(verdict, "R² of P: " + ", ".join(f"{label} {value:.2f}" for label, value in values.items()))

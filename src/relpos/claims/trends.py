@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import permutations
 from math import log2
 from statistics import fmean
 
 import numpy as np
 
 from relpos.claims.comparisons import decided, few_columns
-from relpos.claims.contrasts import MEAN, Gain, by_seed, gains_alike, losses_of, shared, sizes
+from relpos.claims.contrasts import MEAN, Gain, by_seed, gains_alike, shared, sizes
 from relpos.claims.effort import to_decide
 from relpos.claims.requirements import SEVERAL, Requirements, of_column
 from relpos.claims.rule import Place, Test, rule
@@ -19,21 +21,19 @@ from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, below, 
 from relpos.tables.columns import GLUE
 from relpos.tables.statistics import ALPHA, Difference, combined, paired, welch
 
-MORE_SEEDS = "two pre-training seeds or more of both rows at each scale"
-
 
 def _changed(
-    test: Test, scales: Sequence[Scale], gains: Sequence[Gain], said: list[str], what: str, change: Difference | None, bound: float
+    test: Test, scale: Scale, gains: Sequence[Gain], said: list[str], what: str, change: Difference | None, bound: float
 ) -> Verdict:
     """The verdict on the `change`, by which a gain shrinks or falls: it holds if that is above zero and no less than the bound."""
     if any(not each.columns for each in gains):
-        return Verdict(NOT_RUN, joined(said + [what] * bool(change)))
+        return Verdict(NOT_RUN, joined(said))
     if change is None:
-        return Verdict(UNDECIDED, joined(said), takes=MORE_SEEDS)
+        return Verdict(UNDECIDED, joined(said), takes="two pre-training seeds or more of both rows at each scale")
     digits = 1 if test.column in (MEAN, *GLUE) else 3
     figures = f"by {change.value:+.{digits}f} [{change.low:+.{digits}f}, {change.high:+.{digits}f}]"
     evidence = sided(change, bound)
-    takes = to_decide(scales[-1], [change], bound) + " at each scale"
+    takes = to_decide(scale, [change], bound) + " at each scale"
     return Verdict(evidence.verdict, joined([*said, what, figures]), p=evidence.p, takes=takes)
 
 
@@ -52,24 +52,24 @@ def _two_sizes(test: Test, runs: Scales) -> Iterator[Place]:
 
 def _equal_training(test: Test) -> Requirements:
     """All sizes trained as long as Chang et al. (2021) trained their smaller models; the sizes' own recipes differ in this."""
-    return replace(of_column(test.column), overrides=("pretrain.steps=125000", "pretrain.batch=128"))
+    return replace(of_column(test), overrides=("pretrain.steps=125000", "pretrain.batch=128"))
 
 
 @rule("{contrasts} is smaller at the larger size, after equal training", _equal_training, _two_sizes, lambda test: test)
-def shrinks(test: Test, place: Place, *, bound: float = 0.0) -> Verdict | None:
+def shrinks(test: Test, smaller: Scale, larger: Scale, *, bound: float = 0.0) -> Verdict | None:
     """The gain is smaller at the larger of two sizes, after the same training and in the same columns.
 
     Holds: the 95 % interval of gain(smallest) − gain(largest) lies above zero. Fails: it lies below.
     """
     (contrast,) = test.contrasts
-    gains = [each for each in gains_alike([(scale, contrast) for scale in place.scales], test.column) if each]
+    gains = [each for each in gains_alike([(smaller, contrast), (larger, contrast)], test.column) if each]
     if len(gains) < 2:
         return None
     small, large = (each.tested for each in gains)
     # Not paired: a seed gives weights of another shape at another size, so that equal seeds have little in common.
     change = combined([(1.0, small), (-1.0, large)]) if small and large else None
-    said = [f"{scale.label}: {each.said}" for scale, each in zip(place.scales, gains, strict=True)]
-    return _changed(test, place.scales, gains, said, "shrinks", change, bound)
+    said = [f"{scale.label}: {each.said}" for scale, each in zip((smaller, larger), gains, strict=True)]
+    return _changed(test, larger, gains, said, "shrinks", change, bound)
 
 
 def _numbers_of_pairs(test: Test, runs: Scales) -> Iterator[Place]:
@@ -80,21 +80,16 @@ def _numbers_of_pairs(test: Test, runs: Scales) -> Iterator[Place]:
             yield Place(tuple(limited), f"{limited[0].label} to {limited[-1].meaning['pairs']:,}")
 
 
-@rule(
-    "{contrasts} falls with the number of training pairs",
-    lambda test: of_column(test.column),
-    _numbers_of_pairs,
-    lambda test: test,
-)
-def falls(test: Test, place: Place, *, bound: float = 0.0) -> Verdict | None:
+@rule("{contrasts} falls with the number of training pairs", of_column, _numbers_of_pairs, lambda test: test)
+def falls(test: Test, *scales: Scale, bound: float = 0.0) -> Verdict | None:
     """The gain falls with the number of training pairs, all else being equal.
 
     Tested is by how much a straight line through the gains over log2(pairs) falls from the fewest pairs to the most, in the same
     columns. Holds: the 95 % interval lies above zero. Fails: it lies below.
     """
     (contrast,) = test.contrasts
-    gains = gains_alike([(scale, contrast) for scale in place.scales], test.column)
-    by_pairs = {scale.meaning["pairs"]: each for scale, each in zip(place.scales, gains, strict=True) if each}
+    gains = gains_alike([(scale, contrast) for scale in scales], test.column)
+    by_pairs = {scale.meaning["pairs"]: each for scale, each in zip(scales, gains, strict=True) if each}
     if len(by_pairs) < 2:
         return None
     # By doublings: from 1,000 pairs to 2,000 is as far as from 100,000 to 200,000.
@@ -103,7 +98,7 @@ def falls(test: Test, place: Place, *, bound: float = 0.0) -> Verdict | None:
     known = [(float(weight), each.tested) for weight, each in zip(weights, by_pairs.values(), strict=True) if each.tested]
     change = combined(known) if len(known) == len(by_pairs) else None
     said = [f"{pairs:,} pairs: {each.said}" for pairs, each in by_pairs.items()]
-    return _changed(test, place.scales, list(by_pairs.values()), said, "falls", change, bound)
+    return _changed(test, scales[-1], list(by_pairs.values()), said, "falls", change, bound)
 
 
 def _slope_weights(places: Sequence[float]) -> np.ndarray:
@@ -117,15 +112,14 @@ def _steady_says(test: Test) -> str:
     return f"the gain over {base} changes by less than {test.options['bound']} from S = {min(at_s)} to S = {max(at_s)}"
 
 
-@rule(_steady_says, lambda test: of_column(test.column, test.columns, every=True), variant=lambda test: test)
-def steady(test: Test, place: Place, *, at_s: Sequence[int] = (1, 3, 5), bound: float = 0.5) -> Verdict | None:
+@rule(_steady_says, partial(of_column, every=True), variant=lambda test: test)
+def steady(test: Test, scale: Scale, *, at_s: Sequence[int] = (1, 3, 5), bound: float = 0.5) -> Verdict | None:
     """The gains of the contrasts do not depend on S: a line through them changes by less than `bound` from the first to the last.
 
     Each pre-training seed gives a slope of its own, since the rows of one seed share its effect. Holds: the 90 % interval of the
     mean change lies inside ±bound (two one-sided tests at 0.05). Fails: the 95 % interval lies above or below zero. A bound in
     points of GLUE is not applied to the mean of fewer columns. `at_s` has the S of each contrast.
     """
-    scale = place.scale
     if not any(shared(scale, each, test.column) for each in test.contrasts):
         return None
     gains = gains_alike([(scale, each) for each in test.contrasts], test.column, test.columns)
@@ -162,11 +156,10 @@ def _one_and_two_stages(test: Test, runs: Scales) -> Iterator[Place]:
     """The scale with one stage and each with two that have the row, all else being equal."""
     for group in runs.alike("first"):
         having = [scale for scale in group if test.row in scale.folders]
-        whole = [scale for scale in group if "first" not in scale.meaning]
-        for staged in [scale for scale in having if "first" in scale.meaning and whole[:1] and whole[0] in having]:
-            first = staged.meaning["first"]
-            label = f"{whole[0].label}; the first {first['share']:.0%} of the steps {first['batch']} at {first['length']}"
-            yield Place((whole[0], staged), label)
+        for one, two in permutations(having, 2):
+            if "first" not in one.meaning and (first := two.meaning.get("first")):
+                label = f"{one.label}; the first {first['share']:.0%} of the steps {first['batch']} at {first['length']}"
+                yield Place((one, two), label)
 
 
 @rule(
@@ -174,23 +167,21 @@ def _one_and_two_stages(test: Test, runs: Scales) -> Iterator[Place]:
     lambda test: Requirements(SEVERAL),
     _one_and_two_stages,
 )
-def two_stages(test: Test, place: Place, *, bound: float = 0.02) -> Verdict:
+def two_stages(test: Test, one: Scale, two: Scale, *, bound: float = 0.02) -> Verdict:
     """Two stages lose less than `bound` in held-out loss at full length, compared with equally many steps at full length alone.
 
     Holds: the 95 % interval of the loss over pre-training seeds lies below `bound` for `row`. Fails: it lies above. What the
     `others` lose is shown and does not decide. With one seed of each the claim is undecided.
     """
     # The row is there, see `_one_and_two_stages`; of the others, those that both scales have.
-    having = [row for row in test.rows if all(row in scale.folders for scale in place.scales)]
-    losses = {row: [losses_of(scale, row) for scale in place.scales] for row in having}
+    losses = {row: (one.losses(row), two.losses(row)) for row in test.rows if row in one.folders and row in two.folders}
     lost = {row: _lost(*both) for row, both in losses.items()}
     said = [f"{row} {tested.value:+.3f} [{tested.low:+.3f}, {tested.high:+.3f}]" for row, tested in lost.items() if tested]
-    for row, (in_one, in_two) in losses.items():
-        if not lost[row]:
-            said.append(f"{row} {fmean(in_two.values()) - fmean(in_one.values()):+.3f} (too few seeds)")
+    alone = {row: fmean(in_two.values()) - fmean(in_one.values()) for row, (in_one, in_two) in losses.items() if not lost[row]}
+    said += [f"{row} {difference:+.3f} (too few seeds)" for row, difference in alone.items()]
     figures = f"two stages − one: {', '.join(said)}"
     needs = f"two pre-training seeds or more of {test.row}"
-    return decided(place.scale, [figures], [lost[test.row]], lambda known: below(known[0], bound), needs, against=bound)
+    return decided(two, [figures], [lost[test.row]], lambda known: below(known[0], bound), needs, against=bound)
 
 
 def _lost(in_one: dict[int, float], in_two: dict[int, float]) -> Difference | None:

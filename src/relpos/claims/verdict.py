@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from relpos.tables.statistics import ALPHA, Difference, benjamini_hochberg, holm
 from relpos.tables.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED
 
-__all__ = ["FAILS", "HOLDS", "NOT_HERE", "NOT_RUN", "UNDECIDED", "Evidence", "Verdict", "adjusted", "all_of", "headline", "sided"]
-
 EXACT = "at any size"
 
 
@@ -44,14 +42,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Two p-values, one for each direction; a p-value is 1 if the numbers point the other way.
+    """Two p-values: if that of the claim's opposite is small, the claim `holds`; if that of the claim itself is, it `fails`.
+
+    A p-value is 1 if the numbers point the other way.
 
     >>> Evidence(holds=0.01, fails=1.0).verdict
     'holds'
-
-    Args:
-        holds: p-value of the claim's opposite; if it is small, the claim holds.
-        fails: p-value of the claim itself; if it is small, the claim fails.
     """
 
     holds: float
@@ -100,10 +96,7 @@ def all_of(parts: Sequence[Evidence]) -> Evidence:
 
 def headline(verdicts: Sequence[Verdict]) -> Verdict:
     """The verdict of the largest scale that decides; if none does, the last one that is undecided, cannot be said, or is not run.
-    Only scales of the paper's protocol count.
-
-    Args:
-        verdicts: of one claim, in the order of `relpos.claims.reading`, the largest scale last.
+    Only scales of the paper's protocol count. The verdicts are those of one claim, the largest scale last.
     """
     # A small scale that decides comes before a large one that does not: the latter says what it lacks, and not the opposite.
     for words in ((HOLDS, FAILS), (UNDECIDED,), (NOT_HERE,)):
@@ -113,24 +106,20 @@ def headline(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """The verdicts after Benjamini and Hochberg's correction: what is not significant within its family is undecided.
+    """All verdicts of a paper in one measure, after Benjamini and Hochberg's correction: what is not significant is undecided.
 
     A family is what one paper claims, in one measure, at one scale. So a verdict changes neither with the claims that are asked
     for, nor with the records of other scales.
-
-    Args:
-        verdicts: of all of a paper's claims in one measure.
     """
-    families: dict[str, list[int]] = {}
+    families: dict[str, dict[int, float]] = {}  # scale → place among the verdicts → p-value
     for place, each in enumerate(verdicts):
         if each.p is not None:
             # Verdicts without a p-value, as of counts and computations, are certain and need no correction.
-            families.setdefault(each.scale, []).append(place)
+            families.setdefault(each.scale, {})[place] = each.p
     corrected = list(verdicts)
-    for places in families.values():
-        p_values = [p for place in places if (p := verdicts[place].p) is not None]
-        for place, p in zip(places, benjamini_hochberg(p_values), strict=True):
-            corrected[place] = _among(verdicts[place], p, len(places))
+    for family in families.values():
+        for place, p in zip(family, benjamini_hochberg(list(family.values())), strict=True):
+            corrected[place] = _among(verdicts[place], p, len(family))
     return corrected
 
 

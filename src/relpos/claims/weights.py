@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
@@ -19,7 +19,7 @@ from relpos.analysis.kinds.subject import encoder_of
 from relpos.analysis.patterns import pattern
 from relpos.claims.effort import MOST, longer, models, plural, trials
 from relpos.claims.requirements import Requirements
-from relpos.claims.rule import Place, Rule, Says, Test, options_of
+from relpos.claims.rule import Place, Rule, Says, Test, each_scale, options_of
 from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined
 from relpos.pretrained.files import is_published
@@ -43,18 +43,20 @@ def of_weights(says: Says, seeds: int = 1, is_about_order: bool = False) -> Call
     Where the weights did not come along (`relpos merge`), it says so. Published checkpoints come last.
 
     Args:
-        says: what must be true for the claim to hold.
         seeds: the pre-trainings that it takes.
         is_about_order: whether it says nothing of a row on the bag-of-words plateau, whose positions are still random.
     """
 
     def made(judge: Callable[..., Verdict]) -> Rule:
-        def look(test: Test, place: Place, **options: Any) -> Verdict:
-            scale, of_row = place.scale, place.scale.folders[test.row].values()
+        def look(test: Test, scale: Scale, **options: Any) -> Verdict | None:
+            of_row = scale.folders[test.row].values()
             folders = [folder for folder in of_row if (folder / "model").is_dir() or is_published(folder)]
             if not folders:
                 return Verdict(NOT_RUN, f"needs the weights of {test.row}, which are not here (relpos merge FOLDER weights=true)")
             found = judge(scale, test.row, folders, **options)
+            # A published checkpoint has left the plateau long ago, and only what it can tell is said.
+            if not scale.can_go_on:
+                return None if found.verdict == NOT_RUN else found
             return _unless_random(found, scale, test.row) if is_about_order else found
 
         return Rule(look, options_of(judge), says, lambda test: Requirements(seeds), _having)
@@ -62,19 +64,15 @@ def of_weights(says: Says, seeds: int = 1, is_about_order: bool = False) -> Call
     return made
 
 
-def _having(test: Test, runs: Scales) -> Iterator[Place]:
+def _having(test: Test, runs: Scales) -> list[Place]:
     """The scales, then the published checkpoints, that have the row."""
     own, published = ([scale for scale in scales if test.row in scale.folders] for scales in (runs, runs.published))
-    for scale in own[-1:] if test.at == "largest" else own:
-        yield Place((scale,), scale.label)
-    for scale in published:
-        yield Place((scale,), scale.label, published=True)
+    return each_scale(test, [*(own[-1:] if test.at == "largest" else own), *published])
 
 
 def _unless_random(found: Verdict, scale: Scale, row: str) -> Verdict:
-    """Positions of a row that is on the plateau, or of which nobody knows, are still random; published checkpoints have left it."""
-    # A published checkpoint has been trained on far more text than the plateau lasts.
-    if found.verdict == NOT_RUN or not scale.can_go_on or (on_it := scale.is_on_plateau(row)) is False:
+    """Positions of a row that is on the plateau, or of which nobody knows, are still random."""
+    if found.verdict == NOT_RUN or (on_it := scale.is_on_plateau(row)) is False:
         return found
     if on_it is None:
         why = f"whether {row} has learned any order was not measured"
@@ -215,8 +213,8 @@ def early_kinds(scale: Scale, row: str, folders: Sequence[Path], *, early: int =
     The counts of all models together decide. Not run without a snapshot in the first tenth of the steps. Uniform kernels count as
     having no kind; if fewer than a tenth of the kernels have a kind at the end, the claim is undecided.
     """
-    last_early = {folder: max((share for share in snapshots(folder) if share <= early), default=None) for folder in folders}
-    kept = {folder: share for folder, share in last_early.items() if share is not None}
+    in_time = {folder: [share for share in snapshots(folder) if share <= early] for folder in folders}
+    kept = {folder: max(shares) for folder, shares in in_time.items() if shares}
     if not kept:
         return Verdict(NOT_RUN, f"needs snapshots=[…] at {early} % or before")
     typed = [[_typed(curves(folder, share=then)) for then in (share, None)] for folder, share in kept.items()]
@@ -233,24 +231,15 @@ def _typed(kernels: np.ndarray) -> float:
     return sum(kind(kernel) not in ("uniform", "other") for kernel in kernels) / len(kernels)
 
 
-@of_weights(
-    lambda test: (
-        f"S = {test.options['kernels']} is fitted to {test.options['heads']} profiles like those of {test.row}"
-        f" in less than {test.options['seconds']:g} s"
-    )
-)
+@of_weights("S = {kernels} is fitted to {heads} profiles like those of {row} in less than {seconds:g} s")
 def fits_fast(
     scale: Scale, row: str, folders: Sequence[Path], *, kernels: int = 5, heads: int = 144, seconds: float = 20.0
 ) -> Verdict:
     """Fitting TISA to the profiles of trained heads is fast; a profile is what positions add to a head's scores, by offset.
 
-    The profiles of the first layer, repeated until they are `heads`, are fitted at once: the paper's 2,160 parameters are 144 heads
-    with S = 5 (Wennberg & Henter 2021, Appendix C). Holds below `seconds` of CPU time, fails above. The R² of each fit is shown.
-
-    Args:
-        kernels: S.
-        heads: how many are fitted.
-        seconds: the limit.
+    The profiles of the first layer, repeated until they are `heads`, are fitted at once, S being `kernels`: the paper's 2,160
+    parameters are 144 heads with S = 5 (Wennberg & Henter 2021, Appendix C). Holds below `seconds` of CPU time, fails above. The R²
+    of each fit is shown.
     """
     profiles = [pattern(encoder(folder), length=scale.meaning["length"]) for folder in folders]
     shown = [curve for profile in profiles if profile for curve in profile.mean.numpy()]
