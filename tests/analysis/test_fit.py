@@ -6,6 +6,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from relpos.analysis.fit import Fit, fit_heads
+from relpos.errors import RelposError
 from relpos.model.position import Tisa
 from relpos.model.shape import Shape
 
@@ -53,7 +54,7 @@ def test_more_basis_functions_hold_more() -> None:
 
 
 def test_too_few_offsets_are_refused() -> None:
-    with pytest.raises(ValueError, match="7 offsets are too few for the 16 parameters"):
+    with pytest.raises(RelposError, match="7 offsets are too few for the 16 parameters"):
         fit_tisa(np.arange(7.0), functions=5)
 
 
@@ -76,5 +77,5 @@ def test_weights_say_which_offsets_must_be_met() -> None:
 
 
 def test_numbers_that_are_not_finite_are_refused() -> None:
-    with pytest.raises(ValueError, match="finite"):
+    with pytest.raises(RelposError, match="finite"):
         fit_tisa(np.full(63, np.nan))

@@ -35,3 +35,12 @@ def test_few_kernels_in_random_order_have_a_kind() -> None:
     noise = np.random.default_rng(0).standard_normal((200, 17))
     assert by_chance(noise) < 0.15
     assert counted(noise)["other"] > 150
+
+
+def test_offsets_without_a_value_change_nothing() -> None:
+    padded = np.pad(3.0 * (OFFSETS == -1), 4, constant_values=np.nan)
+    assert kind(padded) == "previous"
+
+
+def test_a_kernel_of_three_offsets_has_a_kind() -> None:
+    assert [kind([3.0, 0.0, 0.0]), kind([0.0, 0.0, 3.0]), kind([3.0, 0.0, 3.0])] == ["previous", "next", "avoiding"]

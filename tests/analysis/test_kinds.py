@@ -69,6 +69,13 @@ def test_r2_stands_for_p_its_blocks_and_every_head() -> None:
     assert [(row["layer"], row["head"]) for row in drawing.rows if row["matrix"] == "F_P"] == [(1, 1), (1, 2), (2, 1), (2, 2)]
 
 
+def test_captions_name_what_is_drawn() -> None:
+    wide = only(Toeplitz(length=8, block=128, random=2)([subject("absolute")]))  # of 16 positions
+    assert "16 positions of 2 random tables, the highest" in [row["matrix"] for row in wide.rows]
+    bare = only(Profiles(length=12, functions=0)([subject("absolute")]))
+    assert "basis functions" not in bare.figure.get_suptitle()
+
+
 def test_the_course_of_a_training_ends_at_its_last_step() -> None:
     with_snapshots = subject("absolute", snapshots={10: lambda: model_of("absolute", seed=1)}, scores={"heldout_loss": 2.0})
     drawings = {drawing.name: drawing for drawing in Toeplitz(length=4, random=0)([with_snapshots, with_snapshots])}

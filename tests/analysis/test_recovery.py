@@ -12,6 +12,7 @@ from relpos.analysis.profiles import profiles
 from relpos.analysis.recovery import HELDOUT_SEED, Recovery, share_interval, text_losses
 from relpos.analysis.replacement import with_matrices, with_random_tisa
 from relpos.analysis.texts import Texts
+from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
 from relpos.model.surgery import position_table
 from schemes import model_of
@@ -89,3 +90,9 @@ def test_the_network_that_is_given_stays_as_it_is(model: MaskedLM) -> None:
     with_random_tisa(model, 2, seed=0)
     Recovery(model, counting(4))
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_a_single_text_has_no_interval_and_none_without_masked_tokens_is_measured(model: MaskedLM) -> None:
+    assert share_interval(np.array([1.0]), np.array([2.0])) is None
+    with pytest.raises(RelposError, match="no token of the held-out texts is masked"):
+        Recovery(model, Texts(counting(1).ids[:, :1], counting(1).tokenizer))

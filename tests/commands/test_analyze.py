@@ -8,6 +8,7 @@ import torch
 from relpos.cli import main
 from relpos.commands.analyze import subjects_of
 from relpos.data.store import Store
+from relpos.errors import RelposError
 
 
 def test_a_kind_without_a_network_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,3 +54,13 @@ def test_a_network_is_analysed_on_texts_as_long_as_those_of_its_training(
     assert f"texts of {longest - 2} tokens, as long as it has read in training" in capsys.readouterr().err
     assert subject.some_texts(4, 8).ids.shape == (4, 8)
     assert not capsys.readouterr().err
+
+
+def test_two_networks_of_one_name_are_refused_and_one_that_is_named_twice_counts_once(tmp_path: Path) -> None:
+    folders = [tmp_path / name / "main" for name in ("a", "b")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").touch()
+    with pytest.raises(RelposError, match="2 different networks are called 'main'"):
+        subjects_of([str(folder) for folder in folders], None)
+    assert len(subjects_of([str(folders[0])] * 2, None)) == 1

@@ -13,6 +13,7 @@ import pytest
 import wandb_file
 from relpos.cli import main
 from relpos.commands import dashboard
+from relpos.errors import RelposError
 from relpos.runs import Run, compose, execute, plan
 from relpos.tables import experiment
 from relpos.tables.plan import plan_table
@@ -321,3 +322,19 @@ def test_a_specification_that_does_not_fit_is_one_line(folder: Path) -> None:
     spec["sections"][0]["panels"][0]["panel"] = "Hologram"
     with pytest.raises(dashboard.RelposError, match="Hologram"):
         dashboard.build(spec, "me")
+
+
+def test_an_error_without_a_message_is_named_by_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent:
+        def __init__(self) -> None:
+            raise TimeoutError
+
+    monkeypatch.setattr("wandb.Api", Silent)
+    with pytest.raises(RelposError, match="Weights & Biases: TimeoutError"):
+        dashboard.upload({"entity": None})
+
+
+def test_a_specification_is_found_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "spec.json").write_text('{"sections": [], "filters": {}}')
+    assert dashboard.dashboard(None, "~/spec.json", "p", None, "offline") == str(tmp_path / "spec.json")

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from relpos.analysis.kinds.subject import Drawing
 from relpos.cli import main
+from relpos.commands import figures
 
 
 def test_what_cannot_be_drawn_is_listed_with_the_command_that_makes_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,3 +55,12 @@ def test_a_network_with_a_convolution_besides_is_another_one(tmp_path: Path, cap
     (folder / "record.json").write_text('{"state": "finished"}')
     assert main(["figures", "wennberg2021"]) == 0
     assert (Path(capsys.readouterr().out.strip()) / "README.md").read_text().count("Missing") == 5
+
+
+def test_a_file_whose_name_has_spaces_is_linked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    drawing = Drawing("toeplitz-x at 50 %", [{"r2": 1.0}])  # as of a snapshot
+    monkeypatch.setattr(figures, "subjects_of", lambda *_: [])
+    monkeypatch.setattr(figures, "instantiate", lambda *_: lambda _: [drawing])
+    assert main(["figures", "wennberg2021", "network=x", "threads=1"]) == 0
+    page = (Path(capsys.readouterr().out.strip()) / "README.md").read_text()
+    assert "[CSV](toeplitz-x%20at%2050%20%25.csv)" in page

@@ -217,3 +217,9 @@ def test_an_mnli_run_answers_ax_too(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "predictions")) == ["AX.tsv", "MNLI-m.tsv"]  # the mismatched test file is not there
     with (tmp_path / "predictions" / "AX.tsv").open(encoding="utf-8") as file:
         assert list(csv.reader(file, delimiter="\t")) == [["index", "prediction"], *([str(row), "neutral"] for row in range(3))]
+
+
+def test_a_damaged_file_is_refused_by_its_line(predicted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (predicted / "finetune" / "rte-c-1" / "predictions" / "RTE.tsv").write_bytes(b"index\tprediction\n0\t\xff")
+    assert submit("allow_missing=true") == 1
+    assert "RTE: line 2: answer '\ufffd' is not entailment, not_entailment" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from relpos.errors import RelposError
 from relpos.tables.checks import evaluate, parse
 from relpos.tables.row import Column, Row
 from relpos.tables.statistics import standard_error
@@ -51,3 +52,22 @@ def test_a_number_needs_no_chance() -> None:
 def test_what_was_not_run_is_not_decided() -> None:
     assert verdict({"at_most": "chance"}, none=None) == "not run"
     assert verdict({"at_most": "chance"}, fixed=50.0) == "not run"
+
+
+def test_a_column_that_the_table_was_made_without_was_not_run() -> None:
+    checks = parse([{"says": "so", "columns": ["rte", "sst2"], "rows": ["none"], "near": "best"}], "t.yaml", ["none"])
+    rows = [Row("none", columns={"rte": Column(mean=60.0, metric="accuracy", examples=400)})]
+    [outcome] = evaluate(checks, rows)
+    assert outcome.verdict == "not run"
+    assert outcome.figures.endswith("none sst2 not run")
+
+
+@pytest.mark.parametrize(("wrong", "said"), [
+    ({"rows": "none"}, "t.yaml: check 1: rows=none: a list"),
+    ({"rows": 5}, "t.yaml: check 1: rows=5: a list"),
+    ({"columns": "rte"}, "t.yaml: check 1: columns=rte: a list"),
+    ({"says": True}, "t.yaml: check 1: says=true: a word"),
+])  # fmt: skip
+def test_a_value_of_a_wrong_kind_is_one_line(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(RelposError, match=said):
+        parse([{"says": "so", "columns": ["rte"], "rows": ["none"], "at_most": 1} | wrong], "t.yaml", ["none"])

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from relpos.errors import RelposError
 from relpos.runs.run import Run
 from relpos.tables.columns import rows_of
 from relpos.tables.intervals import answers, halves, interval
@@ -71,3 +72,12 @@ def test_without_answers_the_pre_trainings_alone_count() -> None:
 
 def test_one_pre_training_has_no_such_interval() -> None:
     assert interval(tunings({0: 0.2}), "rte") is None
+
+
+@pytest.mark.parametrize("content", [b"prediction\ttarget\n", b"prediction\ttarget\n1\t0\n1", b"prediction\ttarget\n1\t\xff\n"])
+@pytest.mark.filterwarnings("ignore:loadtxt")
+def test_answers_that_are_damaged_are_named(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "rte.tsv"
+    path.write_bytes(content)
+    with pytest.raises(RelposError, match="rte.tsv: damaged"):
+        answers(path)

@@ -28,3 +28,11 @@ def test_rows_are_told_where_their_shuffle_gap_was_measured(
     columns = {name: {"shuffle_gap": Column(values=values)} for name, values in gaps.items()}
     rows = [Row(planned.name, columns=columns.get(planned.name, {})) for planned in plan]
     assert {row.name: row.on_plateau for row in with_plateau(rows, plan)} == expected
+
+
+def test_where_none_knows_order_the_gap_alone_decides(tmp_path: Path) -> None:
+    plan = plan_table(load(str(write_experiment(tmp_path))))  # as under causal attention, where positions may win nothing
+    for planned in plan:
+        finish(planned.pretrainings[0], {"heldout_loss": 5.0})
+    rows = [Row(planned.name, columns={"shuffle_gap": Column(values=[2.1])}) for planned in plan]
+    assert [row.on_plateau for row in with_plateau(rows, plan)] == [False, False]

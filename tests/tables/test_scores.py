@@ -15,6 +15,7 @@ from relpos.tables.row import Row
 from relpos.tables.scores import with_scores
 from relpos.tables.table import Table, read
 from tables.made_rows import around, row
+from tables.small_data import write_experiment
 from tables.written_table import table, write
 
 
@@ -93,6 +94,27 @@ def test_the_submission_is_named(folder: Path) -> None:
     (folder / "submissions" / "composite.json").write_text('{"sha256": "abc"}', encoding="utf-8")
     assert record("row=composite", "cola=38.5") == 0
     assert json.loads((folder / "scores.json").read_text(encoding="utf-8"))["composite"]["submission"] == "abc"
+
+
+def test_zero_is_a_score(folder: Path) -> None:
+    assert record("row=composite", "cola=0") == 0  # what a constant answer gets
+    assert rows(folder)["composite"].columns["cola"].test == 0.0
+
+
+def test_what_relpos_submit_left_may_be_damaged(folder: Path, refused: Any) -> None:
+    (folder / "submissions").mkdir()
+    for content in ("{", "{}", "[]"):
+        (folder / "submissions" / "composite.json").write_text(content)
+        assert "composite.json: damaged" in refused("record-scores", "table=small", "row=composite", "cola=38.5")
+
+
+def test_the_side_table_of_choices_stays(tmp_path: Path) -> None:
+    names = {"base": ["position=absolute"], "one": ["position=tisa"], "two": ["position=tisa", "kernels=3"]}
+    file = write_experiment(tmp_path, rows=names, baseline=["base"], choices=["one", "two"])
+    made = [row(name, around(70.0 + place), overrides) for place, (name, overrides) in enumerate(names.items())]
+    folder = write(tmp_path / "runs", Table("small", "?", made))
+    assert main(["record-scores", f"table={file}", "row=one", "rte=70"]) == 0
+    assert "by choice of the row" in (folder / "table.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("overrides", "said"), [

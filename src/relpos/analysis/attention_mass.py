@@ -66,6 +66,7 @@ def _attention(encoder: Encoder, ids: Ids) -> Iterator[tuple[int, Heads]]:
     """Layer and attention (B, H, n, n) of each pass through a layer, computed from the terms: no attention kernel returns it."""
     position = encoder.position
     for call in record(encoder, ids):
+        # Without channels: its shape says for what there are scores, and no number of it is read.
         empty = torch.zeros(len(ids), position.shape.heads, ids.shape[1], 0, device=ids.device)
         terms = call.terms.causal(empty) if encoder.causal else call.terms
         if call.q is None or call.k is None or position.scale is None:  # no q·k: the scores are the terms alone

@@ -17,6 +17,8 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from relpos.errors import RelposError
+
 SHARPNESS = (0.003, 0.03, 0.3, 3.0)
 """Sharpness b with which a new basis function starts: from one as wide as a paragraph to one of a single token."""
 
@@ -75,14 +77,14 @@ def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None =
         seed: of the random starts.
 
     Raises:
-        ValueError: fewer offsets than parameters, 3S + 1, or a number that is not finite.
+        RelposError: fewer offsets than parameters, 3S + 1, or a number that is not finite.
     """
     y = torch.as_tensor(np.array(curves, np.float64))
     if not y.isfinite().all():
-        raise ValueError("a fit needs finite numbers")
+        raise RelposError("a fit needs finite numbers")
     heads, width = y.shape
     if width < 3 * functions + 1:
-        raise ValueError(f"{width} offsets are too few for the {3 * functions + 1} parameters of {functions} basis functions")
+        raise RelposError(f"{width} offsets are too few for the {3 * functions + 1} parameters of {functions} basis functions")
     # Residuals are multiplied by the roots, so that the sums of squares below are weighted ones.
     root = torch.ones(width, dtype=torch.float64) if weights is None else torch.as_tensor(np.array(weights, np.float64)).sqrt()
     offsets = torch.arange(width, dtype=torch.float64) - width // 2
@@ -176,6 +178,7 @@ def _search(problem: _Problem, log_b: Parameters, c: Parameters, steps: int) -> 
         diagonal = normal.diagonal(dim1=1, dim2=2)
         # The last two terms: a basis function of amplitude 0 has no slope, which would make the matrix singular.
         damped = normal + torch.diag_embed(damping[:, None] * diagonal + 1e-12 * diagonal.amax(1, keepdim=True) + 1e-30)
+        # `nan_to_num`: a problem that is singular all the same stays where it is.
         step = torch.linalg.solve_ex(damped, jacobian.mT @ solved.residual[..., None])[0][..., 0].nan_to_num(0)
         # Bounded steps, because the linearisation holds nearby only; bounded b, beyond which curves look alike.
         new_b = (log_b - step[:, :functions].clamp(-1.5, 1.5)).clamp(-14, 4)

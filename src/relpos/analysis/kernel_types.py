@@ -29,8 +29,10 @@ RANK = 0.8
 
 
 def kind(kernel: ArrayLike) -> str:
-    """One of `KINDS`, for a kernel (2k+1,), k ≥ 2; offset o stands at o + k."""
+    """One of `KINDS`, for a kernel (2k+1,), of k = 1 never `both`; offset o stands at o + k. NaN at both ends is no offset."""
     values = np.asarray(kernel, dtype=np.float64)
+    # A scheme narrower than the others has no value at the outer offsets, which says nothing of those that it has.
+    values = values[~np.isnan(values)]
     middle = len(values) // 2
     spread = float(np.ptp(values))
     if spread < FLAT:
@@ -38,7 +40,7 @@ def kind(kernel: ArrayLike) -> str:
     # Offset 0 is left out of what follows for `both`: a token may look at itself besides its neighbours.
     order = np.argsort(values)
     away = order[order != middle]
-    if set(away[-2:]) == {middle - 1, middle + 1} and values[away[-2]] - values[away[-3]] >= LEAD * spread:
+    if len(away) > 2 and set(away[-2:]) == {middle - 1, middle + 1} and values[away[-2]] - values[away[-3]] >= LEAD * spread:
         return "both"
     if values[order[-1]] - values[order[-2]] >= LEAD * spread and abs(order[-1] - middle) == 1:
         return "previous" if order[-1] < middle else "next"

@@ -136,8 +136,10 @@ def _masked(
     place = (batch == marks.mask).to(torch.int8).argmax(1)
     step = max(1, BATCH_TOKENS // batch.shape[1])
     pairs = zip(batch.split(step), place.split(step), strict=True)
+    # At the masked token of each row alone, so that the last layer computes nothing else.
     hidden = torch.cat([model.encoder(part.to(device), at=in_batch(at, part.shape[1]).to(device)) for part, at in pairs])
     targets = torch.from_numpy(ids[scored]).to(device)
+    # `reshape`: in numpy 2.0 alone the inverse along an axis has a second dimension.
     return log_probabilities(model, hidden[torch.from_numpy(inverse.reshape(-1)).to(device)], targets)
 
 

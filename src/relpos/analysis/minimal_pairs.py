@@ -113,4 +113,5 @@ def minimal_pairs(
 def _shared(before: Ids, text: Ids) -> int:
     """How many tokens of a text are those of its beginning. A token that reaches over the end of it belongs to what follows."""
     n = min(len(text), len(before))
+    # The False at the end is found where all that can be compared is equal.
     return int(np.argmin(np.append(text[:n] == before[:n], False)))

@@ -118,4 +118,5 @@ def _token_pairs(texts: int, n: int) -> tuple[npt.NDArray[np.int64], npt.NDArray
     offsets: Sequence[int] = [offset for offset in range(-reach, reach + 1) if offset]
     second = first + chance.choice(offsets, size=first.shape)
     second = np.where((second < 0) | (second >= n), 2 * first - second, second)  # mirrored where it lies outside the text
+    # In a text shorter than 2 · REACH the mirrored place may lie outside, too.
     return first, np.clip(second, 0, n - 1)

@@ -21,6 +21,7 @@ from relpos.analysis.likelihood import exact, log_probabilities
 from relpos.analysis.replacement import averaged
 from relpos.analysis.resampling import bootstrapped
 from relpos.analysis.texts import Texts
+from relpos.errors import RelposError
 from relpos.model.heads import IGNORED, MaskedLM
 
 Floats = npt.NDArray[np.float64]
@@ -72,12 +73,17 @@ class Recovery:
         model: with position embeddings and a masked-language-modelling head.
         texts: held-out ones.
         advance: called with each variant once it is measured.
+
+    Raises:
+        RelposError: the texts are so few and short that no token is masked.
     """
 
     def __init__(self, model: MaskedLM, texts: Texts, advance: Callable[[Variant], object] = lambda _: None) -> None:
         self.texts, self.advance = texts, advance
         self.variants: list[Variant] = []
         self._tokens = int(texts.predicted(HELDOUT_SEED).sum())
+        if not self._tokens:
+            raise RelposError("no token of the held-out texts is masked: more texts, or longer ones, are needed")
         self._outputs: list[Tensor] = []  # of the intact network, which is measured first
         self._intact = self._measured(model)
         self._add(self._costs("intact", self._intact))

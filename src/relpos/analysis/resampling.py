@@ -27,6 +27,7 @@ def ratio_interval(numerators: Floats, denominators: Floats) -> Interval:
     for _ in range(RESAMPLES):
         # How often each was drawn, in place of copies: two products instead of two long sums.
         drawn = np.bincount(chance.integers(n, size=n), minlength=n)
+        # A draw may hold no predicted token at all: numerator and denominator are then zero.
         ratios.append(float(drawn @ numerators) / max(float(drawn @ denominators), 1e-300))
     return [float(bound) for bound in np.quantile(ratios, _BOUNDS)]
 
@@ -122,7 +123,7 @@ def multi_bootstrap(scores: npt.ArrayLike, resamples: int = 1_000, metric: Calla
 def bootstrapped(samples: Sequence[npt.ArrayLike], statistic: Callable[..., Any], **options: Any) -> Ends | None:
     """Interval of a statistic by scipy's bootstrap, bias-corrected and accelerated unless `options` name another method.
 
-    None where it is undefined, as it is where leaving out any one value changes nothing: in a median of many ties.
+    None where it is undefined: for a single value, and where leaving out any one value changes nothing, in a median of many ties.
 
     Args:
         samples: arrays, each drawn from by itself unless `paired`.
@@ -131,8 +132,10 @@ def bootstrapped(samples: Sequence[npt.ArrayLike], statistic: Callable[..., Any]
     """
     from scipy.stats import bootstrap
 
+    arrays = [np.asarray(sample, np.float64) for sample in samples]
+    if min(map(len, arrays)) < 2:
+        return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scipy warns where the interval is undefined; here None says it
-        arrays = [np.asarray(sample, np.float64) for sample in samples]
         ends = bootstrap(arrays, statistic, n_resamples=9_999, rng=SEED, **options).confidence_interval
     return (float(ends.low), float(ends.high)) if np.isfinite([ends.low, ends.high]).all() else None

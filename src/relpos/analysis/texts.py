@@ -57,6 +57,7 @@ class Texts:
             place = torch.arange(ids.shape[1])[None]
             # By place and not by position after shuffling: the same tokens are masked in either order.
             chosen, how = uniform(seed, row, place, 0) < RATE, uniform(seed, row, place, 1)
+            # Masked to 62 bits, because the hash is a signed number and a remainder must not be negative.
             drawn = (counter_hash(seed, row, place, 2) >> 1 & (1 << 62) - 1) % self.tokenizer.size
             shown = torch.where(how < 0.8, torch.full_like(ids, self.tokenizer.mask), torch.where(how < 0.9, drawn, ids))
             shown = torch.where(chosen, shown, ids)

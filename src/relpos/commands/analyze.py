@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -61,14 +62,19 @@ def subjects_of(named: list[str] | None, file: str | None) -> list[Subject]:
     """The networks of these names, which are analysed with the text of a file, or else with their own.
 
     Raises:
-        RelposError: none is named; or there is no such network.
+        RelposError: none is named; there is no such network; or two different ones have one name.
     """
     text = Path(file).expanduser() if file else None
     if text is not None and not text.is_file():
         raise RelposError(f"text={file}: no such file")
-    networks = [network for name in named or () for network in networks_of(name)]
+    # By path: a network that is named twice is one.
+    networks = list({each.path.resolve(): each for name in named or () for each in networks_of(name)}.values())
     if not networks:
         raise RelposError("which network? network=FOLDER must be given")
+    name, count = Counter(network.name for network in networks).most_common(1)[0]
+    # Files are named by networks: the figures of one would replace those of the other.
+    if count > 1:
+        raise RelposError(f"network: {count} different networks are called {name!r}; another name for a folder tells them apart")
     return [_subject(network, text) for network in networks]
 
 

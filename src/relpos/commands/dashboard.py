@@ -40,7 +40,7 @@ def dashboard(
     Raises:
         RelposError: no such table or file; or the upload failed.
     """
-    path = _specify(table, project, entity) if spec is None else Path(spec)
+    path = _specify(table, project, entity) if spec is None else Path(spec).expanduser()
     content = read(path)
     if mode == "online" or (mode == "auto" and os.environ.get("WANDB_API_KEY")):
         return upload(content)
@@ -171,4 +171,5 @@ def upload(spec: dict[str, Any]) -> str:
     except RelposError:
         raise
     except Exception as error:  # requests, GraphQL and wandb have classes of their own
-        raise RelposError(f"Weights & Biases: {str(error).strip().splitlines()[0] or type(error).__name__}") from error
+        said = str(error).strip() or type(error).__name__
+        raise RelposError(f"Weights & Biases: {said.splitlines()[0]}") from error

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 from relpos.commands.analyze import subjects_of
 from relpos.config.conf import conf_dir
@@ -84,8 +85,10 @@ def figures(paper: Literal["chang2021", "wennberg2021"], network: Names | None, 
         try:
             for drawing in kind(subjects_of([*folders, *published], text)):
                 files = [path.name for path in drawing.save(folder)]
-                sections += [f"![{name}]({name})" for name in files if name.endswith(".png")]
-                sections.append(f"{drawing.name}: " + ", ".join(f"[{Path(name).suffix[1:].upper()}]({name})" for name in files))
+                # Quoted: the name of a snapshot has spaces and a per cent sign.
+                sections += [f"![{name}]({quote(name)})" for name in files if name.endswith(".png")]
+                links = ", ".join(f"[{Path(name).suffix[1:].upper()}]({quote(name)})" for name in files)
+                sections.append(f"{drawing.name}: {links}")
         # A figure that cannot be drawn is no reason to go without the others.
         except RelposError as error:
             sections.append(f"Not drawn: {error}")

@@ -45,6 +45,7 @@ def length(network: Names, lengths: Sequence[Length], tokens: Count, threads: Th
 
 def curves(rows: list[dict[str, Any]]) -> tuple[dict[str, list[tuple[int, float]]], set[str], set[int]]:
     """The content of the figure: {name: [(length, loss)]}, the names whose lines end early, the trained lengths."""
+    # A length that the scheme refuses has no loss, and no point.
     points = {row["name"]: [(p["length"], p["loss"]) for p in row["points"] if "loss" in p] for row in rows}
     ended = {row["name"] for row in rows if any("refused" in p for p in row["points"])}
     return {name: of_name for name, of_name in points.items() if of_name}, ended, {row["trained"] for row in rows}

@@ -54,7 +54,7 @@ def order(
     # None is more than a list of all: what does not suit a network is then left out without an error.
     asked = None if measure is None else chosen(measure)
     networks = networks_of_table(table) if table else []
-    networks += [each for name in folders for each in networks_of(name, Path(store) if store else None)]
+    networks += [each for name in folders for each in networks_of(name, Path(store).expanduser() if store else None)]
     for each in networks:
         each.refuse_classifier()
     dials = Dials(examples, form, instantiate(pairs, "pairs"))

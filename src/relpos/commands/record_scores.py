@@ -10,11 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from relpos.errors import RelposError
+from relpos.tables.choice import by_choice
 from relpos.tables.columns import printed_numbers
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load
 from relpos.tables.glue_server import file_name
 from relpos.tables.render import text, write
+from relpos.tables.render.side_tables import SideTable
 from relpos.tables.render.view import view_of
 from relpos.tables.row import Row
 from relpos.tables.scores import COLUMNS, SIGNED, Recorded, read_scores, with_scores, write_scores
@@ -35,29 +37,32 @@ def record_scores(table: str, row: str, **scores: str | float | Sequence[float] 
     new = {column: _score(column, score) for column in COLUMNS if (score := scores[column]) is not None}
     if not new:
         raise RelposError(f"no score given: relpos record-scores table={table} row={row} cola=… of {', '.join(COLUMNS)}")
-    # One score may be as small; where all are, they are fractions.
-    if all(abs(score) <= 1 for score in new.values()):
+    # One score may be as small; where all are, they are fractions. Zero, of a constant answer, is zero in both.
+    if any(new.values()) and all(abs(score) <= 1 for score in new.values()):
         raise RelposError("scores are × 100: cola=41.2, not cola=0.412")
     # Added to those of earlier calls: the server's answers may come one task at a time.
     recorded = read_scores(folder)
     earlier = recorded[of_row.name].scores if of_row.name in recorded else {}
     now = datetime.now(UTC).isoformat(timespec="seconds")
     write_scores(folder, recorded | {of_row.name: Recorded(earlier | new, _submission(folder, of_row.name), now)})
-    view = view_of(replace(content, rows=_compared_anew(table, content, folder)))
+    rows, side_tables = _compared_anew(table, content, folder)
+    view = view_of(replace(content, rows=rows), side_tables)
     write.write(folder, view)
     text.terminal(view)
     return str(folder)
 
 
-def _compared_anew(name: str, table: Table, folder: Path) -> list[Row]:
-    """The rows with the new scores and new verdicts; if the experiment file is gone, the verdicts stay."""
+def _compared_anew(name: str, table: Table, folder: Path) -> tuple[list[Row], list[SideTable]]:
+    """The rows with the new scores and new verdicts, and the side tables that `table.json` does not keep; if the experiment file is
+    gone, the verdicts stay."""
     rows = with_scores(table.rows, folder)
     try:
         experiment = load(name)
     except RelposError as error:
         print(f"relpos: verdicts stay as they were: {error}", file=sys.stderr)
-        return rows
-    return with_comparisons(rows, experiment, printed_numbers(experiment))
+        return rows, []
+    rows = with_comparisons(rows, experiment, printed_numbers(experiment))
+    return rows, by_choice(rows, experiment)
 
 
 def _score(column: str, typed: str | float | Iterable[float]) -> float:
@@ -75,7 +80,10 @@ def _score(column: str, typed: str | float | Iterable[float]) -> float:
 
 def _submission(folder: Path, row: str) -> str | None:
     """SHA-256 of the zip that `relpos submit` made of this row; None if it made none."""
+    path = folder / "submissions" / f"{file_name(row)}.json"
     try:
-        return str(json.loads((folder / "submissions" / f"{file_name(row)}.json").read_text(encoding="utf-8"))["sha256"])
+        return str(json.loads(path.read_text(encoding="utf-8"))["sha256"])
     except FileNotFoundError:
         return None
+    except (ValueError, KeyError, TypeError):
+        raise RelposError(f"{path}: damaged; `relpos submit` writes it anew") from None

@@ -121,7 +121,8 @@ def _rows(seen: list[Seen]) -> Table:
     for row, entries in rows.items():
         shares = [_share([entry for entry in entries if (entry.run.stage == "finetune") is tuning]) for tuning in (False, True)]
         failed = sum(entry.state == "failed" for entry in entries)
-        table.add_row(row, *shares, str(failed) if failed else "")
+        # As text: rich would take brackets in the name of a row for markup.
+        table.add_row(Text(row), *shares, str(failed) if failed else "")
     return table
 
 

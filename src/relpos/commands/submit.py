@@ -99,7 +99,8 @@ def _predictions(run: RowRun | None, answers: Answers) -> tuple[str | None, str]
         return None, f"no finished run has {answers.column}"
     path = runs_root() / run.path / "predictions" / f"{answers.file}.tsv"
     try:
-        return path.read_bytes().decode("utf-8"), ""
+        # What is no UTF-8 is no answer: `Answers.problem` names its line, where missing files may be filled, too.
+        return path.read_bytes().decode("utf-8", errors="replace"), ""
     except FileNotFoundError:
         return None, f"{run.path} was not given the test file"
 

@@ -96,6 +96,7 @@ def _column(name: str, tunings: list[Tuning], by_pretraining: bool) -> Column:
     states = [tuning.run.state for tuning in tunings]
     finished = [tuning for tuning, state in zip(tunings, states, strict=True) if state == "finished"]
     metrics = [tuning.run.metrics for tuning in finished]
+    # Of the first run: all runs of a column have the same task, and so the same dev set.
     of_dev_set = metrics[0] if metrics else {}
     majority = of_dev_set.get("majority", {}).get(name)
     values = [run_metrics["columns"][name] for run_metrics in metrics]

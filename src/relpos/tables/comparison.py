@@ -43,7 +43,7 @@ def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mappi
     """
     planned = [_with_planned(row, experiment, printed.get(row.name, {})) for row in rows]
     overrides: dict[str, Sequence[str]] = {name: experiment.rows.get(name, ()) for name in experiment.baseline}
-    # A row that was asked for may have overrides of the command line besides those of the file.
+    # As the rows have them: under `relpos record-scores` the file may have changed since the table was made.
     overrides |= {row.name: row.overrides for row in planned if row.name in overrides}
     baselines = [baseline_of(row, overrides) for row in planned]
     groups: dict[str, list[Row]] = {}
@@ -75,6 +75,7 @@ def _with_printed(row: Row, group: Sequence[Row], experiment: Experiment, printe
 def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment, printed: PrintedRow) -> Column:
     """A column of a row, or the mean of its columns, compared with the printed number."""
     column = _column(row, name)
+    # Where nothing is printed the 0.0 is compared with nothing: statistic and number of runs are needed all the same.
     paper = Printed(
         printed.get(name, 0.0),
         printed.get(f"{name}_sem"),
@@ -87,6 +88,7 @@ def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment,
     count = len(units[row.name])
     by_seeds = detectable_by_seeds(spread.variance**0.5, count) if spread else None
     error = _examples_error(row, name)
+    # The number of examples cancels but for the error; a mean of columns has none of its own.
     by_examples = detectable_by_examples(error, column.examples or 1) if error is not None else None
     column = replace(
         column,

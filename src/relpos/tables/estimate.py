@@ -55,6 +55,7 @@ def work(experiment: Experiment, rows: Iterable[str], tunings: bool = True, pret
     >>> [(each.run.stage, each.count) for each in work(load("demo"), ["none", "fixed"])]
     [('pretrain', 2), ('finetune', 2), ('finetune', 2)]
     """
+    # A published checkpoint is one pre-training.
     seeds = 1 if experiment.network else pretrain_seeds or len(experiment.pretrain_seeds or [0])
     # Rows that share a network and its dials cost the same: each kind is composed once and counted.
     counts: dict[tuple[Overrides, Overrides, str], int] = {}

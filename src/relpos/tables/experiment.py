@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from os.path import expanduser  # not Path's, which raises where there is no such user
 from pathlib import Path
 from typing import Any, Literal
 
@@ -122,12 +123,13 @@ def load(table: str, changes: Mapping[str, Any] | None = None) -> Experiment:
     """
     path = _find(table)
     content = read_yaml(path)
+    # Changed before it is checked: what a command line says obeys the rules of the file.
     return _checked(path, content | dict(changes) if changes and isinstance(content, dict) else content)
 
 
 def _find(table: str) -> Path:
     if table.endswith((".yaml", ".yml")) or "/" in table:
-        path = Path(table).expanduser()
+        path = Path(expanduser(table))
         if not path.is_file():
             raise RelposError(f"table={table}: there is no such file")
         return path
@@ -206,7 +208,7 @@ def _task(name: str, folder: Path) -> str:
     The path is absolute: a relative one would mean another file in another working directory.
     """
     if is_file(name):
-        return str((folder / Path(name).expanduser()).resolve())
+        return str((folder / expanduser(name)).resolve())
     refuse_unknown("tasks: unknown task", name, set(options()["task"]) - {"custom"})
     return name
 

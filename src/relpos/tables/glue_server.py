@@ -86,5 +86,6 @@ def file_name(row: str) -> str:
 
 def _answers(line: dict[str, str]) -> Answers:
     low, dots, high = line["answers"].partition("..")
+    # `0..5` is a range of numbers, anything else a list of labels.
     labels, bounds = (None, (float(low), float(high))) if dots else (tuple(line["answers"].split(" ")), None)
     return Answers(line["file"], line["column"], int(line["rows"]), labels, bounds, line["constant"])

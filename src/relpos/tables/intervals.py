@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpos.analysis.resampling import multi_bootstrap
+from relpos.errors import RelposError, one_line
 from relpos.tables.plan import Tuning
 from relpos.tables.statistics import Interval
 from relpos.trust import find
@@ -62,6 +63,15 @@ def halves(path: Path, metric: str) -> tuple[float, float]:
 
 
 def answers(path: Path) -> NDArray[np.float64]:
-    """(examples, 2 or 3): predictions and targets of a dev set, as fine-tuning wrote them, and the groups where there are some."""
-    table: NDArray[np.float64] = np.loadtxt(path, delimiter="\t", skiprows=1, ndmin=2)
+    """(examples, 2 or 3): predictions and targets of a dev set, as fine-tuning wrote them, and the groups where there are some.
+
+    Raises:
+        RelposError: the file is damaged.
+    """
+    try:
+        table: NDArray[np.float64] = np.loadtxt(path, delimiter="\t", skiprows=1, ndmin=2, encoding="utf-8")
+    except ValueError as error:  # no UTF-8, no number, or a line that was cut short
+        raise RelposError(f"{path}: damaged: {one_line(error)}") from error
+    if not table.size:
+        raise RelposError(f"{path}: damaged: it has no answers")
     return table

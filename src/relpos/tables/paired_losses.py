@@ -106,6 +106,7 @@ def over_examples(second: Losses, first: Losses) -> Difference:
     ratio = float(differences.sum() / tokens)
     # The delta method: examples with more predicted tokens weigh more in numerator and denominator alike.
     residuals = differences - ratio * first.predicted
+    # A single example has no spread: its residual is zero, and `max` keeps the factor finite.
     return Difference(ratio, sqrt(n / max(n - 1, 1) * float((residuals**2).sum())) / tokens, max(n - 1, 1), n)
 
 

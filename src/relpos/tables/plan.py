@@ -164,6 +164,7 @@ def _tunings(networks: list[Run], tasks: list[dict[str, Any]], seeds: list[int],
 def reseeded(run: Run, seed: int) -> Run:
     """The fine-tuning, and the intermediate one before it, with another seed."""
     start = run.inputs["start"]
+    # An intermediate fine-tuning has the seed of the one behind it; a pre-training keeps its own.
     inputs = run.inputs | {"start": reseeded(start, seed) if start.stage == "finetune" else start}
     name = f"{run.name.rpartition('-seed')[0]}-seed{seed}"
     return replace(run, name=name, meaning=run.meaning | {"seed": seed}, config=run.config | {"seed": seed}, inputs=inputs)

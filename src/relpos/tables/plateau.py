@@ -76,11 +76,16 @@ def with_plateau(rows: Sequence[Row], plan: Iterable[PlannedRow]) -> list[Row]:
         losses = {int(run.config["seed"]): float(run.metrics["heldout_loss"]) for run in done}
         scales.setdefault(places[planned.name], {})[names[planned.name]] = losses
 
+    # Those of the whole scale: whether `none` itself knows order, as it does under causal attention, decides for the others.
+    gaps: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        if row.name in places and "shuffle_gap" in row.columns:
+            gaps.setdefault(places[row.name], {})[names[row.name]] = row.columns["shuffle_gap"].values
+
     def told(row: Row) -> bool | None:
         # Not even `none` is known where no gap was measured: losses of answers, for instance, have no such plateau.
         if row.name not in places or "shuffle_gap" not in row.columns:
             return None
-        name = names[row.name]
-        return is_on_plateau(scales[places[row.name]], {name: row.columns["shuffle_gap"].values}, name)
+        return is_on_plateau(scales[places[row.name]], gaps[places[row.name]], names[row.name])
 
     return [replace(row, on_plateau=told(row)) for row in rows]

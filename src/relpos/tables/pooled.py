@@ -293,6 +293,7 @@ def _fit(cells: Cells, is_crossed: bool) -> _Fit:
         design[line, place] = 1.0
         if seed in seeds:
             design[line, rows + seeds.index(seed)] = 1.0
+    # By rank: where rows share no seed, the effect of a seed cannot be told from that of a row, and a column is too many.
     effects, _, rank, _ = np.linalg.lstsq(design, scores := _split(cells)[1])
     return _Fit(float(((scores - design @ effects) ** 2).sum()), len(cells) - int(rank))
 

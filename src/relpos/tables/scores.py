@@ -97,6 +97,7 @@ def with_scores(rows: Sequence[Row], folder: Path) -> list[Row]:
 
 def _with_scores(row: Row, scores: Mapping[str, float]) -> Row:
     columns = {name: replace(column, test=scores.get(name, column.test)) for name, column in row.columns.items()}
+    # Of the columns whose mean it is: a table without a task of the nine has a mean of fewer, also of the server's scores.
     mean = replace(row.mean, test=mean_if_all([scores.get(name) for name in row.mean.of or GLUE]))
     # In the server's order, whatever order they were typed in.
     test: dict[str, float | None] = {name: scores[name] for name in COLUMNS if name in scores}

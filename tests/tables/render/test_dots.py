@@ -32,6 +32,12 @@ def test_rows_without_columns_about_order_have_no_picture(tmp_path: Path) -> Non
     assert not (tmp_path / "rows.png").exists()
 
 
+def test_a_row_that_the_first_panel_lacks_is_drawn_in_the_others() -> None:
+    column = Column(values=[0.1], mean=0.1, metric=NATS)
+    figure = pictures._ends({"shuffle_gap": {"a": column}, "mirror_gap": {"a": column, "b": column}})
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["a", "b"]
+
+
 def test_titles_of_neighbouring_panels_do_not_run_into_each_other() -> None:
     names = list(measured_columns())
     column = Column(values=[0.1], mean=0.1, metric=NATS)

@@ -11,8 +11,10 @@ from urllib.parse import unquote
 
 import pytest
 
+from relpos.tables.render import svg
 from relpos.tables.render.html import write_html
 from relpos.tables.render.view import view_of
+from relpos.tables.row import NATS, Column
 from relpos.tables.table import Table
 from tables.written_table import table
 
@@ -100,6 +102,16 @@ def test_an_older_table_has_a_page_too(tmp_path: Path) -> None:
     page = (tmp_path / "table.html").read_text(encoding="utf-8")
     assert "<svg" in page
     assert "position=none" in page
+
+
+def test_a_figure_keeps_the_digits_of_its_numbers_and_the_letters_of_its_title() -> None:
+    columns = [Column(values=[0.001, 0.003], mean=0.002, metric=NATS), Column(values=[0.004], mean=0.004, metric=NATS)]
+    figure = svg.intervals(r'a "b" & <c> \g', ["lr 0.0015", "lr 0.0003"], columns)
+    texts = re.findall(r">([^<>]+)</text>", figure)
+    assert {"lr 0.0015", "lr 0.0003"} <= set(texts)
+    ticks = [text for text in texts if re.fullmatch(r"[\d.]+", text)]
+    assert len(set(ticks)) == len(ticks) > 2
+    assert r'aria-label="a &quot;b&quot; &amp; &lt;c&gt; \g: rows' in figure
 
 
 @pytest.fixture(scope="module")

@@ -101,6 +101,7 @@ def test_all_five_files_are_written(tmp_path: Path) -> None:
 
 def test_latex_letters_mean_themselves() -> None:
     assert escape("a_b & 50 % {x} −1 < 2") == r"a\_b \& 50 \% \{x\} $-$1 $<$ 2"
+    assert escape("position=fixed → composite") == r"position=fixed $\to$ composite"
     made = latex(view_of(table()))
     assert r"\quad\emph{printed} &  &  & 40.0 {\scriptsize(+1.5)} & 66.0 {\scriptsize(+1.0)} &  \\" in made
     assert r"fixed $<$b$>$" in made
@@ -136,3 +137,10 @@ def test_markdown_is_read_as_it_was_meant() -> None:
     assert texts[5:11] == ["tupe_a", "5", "3.00", "a|b <i>*c*", "—", "—"]
     assert texts[-1] == "holds — a_b *holds*: 1 < 2"
     assert {token.type for token in tokens} == {"text", "strong_open", "strong_close"}
+
+
+def test_brackets_in_names_are_no_markup_on_the_terminal() -> None:
+    console = Console(file=io.StringIO(), width=400)
+    row = Row("fixed[k=8]", columns={"rte": summary([60.0])}, on_plateau=True)
+    text.terminal(view_of(Table("t", "?", [row])), console)
+    assert "nats): fixed[k=8]." in console.file.getvalue()  # type: ignore[attr-defined]

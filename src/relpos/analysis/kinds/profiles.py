@@ -82,9 +82,8 @@ class Profiles(_OfHeads):
                     }
                     for place, offset in enumerate(offsets)
                 ]
-            figure.suptitle(
-                f"{self.title(subject)}; right: means by offset (line), {self.functions} basis functions (dashed)", fontsize=9
-            )
+            fitted = f", {self.functions} basis functions (dashed)" if fits is not None else ""
+            figure.suptitle(f"{self.title(subject)}; right: means by offset (line){fitted}", fontsize=9)
             yield Drawing(f"profiles-{subject.name}-layer{self.layer}", rows, figure)
             if fits is not None:
                 yield Drawing(f"fits-{subject.name}-layer{self.layer}", _parameters(fits))

@@ -50,13 +50,14 @@ class Toeplitz:
     def _of(self, subject: Subject) -> Drawing:
         encoder = subject.encoder
         p, cosine = products(encoder)
-        whole, block = (self._chance(min(n, len(p)), encoder.shape.embedding) for n in (len(p), self.block))
+        width = min(self.block, len(p))  # a network may have fewer positions than a block
+        whole, block = (self._chance(n, encoder.shape.embedding) for n in (len(p), width))
         rows: list[dict[str, Any]] = [_row("P", r2=toeplitz_r2(p)), _row("cosine", r2=toeplitz_r2(cosine))]
         rows.append(_row("P without its main diagonal", r2=toeplitz_r2(p, main=False)))
         if self.random:
             rows += [
                 _row(f"P of {self.random} random tables, the highest", r2=whole),
-                _row(f"{self.block} positions of {self.random} random tables, the highest", r2=block),
+                _row(f"{width} positions of {self.random} random tables, the highest", r2=block),
             ]
         blocks = block_r2(p, self.block)
         rows += [_row(f"P, positions {start + 1} to {end}", r2=value) for start, end, value in blocks]
@@ -75,7 +76,7 @@ class Toeplitz:
         right.bar([f"{start + 1}–{end}" for start, end, _ in blocks], [value for *_, value in blocks], color=style.COLOURS[2])
         if self.random:
             right.axhline(block, color="0.4", linestyle="--", linewidth=0.8)
-            right.set_title(f"dashed: the highest of {self.random} random tables of {self.block} positions", fontsize=7)
+            right.set_title(f"dashed: the highest of {self.random} random tables of {width} positions", fontsize=7)
         right.tick_params(axis="x", labelrotation=30)
         right.set_ylabel("R² of blocks of P")
         for axes in (left, right):

@@ -87,4 +87,5 @@ def signed(value: float | None, decimals: int = 1) -> str:
     if value is None:
         return MISSING
     text = f"{abs(value):.{decimals}f}"
+    # By the rounded text: what rounds to zero has no sign.
     return text if not float(text) else f"{'+' if value > 0 else MINUS}{text}"

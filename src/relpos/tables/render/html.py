@@ -103,6 +103,7 @@ def _panels(view: View) -> list[tuple[str, str]]:
         columns = [cell.column for cell in cells]
         if any(column.mean is not None or column.printed is not None for column in columns):
             panels.append((head, svg.intervals(head, names, columns)))
+    # Stable: behind the mean the columns keep their order.
     return sorted(panels, key=lambda panel: panel[0] != view.mean)
 
 

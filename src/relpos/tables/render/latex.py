@@ -13,7 +13,7 @@ SPECIAL |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
 SPECIAL |= {MISSING: "---", MINUS: "$-$", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\leq$", "≥": r"$\geq$", "Δ": r"$\Delta$"}
 GREEK = {letter: unicodedata.name(letter).removeprefix("GREEK SMALL LETTER ").lower() for letter in "αβγδεζηθικλμνξπρστυφχψω"}
 SPECIAL |= {letter: f"$\\{name.replace('lamda', 'lambda')}$" for letter, name in GREEK.items()}  # Unicode spells it lamda
-SPECIAL |= {"–": "--", "…": r"\ldots{}", "<": "$<$", ">": "$>$"}
+SPECIAL |= {"–": "--", "…": r"\ldots{}", "→": r"$\to$", "<": "$<$", ">": "$>$"}
 
 
 def latex(view: View) -> str:
@@ -88,5 +88,6 @@ def _printed(cell: Cell) -> str:
 
 def _value(value: float | None, sem: float | None, decimals: int = 1) -> str:
     text = escape(number(value, decimals))
+    # A hyphen is shorter than a minus sign.
     text = text.replace("-", "$-$") if value is not None and value < 0 else text
     return text if sem is None else f"{text}{{\\scriptsize\\,$\\pm$\\,{number(sem, decimals)}}}"

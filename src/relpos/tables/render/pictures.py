@@ -106,6 +106,7 @@ def _ends(panels: Mapping[str, Mapping[str, Column]]) -> Any:
     # All panels have the order of the first one: a row is followed straight across.
     (best, first), *_ = panels.items()
     names = sorted(first, key=lambda row: float(first[row].mean or 0.0), reverse=best != LOSS)
+    names += dict.fromkeys(row for columns in panels.values() for row in columns if row not in first)
     figure, all_axes = _panels(len(panels), 2.4, 1.0 + 0.24 * len(names), sharey=True)
     for axes, (name, columns) in zip(all_axes, panels.items(), strict=True):
         for place, row in enumerate(names):

@@ -131,6 +131,7 @@ def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
 
 def _point(column: Column | None) -> str:
     """`0.512 ± 0.012`"""
+    # Without what failed or is missing: these are the pre-trainings, whose counts stand in the table itself.
     return MISSING if column is None else Cell(replace(column, best=None, n_failed=0, n_missing=0)).text
 
 

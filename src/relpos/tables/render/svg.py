@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from relpos import style
@@ -63,6 +64,7 @@ def _draw_constant_answer(axes: Axes, columns: Sequence[Column]) -> None:
     """Its score, unless it lies so far off that the rows would be squeezed together."""
     known = [column.majority for column in columns if column.majority is not None]
     low, high = axes.get_xlim()
+    # Of several constant answers, as after a change of the data, the one that most rows have.
     if known and low - (high - low) / 2 < (score := max(set(known), key=known.count)) < high:
         axes.axvline(score, color=FAINT, linestyle=":", linewidth=1.2)
 
@@ -110,7 +112,7 @@ def _inline(svg: str, label: str) -> str:
     svg = re.sub(r' id="([^"]+)"', lambda attribute: attribute[0] if attribute[1] in used else "", svg)
     for stand_in, colour in {INK: "currentColor", FAINT: "var(--faint)", OURS: "var(--ours)", PAPER: "var(--paper)"}.items():
         svg = svg.replace(stand_in, colour)
-    svg = re.sub(r"(\d\.\d\d)\d+", r"\1", svg)  # a hundredth of a point is enough
+    svg = re.sub(r"(\d\.\d\d)\d+(?=[^<>]*>)", r"\1", svg)  # a hundredth of a point is enough; not in text, where 0.001 is a number
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
-    svg = re.sub(r"<svg [^>]*?viewBox=\"([^\"]+)\"[^>]*>", rf'<svg viewBox="\1" role="img" aria-label="{label}">', svg, count=1)
-    return svg
+    head = f'role="img" aria-label="{escape(label)}"'
+    return re.sub(r"<svg [^>]*?(viewBox=\"[^\"]+\")[^>]*>", lambda found: f"<svg {found[1]} {head}>", svg, count=1)

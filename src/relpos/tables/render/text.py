@@ -34,7 +34,7 @@ def terminal(view: View, console: Console | None = None) -> None:
     console.print(Text(view.table.question, style="italic"), soft_wrap=True)
     _print(texts, console)
     if view.columns:
-        console.print(f"{NOTE} {view.notes}".rstrip(), style="dim", soft_wrap=True)
+        console.print(Text(f"{NOTE} {view.notes}".rstrip(), style="dim"), soft_wrap=True)
     for side_table in view.in_cells + view.side_tables:
         head, *lines = side_table.texts
         coloured = [[Text(text, style=_colour(text)) for text in line] for line in lines]
@@ -118,6 +118,7 @@ PARTS: dict[str, Callable[[Column], Value]] = {
     "printed": lambda column: column.printed,
     "difference": lambda column: column.difference,
     "verdict": lambda column: column.verdict,
+    # None and not 0: without a failed run in the table there is no such CSV column.
     "failed": lambda column: column.n_failed or None,
     "collapsed": lambda column: column.n_collapsed or None,
     "test": lambda column: column.test,

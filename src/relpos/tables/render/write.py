@@ -13,6 +13,7 @@ from relpos.tables.render.view import View
 
 def write(folder: Path, view: View) -> None:
     """Writes `table.json`, `.md`, `.csv`, `.tex` and `.html` into the folder of the table."""
+    # First: commands read this one, and the others only show what it holds.
     view.table.write(folder)
     write_text(folder / "table.md", markdown(view))
     write_text(folder / "table.csv", comma_separated(view))
