@@ -14,7 +14,7 @@ import relpos
 from relpos.claims.claim import Claim
 from relpos.cli import main
 from relpos.errors import RelposError
-from relpos.trust import asked, find, instantiate, trust
+from relpos.trust import asked, find, instantiate, refuse_names, trust
 
 EVIL = """
 from pathlib import Path
@@ -126,8 +126,15 @@ def test_an_experiment_file_runs_nothing(
     assert not marker.exists()
 
 
-def test_an_experiment_file_reads_no_secret(tmp_path: Path, toy_runs: Path, refused: Any) -> None:
-    row = "'logger.project=${oc.env:WANDB_API_KEY}'"
+@pytest.mark.parametrize(
+    "row",
+    [
+        "'logger.project=${oc.env:WANDB_API_KEY}'",
+        r"'logger.project=$\{oc.env\:WANDB_API_KEY\}'",  # which Hydra reads as the first
+        """ "logger.group=oc.env", "logger.project='${${logger.group}:WANDB_API_KEY}'" """,
+    ],
+)
+def test_an_experiment_file_reads_no_secret(row: str, tmp_path: Path, toy_runs: Path, refused: Any) -> None:
     (tmp_path / "travelled.yaml").write_text(EXPERIMENT.format(base="seed=0", row=row, task=""))
     said = refused("reproduce", "dry_run=true", f"table={tmp_path / 'travelled.yaml'}")
     assert "a file may refer to other keys" in said
@@ -160,6 +167,10 @@ def task_folder(tmp_path: Path) -> Callable[[str], Path]:
         return tmp_path / "task.yaml"
 
     return made
+
+
+def test_an_experiment_file_may_name_one_of_our_metrics() -> None:
+    refuse_names(["task.metric=f1", "task.metric=null", "task.metric=relpos.train.metrics.f1"])
 
 
 def test_a_claim_calls_nothing(marker: Path) -> None:

@@ -57,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say("interrupted; the same command goes on from here")
         return 128 + int(stop.args[0] if stop.args else signal.SIGINT)
     except Exception as error:
+        # Not only of a broken pipe: after a failed write Python would try once more at its end, and complain.
         if isinstance(error, OSError) and sys.stdout:
             unread = isinstance(error, BrokenPipeError) and _is_unread(sys.stdout)
             _flush_or_drop(sys.stdout)
@@ -201,6 +202,7 @@ def _run(command: str, arguments: list[str]) -> int:
         make_runs_root()  # Hydra keeps a sweep there, and would answer with a traceback
     with one_line(command, overrides):
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=command)(task)()
+    # Each once: combinations of a sweep may describe the same run.
     for path in dict.fromkeys(paths):
         print(path)
     # The other runs of a sweep went on behind the first error; each has its line.

@@ -195,6 +195,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         yield temporary
         for file in temporary.rglob("*"):
             _flush(file)
+        # A rename cannot replace a folder that has files in it.
         shutil.rmtree(path, ignore_errors=True)
         os.replace(temporary, path)
         _flush(path.parent)

@@ -16,15 +16,15 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, one_line
 from relpos.ranges import check_arguments
 
 VARIABLE = "RELPOS_TRUST"
 """Environment variable with the trusted modules. Workers, ranks and jobs of a cluster inherit it from the command."""
 NAMING = ("_target_", "metric")
 """Last parts of the keys that name a class or a function."""
-RESOLVER = re.compile(r"\$\{[^{}]*:")
-"""An interpolation that calls a function of OmegaConf's or of ours, as `${oc.env:HOME}`."""
+RESOLVER = re.compile(r"\$\{[^}]*[:{]")
+"""An interpolation that calls a function of OmegaConf's or of ours, as `${oc.env:HOME}`, or may do so: `${${key}:HOME}`."""
 DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -104,11 +104,12 @@ def refuse_names(overrides: Iterable[str]) -> None:
     for override in overrides:
         key, _, value = override.lstrip("+").partition("=")
         group, _, last = key.rpartition(".")
-        if last in NAMING:
+        if last in NAMING and (last != "metric" or "." in value):  # `f1` alone is one of ours, whatever it is
             refuse(value.strip("'\""), "metric" if last == "metric" else group.split(".")[0], key)
         if key.startswith("hydra"):  # hydra.searchpath=[pkg://…] imports a package
             raise RelposError(f"{override}: settings of Hydra belong on the command line")
-        if RESOLVER.search(value):  # ${oc.env:WANDB_API_KEY} would write a secret into records
+        # ${oc.env:WANDB_API_KEY} would write a secret into records; Hydra reads $\{ without quotes as ${.
+        if RESOLVER.search(value.replace("\\", "")):
             raise RelposError(f"{override}: a file may refer to other keys (${{recipe.steps}}), and call no resolver")
 
 
@@ -151,7 +152,7 @@ def find(name: object, kind: str, key: str) -> Any:
     try:
         found = getattr(import_module(module), last)
     except Exception as error:  # the user's own module may raise anything
-        raise RelposError(f"{key}: cannot import {name!r} ({(str(error).splitlines() or [type(error).__name__])[0]})") from error
+        raise RelposError(f"{key}: cannot import {name!r} ({one_line(error)})") from error
     if not _is_of_kind(found, KINDS[kind], ours):
         what = KINDS[kind].base or f"{'function' if KINDS[kind].function else 'class'} of {KINDS[kind].modules[0]}"
         raise RelposError(f"{key}: {name} is not a {what.replace('.base.', '.')}")

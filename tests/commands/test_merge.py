@@ -165,3 +165,17 @@ def test_inputs_of_finished_runs_are_not_made_again(plans: Any, tmp_path: Path) 
     assert {run.stage for run in left} == {"finetune"}
     Job(left).write(tmp_path / "job.json")
     assert Job.read(tmp_path / "job.json").runs == left  # each with its inputs, which are no part of the job
+
+
+def test_what_an_unfinished_run_has_here_gives_way_to_finished_results(plans: Any, merged: Any, tmp_path: Path) -> None:
+    train(plans("one", "none"))
+    train(plans("two", "none"))
+    (pretraining,) = (tmp_path / "one" / "pretrain").iterdir()
+    (pretraining / "metrics.jsonl").write_text("whole", encoding="utf-8")
+    (pretraining / "model" / ".model.safetensors.17").write_text("half", encoding="utf-8")
+    here = tmp_path / "all" / "pretrain" / pretraining.name
+    write_json(here / "record.json", {"state": "interrupted"})
+    (here / "metrics.jsonl").write_text("half", encoding="utf-8")
+    merged("weights=true")
+    assert (here / "metrics.jsonl").read_text(encoding="utf-8") == "whole"
+    assert ".model.safetensors.17" not in files(here)

@@ -4,17 +4,20 @@ import copy
 import operator
 from collections.abc import Iterator
 from functools import cache, reduce
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from relpos.config.arguments import rewritten
 from relpos.config.check import check, mistakes
 from relpos.config.compose import resolved
 from relpos.config.conf import conf_dir, configurations
+from relpos.config.help import help_of
 from relpos.errors import RelposError
-from relpos.runs import compose
+from relpos.runs import compose, with_task
 
 
 @pytest.mark.parametrize(
@@ -38,6 +41,13 @@ from relpos.runs import compose
         ("pretrain", ["first=null"], "first=null: it has keys of its own, first.share, first.length"),
         ("pretrain", ["steps=null"], "steps=null: a whole number of 1 or more is expected"),
         ("draw", ["layer=[]"], "layer=[]: a whole number of 1 or more is expected"),
+        ("pretrain", ["first={shar: 1}"], "unknown key 'first.shar'. Did you mean 'first.share'"),
+        ("pretrain", ["+first={shar: 1}"], "unknown key 'first.shar'. Did you mean 'share'"),
+        ("pretrain", ["+first={1: 2}"], "unknown key 'first.1'. Known: batch, length, share"),
+        ("params", ["position=nan"], "position=nan: the name of an option is expected"),
+        ("params", ["position=True"], "position=True: the name of an option is expected"),
+        ("analyze", ["toeplitz", "profiles", "network=x"], "profiles: relpos analyze takes one kind, and toeplitz is one"),
+        ("compare", ["A", "network=[B]"], "A: give it by itself or in network=[…], not both ways"),
         ("pretrain", ["first=3"], "first=3: it has keys of its own, first.share"),
         ("finetune", ["pretrain=3"], "pretrain=3: it has keys of its own, pretrain."),
         ("finetune", ["pretrain.first=null"], "pretrain.first=null: it has keys of its own, pretrain.first.share"),
@@ -172,3 +182,32 @@ def test_keys_under_a_target_are_its_arguments() -> None:
 def test_a_sweep_is_no_value() -> None:
     with pytest.raises(RelposError, match="seed=1,2"):
         compose("pretrain", ["seed=1,2"])
+
+
+def test_an_option_file_that_is_no_yaml_is_named_with_its_line(tmp_path: Path, refused: Any) -> None:
+    (tmp_path / "position").mkdir()
+    (tmp_path / "position" / "mine.yaml").write_text("_target_: [a\nb: }", encoding="utf-8")
+    assert f"{tmp_path}/position/mine.yaml:2: not YAML" in refused("params", "--config-dir", str(tmp_path), "position=mine")
+
+
+def test_what_is_typed_counts_before_a_task_file_too(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text("columns: [a]\nlabel: b\nepochs: 5\n", encoding="utf-8")
+    assert compose("finetune", ["task.epochs=9", f"task={tmp_path / 't.yaml'}"]).task.epochs == 9
+
+
+def test_a_task_file_refers_to_nothing(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text("columns: [a]\nlabel: ${oc.env:HOME,x}\n", encoding="utf-8")
+    with pytest.raises(RelposError, match="may not refer to anything"):
+        with_task(compose("finetune"), str(tmp_path / "t.yaml"))
+
+
+def test_a_file_of_pairs_may_stand_in_quotes() -> None:
+    assert compose("order", ["network=x", "pairs='a dir/b c.txt'"]).pairs.path == "a dir/b c.txt"
+
+
+def test_a_home_that_nobody_has_is_a_plain_name() -> None:
+    assert rewritten("finetune", ["network=~nobody-at-all/x"])[-1] == "recipe=finetune_base"
+
+
+def test_help_shows_a_long_value_to_its_end() -> None:
+    assert "30]" in help_of("pretrain", [f"snapshots=[{','.join(map(str, range(1, 31)))}]"])

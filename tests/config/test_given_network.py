@@ -135,3 +135,15 @@ def test_rows_of_a_table_that_starts_from_a_network_may_not_name_another(tmp_pat
         plan_table(given)
     (row,) = plan_table(given, ["a"])
     assert len(row.tunings) == 1
+
+
+@pytest.mark.parametrize("hidden", [None, "64", [64]])
+def test_a_width_that_is_no_number_gives_the_recipe_of_bert(hidden: object, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(BERT | {"hidden_size": hidden}), encoding="utf-8")
+    assert compose("finetune", [f"network={tmp_path}", "task=rte"]).recipe.lr == 1e-4
+
+
+def test_a_comma_in_quotes_is_part_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "a,b").mkdir()
+    (tmp_path / "a,b" / "config.json").write_text(json.dumps(BERT | {"hidden_size": 64}), encoding="utf-8")
+    assert compose("finetune", [f"network='{tmp_path}/a,b'", "task=rte"]).recipe.lr == 1e-3

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from relpos.config import quick
-from relpos.config.compose import compose
+from relpos.config.compose import compose, resolved
 from relpos.config.conf import conf_dir, options
 from relpos.files import read_yaml
 
@@ -81,3 +81,18 @@ def test_what_only_hydra_can_tell_is_left_to_it(override: str) -> None:
 def test_an_interpolation_that_leads_nowhere_is_left_to_omegaconf(value: str) -> None:
     with pytest.raises(quick.LeftToHydra):
         quick.resolved({"seed": value})
+
+
+@pytest.mark.parametrize(
+    ("root", "corpus"),
+    [
+        ("'$'", "'${.root}{oc.env:HOME,x}'"),
+        ("x", "'a${debug} ${network}'"),
+        ("x", "'${oc.env:NOBODY_SETS_THIS,null}'"),
+    ],
+)
+def test_an_interpolation_in_a_text_is_resolved_as_by_hydra(root: str, corpus: str) -> None:
+    overrides = ["data=files", f"data.root={root}", f"data.corpus={corpus}"]
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        expected = hydra_compose("pretrain", overrides=overrides).data.corpus
+    assert resolved(quick.merged("pretrain", overrides))["data"]["corpus"] == expected

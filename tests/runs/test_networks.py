@@ -1,6 +1,7 @@
 """Names that users give to networks."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,30 @@ def test_a_snapshot_is_loaded_and_fine_tuned_like_any_network(toy_runs: Path) ->
     assert not torch.equal(*(network.encoder.embedding.words.weight for network in (model, end)))
     run = relpos.run(compose("finetune", [f"network={snapshot}", *FINETUNE, "steps=1", "batch=2", "length=32"]))
     assert run.state == "finished"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"stage": None}, "no run that has begun (record.json is missing or names no stage)"),
+        ({"inputs": {}}, "damaged: its record or config.yaml lacks something ('store')"),
+        ({"inputs": None}, "damaged: its record or config.yaml lacks something"),
+    ],
+)
+def test_a_record_that_lacks_something_is_one_line(change: dict[str, Any], said: str, folder: Path) -> None:
+    write_json(folder / "record.json", json.loads((folder / "record.json").read_text()) | change)
+    with pytest.raises(RelposError, match=re.escape(f"network={folder}: {said}")):
+        resolve(folder)
+
+
+def test_a_run_that_was_deleted_after_its_table_was_written_is_told_so(toy_runs: Path) -> None:
+    write_table(("a", [toy_runs / "pretrain" / "gone-0"]))
+    with pytest.raises(RelposError, match="no run that has begun"):
+        resolve("mine:a")
+
+
+@pytest.mark.parametrize("longest", ["many", -1, None, [64]])
+def test_a_checkpoint_may_say_nothing_sensible_about_its_longest_input(longest: Any, tmp_path: Path) -> None:
+    write_json(tmp_path / "config.json", {"model_type": "bert", "max_position_embeddings": longest})
+    write_text(tmp_path / "model.safetensors", "")
+    assert resolve(tmp_path).length == 128

@@ -1,6 +1,7 @@
 """What a run's folder says, when it is damaged or cannot be written."""
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,13 @@ import relpos
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.files import write_json
-from relpos.runs.run import read_record
+from relpos.runs import training
+from relpos.runs.run import read_record, recorded, runs_root
 from relpos.runs.shelf import run_folders
+from relpos.runs.stages import STAGES
 
 
-@pytest.mark.parametrize("content", [b"", b'{"state": "fin', b"[1]", b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b'{"state": "fin', b"[1]", b"\xff\xfe", b"[" * 200_000])
 def test_a_damaged_record_is_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "record.json").write_bytes(content)
     with pytest.raises(RelposError, match=r"damaged record .*record\.json: delete the folder to start anew"):
@@ -38,3 +41,57 @@ def test_a_run_of_a_script_has_the_scripts(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(sys, "argv", ["mine.py", "two words"])
     run = relpos.run(relpos.compose("noop", ["seconds=0"]))
     assert run.record["command"] == "mine.py 'two words'"
+
+
+@pytest.mark.parametrize("content", ["{}", '{"state": "failed"}', '{"stage": "pretrain"}'])
+def test_a_record_that_does_not_say_what_the_run_is_is_one_line(content: str, tmp_path: Path) -> None:
+    (tmp_path / "record.json").write_text(content, encoding="utf-8")
+    (tmp_path / "config.yaml").write_text("seed: 0", encoding="utf-8")
+    with pytest.raises(RelposError, match=r"record\.json: no (stage|meaning)"):
+        recorded(tmp_path)
+
+
+def test_an_empty_runs_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", "")
+    with pytest.raises(RelposError, match="RELPOS_RUNS is empty"):
+        runs_root()
+
+
+def test_the_seconds_of_a_run_are_those_of_all_its_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = relpos.runs.plan(relpos.compose("noop"))
+
+    def interrupted(_: object) -> dict[str, object]:
+        time.sleep(0.05)
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(STAGES, "noop", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        relpos.run(relpos.compose("noop"))
+    assert run.record["seconds"] >= 0.05
+    monkeypatch.undo()
+    run.update(traceback="of a try that failed")
+    relpos.run(relpos.compose("noop"))
+    assert run.record["seconds"] >= 0.05
+    assert run.record["traceback"] is None
+
+
+def test_what_a_run_costs_is_asked_before_its_input_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(sys.modules["relpos.runs.execute"], "costs", lambda _: asked.append("costs") or {})
+    monkeypatch.setitem(STAGES, "noop", lambda _: asked.append("work") or {})
+    relpos.run(relpos.compose("noop"))
+    assert asked == ["costs", "work"]
+
+
+def test_a_pre_training_reads_its_tokenizer_before_it_trains(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def fit(*_: object) -> None:
+        done.append("fit")
+        raise RelposError("far enough")
+
+    monkeypatch.setattr(training, "load_tokenizer", lambda _: done.append("tokenizer"))
+    monkeypatch.setattr(training, "fit", fit)
+    with pytest.raises(RelposError, match="far enough"):
+        training.pretrain(relpos.runs.plan(relpos.compose("pretrain", ["steps=2"])))
+    assert done == ["tokenizer", "fit"]

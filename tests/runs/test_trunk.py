@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from linked import link_runs
-from relpos.runs import Run, compose, execute, plan
+from relpos.runs import Run, compose, execute, plan, trunk
 
 WSD = [
     "position=composite",
@@ -107,3 +107,11 @@ def test_a_damaged_trunk_is_named_and_not_used(short: Run, capfd: pytest.Capture
 
 def test_a_run_with_a_linear_schedule_keeps_no_trunk(toy_runs: Path) -> None:
     assert not (execute(run_of("steps=10", "recipe.schedule=linear")).path / "trunk").exists()
+
+
+def test_a_damaged_record_of_another_run_is_named_and_its_trunk_left_out(
+    short: Run, toy_runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (short.path / "record.json").write_text("{", encoding="utf-8")
+    assert trunk.find(run_of("steps=20"), 16, 1, 4) is None
+    assert "damaged record" in capsys.readouterr().err

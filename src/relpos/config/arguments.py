@@ -7,6 +7,7 @@ import re
 from argparse import ArgumentError
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from os.path import expanduser
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]
     flags: list[str] = []
     overrides: list[str] = []
     parser = get_args_parser()
+    # Hydra offers no list of its flags, and its parser knows which of them take a value.
     known = parser._option_string_actions
     for argument in arguments:
         is_value = bool(flags) and flags[-1] in known and known[flags[-1]].nargs is None
@@ -93,9 +95,13 @@ def _with_keys(command: str, overrides: list[str]) -> list[str]:
     # A text may hold any sign; only what begins like KEY= is a key.
     bare = [override for override in overrides if not KEYED.match(override)]
     if command in SINGLE:
+        if len(bare) > 1:
+            raise RelposError(f"{bare[1]}: relpos {command} takes one {SINGLE[command]}, and {bare[0]} is one")
         return [f"{SINGLE[command]}={override}" if override in bare else override for override in overrides]
     if command not in LISTED or not bare:
         return overrides
+    if any(key_of(override) == LISTED[command] for override in overrides):
+        raise RelposError(f"{bare[0]}: give it by itself or in {LISTED[command]}=[…], not both ways")
     return [*(override for override in overrides if override not in bare), f"{LISTED[command]}={_spelled(bare)}"]
 
 
@@ -149,6 +155,7 @@ def _with_file_of_pairs(command: str, overrides: list[str]) -> list[str]:
     result: list[str] = []
     for override in overrides:
         key, _, value = override.partition("=")
+        value = value.strip("'\"")
         # A file must look like one: any other word is the name of an option, and may be misspelled.
         is_path = command == "order" and key == "pairs" and ("/" in value or value.endswith((".txt", ".jsonl")))
         result += ["pairs=files", f"pairs.path={_spelled(value)}"] if is_path else [override]
@@ -168,14 +175,16 @@ def _with_long_keys(command: str, overrides: list[str]) -> list[str]:
 
 def _with_task_file(command: str, overrides: list[str]) -> list[str]:
     """`task=FILE.yaml` → overrides for the file's content: Hydra knows options of `conf` only."""
+    of_file: list[str] = []
     result: list[str] = []
     for override in overrides:
         key, _, value = override.partition("=")
         if key == "task" and is_file(name := value.strip("'\"")):
-            result += ["task=custom", *(f"task.{key}={_spelled(value)}" for key, value in read_task_file(name).items())]
+            of_file += ["task=custom", *(f"task.{key}={_spelled(value)}" for key, value in read_task_file(name).items())]
         else:
             result.append(override)
-    return result
+    # Before all others: what is typed counts, wherever it stands, and of two values of a key the last one does.
+    return [*of_file, *result]
 
 
 def _with_recipe(command: str, overrides: list[str]) -> list[str]:
@@ -188,7 +197,7 @@ def _with_recipe(command: str, overrides: list[str]) -> list[str]:
     if command not in RECIPES or start == "null" or "recipe" in values:
         return overrides
     # All networks of a sweep get the recipe of the first: a recipe is chosen before Hydra splits the sweep.
-    first, _, _ = start.strip("'\"").partition(",")
+    first = start.strip("'\"") if start[:1] in ("'", '"') else start.partition(",")[0]
     return [*overrides, f"recipe={RECIPES[command].format(_size_of(first))}"]
 
 
@@ -196,7 +205,7 @@ def _size_of(name: str) -> str:
     """The preset size that a network is like: by its width if it is a folder, otherwise `base`, as most networks of the hub."""
     from relpos.train.weights import model_folder, read_model_config
 
-    folder = model_folder(Path(name).expanduser())
+    folder = model_folder(Path(expanduser(name)))
     folder = folder / "model" if (folder / "model").is_dir() else folder
     if ":" in name and not folder.exists():  # a row of a table, whose runs are found later
         raise RelposError(f"network={name}: the recipe must be named, too, as in recipe=finetune_small: it depends on the width")
@@ -204,7 +213,8 @@ def _size_of(name: str) -> str:
     hidden = BASE
     with suppress(RelposError):  # no model in it, as whoever reads it will say
         if is_published(folder):
-            hidden = read_config(folder).get("hidden_size", BASE)
+            said = read_config(folder).get("hidden_size")
+            hidden = said if isinstance(said, int) else BASE
         elif folder.is_dir():
             hidden = read_model_config(folder)["size"]["hidden"]
     return "tiny" if hidden < 128 else "small" if hidden < 512 else "base"

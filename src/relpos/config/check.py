@@ -14,6 +14,7 @@ from typing import Annotated, Any, get_args, get_origin, is_typeddict
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from hydra.utils import get_object
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from yaml import MarkedYAMLError
 
 from relpos.config import quick
 from relpos.config.conf import function_of, key_of, options
@@ -23,7 +24,7 @@ from relpos.ranges import check as check_value
 from relpos.ranges import rules, shown
 from relpos.trust import find
 
-NO_NAME = re.compile(r"null|true|false|[-+.\d]*|\[.*|\{.*")
+NO_NAME = re.compile(r"null|true|false|[-+]?(nan|inf)|[-+.\d_]*|[-+.\d_]+e[-+]?\d+|\[.*|\{.*", re.IGNORECASE)
 """Values that cannot be the name of an option; Hydra answers them with a traceback."""
 KEY = re.compile(r"[+]{0,2}[a-zA-Z_][\w./@:-]*")
 OF_HYDRA = re.compile(r"hydra(/\w+)?")
@@ -74,6 +75,7 @@ def mistakes(plain: Mapping[str, Any], command: str) -> Iterator[tuple[str, Relp
 
 def _mistakes(values: Mapping[str, Any], annotations: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, RelposError]]:
     for key, value in values.items():
+        # A key without an annotation may hold anything: classes of the user's own need not have any.
         path, annotation = f"{prefix}{key}", annotations.get(key, Any)
         if isinstance(value, Mapping) and "_target_" in value:
             yield from _of_target(value, path)
@@ -84,12 +86,16 @@ def _mistakes(values: Mapping[str, Any], annotations: Mapping[str, Any], prefix:
         # Groups without a `_target_`, such as `speed`: what a TypedDict or a constructor elsewhere annotates.
         elif group := _group(annotation):
             if isinstance(value, Mapping):
+                # Hydra lets a whole group with a plus through: `+first={shar: 0.5}`.
+                for name in value:
+                    if name not in group:
+                        yield f"{path}.{name}", RelposError(f"unknown key '{path}.{name}'.{nearest(str(name), group)}")
                 yield from _mistakes(value, group, f"{path}.")
             else:
                 names = ", ".join(f"{path}.{name}" for name in group)
                 yield path, RelposError(f"{path}={shown(value)}: it has keys of its own, {names}")
         # `_partial_` and the like say how a class is used, and are no argument of it.
-        elif not key.startswith("_"):
+        elif not str(key).startswith("_"):
             try:
                 check_value(path, value, _resolved(annotation))
             except RelposError as error:
@@ -123,8 +129,9 @@ def _of_target(node: Mapping[str, Any], path: str) -> Iterator[tuple[str, Relpos
     # A constructor that takes any keyword hands it on to another one, which knows its own.
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         for key in node:
-            if not key.startswith("_") and key not in parameters:
-                yield f"{path}.{key}", RelposError(f"unknown key '{path}.{key}'.{nearest(key, parameters)}")
+            if not str(key).startswith("_") and key not in parameters:
+                yield f"{path}.{key}", RelposError(f"unknown key '{path}.{key}'.{nearest(str(key), parameters)}")
+    # Also where it takes any keyword: those that it does annotate are checked all the same.
     yield from _mistakes(node, rules(target), f"{path}.")
 
 
@@ -181,9 +188,13 @@ class one_line:
         if isinstance(error, MissingConfigException):
             raise RelposError(_unknown_option(str(error), self.command)) from error
         if isinstance(error, ConfigCompositionException) and (key := re.search(r"Could not override '([^']+)'", str(error))):
-            raise _unknown_key(key[1], _known(self.command, ())) from error
+            # Of a whole group, `first={shar: 0.5}`, the cause alone names the wrong key; elsewhere it may stop at the group.
+            known = str(getattr(error.__cause__, "full_key", ""))
+            raise _unknown_key(max(key[1], known, key=len), _known(self.command, ())) from error
         if isinstance(error, MissingMandatoryValue):
             raise RelposError(f"{error.full_key} must be given") from error
+        if isinstance(error, MarkedYAMLError) and error.problem_mark:  # in an option file of `--config-dir`
+            raise RelposError(f"{error.problem_mark.name}:{error.problem_mark.line + 1}: not YAML: {error.problem}") from error
         if isinstance(error, HydraException | OmegaConfBaseException):
             raise RelposError(" ".join(str(error).split("\n")[:1])) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -35,13 +36,15 @@ def help_of(command: str, overrides: Sequence[str] = ()) -> str:
     for name in (key for key in cfg if key in configurations()):  # a fine-tuning has keys pretrain.…
         phrases |= {f"{name}.{key}": phrase for key, phrase in _phrases(_text(name))}
     for name, option in chosen.items():
+        # Behind the command's own comments: what the option says of its key is more exact.
         phrases |= dict(_of_group(name, option))
     says, example = text.split("\n")[:2]
     lines = [says.lstrip("# "), f"for example: {example.lstrip('# ')}", ""]
     if groups := [name for name in groups_of(command) if name in options()]:
         table = [line for name in groups for line in _group(name, chosen[name])]
         lines += ["Groups with the option chosen, and all options:", "", *table, ""]
-    dials = yaml.dump(OmegaConf.to_container(cfg), Dumper=_Dumper, sort_keys=False)
+    # Of any width: what a line that is broken continues with has no key, and would not be shown.
+    dials = yaml.dump(OmegaConf.to_container(cfg), Dumper=_Dumper, sort_keys=False, width=math.inf)
     return "\n".join([*lines, "Dials and their values:", "", *_dials(dials, phrases), FOOTER])
 
 

@@ -20,11 +20,12 @@ from hydra.core.override_parser.types import OverrideType
 from hydra.errors import OverrideParseException
 
 from relpos.config.conf import conf_dir, conf_file, package_of
-from relpos.ranges import shown
 
 OPTION = re.compile(r"(?P<group>\w+)(?P<package>@[\w.]+)?=(?P<option>\w+)")
 INNERMOST = re.compile(r"\$\{([^${}]*)\}")
 """An interpolation that has no other one inside."""
+PLAIN = re.compile(r"(?!null$)[\w./-]+", re.IGNORECASE)
+"""A default that stands for itself: OmegaConf makes None of null, and takes quotes away."""
 
 
 class LeftToHydra(Exception):
@@ -55,6 +56,7 @@ def merged(command: str, overrides: Sequence[str]) -> dict[str, Any]:
         # `recipe: ${size}` follows the option chosen for another group, which an override may have changed.
         option = re.sub(r"\$\{(\w+)\}", lambda other: entries[other[1]], option)
         content = _option(group, option)
+        # `pretrain.recipe` is a group in a group: the innermost is wrapped first.
         for part in reversed((package or package_of(group, option)).split(".")):
             content = {part: content}
         _merge(result, content)
@@ -148,7 +150,10 @@ def _resolved(node: Any, root: Mapping[str, Any], path: tuple[str, ...]) -> Any:
         value = _value(match[1], root, path)
         if match[0] == text:
             return value
-        text = f"{text[: match.start()]}{shown(value)}{text[match.end() :]}"
+        # OmegaConf spells true and null in another way, and never reads a value as a further interpolation.
+        if value is None or isinstance(value, bool) or set(str(value)) & set("${}:"):
+            raise LeftToHydra
+        text = f"{text[: match.start()]}{value}{text[match.end() :]}"
     if "${" in text:
         raise LeftToHydra
     return text
@@ -160,7 +165,7 @@ def _value(said: str, root: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     if not colon:
         return _at(said, root, path)
     name, comma, default = (part.strip() for part in arguments.partition(","))
-    if resolver == "oc.env" and comma:
+    if resolver == "oc.env" and PLAIN.fullmatch(default):
         return os.environ.get(name, default)
     if resolver != "oc.select" or not comma:
         raise LeftToHydra

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from os.path import expanduser
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,21 @@ def read_task_file(name: str) -> dict[str, Any]:
     Raises:
         RelposError: names the file and what is wrong.
     """
-    path = Path(name).expanduser()
+    path = Path(expanduser(name))
     content = read_yaml(path)
     if not isinstance(content, dict):
         raise RelposError(f"{name}: keys are expected (columns, label, …)")
     known = [field.name for field in fields(OwnTask)]
+    # Here and not by the constructor, whose message would not name the file.
     for key in content:
         refuse_unknown(f"{name}: unknown key", key, known)
+    if "${" in str(content):  # in a plan it would be read as a reference to another key, or to the environment
+        raise RelposError(f"{name}: the file has ${{, and may not refer to anything")
     if "." in str(content.get("metric")):
         refuse(content["metric"], "metric", f"{name}: metric")
     labels = content.get("labels")
     if isinstance(labels, list) and any(isinstance(label, bool) for label in labels):
         raise RelposError(f'{name}: labels: YAML reads yes, no, true and false as truth values; put them in quotes, ["no", "yes"]')
     # From the file's folder and absolute: the same task must be found from any working directory.
-    folder = path.resolve().parent / Path(str(content.get("folder") or ".")).expanduser()
+    folder = path.resolve().parent / expanduser(str(content.get("folder") or "."))
     return {"name": path.stem} | content | {"folder": str(folder.resolve())}

@@ -66,6 +66,7 @@ def measured(sample: Sample, asked: Sequence[Measure] | None = None) -> Results:
     results: Results = {}
     for measure in asked or [each for each in measures() if each.suits(sample.network)]:
         try:
+            # Measures have no key in common, so that one dictionary holds the results of all.
             results |= _measured(sample, measure)
         except NothingToMeasure as error:
             # What was named must be there; of all measures, those that suit a network are taken.

@@ -10,6 +10,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -86,10 +87,11 @@ def losses(run: Path, store: Path, lengths: Sequence[int], precision: str) -> By
     """The losses of a finished pre-training, measured once and kept in its folder; arguments as of `scores_by_length`."""
     # Sorted: tables that ask for the same lengths in another order share the file.
     path = run / f"lengths-{digest([sorted(lengths), TOKENS])}.json"
-    if not path.is_file():
-        measured = scores_by_length(run / "model", store, sorted(lengths), TOKENS, precision)
-        # A refusal is kept, too, as null: it need not be found out again.
-        write_json(path, {str(length): scores.get("loss") for length, scores in measured.items()})
+    with suppress(FileNotFoundError, ValueError, AttributeError):  # a damaged file is measured anew
+        return _read(path)
+    measured = scores_by_length(run / "model", store, sorted(lengths), TOKENS, precision)
+    # A refusal is kept, too, as null: it need not be found out again.
+    write_json(path, {str(length): scores.get("loss") for length, scores in measured.items()})
     return _read(path)
 
 

@@ -147,7 +147,9 @@ def data_of(store: Path | None) -> dict[str, Any]:
     # A store may have been copied without its run.
     if store is None or not (store / "config.yaml").is_file():
         return {}
-    return dict(read_yaml(store / "config.yaml").get("data", {}))
+    config = read_yaml(store / "config.yaml")
+    data = config.get("data") if isinstance(config, dict) else None
+    return data if isinstance(data, dict) else {}
 
 
 def _device(accelerator: str) -> str:

@@ -57,6 +57,7 @@ def fitted_values(encoder: Encoder, functions: int, reused: bool, length: int) -
 
     passes, layers = encoder.shape.layers, len(encoder.layers)
     matrices = [profiles(encoder, layer, length) for layer in range(layers)]
+    # One module serves all layers, and least squares to their mean is least squares to all of them.
     if reused:
         matrices = [torch.stack(matrices).mean(0)]
     values = [_fitted(heads, functions) for heads in matrices]

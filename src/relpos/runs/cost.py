@@ -113,6 +113,7 @@ def predicted(size: Mapping[str, Any], recipe: Mapping[str, Any]) -> float:
         return 1.0
     masking = recipe.get("masking", "bert")
     rate = {"bert": MASKED, "diffusion": 0.5, "answer": 0.5}[masking] if isinstance(masking, str) else masking
+    # Annealed linearly over all steps, so that the mean of both ends is the mean rate.
     return fmean(rate) if isinstance(rate, list) else float(rate)
 
 

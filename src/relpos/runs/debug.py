@@ -26,6 +26,7 @@ def shortened(content: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def clear(run: Run) -> None:
     """Empties the folder of a rehearsal but for its lock."""
+    # Under the lock: another process may be at the same rehearsal.
     with locked(run.path):
         for path in run.path.iterdir():
             if path.is_dir():

@@ -113,18 +113,23 @@ def launch(run: Run, wait: bool = True) -> None:
         return
     if stopped:
         raise KeyboardInterrupt(stopped[0])
+    if wait and run.state == "interrupted":  # somebody has stopped the processes and not this one
+        raise KeyboardInterrupt(signal.SIGTERM)
     if not run.path.is_dir():
         raise RelposError(f"{run.path} is gone: it was deleted while the run was under way; the same command starts it anew")
+    # A process that was asked to stop, or that found the run held by others, ends with 0.
     if any(codes):
-        _settle(run, ", ".join(f"{first + local}: {code}" for local, code in enumerate(codes) if code))
-        raise RelposError(run.record["error"])
+        ended = ", ".join(f"{first + local}: {code}" for local, code in enumerate(codes) if code)
+        why = f"its processes ended (number: status {ended})"
+        _settle(run, why)
+        raise RelposError(run.record.get("error") or why)  # none where another process has taken up the run since
 
 
-def _settle(run: Run, ended: str) -> None:
+def _settle(run: Run, why: str) -> None:
     """Marks the run as failed where its first process could not do so."""
     with locked(run.path, wait=False) as held:
         if held and run.state != "failed":
-            run.fail(f"its processes ended (number: status {ended})")
+            run.fail(why)
 
 
 def _first_rank(devices: int, nodes: int, port: int) -> tuple[int, dict[str, str]]:
@@ -190,11 +195,12 @@ def _stops(ranks: list[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
         yield stopped
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, handler or signal.SIG_DFL)  # None: it was not set from Python
         for process in ranks:
             if process.stdin is not None:
                 # The pipe is the tether: its end tells a process that nobody waits for it any more.
-                process.stdin.close()
+                with suppress(BrokenPipeError):  # it died before it had read the run
+                    process.stdin.close()
             if process.poll() is None:
                 process.kill()
 

@@ -63,6 +63,7 @@ class Estimate:
         if rate := _median(run, self.finished[run.stage], flops_per_token(run)):
             return rate, "the rate of finished runs of the same size"
         operations, cost, tokens = flops_done(run)
+        # By what is really done, unlike the rate of finished runs: a measurement reads no padding.
         rate = _median(run, self.measured, cost, tokens) or (self._measured_now(run) if self.measures else None)
         return (rate * flops(run) / operations, "a rate measured here") if rate else (None, "unknown")
 
@@ -89,6 +90,7 @@ class Estimate:
             rate = measured_rate(run)
         except RelposError:  # such as a network that cannot be read; who trains it is told
             return None
+        # Also where it cannot be kept: the other rows of this plan are estimated with it.
         self.measured.append(rate)
         if runs_root().is_dir():  # a plan makes no folder
             with suppress(RelposError):  # nor is one that cannot be written to a reason not to estimate
@@ -102,6 +104,7 @@ def _median(run: Run, rates: Iterable[Rate], cost: float, tokens: float = 0.0) -
     alike = [rate for rate in rates if (rate.precision, rate.optimizer) == how and _near(rate.cost, cost)]
     alike = [rate for rate in alike if rate.tokens is None or _near(rate.tokens, tokens)]
     task = (run.config.get("task") or {}).get("name")
+    # Examples of one task are alike in length, so that their rate is the better guess.
     alike = [rate for rate in alike if rate.task == task] or alike
     return median(rate.value for rate in alike) if alike else None
 

@@ -122,6 +122,7 @@ def _begin(run: Run) -> None:
         commit=_commit(),
         hardware=hardware(),
         error=None,
+        traceback=None,
     )
 
 
@@ -146,15 +147,22 @@ def _commit() -> str | None:
 
 def _carry_out(run: Run, log: bool = False) -> None:
     """Runs the stage and writes into the record how it ended."""
+    # Outside of the try: where the record cannot be written, no end can be written either.
     _begin(run)
     started = time.perf_counter()
+
+    def seconds() -> float:  # with those of the starts that were interrupted, since a run goes on from there
+        return round(float(run.record.get("seconds", 0.0)) + time.perf_counter() - started, 2)
+
     with logged(run.path / LOG) if log else nullcontext():
         try:
+            # Before the work: afterwards the network that it began with may be gone, and all would be lost.
+            cost = costs(run)
             metrics = STAGES[run.stage](run)
             _check_folder(run)
         except KeyboardInterrupt:
             _check_folder(run)
-            run.end("interrupted")
+            run.end("interrupted", seconds=seconds())
             raise
         # Everything, SystemExit included: a start without an end would count as a death of the process.
         except BaseException as error:
@@ -163,9 +171,7 @@ def _carry_out(run: Run, log: bool = False) -> None:
                 _print(error)
             _record_failure(run, error)
             raise
-    # Over all starts, since an interrupted run goes on.
-    seconds = run.record.get("seconds", 0.0) + time.perf_counter() - started
-    run.end("finished", metrics=metrics, seconds=round(seconds, 2), **costs(run))
+    run.end("finished", metrics=metrics, seconds=seconds(), **cost)
 
 
 def _check_folder(run: Run) -> None:

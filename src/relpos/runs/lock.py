@@ -43,6 +43,7 @@ def locked(folder: Path, wait: bool = True) -> Iterator[bool]:
             yield False
             return
         print(f"relpos: waiting for {_describe(folder / HOLDER)} to finish {folder}", file=sys.stderr)
+        # Without a limit: a training takes days, and the system frees the lock of a holder that dies.
         lock.acquire()
     try:
         # For those who wait and want to know for whom; the lock itself is the operating system's.

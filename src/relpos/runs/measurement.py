@@ -81,10 +81,9 @@ def measure(
             loss = model.loss(ids, labels)
         loss.backward()
 
-    def update(_: int) -> None:
+    def update(_: int) -> None:  # the gradients stay: without them the next one would have nothing to do
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
 
     def step(seconds: float) -> tuple[float, float]:
         parts = zip(_times(forward_and_backward, seconds, device), _times(update, 0.0, device), strict=True)
@@ -99,6 +98,7 @@ def measure(
     threads = torch.get_num_threads()
     with one_thread():
         clock, alone = step(seconds / min(2, threads))
+    # The clock and the processor's own time have other resolutions: the difference may fall below 0.
     waited = max(0.0, 1 - alone / clock)
     whole = step(seconds / 2)[0] if threads > 1 and waited < DISTURBED else alone / threads
     return Measured(whole, alone, waited, microbatch, _peak(device), f"CPU, {threads} threads")
@@ -135,6 +135,7 @@ def measured_rate(run: Run) -> Rate:
         return 3.0 * forward(settings["size"] | {"layers": layers}, tokens, of_head, masked)
 
     layers = settings["size"]["layers"]
+    # Layers are alike, so that operations per second hardly depend on their number.
     while layers > 1 and operations(layers) * tokens > SMALL:
         layers //= 2
     speed = dict(run.config["speed"])

@@ -149,9 +149,11 @@ def _copy(source: Path, target: Path, root: Path, weights: bool) -> None:
     is_data = source.parent.name in OF_DATA
     patterns = ("**/*",) if weights else ("config.yaml",) if is_data else RESULTS
     files = sorted({file.relative_to(source) for pattern in patterns for file in source.glob(pattern) if file.is_file()})
-    # A lock belongs to the machine that holds it; the record comes last, see above.
-    wanted = [file for file in files if file.name not in (RECORD, LOCK, HOLDER) and not (target / file).is_file()]
     needs_record = (weights or not is_data) and read_record(target).get("state") != "finished"
+    # A lock belongs to the machine that holds it; the record comes last, see above. A dot begins what a kill has left half-written.
+    files = [file for file in files if file.name not in (RECORD, LOCK, HOLDER) and not any(part[0] == "." for part in file.parts)]
+    # What a run has that is not finished here, its log for instance, ends before the results that are copied.
+    wanted = [file for file in files if needs_record or not (target / file).is_file()]
     if not wanted and not needs_record:
         return
     with locked(target, wait=False) as held:

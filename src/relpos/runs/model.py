@@ -91,6 +91,7 @@ def refuse_impossible(run: Run) -> None:
         RelposError: size, position, convolution, length and `recipe.position_lr` do not go together, or `change` does not suit the
             positions.
     """
+    # Inputs first: of a fine-tuning that cannot start, the pre-training is what is to be mended.
     for needed in run.inputs.values():
         refuse_impossible(needed)
     if run.stage in ("pretrain", "finetune") and run.state != "finished":

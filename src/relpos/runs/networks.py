@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from os.path import expanduser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,7 +156,7 @@ def networks_of(name: str | Path, store: Path | None = None) -> list[Network]:
     Raises:
         RelposError: as `resolve`; or no pre-training is finished.
     """
-    path = Path(name).expanduser()
+    path = Path(expanduser(name))
     # At the last colon: a table may be named by a path with a colon in it.
     table, colon, row = str(name).rpartition(":")
     if (path / TABLE).is_file():
@@ -182,7 +183,7 @@ def given_run(name: str) -> Run:
     Raises:
         RelposError: there is no such network.
     """
-    network, path = resolve(name), Path(name).expanduser()
+    network, path = resolve(name), Path(expanduser(name))
     folder = network.folder
     if is_published(folder):
         # The hub's cache keeps the files of a commit in snapshots/COMMIT: the folder's name identifies them, unhashed.
@@ -277,8 +278,9 @@ def _of_path(name: str, path: Path, store: Path | None) -> Network:
         return _of_run(path.resolve().parent, read_record(path.resolve().parent))
     folder = path / "model" if (path / "model").is_dir() else located(name)
     if is_published(folder):
-        # Some checkpoints say null, or nothing, about how long their inputs may be.
-        length = min(LENGTH, int(read_config(folder).get("max_position_embeddings") or LENGTH))
+        # Some checkpoints say null, -1 or nothing about how long their inputs may be.
+        longest = read_config(folder).get("max_position_embeddings")
+        length = min(LENGTH, longest) if isinstance(longest, int) and longest > 0 else LENGTH
         label = name_of(folder) if folder == path else name
         return Network(label.replace("/", "-"), folder, weight_files(folder)[0], store=store, length=length)
     if not (folder / WEIGHTS).is_file():
@@ -288,6 +290,8 @@ def _of_path(name: str, path: Path, store: Path | None) -> Network:
 
 def _of_run(folder: Path, record: dict[str, Any]) -> Network:
     stage, state = record.get("stage"), record.get("state")
+    if stage is None:  # deleted after its table was written, for instance, or failed before it began
+        raise RelposError(f"network={folder}: no run that has begun (record.json is missing or names no stage)")
     if stage not in ("pretrain", "finetune"):
         raise RelposError(f"network={folder}: a run of stage {stage} holds no network; a pre-training or fine-tuning is expected")
     if state != "finished":
@@ -299,8 +303,11 @@ def _of_run(folder: Path, record: dict[str, Any]) -> Network:
     if stage == "finetune":
         return network
     config = read_yaml(folder / "config.yaml")
-    dials = {key: config[key] for key in ("packing", "length", "precision", "seed")}
-    return replace(network, store=Path(record["inputs"]["store"]), **dials)
+    try:
+        dials = {key: config[key] for key in ("packing", "length", "precision", "seed")}
+        return replace(network, store=Path(record["inputs"]["store"]), **dials)
+    except (KeyError, TypeError) as error:
+        raise RelposError(f"network={folder}: damaged: its record or config.yaml lacks something ({error})") from error
 
 
 def _of_table(override: str, folder: Path, row: str | None = None) -> list[Network]:
@@ -323,7 +330,7 @@ def _rows(folder: Path) -> dict[str, list[Path]]:
     except FileNotFoundError:
         known = nearest(folder.name, (path.parent.name for path in folder.parent.glob(f"*/{TABLE}")))
         raise RelposError(f"no table {folder.name!r} in {folder.parent}.{known}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RelposError(f"{folder / TABLE}: damaged: {error}") from error
 
 

@@ -145,6 +145,7 @@ def finetune_run(content: Content, start: Run | None = None) -> Run:
     intermediate = config["intermediate"]
     # A task is not fine-tuned before itself, as MNLI is not where MNLI is its own intermediate task.
     if intermediate["task"] not in (None, "none", task["name"]):
+        # Left out rather than null, which would replace the steps of that task's recipe.
         steps = {} if intermediate["steps"] is None else {"steps": intermediate["steps"]}
         start = finetune_run(with_task(content, intermediate["task"], **steps), start)
     elif start is None:
@@ -162,6 +163,7 @@ def finetune_run(content: Content, start: Run | None = None) -> Run:
         inputs |= toy
         if not toy:
             meaning["glue"] = source.glue_identity(task["name"], task.get("hub"))
+    # For the reader alone: the identity behind it tells apart what these words do not.
     name = f"{task['name']}-{_network_name(start)}{_change_name(meaning)}-seed{config['seed']}"
     return Run("finetune", name, meaning, meaning | _machine(config) | {"data": config["data"], "task": task}, inputs)
 

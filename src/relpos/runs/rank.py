@@ -19,6 +19,7 @@ from relpos.when_imported import keep_transformers_out
 
 def main() -> int:
     """Executes the run; the record says how it ended, the status whether this process did its part."""
+    # The only signal that reaches it from its parent, which passes every other one on as this.
     signal.signal(signal.SIGTERM, interrupt)
     content = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=tether, daemon=True).start()

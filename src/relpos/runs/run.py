@@ -25,7 +25,7 @@ def runs_root() -> Path:
     """`$RELPOS_RUNS`, by default `./runs`.
 
     Raises:
-        RelposError: it is a file.
+        RelposError: it is empty, or a file.
     """
     # The working directory is an argument, so that the cache does not outlive a change of it.
     return _resolved(os.environ.get("RELPOS_RUNS", "runs"), os.getcwd())
@@ -47,6 +47,8 @@ def make_runs_root() -> None:
 
 @cache
 def _resolved(folder: str, below: str) -> Path:
+    if not folder:
+        raise RelposError("RELPOS_RUNS is empty: name a folder, or unset it for ./runs")
     path = Path(below, folder).resolve()
     if path.exists() and not path.is_dir():
         raise RelposError(f"RELPOS_RUNS={folder}: a folder is expected, this is a file")
@@ -89,6 +91,7 @@ class Run:
     @property
     def path(self) -> Path:
         """`$RELPOS_RUNS/<stage>/<name>-<identity>`; of a rehearsal (`debug=true`) below `$RELPOS_RUNS/debug`."""
+        # Of trainings alone: toy, tokenizer and store have no such key, so that a rehearsal shares them.
         root = runs_root() / "debug" if self.config.get("debug") else runs_root()
         return Path(self.folder) if self.folder else root / self.stage / f"{self.name}-{self.identity}"
 
@@ -172,6 +175,9 @@ def recorded(folder: Path) -> Run:
         RelposError: record or configuration is damaged.
     """
     record, config = read_record(folder), read_yaml(folder / "config.yaml")
+    for key in ("stage", "meaning"):
+        if key not in record:
+            raise RelposError(f"damaged record {folder / 'record.json'}: no {key}")
     return Run(record["stage"], folder.resolve().name, record["meaning"], config, folder=str(folder.resolve()))
 
 
@@ -203,5 +209,5 @@ def read_record(folder: Path) -> dict[str, Any]:
         return {}
     except OSError as error:
         raise RelposError(f"cannot read {folder / 'record.json'}: {error.strerror}") from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:  # a record may be a stranger's
         raise RelposError(f"damaged record {folder / 'record.json'}: delete the folder to start anew") from error

@@ -137,4 +137,5 @@ def most_shared(runs: Iterable[tuple[What, str, Group]], groups: Collection[Grou
     for what, way, group in runs:
         counts.setdefault(what, {}).setdefault(way, Counter())[group] += 1
     fewest = {what: {way: min(count[group] for group in groups) for way, count in ways.items()} for what, ways in counts.items()}
+    # `max` gives the first of equals, and a dictionary keeps the order of the runs.
     return {what: max(ways, key=ways.__getitem__) for what, ways in fewest.items() if any(ways.values())}

@@ -72,6 +72,7 @@ def _metric_source(arguments: dict[str, Any]) -> dict[str, Any]:
     module, _, name = arguments["metric"].rpartition(".")
     if module != METRICS:
         find(arguments["metric"], "metric", "task.metric")
+        # A module that is built in has no file, and is as stable as Python itself.
         file = getattr(sys.modules[module], "__file__", None)
         return {"sources": {module: sha256(Path(file))}} if file else {}
     known = [*OF_CLASSES, *OF_NUMBERS]

@@ -33,7 +33,7 @@ def pretrain(run: Run) -> dict[str, Any]:
     config, store = run.config, Store(run.inputs["store"].path)
     start = run.inputs["start"].path if "start" in run.inputs else None
     # Read before the training: hours later the network that it goes on with may be gone.
-    settings = pretrained_settings(config, store.vocabulary, start)
+    settings, tokenizer = pretrained_settings(config, store.vocabulary, start), load_tokenizer(run.inputs["tokenizer"].path)
     model = of_pretraining(config, store.vocabulary, start)
     group = present()
     dials = _of(config, "steps", "seed", "precision", "log_every")
@@ -62,7 +62,7 @@ def pretrain(run: Run) -> dict[str, Any]:
     figure = run.path / "figures" / "kernels.png"
     if draw_kernels(model, figure):
         log_figure(trainer.loggers, "kernels", figure)
-    save_model(run.path / "model", model, settings, load_tokenizer(run.inputs["tokenizer"].path))
+    save_model(run.path / "model", model, settings, tokenizer)
     metrics = module.result | {
         "perplexity": module.result["heldout_perplexity"],
         "parameters": parameters["total"],

@@ -61,18 +61,25 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
     found = []
     for folder in (runs_root() / run.stage).glob(f"{run.name}-*"):
         # Finished or not: the checkpoint in `trunk/` is whole as soon as it is there.
-        record = {} if folder == run.path else read_record(folder)
-        if not record or not list((folder / FOLDER).glob("*.ckpt")) or not is_current(record):
+        if folder == run.path or not list((folder / FOLDER).glob("*.ckpt")):
+            continue
+        try:
+            record = read_record(folder)
+        except RelposError as error:  # another run's file is no reason to fail: this one can do without
+            print(f"relpos: {error}", file=sys.stderr)
+            continue
+        if not record or not is_current(record):
             continue
         step = Recipe.of(record["meaning"]["recipe"]).decay_start(record["meaning"]["steps"])
         alike = (input_identities(record), _shared(record["meaning"])) == (inputs, _shared(run.meaning))
         if alike and step <= end and _computed_with(record, threads, microbatch):
             found.append((step, folder))
+    # The farthest first; a nearer one serves where that checkpoint is damaged.
     for step, folder in sorted(found, reverse=True):
         try:
             if checkpoint := newest(folder / FOLDER):
                 return Trunk(checkpoint, step, folder)
-        except RelposError as error:  # another run's file is no reason to fail: this one can do without
+        except RelposError as error:
             print(f"relpos: {error}", file=sys.stderr)
     return None
 
@@ -90,6 +97,7 @@ def _shared(meaning: dict[str, Any]) -> dict[str, Any]:
 
 
 def _computed_with(record: dict[str, Any], threads: int, microbatch: int) -> bool:
+    # Starts that ended before any training have computed nothing.
     begun = [start for start in record.get("starts", []) if "from_step" in start]
     wanted = {"threads": threads, "microbatch": microbatch, "processes": 1}
     return bool(begun) and all(start.get(key) == value for start in begun for key, value in wanted.items())

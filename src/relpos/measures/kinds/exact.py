@@ -103,6 +103,7 @@ def _examples(sample: Sample, task: LengthTask, lengths: range) -> tuple[list[in
     chance = Chance(task.seed, task.name, "test", lengths)
     drawn = [task.draw(chance, "test", lengths) for _ in range(sample.dials.examples)]
     ids = sample.tokenizer.encode([" ".join(part) for example in drawn for part in example])
+    # Question and answer take turns, so that every second end is that of an example.
     ends = np.cumsum([0, *map(len, ids)])
     # Three more for [CLS] and two [SEP], so that no answer is cut.
     longest = int((ends[2::2] - ends[:-2:2]).max()) + 3

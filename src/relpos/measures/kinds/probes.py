@@ -26,4 +26,5 @@ class Probes(Measure):
         return {"probes": order_probes(sample.model, shuffled(sample.texts(), sample.words), sample.tokenizer.marks)}
 
     def said(self, results: Results) -> list[str]:
+        # The best layer: order may be used up, and no longer be kept, towards the last.
         return [f"place R² {max(results['probes']['place']):.2f}"] if "probes" in results else []
