@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+from textwrap import shorten
 
 
 class RelposError(ValueError):
@@ -11,8 +12,8 @@ class RelposError(ValueError):
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, in one line; the name of its class where it says nothing."""
-    return " ".join(str(error).split()) or type(error).__name__
+    """What an error says, in one line of 300 characters or fewer; the name of its class where it says nothing."""
+    return shorten(str(error), 300, placeholder=" …") or type(error).__name__
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from relpos.errors import RelposError
 from relpos.launch.engine import run_all
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.local import Local
-from relpos.runs import compose, plan
+from relpos.launch.progress import ending
+from relpos.runs import Run, compose, plan
 from relpos.runs.lock import is_locked, locked
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
@@ -151,6 +153,25 @@ def test_a_worker_without_a_future_is_told(tmp_path: Path) -> None:
     assert standing.open() == []
     assert Standing(Job([first, second], retries=1)).open() == [first, second]
     assert Standing(Job.now([first, second], retries=0)).open() == [first, second]
+
+
+def noop(label: str, **inputs: Run) -> Run:
+    return replace(plan(compose("noop", [f"label={label}"])), inputs=inputs)
+
+
+def test_a_finished_run_serves_others_whatever_became_of_its_inputs() -> None:
+    started = noop("started")
+    trained = noop("trained", start=started)
+    tuned = noop("tuned", start=trained)
+    started.begin()
+    started.fail("on purpose")
+    trained.update(state="finished")
+    assert Standing(Job([started, trained, tuned])).open() == [tuned]
+
+
+def test_a_settled_run_whose_folder_is_deleted_has_a_line() -> None:
+    run = noop("deleted")
+    assert ending(run) == f"noop {run.name}: its folder {run.path} is gone"
 
 
 def test_a_run_whose_process_is_gone_is_not_running(root: Path) -> None:

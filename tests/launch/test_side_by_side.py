@@ -46,6 +46,21 @@ def test_a_process_that_dies_is_one_line_that_names_its_item(python: str) -> Non
         side_by_side(signal.raise_signal, [int(signal.SIGKILL), *[0] * 9], environments(1), "")
 
 
+def refusing(number: int) -> None:
+    print(f"{number} on stderr", file=sys.stderr)
+    raise RelposError("a wrong word") if number else KeyError("a bug")
+
+
+@pytest.mark.parametrize(("number", "said", "printed"), [(7, "7: a wrong word", []), (0, "0: KeyError: 'a bug'", ["Traceback"])])
+def test_a_function_that_fails_is_one_line_after_what_it_printed(
+    python: str, capsys: pytest.CaptureFixture[str], number: int, said: str, printed: list[str]
+) -> None:
+    with pytest.raises(RelposError, match=f"^{said}$"):
+        side_by_side(refusing, [number], environments(1), "")
+    words = [line.split()[0] for line in capsys.readouterr().err.splitlines() if not line.startswith(" ")]
+    assert words == [str(number), *printed, *(["KeyError:"] if printed else [])]
+
+
 def test_ctrl_c_stops_the_processes_and_leaves_nothing_half_written(python: str, tmp_path: Path) -> None:
     items = [partial(half_write, tmp_path / "figures.json", os.getpid()), partial(time.sleep, 600), partial(time.sleep, 600)]
     with pytest.raises(KeyboardInterrupt):

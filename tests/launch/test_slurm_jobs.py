@@ -82,6 +82,17 @@ def test_what_is_in_the_queue_is_not_submitted_again(run: Run, folder: Path, clu
     assert cluster.queue == ["1"]
 
 
+def test_two_launches_of_one_table_keep_each_others_jobs_in_the_book(table: list[Run], folder: Path, cluster: Cluster) -> None:
+    first, second = pretrainings(table)
+    ours = start([first], folder)
+    start([first, second], folder.with_name("another launch"))
+    (cluster.folder / "queue").write_text("2\n", encoding="utf-8")  # the first job is lost
+    ours.poll()
+    assert cluster.queue == ["2", "3"]
+    start([first, second], folder.with_name("a third"))
+    assert cluster.queue == ["2", "3"]
+
+
 def test_jobs_that_end_before_they_do_anything_end_the_launch(run: Run, folder: Path, cluster: Cluster) -> None:
     jobs = start([run], folder)
     for _ in range(FRUITLESS - 1):

@@ -70,6 +70,16 @@ def replaced(path: Path, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new))
 
 
+def indexed(folder: Path, index: str) -> None:
+    """An index in the place of the weights."""
+    (folder / "model.safetensors").rename(folder / "model.safetensors.index.json").write_text(index)
+
+
+def unpickled(folder: Path, content: str) -> None:
+    """A text in the place of the weights."""
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin").write_text(content)
+
+
 KEY, NORM, SHARD = (
     "bert.encoder.layer.1.attention.self.key.bias",
     "bert.embeddings.LayerNorm.bias",
@@ -97,6 +107,12 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "no weights": (lambda to: (to / "model.safetensors").unlink(), "model.safetensors or pytorch_model.bin is expected"),
     "a missing shard": (lambda to: (sharded(to) / SHARD).unlink(), f"shard {SHARD} is missing"),
     "a foreign shard": (foreign, "model.safetensors.index.json says otherwise"),
+    "shards that are no names": (lambda to: indexed(to, '{"weight_map": {"a": 3}}'), "index.json: shard 3 is missing"),
+    "brackets without end": (lambda to: indexed(to, "[" * 200_000), "index.json: damaged: a weight_map from weights to files"),
+    "a Git LFS pointer": (
+        lambda to: unpickled(to, "version https://git-lfs.github.com/spec/v1"),
+        "pytorch_model.bin: not a file of weights (a Git LFS pointer?)",
+    ),
     "a shard outside the folder": (
         lambda to: replaced(sharded(to) / "model.safetensors.index.json", "model-00001", "../model-00001"),
         "is missing",
@@ -116,13 +132,17 @@ def pickled(folder: Path, is_zip: bool = True) -> None:
     (folder / "model.safetensors").unlink()
 
 
+def beside_a_stray_index(folder: Path) -> None:
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "gone.safetensors"}}')
+
+
 def with_old_names(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     old = {name: name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta") for name in weights}
     save_file({old[name]: weight.clone() for name, weight in weights.items()}, folder / "model.safetensors")
 
 
-@pytest.mark.parametrize("stored", [sharded, pickled, partial(pickled, is_zip=False), with_old_names])
+@pytest.mark.parametrize("stored", [sharded, pickled, partial(pickled, is_zip=False), with_old_names, beside_a_stray_index])
 def test_shards_pickles_and_old_names_of_layer_norms_load_like_one_file(stored: Callable[[Path], object], folder: Path) -> None:
     before, _ = relpos.load(folder)
     stored(folder)
@@ -204,6 +224,23 @@ def test_a_roformer_with_another_table_than_that_of_sines_is_refused(dtype: torc
     table[7, 1] += 0.02
     assert f"weight {name!r} is not the table that it is by config.json" in refused(rewritten(folder, **{name: table}))
     assert f"weight {name!r} is not the table" in refused(rewritten(folder, **{name: table[:-1]}))
+
+
+def test_keys_with_a_default_may_be_left_out_or_null(tmp_path: Path) -> None:
+    folder = saved(host("RoFormerForMaskedLM", embedding_size=8, max_position_embeddings=1536), tmp_path)
+    before = relpos.load(changed(folder, hidden_act="gelu"))[0]
+    config = json.loads((folder / "config.json").read_text())
+    del config["max_position_embeddings"]
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_act": None}))
+    after = relpos.load(folder)[0]
+    assert all(map(torch.equal, before.parameters(), after.parameters()))
+
+
+def test_an_albert_without_the_bias_of_its_identity_is_refused_by_its_name(tmp_path: Path) -> None:
+    folder = saved(host("AlbertForMaskedLM", embedding_size=16), tmp_path)
+    weight, bias = (f"albert.encoder.embedding_hidden_mapping_in.{name}" for name in ("weight", "bias"))
+    rewritten(folder, **{weight: torch.eye(16, dtype=torch.float64), bias: None})
+    assert f"weight {bias!r} is missing" in refused(folder)
 
 
 def test_without_a_family_the_names_of_the_weights_say_it(folder: Path) -> None:

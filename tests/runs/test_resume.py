@@ -1,6 +1,8 @@
 """Kill it anywhere: the same call goes on, and the weights are those of the uninterrupted run, bit for bit."""
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import time
@@ -17,6 +19,7 @@ from relpos.errors import RelposError
 from relpos.launch.local import Local
 from relpos.process import ASKED
 from relpos.runs import Run, compose, execute, plan
+from relpos.train.checkpoint import WholeCheckpoints, newest
 from relpos.train.pretrain import Pretraining
 
 OVERRIDES = [
@@ -116,11 +119,78 @@ def test_a_stop_signal_leaves_a_checkpoint(toy_runs: Path, python: str, number: 
     assert list((run.path / "checkpoint").glob("last-*.ckpt"))
 
 
+def test_a_run_that_is_stopped_at_the_step_of_a_snapshot_has_it(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = plan(compose("pretrain", [*OVERRIDES, "steps=4", "snapshots=[50]"]))
+    step = Pretraining.training_step
+
+    def asked_to_stop(self: Pretraining, batch: Any, index: int) -> None:
+        step(self, batch, index)
+        if batch.index == 1:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pretraining, "training_step", asked_to_stop)
+        with pytest.raises(KeyboardInterrupt):
+            execute(run)
+    execute(run)
+    assert [start["from_step"] for start in run.record["starts"]] == [0, 2]
+    stopped = load_file(run.path / "snapshots" / "50.safetensors")
+    shutil.rmtree(run.path)
+    whole = load_file(execute(run).path / "snapshots" / "50.safetensors")
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+
+
+def test_what_a_kill_left_half_written_is_removed_with_the_next_checkpoint(tmp_path: Path) -> None:
+    for name in (".writing.ckpt.123", ".last-0123456789abcdef.ckpt.123", "writing.ckpt", "last-0123456789abcdef.ckpt"):
+        (tmp_path / name).write_bytes(b"half")
+    WholeCheckpoints().save_checkpoint({"global_step": 3}, tmp_path / "last.ckpt")
+    [left] = tmp_path.iterdir()
+    assert newest(tmp_path) == left
+
+
+def test_the_name_of_a_checkpoint_is_on_disk_before_the_earlier_one_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "last-0123456789abcdef.ckpt").write_bytes(b"earlier")
+    flushed: list[int] = []
+    flush = os.fsync
+
+    def counting(file: int) -> None:
+        if os.fstat(file).st_ino == tmp_path.stat().st_ino:
+            flushed.append(len(list(tmp_path.glob("last-*.ckpt"))))
+        flush(file)
+
+    monkeypatch.setattr(os, "fsync", counting)
+    WholeCheckpoints().save_checkpoint({"global_step": 3}, tmp_path / "last.ckpt")
+    assert flushed[-1] == 2
+
+
+def test_a_checkpoint_that_vanishes_is_not_the_newest(tmp_path: Path) -> None:
+    (tmp_path / "last-0123456789abcdef.ckpt").symlink_to("nowhere")  # as one that is deleted while the folder is read
+    assert newest(tmp_path) is None
+
+
 def test_a_finished_run_is_found(toy_runs: Path) -> None:
     run = execute(plan(compose("pretrain", [*OVERRIDES, "steps=1"])))
     before = (run.path / "model" / "model.safetensors").stat().st_mtime_ns
     assert execute(plan(compose("pretrain", [*OVERRIDES, "steps=1"]))).path == run.path
     assert (run.path / "model" / "model.safetensors").stat().st_mtime_ns == before
+    assert not (run.path / "checkpoint").exists()
+
+
+def test_the_checkpoint_is_there_until_the_record_says_finished(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = plan(compose("pretrain", [*OVERRIDES, "steps=1"]))
+    (run.path / "checkpoint").mkdir(parents=True)
+    (run.path / "checkpoint" / "note").touch()
+    there, end = [], Run.end
+
+    def noting(self: Run, state: str, **values: Any) -> None:
+        there.append((run.path / "checkpoint" / "note").exists())
+        end(self, state, **values)
+
+    monkeypatch.setattr(Run, "end", noting)
+    execute(run)
+    assert there == [True]
     assert not (run.path / "checkpoint").exists()
 
 

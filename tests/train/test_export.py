@@ -14,6 +14,7 @@ from relpos.analysis.fill import FillMask
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier
+from relpos.train.card import card
 from relpos.train.export import export
 from relpos.train.network import network
 from schemes import CONVS, POSITIONS, SIZE, node
@@ -136,6 +137,12 @@ def test_a_classifier_leaves_with_its_labels(
     assert pair["token_type_ids"] == [0, 0, 0, 1, 1]
 
 
+def test_a_classifier_is_not_opened_with_another_number_of_labels(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    exported(tokenizer, tmp_path / "out", {}, "composite", outputs=3)
+    with pytest.raises(RelposError, match="^num_labels=4: this network has 3 outputs$"):
+        transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out", num_labels=4)
+
+
 def test_a_causal_network_predicts_the_next_token_there_with_our_loss(tokenizer: Tokenizer, tmp_path: Path) -> None:
     model, settings = made(tokenizer, {"attention": "causal"}, "composite", node("conv", "none"))
     config = export(tmp_path / "out", model, settings, tokenizer, str)
@@ -227,6 +234,13 @@ def test_a_folder_that_has_files_is_refused_and_a_failure_leaves_none(tokenizer:
     with pytest.raises(RuntimeError):
         export(tmp_path / "new", model, settings, tokenizer, fails)
     assert [path.name for path in tmp_path.rglob("*")] == ["full", "file"]
+
+
+def test_a_card_says_of_a_path_its_last_part(tokenizer: Tokenizer) -> None:
+    _, settings = made(tokenizer, {}, "composite", node("conv", "none"))
+    record = {"meaning": {"text": "/data/my-text/", "root": "/"}}
+    said = card("run", {"model_type": "relpos"}, record, settings)
+    assert "  text: my-text\n  root: ''\n" in said
 
 
 def test_config_json_holds_no_path(tokenizer: Tokenizer, tmp_path: Path) -> None:

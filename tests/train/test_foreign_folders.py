@@ -1,6 +1,7 @@
 """A model folder of a stranger: whatever its files hold, one line names the file that is wrong."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import yaml
 
 import relpos
 from relpos.errors import RelposError
+from relpos.train.weights import load_model
 
 DEEP = "[" * 100_000
 BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
@@ -109,6 +111,17 @@ def test_a_config_json_is_held_to_the_same_rules(folder: Path) -> None:
     (folder / "config.yaml").unlink()
     (folder / "config.json").write_text(json.dumps(config | {"model_type": "relpos", "size": {"layers": 3}}))
     refused(folder, "config.json")
+
+
+def test_damaged_weights_are_named_and_not_the_configuration(folder: Path) -> None:
+    os.truncate(folder / "model.safetensors", 100)
+    assert refused(folder, "model.safetensors").startswith(f"cannot read {folder / 'model.safetensors'}: ")
+    run = folder.rename(folder.with_name("model")).parent
+    snapshot = run / "snapshots" / "50.safetensors"
+    snapshot.parent.mkdir()
+    snapshot.write_bytes(b"half")
+    with pytest.raises(RelposError, match=f"^cannot read {snapshot}: "):
+        load_model(snapshot)
 
 
 def test_an_empty_tokenizer_is_named(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """The columns of GLUE against scikit-learn and scipy, and what a constant prediction scores."""
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,13 @@ def test_a_metric_that_judges_groups_needs_some() -> None:
     with pytest.raises(RelposError, match="exact_match: it judges groups, which this task does not have"):
         metrics.applied("relpos.train.metrics.exact_match", "task.metric", [1], [1])
     assert metrics.applied("relpos.train.metrics.accuracy", "task.metric", [1, 1], [1, 0], [0, 0]) == 0.5
+
+
+def test_a_metric_of_the_users_own_gets_its_groups_without_annotations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "judging.py").write_text("def of_groups(p, t, *, groups):\n    return len(set(groups))\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    trust("judging")
+    assert metrics.applied("judging.of_groups", "task.metric", [1, 1], [1, 0], [0, 0]) == 1.0
 
 
 def test_decisions_are_classes_or_values() -> None:

@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
 
 from linked import link_runs
 from relpos.errors import RelposError
-from relpos.runs import compose, execute, plan
-from relpos.runs.distributed import reserved_port
+from relpos.runs import Run, compose, execute, plan
+from relpos.runs.distributed import launch, reserved_port
+from relpos.runs.lock import locked
+from relpos.train.group import Broken, _exchange
 from schemes import FULL
 
 pytestmark = pytest.mark.usefixtures("python")
@@ -126,6 +129,15 @@ def test_a_lost_process_fails_the_run_and_one_process_goes_on(toy_runs: Path) ->
     assert starts[1]["from_step"] >= 2
 
 
+def test_a_process_that_is_lost_without_a_word_is_told_by_the_class_of_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(dist, "all_reduce", fails)
+    with pytest.raises(Broken, match=r"^another process of this run has ended \(RuntimeError\)$"):
+        _exchange(torch.zeros(1), None)
+
+
 @pytest.mark.slow
 def test_under_torchrun(toy_runs: Path) -> None:
     overrides = [*OVERRIDES, "steps=2"]
@@ -172,3 +184,28 @@ def test_several_nodes_need_a_meeting_place(toy_runs: Path) -> None:
 def test_processes_are_no_part_of_the_identity() -> None:
     one, four = (plan(compose("pretrain", overrides)) for overrides in ([], ["speed.devices=2", "speed.nodes=2"]))
     assert one.identity == four.identity
+
+
+def dying(run: Run, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    """The processes of a run do this instead."""
+    real = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **how: real([sys.executable, "-c", body], **how))
+    launch(run)
+
+
+def test_processes_that_die_at_once_leave_a_reason(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = plan(compose("pretrain", ["speed.devices=2"]))
+    run.path.mkdir(parents=True)
+    monkeypatch.setattr(Run, "to_dict", lambda _: {"long": "x" * 1_000_000})  # more than a pipe holds: writing it breaks
+    with pytest.raises(RelposError, match=r"its processes ended \(number: status 0: 3, 1: 3\)"):
+        dying(run, monkeypatch, "raise SystemExit(3)")
+    run.update(state="running", error=None)
+    with locked(run.path), pytest.raises(RelposError, match="its processes ended"):  # another process has taken it up
+        dying(run, monkeypatch, "raise SystemExit(3)")
+
+
+def test_processes_that_were_asked_to_stop_leave_an_interrupted_run(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = plan(compose("pretrain", ["speed.devices=2"]))
+    run.update(state="interrupted")
+    with pytest.raises(KeyboardInterrupt):
+        dying(run, monkeypatch, "pass")

@@ -167,6 +167,34 @@ def test_a_run_with_recorded_passes_goes_on_bit_for_bit(toy_runs: Path, recordin
     assert run.record["metrics"]["heldout_loss"] == whole["heldout_loss"]
 
 
+def test_the_special_tokens_and_the_vocabulary_are_those_of_the_checkpoint(
+    toy_runs: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its word table has more rows than its tokenizer has ids, as that of many published checkpoints."""
+    from hosts import host, saved
+    from published import published
+
+    sizes = {"vocab_size": 300, "max_position_embeddings": 130, "type_vocab_size": 1}
+    folder = saved(host("RobertaForMaskedLM", **sizes), published("roberta", tmp_path / "roberta"))
+    run = plan(relpos.compose("pretrain", [*OVERRIDES, "steps=1", f"network={folder}"]))
+    seen: set[tuple[int, ...]] = set()
+    loss_sum = MaskedLM.loss_sum
+
+    def kept(self: MaskedLM, ids: Tensor, labels: Tensor, *more: Any, **keys: Any) -> Any:
+        if self.training:
+            for row, wanted in zip(ids, labels, strict=True):
+                seen.add((*row[wanted != -100].tolist(), *wanted[wanted != -100].tolist()))
+        return loss_sum(self, ids, labels, *more, **keys)
+
+    monkeypatch.setattr(MaskedLM, "loss_sum", kept)
+    anew(run)
+    plain = set(seen)
+    seen.clear()
+    request.getfixturevalue("recording")
+    anew(run)
+    assert seen == plain
+
+
 class Scaled(nn.Module):
     def __init__(self) -> None:
         super().__init__()

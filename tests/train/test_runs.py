@@ -7,7 +7,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.strategies import SingleDeviceStrategy
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 import relpos
@@ -18,10 +18,13 @@ from relpos.launch.local import Local
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs import Run, execute, plan
 from relpos.runs.cost import flops, forward
-from relpos.train import finetune, room
+from relpos.runs.shelf import logged
+from relpos.train import finetune, progress, room
 from relpos.train.checkpoint import newest
+from relpos.train.loggers import JsonLines
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining, PretrainingData
+from relpos.train.weights import save_weights
 from schemes import FULL
 
 TINY = ["steps=3", "batch=8", "log_every=1", "evaluations=1", "data.pairs=64"]
@@ -187,6 +190,53 @@ def test_a_model_of_another_shape_is_refused_by_name(model_folder: Path) -> None
     (model_folder / "config.yaml").write_text(config.replace("ffn: 256", "ffn: 128"))
     with pytest.raises(RelposError, match="model.safetensors: '.*' has shape"):
         relpos.load(model_folder)
+
+
+def test_without_a_predicted_token_the_held_out_loss_is_refused_and_that_of_a_line_is_0() -> None:
+    module = Pretraining(nn.Linear(1, 1), Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision="fp32", log_every=10)
+    module.on_validation_epoch_start()
+    with pytest.raises(RelposError, match="^data: no token of the held-out text is predicted"):
+        module.on_validation_epoch_end()
+    assert module.averages({"loss": 0.0, "correct": 0.0, "chosen": 0.0, "tokens": 8.0}, 1.0)["loss"] == 0
+
+
+def test_the_logged_rate_is_that_of_the_step(toy_runs: Path) -> None:
+    run = relpos.run(relpos.compose("pretrain", [*TINY, "recipe.warmup=2"]))
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], run.config["recipe"]["lr"])
+    scheduler = Recipe.of(run.config["recipe"]).scheduler(optimizer, 3)
+    expected = []
+    for _ in range(3):
+        expected.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    assert [line["learning_rate"] for line in logged(run.path) if "loss" in line] == expected
+
+
+def test_a_training_that_fails_stops_its_bar(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    named = {name: lambda *_, name=name, **__: events.append(name) for name in ("start", "add_task", "update", "stop")}
+    monkeypatch.setattr(progress, "display", lambda *_: SimpleNamespace(disable=True, **named))
+
+    def fails(self: Pretraining, *_: object) -> None:
+        raise RelposError("on purpose")
+
+    monkeypatch.setattr(Pretraining, "training_step", fails)
+    with pytest.raises(RelposError, match="on purpose"):
+        relpos.run(relpos.compose("pretrain", TINY))
+    assert events == ["start", "add_task", "stop"]
+
+
+def test_a_damaged_line_of_the_log_is_cut(tmp_path: Path) -> None:
+    lines = ['{"step": 1}\n', '\0\0{"st}\n', "{}\n", '{"step": 2}\n', '{"step": 3}\n']
+    (tmp_path / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
+    JsonLines(tmp_path / "metrics.jsonl", step=2)
+    assert (tmp_path / "metrics.jsonl").read_text(encoding="utf-8") == lines[0] + lines[3]
+
+
+def test_those_who_may_read_other_files_may_read_the_weights(tmp_path: Path) -> None:
+    save_weights(nn.Linear(1, 1), tmp_path / "model.safetensors")
+    (tmp_path / "other").touch()
+    assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
 def test_tensorboard(toy_runs: Path) -> None:

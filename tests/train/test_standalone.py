@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -192,3 +193,38 @@ def test_a_scheme_of_the_users_own_travels_too(tmp_path: Path, monkeypatch: pyte
     monkeypatch.delenv("RELPOS_TRUST")
     with pytest.raises(RelposError, match="trust=mine_of_standalone"):
         standalone.code(settings)
+
+
+@pytest.mark.parametrize(
+    ("module", "head", "message"),
+    [
+        ("a_tuple", "WHOLE, HALF = 1, 0.5\n", None),
+        ("a_try", "try:\n    HALF = 0.5\nfinally:\n    pass\n", "HALF is neither defined nor imported at the top level"),
+        ("a_star", "from math import *\nHALF = tau\n", "tau is neither defined nor imported at the top level"),
+        ("a_point", "from .helper import HALF\n", "HALF is imported from .helper: write the full name of that module"),
+    ],
+)
+def test_what_a_scheme_of_the_users_own_uses_travels_or_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, head: str, message: str | None
+) -> None:
+    (tmp_path / f"{module}.py").write_text(
+        "from __future__ import annotations\n"
+        "from typing import TYPE_CHECKING\n"
+        f"from relpos.model.position import Scheme\n{head}"
+        "if TYPE_CHECKING:\n    from torch import Tensor\n\n\n"
+        "class Mine(Scheme):\n    names = ['q']\n    length = len(names)\n\n"
+        "    def turn(self, layer: int, q: Tensor, k: Tensor, v: Tensor, state: object) -> tuple[Tensor, ...]:\n"
+        "        import math as own\n\n"
+        "        try:\n            return own.sqrt(HALF) * q, *[part for part in (k, v)]\n"
+        "        except ValueError as error:\n            raise error\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(standalone, "find", lambda target, *_: SimpleNamespace(__module__=module, __qualname__="Mine"))
+    settings = {"position": {"_target_": f"{module}.Mine"}, "conv": {}}
+    if message:
+        with pytest.raises(RelposError, match=f"^module {module}: {message}"):
+            standalone.code(settings)
+        return
+    (tmp_path / "exported.py").write_text(standalone.code(settings), encoding="utf-8")
+    assert runpy.run_path(str(tmp_path / "exported.py"), run_name="modeling_relpos")["HALF"] == 0.5

@@ -105,10 +105,12 @@ class Standing:
         # A copy: `_read` takes settled runs out.
         for run in list(self.unsettled.values()):
             state = self._read(run)
+            if run.identity not in self.unsettled:  # `_read` has settled it, whatever became of its inputs
+                continue
             if any(needed.identity in self.failed or needed.identity in self.hopeless for needed in run.inputs.values()):
                 self.hopeless.add(run.identity)
-                self.unsettled.pop(run.identity, None)
-            elif run.identity in self.unsettled:  # `_read` has not settled it
+                self.unsettled.pop(run.identity)
+            else:
                 yield run, state
 
     def open(self) -> list[Run]:

@@ -68,7 +68,9 @@ class Display:
 def ending(run: Run) -> str:
     """One line about a settled run."""
     record = run.record
-    if record["state"] == "failed":
+    if not (state := record.get("state")):
+        return f"{run.stage} {run.name}: its folder {run.path} is gone"
+    if state == "failed":
         return f"{run.stage} {run.name} failed: {record['error']}"
     metrics = record.get("metrics", {})
     shown = metrics.get("columns") or {key: metrics[key] for key in ("perplexity",) if key in metrics}

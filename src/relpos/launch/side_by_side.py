@@ -10,6 +10,7 @@ import os
 import pickle
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
@@ -38,21 +39,21 @@ def side_by_side(
         title: of the progress bar.
 
     Raises:
-        RelposError: a process ended before it was done with its item.
+        RelposError: the function fails, or a process ended before it was done with its item; begins with the item.
         KeyboardInterrupt: asked to stop; the processes have ended, and no file is half written.
     """
     from relpos.progress import bar
 
     free: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
 
-    def apply(item: Item) -> tuple[Result, str]:
+    def apply(item: Item) -> tuple[Result, str, str]:
         process = free.get()
         assert process.stdin is not None
         assert process.stdout is not None
         try:
             pickle.dump((function, item), process.stdin)
             process.stdin.flush()
-            done: tuple[Result, str] = pickle.load(process.stdout)
+            done: tuple[Result, str, str] = pickle.load(process.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
             raise RelposError(f"{item}: its process ended with {exit_status(process.wait())}; the same command goes on") from None
         finally:
@@ -68,7 +69,10 @@ def side_by_side(
         futures = [threads.submit(apply, item) for item in items]
         try:
             for future in as_completed(futures):
-                print(future.result()[1], end="", file=sys.stderr, flush=True)
+                _, said, failed = future.result()
+                print(said, end="", file=sys.stderr, flush=True)
+                if failed:
+                    raise RelposError(failed)
                 advance(1)
         finally:
             # Not waited for here: they read from the processes that are ended below. The stack joins them afterwards.
@@ -92,7 +96,8 @@ def _process(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _serve() -> None:
-    """Answers each (function, item) on standard input with (result, what was printed on stderr) on standard output."""
+    """Answers each (function, item) on standard input with (result, what was printed on stderr, why the function failed) on
+    standard output; the last is empty where it did not."""
     with os.fdopen(os.dup(1), "wb") as results:
         os.dup2(2, 1)  # what a library prints must not end up among the results
         while True:
@@ -101,10 +106,17 @@ def _serve() -> None:
             except EOFError:
                 return
             # Only at work, where a half-written file is to be removed: a process that waits for an item is simply ended.
+            result, failed = None, ""
             with interruptible(), redirect_stderr(StringIO()) as said:  # no terminal, so no progress bars
-                result = function(item)
+                try:
+                    result = function(item)
+                except RelposError as error:
+                    failed = f"{item}: {error}"
+                except Exception as error:  # a bug, whose traceback is shown
+                    traceback.print_exc()
+                    failed = f"{item}: {type(error).__name__}: {error}"
             try:
-                pickle.dump((result, said.getvalue()), results)
+                pickle.dump((result, said.getvalue(), failed), results)
                 results.flush()
             except BrokenPipeError:  # the launcher was killed
                 # Closing `results` would write what is left to the broken pipe, and print a traceback.

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, one_line
 from relpos.files import write_json
 from relpos.launch.bundles import Bundle, bundles
 from relpos.launch.engine import Engine
@@ -156,6 +156,7 @@ class SlurmJobs:
         """
         self.behind = True  # stays so if an exception ends this method
         self.rounds += 1
+        known = set(self.jobs)
         self.jobs = {number: runs for number, runs in self.jobs.items() if number in queue}
         job_of = {identity: number for number, runs in self.jobs.items() for identity in runs}
         without_job = [run for run in self.standing.open() if run.identity not in job_of]
@@ -168,8 +169,9 @@ class SlurmJobs:
                 after |= {job_of[run.identity] for run in _inputs(group[0]) if run.identity in job_of}
                 numbers |= dict(zip([bundle.name for bundle in group], self._sbatch(group, sorted(after)), strict=True))
         finally:
-            # After an error, too: what sbatch has taken must not be submitted again.
-            write_json(self.book, self.jobs)
+            # After an error, too: what sbatch has taken must not be submitted again. Another launch may have added jobs meanwhile.
+            added = {number: runs for number, runs in _read(self.book).items() if number not in known}
+            write_json(self.book, added | self.jobs)
         self.behind = bool(held_up)
 
     def _sbatch(self, group: list[Bundle], after: list[str]) -> list[str]:
@@ -188,7 +190,7 @@ class SlurmJobs:
             with executor.batch():
                 submitted = [executor.submit(task, str(file), self.engine.threads) for file in files]
         except submitit.core.utils.FailedJobError as error:
-            raise Unanswered(f"engine=slurm: {str(error).strip().splitlines()[-1]}") from error
+            raise Unanswered(f"engine=slurm: {one_line(error)}") from error
         numbers = [job.job_id for job in submitted]
         for number in numbers:
             self.guard.begin(number)
@@ -218,6 +220,7 @@ class SlurmJobs:
 
     def _look(self) -> None:
         """Looks which jobs have left the queue, and submits what is left of their runs."""
+        self.jobs = _read(self.book) | self.jobs  # before the queue: what another launch submits in between is in the queue, too
         queue = in_queue()
         gone = [number for number in self.jobs if number not in queue]
         if not gone and not self.behind:
@@ -227,7 +230,8 @@ class SlurmJobs:
             identities = set(self.jobs[number])
             # A job rightly ends early where its runs are not ready or another process is at work on them.
             undone = [run for run in left if run.identity in identities and self.standing.is_ready(run) and not _is_held(run)]
-            if undone and self.guard.end(number):
+            # Another launch watches its own jobs; here they would count as useful.
+            if undone and number in self.submitted and self.guard.end(number):
                 raise RelposError(f"engine=slurm: jobs end before they start a run: see {self.folder / 'slurm'}")
         self.submit(queue)
 

@@ -157,9 +157,10 @@ class Checkpoint:
     def _check_computed(self) -> None:
         """Raises RelposError where a weight that we compute, such as RoFormer's sines, has other values in the checkpoint."""
         for name, compute in self.family.computed.items():
-            stored, expected = self.tensors.get(self.prefix + name), compute(self.config)
+            stored = self.tensors.get(self.prefix + name)
             if stored is None:
                 continue
+            expected = compute(self.config)
             allowed = max(1e-3, torch.finfo(stored.dtype).eps)  # of tables that were computed in float32 or stored in less
             if stored.shape != expected.shape or not bool(((stored.double() - expected).abs() <= allowed).all()):
                 raise RelposError(f"{self.folder}: weight {self.prefix + name!r} is not the table that it is by config.json")
@@ -168,14 +169,16 @@ class Checkpoint:
         """Names of the weights of a linear map between two equal widths, which ALBERT always has and ours does not.
 
         Raises:
-            RelposError: the map is not the identity.
+            RelposError: the map is not the identity, or a part of it is missing.
         """
         size = self.settings["size"]
         if not self.family.always_widens or size["embedding"] != size["hidden"]:
             return set()
         weight, bias = (self.prefix + names(part)[0] for part in self.family.widen)
-        eye = torch.eye(size["hidden"])
-        if weight in self.tensors and torch.equal(self.tensors[weight].float(), eye) and not self.tensors[bias].any():
+        for name in (weight, bias):
+            if name not in self.tensors:
+                raise RelposError(f"{self.folder}: weight {name!r} is missing")
+        if torch.equal(self.tensors[weight].float(), torch.eye(size["hidden"])) and not self.tensors[bias].any():
             return {weight, bias}
         raise RelposError(f"{self.folder}: weight {weight!r} between two equal widths can be expressed only if it does nothing")
 

@@ -51,7 +51,7 @@ def stated(config: Mapping[str, Any]) -> dict[str, Any]:
         RelposError: the embeddings are narrower than the layers: they are normed behind the map between the two, ours before it.
     """
     given = _MISSING | {name: value for name, value in config.items() if value is not None}
-    hidden, kinds = given.get(_HIDDEN.name, _HIDDEN.default), given["pos_att_type"]
+    hidden, kinds = _HIDDEN.of(given), given["pos_att_type"]
     if given.get("embedding_size", hidden) != hidden:
         raise RelposError(
             f"embedding_size={given['embedding_size']}: only that of hidden_size={hidden} is supported for deberta-v2"
@@ -60,7 +60,7 @@ def stated(config: Mapping[str, Any]) -> dict[str, Any]:
         kinds = [kind.strip() for kind in kinds.lower().split("|")]
     # As in transformers, which takes the longest text where the number is below 1.
     if given["max_relative_positions"] in (-1, 0):
-        given["max_relative_positions"] = given.get(_LENGTH.name, _LENGTH.default)
+        given["max_relative_positions"] = _LENGTH.of(given)
     return given | {"pos_att_type": sorted(map(str, kinds)) if isinstance(kinds, list) else kinds}
 
 

@@ -27,7 +27,7 @@ class Key:
 
     Args:
         name: the key.
-        default: its value in a file without the key.
+        default: its value in a file without the key, or with null for it.
         read: its value → ours.
         write: our value → its.
     """
@@ -36,6 +36,11 @@ class Key:
     default: Any = None
     read: Callable[[Any], Any] = same
     write: Callable[[Any], Any] = same
+
+    def of(self, config: Mapping[str, Any]) -> Any:
+        """Its value in a file."""
+        value = config.get(self.name)
+        return self.default if value is None else value
 
 
 @dataclass(frozen=True)

@@ -92,15 +92,10 @@ def shards(index: Path) -> dict[str, str]:
     try:
         shards: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         files = set(shards.values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise RelposError(f"{index}: damaged: a weight_map from weights to files is expected") from None
     for file in files:
         # A name with a folder in it could point anywhere on this machine.
-        if Path(file).name != file or not (index.parent / file).is_file():
+        if not isinstance(file, str) or Path(file).name != file or not (index.parent / file).is_file():
             raise RelposError(f"{index}: shard {file} is missing")
     return shards
-
-
-def one_line(error: Exception) -> str:
-    """The first line of an error's message."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

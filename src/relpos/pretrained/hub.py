@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, one_line
 from relpos.pretrained.files import CONFIG, TOKENIZER
 
 ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w.-]+)?")
@@ -44,8 +44,7 @@ def located(name: str | Path) -> Path:
         place = fetched(*TEXTS, *SAFE)
         return place if list(place.glob("*.safetensors")) else fetched(*TEXTS, *PICKLED)
     except Exception as error:  # offline, no such id, no permission: the library has a class for each
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise RelposError(f"{name}: no such folder, and the hub gives no such checkpoint: {reason}") from None
+        raise RelposError(f"{name}: no such folder, and the hub gives no such checkpoint: {one_line(error)}") from None
 
 
 def is_id(name: str) -> bool:

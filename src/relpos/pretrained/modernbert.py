@@ -44,7 +44,7 @@ def _theta(config: Mapping[str, Any], kind: str, key: Key) -> Any:
     rotation = isinstance(given, Mapping) and (given.get(kind) or {})
     if not isinstance(rotation, Mapping) or rotation.get("rope_type", "default") != "default":
         raise RelposError(f"rope_parameters={given}: only the rope_type default is supported")
-    return rotation.get("rope_theta", config.get(key.name, key.default))
+    return rotation.get("rope_theta", key.of(config))
 
 
 FAMILY = Family(

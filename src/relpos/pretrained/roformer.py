@@ -20,9 +20,9 @@ _SIZE = SIZE | {"embedding": Key("embedding_size", 768), "max_positions": Key("m
 
 def waves(config: Mapping[str, Any]) -> Float[Tensor, "positions head_dim"]:
     """The sines of all angles, then the cosines, which `transformers` keeps among the weights."""
-    width = config["hidden_size"] // config["num_attention_heads"]
+    width = _SIZE["hidden"].of(config) // _SIZE["heads"].of(config)
     wave = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    angles = torch.arange(config["max_position_embeddings"], dtype=torch.float64)[:, None] * wave
+    angles = torch.arange(_SIZE["max_positions"].of(config), dtype=torch.float64)[:, None] * wave
     return torch.cat((angles.sin(), angles.cos()), 1)
 
 

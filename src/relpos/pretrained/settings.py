@@ -51,7 +51,7 @@ def to_config(family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _filled(template: Any, config: Mapping[str, Any]) -> Any:
     if isinstance(template, Key):
-        value = config.get(template.name, template.default)
+        value = template.of(config)
         try:
             return template.read(value)
         except RelposError as error:

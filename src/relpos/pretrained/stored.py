@@ -11,8 +11,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from relpos.errors import RelposError
-from relpos.pretrained.files import WEIGHTS, one_line, shards, weight_files
+from relpos.errors import RelposError, one_line
+from relpos.pretrained.files import WEIGHTS, shards, weight_files
 
 OLD_NAMES = {"gamma": "weight", "beta": "bias"}
 """Last parts of names in checkpoints converted from TensorFlow → ours."""
@@ -25,12 +25,16 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         RelposError: a file is missing, truncated, damaged or has code inside; or shards do not match their index.
     """
     files = weight_files(folder)
+    # Whole weights may lie beside the index of shards that are not there.
+    indices = [folder / f"{name}.index.json" for name in WEIGHTS] if len(files) > 1 else []
+    index = next((path for path in indices if path.is_file()), None)
+    shard_of = shards(index) if index else {}
     tensors: dict[str, Tensor] = {}
     for file in files:
         part = _safetensors(file) if file.suffix == ".safetensors" else _pickled(file)
-        if index := next((path for name in WEIGHTS if (path := folder / f"{name}.index.json").is_file()), None):
-            expected = {name for name, shard in shards(index).items() if shard == file.name}
-            if len(files) > 1 and (wrong := sorted(expected ^ part.keys())):
+        if index:
+            expected = {name for name, shard in shard_of.items() if shard == file.name}
+            if wrong := sorted(expected ^ part.keys()):
                 what = "lacks" if wrong[0] in expected else "has a foreign"
                 raise RelposError(f"{file}: {what} weight {wrong[0]!r}; {index.name} says otherwise")
         tensors |= part
@@ -51,8 +55,10 @@ def _pickled(path: Path) -> dict[str, Tensor]:
                 content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
             except RuntimeError:  # files in torch's format before 1.6 cannot be mapped
                 content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
-        raise RelposError(f"{path}: holds more than weights: refused, and nothing in it was executed") from None
+    except pickle.UnpicklingError as error:
+        if "GLOBAL" in str(error):  # torch names the function or class that the file asks for
+            raise RelposError(f"{path}: holds more than weights: refused, and nothing in it was executed") from None
+        raise RelposError(f"cannot read {path}: not a file of weights (a Git LFS pointer?)") from None
     except (RuntimeError, OSError, EOFError, ValueError) as error:
         raise RelposError(f"cannot read {path}: {one_line(error)}") from error
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):

@@ -172,6 +172,8 @@ def _carry_out(run: Run, log: bool = False) -> None:
             _record_failure(run, error)
             raise
     run.end("finished", metrics=metrics, seconds=seconds(), **cost)
+    # Last of all: until the record says so, a kill must find the checkpoint to go on from.
+    shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
 
 
 def _check_folder(run: Run) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import sys
 import time
 import warnings
@@ -29,7 +28,7 @@ from relpos.runs.run import Run
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, logged
 from relpos.train.checkpoint import Checkpointing, Kept, Snapshots, WholeCheckpoints, newest, stopping
 from relpos.train.group import Group
-from relpos.train.loggers import JsonLines, conclude, identified, log_again
+from relpos.train.loggers import JsonLines, identified, log_again
 from relpos.train.module import Training, set_threads
 from relpos.train.pretrain import Pretraining
 from relpos.train.progress import Bar
@@ -83,9 +82,9 @@ def fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: i
         if group.first and (used := kernels_used(module.model)):
             run.note_start(kernels=used)
     if group.first:
-        # Added up over the starts of a run that was interrupted; an estimate reads runs of a single start only.
+        # Of the last start alone, since one that is interrupted does not come here; an estimate reads runs of a single start only.
         seconds = {"fit_seconds": time.perf_counter() - started, "fit_cpu_seconds": time.process_time() - worked}
-        run.update(**{key: round(run.record.get(key, 0.0) + value, 2) for key, value in seconds.items()})
+        run.update(**{key: round(value, 2) for key, value in seconds.items()})
     return trainer
 
 
@@ -129,12 +128,13 @@ def _note(run: Run, module: Training, beginning: Beginning) -> None:
 def _trainer(run: Run, module: Training, evaluations: int, beginning: Beginning) -> pl.Trainer:
     """Lightning's trainer with our checkpoints, and in the first process with loggers, snapshots and a bar."""
     config, speed, group = run.config, run.config["speed"], module.group
-    callbacks: list[pl.Callback] = [Checkpointing(run.path / "checkpoint", config["checkpoint_every"], group)]
-    if beginning.keeps:
-        callbacks.insert(0, Kept(run.path / trunk.FOLDER, beginning.keeps))  # first, because checkpointing may stop at this step
+    # What is to be kept of a step comes before checkpointing, which may stop at this step.
+    callbacks: list[pl.Callback] = [Kept(run.path / trunk.FOLDER, beginning.keeps)] if beginning.keeps else []
+    callbacks += [Snapshots(run.path / SNAPSHOTS, config["snapshots"])] if group.first else []
+    callbacks += [Checkpointing(run.path / "checkpoint", config["checkpoint_every"], group)]
     loggers: list[Any] = []
     if group.first:
-        callbacks += [Snapshots(run.path / SNAPSHOTS, config["snapshots"]), Bar(run.name, module.steps)]
+        callbacks += [Bar(run.name, module.steps)]
         loggers = [JsonLines(run.path / LOGGED, beginning.step), *_more_loggers(run, module.model)]
     return pl.Trainer(
         accelerator=speed["accelerator"],
@@ -258,10 +258,3 @@ def _more_loggers(run: Run, model: Any) -> list[Any]:
     logger = instantiate(run.config["logger"], "logger", run=fields, folder=run.path)
     log_again(logger, logged(run.path))
     return [logger]
-
-
-def finish(run: Run, trainer: pl.Trainer, metrics: dict[str, Any]) -> None:
-    """Gives the final figures to the loggers, and removes the checkpoint, which a finished run does not need."""
-    conclude(trainer.loggers, metrics)
-    # Last of all: until the model is written, a kill must find the checkpoint to go on from.
-    shutil.rmtree(run.path / "checkpoint", ignore_errors=True)

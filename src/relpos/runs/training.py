@@ -13,14 +13,14 @@ from relpos.data.store import Store
 from relpos.data.tasks import Task, authors_steps, epoch_steps
 from relpos.files import sha256
 from relpos.model.build import count
-from relpos.runs.fit import finish, fit, interval, microbatch_of, recorder_of
+from relpos.runs.fit import fit, interval, microbatch_of, recorder_of
 from relpos.runs.model import finetuned_settings, of_finetuning, of_pretraining, pretrained_settings
 from relpos.runs.plan import task_files
 from relpos.runs.run import Run
 from relpos.train.checkpoint import stopping
 from relpos.train.finetune import Finetuning, FinetuningData, columns
 from relpos.train.group import present
-from relpos.train.loggers import log_figure
+from relpos.train.loggers import conclude, log_figure
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining, PretrainingData
 from relpos.train.splits import Splits, kept
@@ -69,7 +69,7 @@ def pretrain(run: Run) -> dict[str, Any]:
         "position_parameters": parameters["position"],
         "steps": config["steps"],
     }
-    finish(run, trainer, metrics)
+    conclude(trainer.loggers, metrics)
     return metrics
 
 
@@ -92,7 +92,7 @@ def finetune(run: Run) -> dict[str, Any]:
     for logger in trainer.loggers:
         logger.log_metrics(result["columns"], step=steps)
     save_model(run.path / "model", model, settings, tokenizer)
-    finish(run, trainer, result | {"steps": steps})
+    conclude(trainer.loggers, result | {"steps": steps})
     return result | {"steps": steps}
 
 

@@ -144,4 +144,4 @@ def _without_paths(value: Any) -> Any:
         return {str(key): _without_paths(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [_without_paths(part) for part in value]
-    return value.rsplit("/", 1)[1] if isinstance(value, str) and value.startswith("/") else value
+    return value.rstrip("/").rsplit("/", 1)[-1] if isinstance(value, str) and value.startswith("/") else value

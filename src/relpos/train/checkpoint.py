@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +65,16 @@ class WholeCheckpoints(TorchCheckpointIO):
             RelposError: the disk is full; the earlier checkpoint stays.
         """
         path = Path(path)
+        # What a kill has left half written; the process that holds the run's lock is the only one that writes here.
+        for half in path.parent.glob(".*.ckpt.*"):
+            half.unlink(missing_ok=True)
         # The name needs the checksum, and so the whole file.
         unnamed = path.with_name("writing.ckpt")
         with replacing(unnamed) as temporary:
             torch.save(checkpoint, temporary)
         named = path.with_name(f"{path.stem}-{sha256(unnamed)[:16]}.ckpt")
-        unnamed.replace(named)
+        with replacing(named) as temporary:  # which flushes the new name to disk
+            unnamed.replace(temporary)
         # Only now: until the new one has its name, the earlier one is the last whole one.
         for other in path.parent.glob("*.ckpt"):
             if other != named:
@@ -83,8 +87,12 @@ def newest(folder: Path) -> Path | None:
     Raises:
         RelposError: there are checkpoints, and none has the content that its name promises.
     """
+    found = []
+    for path in folder.glob("last-*.ckpt"):
+        with suppress(FileNotFoundError):  # the run that writes here has deleted it meanwhile
+            found.append((path.stat().st_mtime_ns, path))
     # By time, because a name holds a hash. There are two where the process was killed before it deleted the earlier one.
-    checkpoints = sorted(folder.glob("last-*.ckpt"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    checkpoints = [path for _, path in sorted(found, reverse=True)]
     for path in checkpoints:
         if sha256(path)[:16] == path.stem.removeprefix("last-"):
             return path

@@ -1,6 +1,7 @@
 """Python definitions as text: those that some need, directly or through others, taken from their modules and put into one file.
 
-A definition is a function, a class or an assignment at the top level of a module.
+A definition is a function, a class or an assignment at the top level of a module. One that uses what is defined in another way, as
+inside `try`, or imported from a relative place, is refused: these cannot be taken along.
 """
 
 from __future__ import annotations
@@ -8,10 +9,13 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+import symtable
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
+
+from relpos.errors import RelposError
 
 LINE = 132
 """Characters of an import statement."""
@@ -50,6 +54,16 @@ class Module:
             self._free[name] = [found for node in self.defined[name] for found in _free(node)]
         return self._free[name]
 
+    def reads(self, name: str) -> set[str]:
+        """The names of the module without which a definition fails: all that it uses outside annotations."""
+        first, last = rows(self.defined[name])
+        text = "\n".join(["from __future__ import annotations", *self.lines[first:last]])
+        tables = [symtable.symtable(text, self.name, "exec")]
+        for table in tables:  # which grows meanwhile
+            tables += table.get_children()
+        symbols = [symbol for table in tables for symbol in table.get_symbols() if symbol.is_global() and symbol.is_referenced()]
+        return {symbol.get_name() for symbol in symbols if not hasattr(builtins, symbol.get_name())}
+
     def text(self, name: str, called: Callable[[str], str]) -> str:
         """The lines of a definition, with the comment above it.
 
@@ -62,9 +76,10 @@ class Module:
             line, start = lines[found.lineno - 1], found.col_offset
             lines[found.lineno - 1] = line[:start] + called(found.id).encode() + line[start + len(found.id.encode()) :]
         first, last = rows(self.defined[name])
-        # The name that is defined is no reference, so the loop above has not replaced it.
+        # The names that are defined are no references, so the loop above has not replaced them.
         head = self.defined[name][0].lineno - 1
-        lines[head] = re.sub(rf"\b{name}\b", called(name), lines[head].decode(), count=1).encode()
+        for defined in _defines(self.defined[name][0]):
+            lines[head] = re.sub(rf"\b{defined}\b", called(defined), lines[head].decode(), count=1).encode()
         while first and self.lines[first - 1].startswith("#"):
             first -= 1
         return b"\n".join(lines[first:last]).decode()
@@ -75,10 +90,11 @@ class Library:
 
     Args:
         module: the module of a name; None for those from which nothing is taken: they are imported.
+        added: names that the file defines besides.
     """
 
-    def __init__(self, module: Callable[[str], Module | None]) -> None:
-        self.module = module
+    def __init__(self, module: Callable[[str], Module | None], added: Collection[str] = ()) -> None:
+        self.module, self.added = module, set(added)
 
     def resolve(self, module: str, name: str) -> Symbol | None:
         """The definition that a name in a module stands for; None if it comes from a module from which nothing is taken."""
@@ -91,7 +107,11 @@ class Library:
         return self.resolve(base, there) if there else None
 
     def file(self, roots: Iterable[Symbol]) -> tuple[str, str, dict[Symbol, str]]:
-        """The imports, the definitions module by module, and what each definition is called."""
+        """The imports, the definitions module by module, and what each definition is called.
+
+        Raises:
+            RelposError: a definition uses what cannot be taken along; names the module and the name.
+        """
         needed = self._needed(roots)
         called = _names(needed)
         parts, imports = [], set()
@@ -99,7 +119,7 @@ class Library:
             source = self.module(name)
             assert source
             wanted = [defined for defined in source.defined if Symbol(name, defined) in needed]
-            # Without repetition: one statement may define two names, as in `a = b = 1`.
+            # Without repetition: one statement may define two names, as in `a, b = 1, 2`.
             texts = dict.fromkeys(source.text(defined, self._caller(name, called)) for defined in wanted)
             parts.append("\n\n\n".join([f"# {name}", *texts]))
             imports |= {line for defined in wanted for line in self._outside(source, defined)}
@@ -149,9 +169,17 @@ class Library:
         return list(order)
 
     def _outside(self, source: Module, name: str) -> Iterator[str]:
-        """The imports that a definition needs."""
+        """The imports that a definition needs.
+
+        Raises:
+            RelposError: it uses a name that the module neither defines nor imports at its top level, or a relative import.
+        """
+        for unknown in sorted(source.reads(name) - source.defined.keys() - source.imported.keys() - self.added):
+            raise RelposError(f"module {source.name}: {unknown} is neither defined nor imported at the top level of the module")
         for found in source.refers(name):
             base, there = source.imported.get(found.id, ("", None))
+            if base.startswith("."):
+                raise RelposError(f"module {source.name}: {found.id} is imported from {base}: write the full name of that module")
             if base and found.id not in source.defined and self.module(base) is None:
                 alias = "" if found.id in (there, base.partition(".")[0]) else f" as {found.id}"
                 yield f"from {base} import {there}{alias}" if there else f"import {base}{alias}"
@@ -174,7 +202,8 @@ def _defines(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+    names = [name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+    return [name.id for name in names if isinstance(name.ctx, ast.Store)]
 
 
 def _imports(node: ast.stmt) -> dict[str, tuple[str, str | None]]:

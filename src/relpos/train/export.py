@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 
 from relpos.data.fast_tokenizer import write_fast_tokenizer
 from relpos.data.published_tokenizer import PublishedTokenizer
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
-from relpos.files import cannot_write, replacing_folder, write_json, write_text
+from relpos.files import replacing_folder, write_json, write_text
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.pretrained.export import to_huggingface
 from relpos.pretrained.files import OWN
 from relpos.train import standalone
+from relpos.train.weights import WEIGHTS, save_tensors
 
 MASKED, CAUSAL, CLASSIFIER = "RelposForMaskedLM", "RelposForCausalLM", "RelposForSequenceClassification"
 """Classes of `relpos.train.huggingface`."""
@@ -76,9 +74,5 @@ def export(
             # In our pre-training all tokens have type 0; a fine-tuning gives the second text type 1.
             write_fast_tokenizer(temporary, tokenizer, longest, second_type=int(classifies), open_end=ours == CAUSAL)
         write_text(temporary / "README.md", card(config))
-        try:
-            save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
-        except SafetensorError as error:
-            raise cannot_write(folder, error) from error
-        shutil.copymode(temporary / "config.json", temporary / "model.safetensors")  # safetensors makes it the owner's alone
+        save_tensors(tensors, temporary / WEIGHTS, {"format": "pt"})
     return config

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, one_line
 
 PATIENCE = timedelta(days=14)
 """Timeout of small messages: the others may wait while the first process waits for another launcher to finish the run."""
@@ -92,7 +92,7 @@ def _exchange(values: Tensor, group: dist.ProcessGroup | None) -> None:
         dist.all_reduce(values, group=group)
     except RuntimeError as error:  # gloo: "Connection closed by peer"; NCCL: DistBackendError
         atexit.unregister(_leave)  # it would wait for the lost one
-        raise Broken(f"another process of this run has ended ({str(error).splitlines()[0]})") from error
+        raise Broken(f"another process of this run has ended ({one_line(error)})") from error
 
 
 ALONE = Group()

@@ -142,11 +142,17 @@ class RelposForCausalLM(RelposForMaskedLM):
 
 
 class RelposForSequenceClassification(RelposPreTrainedModel):
-    """The encoder with pooler and classifier; one label means regression."""
+    """The encoder with pooler and classifier; one label means regression.
+
+    Raises:
+        RelposError: another number of labels is asked for than the network of the folder has.
+    """
 
     _keys_to_ignore_on_load_unexpected = [r"^head\."]  # noqa: RUF012
 
     def __init__(self, config: RelposConfig) -> None:
+        if config.outputs not in (None, config.num_labels):
+            raise RelposError(f"num_labels={config.num_labels}: this network has {config.outputs} outputs")
         super().__init__(config, outputs=config.outputs or config.num_labels)
 
     def _adopt(self, model: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from typing import Any, Literal
 
 from pytorch_lightning.loggers import Logger
 
+from relpos.errors import one_line
 from relpos.files import whole_lines, write_text
 
 Mode = Literal["auto", "online", "offline"]
@@ -25,7 +27,8 @@ class JsonLines(Logger):
     """`metrics.jsonl`: the truth about a run; other loggers are views of it.
 
     Args:
-        path: the file; lines after `step` are cut, so that a run that is continued from a checkpoint logs each step once.
+        path: the file; lines after `step` are cut, so that a run that is continued from a checkpoint logs each step once, and so
+            are damaged ones.
         step: the step from which the run is continued.
     """
 
@@ -33,7 +36,7 @@ class JsonLines(Logger):
         super().__init__()
         self.path = path
         # A process that was killed may have written half a line, and steps after its last checkpoint.
-        kept = [line for line in whole_lines(path) if json.loads(line)["step"] <= step] if step else []
+        kept = [line for line in whole_lines(path) if _step(line) <= step] if step else []
         write_text(path, "".join(kept))
 
     name = "jsonl"
@@ -47,6 +50,14 @@ class JsonLines(Logger):
         # Closed after each line, so that a kill loses none and whoever watches the run reads it at once.
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step} | {name: float(value) for name, value in metrics.items()}) + "\n")
+
+
+def _step(line: str) -> float:
+    """The step of a line; infinity for a line that a crash has damaged."""
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return math.inf
 
 
 def identified(
@@ -88,7 +99,7 @@ def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str,
     try:
         experiment = wandb.init(settings=settings, **arguments)
     except wandb.errors.Error as error:
-        print(f"relpos: Weights & Biases is out of reach ({str(error).splitlines()[0]}); logging offline", file=sys.stderr)
+        print(f"relpos: Weights & Biases is out of reach ({one_line(error)}); logging offline", file=sys.stderr)
         experiment = wandb.init(settings=settings, **arguments | {"mode": "offline"})
     _begun.append(experiment)
     return WandbLogger(experiment=experiment, prefix="" if run["job_type"] == "pretrain" else run["job_type"])

@@ -6,6 +6,7 @@ finite. Averages over batches, and metrics that return noise for constant predic
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,7 @@ def exact_match(predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike) -
     """Share of groups in which every entry is right: of MultiRC, questions of which all answers are."""
     p, t = _pair(predictions, targets)
     _, group, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
-    return float(np.mean(np.bincount(group.reshape(-1), p == t) == sizes))
+    return float(np.mean(np.bincount(group, p == t) == sizes))
 
 
 def f1_and_exact_match(predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike) -> float:
@@ -111,17 +112,17 @@ def majority(task: Task, targets: Sequence[int] | Sequence[float], groups: Array
 
 
 def applied(name: str, key: str, predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike | None = None) -> float:
-    """A metric by its dotted name, which gets the groups if there are some and it asks for them.
+    """A metric by its dotted name, which gets the groups if one of its arguments is called `groups`.
 
     Raises:
-        RelposError: begins with `key`: there is no such metric, or it needs groups.
+        RelposError: begins with `key`: there is no such metric, or it judges groups and there are none.
     """
     metric = find(name, "metric", key)
-    if "groups" not in getattr(metric, "__annotations__", ()):
+    if "groups" not in inspect.signature(metric).parameters:
         return float(metric(predictions, targets))
     if groups is None:
         raise RelposError(f"{key}={name}: it judges groups, which this task does not have")
-    return float(metric(predictions, targets, groups))
+    return float(metric(predictions, targets, groups=groups))
 
 
 def progress_metric(task: Task) -> Metric:

@@ -48,6 +48,7 @@ class Training(pl.LightningModule):
         self.sums: dict[str, Tensor | float] = {}
         self.clock = time.perf_counter()
         self.shown: dict[str, float] = {}
+        self.rate = 0.0
 
     def configure_optimizers(self) -> Any:
         """AdamW, and the schedule that `training_step` advances."""
@@ -68,7 +69,7 @@ class Training(pl.LightningModule):
         """Sums the gradients over the processes, clips them, updates the weights, advances the schedule.
 
         Raises:
-            RelposError: the gradient's norm is not finite; the weights are still those before the update.
+            RelposError: on a CPU: the gradient's norm is not finite; the weights are still those before the update.
         """
         optimizer: Any = self.optimizers()
         scheduler: Any = self.lr_schedulers()
@@ -78,6 +79,8 @@ class Training(pl.LightningModule):
         self.add(gradient_norm=norm, steps=1)
         if norm.device.type == "cpu":  # reading it on a GPU would wait for the device: there `log_step` and checkpoints check
             self.check_finite()
+        # The first group has the recipe's own rate; those of position scheme and convolution may be multiples of it.
+        self.rate = float(optimizer.param_groups[0]["lr"])  # of this update: the schedule goes on to the next one's
         optimizer.step()
         self.zero_gradients(optimizer)
         scheduler.step()
@@ -116,11 +119,9 @@ class Training(pl.LightningModule):
         if not math.isfinite(sums.get("loss", 0.0)):
             raise RelposError(f"training diverged after {step} steps: the loss is {sums['loss']}; try a lower recipe.lr")
         seconds = time.perf_counter() - self.clock
-        optimizer: Any = self.optimizers()
         self.shown = self.averages(sums, seconds) | {
             "gradient_norm": sums["gradient_norm"] / sums["steps"],
-            # The first group has the recipe's own rate; those of position scheme and convolution may be multiples of it.
-            "learning_rate": optimizer.param_groups[0]["lr"],
+            "learning_rate": self.rate,
             "steps_per_second": sums["steps"] / seconds,
         }
         for logger in self.loggers:

@@ -26,7 +26,7 @@ HELDOUT_EXAMPLES = 2000
 """Held-out examples that are scored; every run scores the same ones under the same masks."""
 
 MOST_LOSS = 700.0
-"""The perplexity of a larger loss, its exponential, would overflow float64."""
+"""The perplexity of a loss little larger than this, its exponential, would overflow float64."""
 
 
 class Pretraining(Training):
@@ -52,7 +52,9 @@ class Pretraining(Training):
         """Makes the recorder, now that the network is on its device."""
         super().on_train_start()
         if self.recorder:
-            self.recorded = RecordedStep(self.model, self.seed, self.precision, self.recorder(), self.masks)
+            steps = self.trainer.datamodule.steps  # type: ignore[attr-defined]
+            marks, vocabulary = steps.examples.marks, steps.vocabulary  # those with which the plain steps are masked
+            self.recorded = RecordedStep(self.model, self.seed, self.precision, self.recorder(), self.masks, marks, vocabulary)
 
     def training_step(self, step: Step | UnmaskedStep, _index: int) -> None:
         """Sums the gradients of the passes and updates once."""
@@ -97,9 +99,10 @@ class Pretraining(Training):
             raise RelposError(
                 f"{sums['left_out']:.0f} chosen tokens found no room in a recorded pass; speed.graphs=false has no such limit"
             )
+        chosen = max(1.0, sums["chosen"])  # in few short examples none may be chosen
         return {
-            "loss": sums["loss"] / sums["chosen"],
-            "accuracy": sums["correct"] / sums["chosen"],
+            "loss": sums["loss"] / chosen,
+            "accuracy": sums["correct"] / chosen,
             "real_tokens_per_second": sums["tokens"] / seconds,
         }
 
@@ -118,9 +121,12 @@ class Pretraining(Training):
         """Logs the held-out loss and keeps the figures as `self.result`.
 
         Raises:
-            RelposError: the loss or the perplexity is not a finite number: training has diverged.
+            RelposError: no held-out token is predicted; or the loss or the perplexity is not a finite number: training has
+                diverged.
         """
         loss, chosen, correct = self.group.sums([float(total) for total in self.heldout])
+        if not chosen:
+            raise RelposError("data: no token of the held-out text is predicted: the corpus is too small")
         # Not `>=`, which NaN would pass.
         if not loss / chosen < MOST_LOSS:
             raise RelposError(

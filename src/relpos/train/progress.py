@@ -45,5 +45,9 @@ class Bar(pl.Callback):
             print(f"{self.name}: step {trainer.global_step}/{self.steps}  {shown}", file=sys.stderr)
 
     def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
-        """Leaves the terminal as it was."""
+        """Leaves the terminal as it was, at the end of a training."""
+        self.progress.stop()
+
+    def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
+        """The same where a training stops or fails: Lightning does not call `teardown` then."""
         self.progress.stop()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from relpos.counter import fold
+from relpos.data.marks import OURS, Marks
 from relpos.data.masking import RATE, mask
 from relpos.data.objective import Masked, masked
 from relpos.data.steps import UnmaskedStep
@@ -23,7 +24,7 @@ from relpos.model.recorded_keys import RecordedKeys
 from relpos.train.replay import Inputs, Recorder, Replay
 
 DEVIATIONS = 8.0
-"""Standard deviations above the mean number of chosen tokens for which the head has room: one step in 10^15 has more."""
+"""Standard deviations above the mean number of chosen tokens for which the head has room: one pass in 10^15 has more."""
 
 
 def room(tokens: int, rate: float = RATE) -> int:
@@ -39,12 +40,24 @@ class RecordedStep:
         seed: of masks and dropout.
         precision: `fp32` or `bf16`.
         masks: their rate at each step.
+        marks: the ids of the special tokens.
+        vocabulary: of which random ids are drawn; None: all of the word table.
     """
 
-    def __init__(self, model: MaskedLM, seed: int, precision: str, recorder: Recorder, masks: Masked = masked) -> None:
+    def __init__(
+        self,
+        model: MaskedLM,
+        seed: int,
+        precision: str,
+        recorder: Recorder,
+        masks: Masked = masked,
+        marks: Marks = OURS,
+        vocabulary: int | None = None,
+    ) -> None:
         # The largest rate of the whole run: a recording has the number of tokens at which the head runs built in.
         self.masks, self.most = masks, max(masks.first, masks.last)
         self.model, self.seed, self.precision = model, seed, precision
+        self.marks, self.vocabulary = marks, vocabulary or model.encoder.embedding.words.num_embeddings
         self.device = next(model.parameters()).device
         self.keys = RecordedKeys(self.device)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
@@ -74,8 +87,7 @@ class RecordedStep:
 
     def _pass(self, inputs: Inputs) -> tuple[Tensor, ...]:
         ids, lengths, keys = inputs["input_ids"], inputs["lengths"], inputs["keys"]
-        vocabulary = self.model.encoder.embedding.words.num_embeddings
-        seen, labels = mask(ids, lengths, keys, self.seed, vocabulary, inputs["rate"])
+        seen, labels = mask(ids, lengths, keys, self.seed, self.vocabulary, inputs["rate"], self.marks)
         real = torch.arange(ids.shape[1], device=ids.device)[None, :] < lengths[:, None]
         seed_dropout(self.model, self.keys, keys)
         places = room(ids.numel(), self.most)

@@ -133,12 +133,13 @@ def code(settings: Mapping[str, Any]) -> str:
         settings: of the network, as in a model folder: `position` and `conv` name the classes that it needs.
 
     Raises:
-        RelposError: there is no source of a class that the settings name.
+        RelposError: there is no source of a class that the settings name, or it uses what cannot be taken along.
     """
     named = {target: find(target, kind, kind) for kind in ("position", "conv") for target in _targets(settings[kind])}
     symbols = {target: Symbol(found.__module__, found.__qualname__) for target, found in named.items()}
     own = {symbol.module for symbol in symbols.values()}
-    library = Library(lambda module: _module(module) if module in STAND_INS or _is_ours(module) or module in own else None)
+    taken = own | STAND_INS.keys()
+    library = Library(lambda module: _module(module) if module in taken or _is_ours(module) else None, added={"NAMED"})
     serving = [library.resolve(SERVING, name) for name in CLASSES.values()]
     imports, definitions, called = library.file([*filter(None, serving), *symbols.values()])
     table = "".join(f'    "{target}": {called[symbol]},\n' for target, symbol in symbols.items())

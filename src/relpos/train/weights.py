@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from relpos.data.tokenizer import Tokenizer
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError, nearest, one_line
 from relpos.files import read_yaml, replacing, write_text
 from relpos.model.build import HeadSettings
 from relpos.model.encoder import Encoder
@@ -31,9 +31,17 @@ SETTINGS = ("size", "position", "conv", "vocabulary", "head", "outputs")
 
 def save_weights(model: nn.Module, path: Path) -> None:
     """Writes the parameters, each once (the tied word table under its first name)."""
+    # safetensors refuses numbers that do not lie side by side.
+    save_tensors({name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}, path)
+
+
+def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Writes a file of safetensors, whole or not at all, which those may read who may read other new files."""
     with replacing(path) as temporary:
-        # safetensors refuses numbers that do not lie side by side.
-        save_file({name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}, temporary)
+        temporary.touch()
+        mode = temporary.stat().st_mode
+        save_file(tensors, temporary, metadata)
+        temporary.chmod(mode)  # safetensors makes it the owner's alone
 
 
 def load_weights(model: nn.Module, path: Path, strict: bool = True, assign: bool = False) -> None:
@@ -55,7 +63,7 @@ def _stored(model: nn.Module, path: Path, strict: bool) -> dict[str, Tensor]:
         # safetensors: reading it executes nothing, whoever wrote the file.
         stored = load_file(path)
     except (SafetensorError, OSError) as error:
-        raise RelposError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+        raise RelposError(f"cannot read {path}: {one_line(error)}") from error
     parameters = dict(model.named_parameters())
     for name, _ in model.named_buffers():  # `save_pretrained` of transformers stores some; ours are computed
         stored.pop(name, None)
@@ -111,7 +119,7 @@ def read_model_config(path: Path) -> dict[str, Any]:
             expected = f"config.yaml and {WEIGHTS} are expected, or the config.json of a published checkpoint"
             raise RelposError(f"no model in {folder}: {expected}")
         settings = read_yaml(file)
-    with _naming(file):
+    with _naming(file, folder / WEIGHTS):
         return _checked(settings)
 
 
@@ -139,18 +147,20 @@ def _checked(settings: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Whatever fails in here is about this file of a stranger, whose values reach constructors that expect sensible ones.
+def _naming(path: Path, weights: Path) -> Iterator[None]:
+    """Whatever fails in here is about this file of a stranger, whose values reach constructors that expect sensible ones, or about
+    its weights.
 
     Raises:
-        RelposError: one line that begins with the file.
+        RelposError: one line that begins with the file, or names another one of its folder, or `weights`.
     """
     try:
         yield
     except Exception as error:
         said = (str(error).splitlines() or [""])[0]
         if isinstance(error, RelposError):
-            raise RelposError(said if said.startswith(str(path.parent)) else f"{path}: {said}") from error
+            named = any(place in said for place in (f"{path.parent}:", f"{path.parent}/", str(weights)))
+            raise RelposError(said if named else f"{path}: {said}") from error
         raise RelposError(f"{path}: no network can be made of it: {type(error).__name__} {said}") from error
 
 
@@ -168,17 +178,18 @@ def load_model(path: Path, kernel: str = "auto") -> Any:
     # Which kernel computes is a matter of this machine, not of the folder.
     settings = read_model_config(folder) | {"kernel": kernel}
     file = folder / (CONFIG if is_published(folder) or is_exported(folder) else "config.yaml")
-    with _naming(file):
+    weights = folder / WEIGHTS if path == folder else path
+    with _naming(file, weights):
         if is_published(folder):
             model: nn.Module = network(settings, filled=False)
             Checkpoint(folder).fill(model)
         elif is_exported(folder):
             model = network(settings, filled=False)
-            load_weights(model, folder / WEIGHTS, assign=True)
+            load_weights(model, weights, assign=True)
         else:
             with without_memory():  # a file of a few bytes may ask for more memory than there is: only what has weights is built
                 expected = network(settings)
-            stored = _stored(expected, folder / WEIGHTS if path == folder else path, strict=True)
+            stored = _stored(expected, weights, strict=True)
             model = network(settings)
             _fill(model, stored)
     return model.eval()
