@@ -264,3 +264,37 @@ def test_nothing_of_what_is_hidden_comes_through(kernel: ModuleType, dtype: torc
     found = [kernel.attention(q, k, x, terms, mask, (0.0, 0))[:, :, 20] for x in (v, other)]
     assert found[0].isfinite().all()
     assert torch.equal(*found)
+
+
+def test_a_label_beyond_the_vocabulary_is_refused_and_not_written() -> None:
+    with pytest.raises(RelposError, match="labels from 1 to 9 in a vocabulary of 5"):
+        sweeps.cross_entropy_(torch.zeros(2, 5), torch.zeros(5), torch.tensor([1, 9]))
+
+
+def test_labels_may_be_any_whole_numbers() -> None:
+    logits, target = torch.randn(2, 5), torch.tensor([1, 4])
+    losses = [sweeps.cross_entropy_(logits.clone(), torch.zeros(5), labels)[0] for labels in (target, target.int())]
+    assert torch.equal(*losses)
+
+
+def test_torchs_default_device_is_not_that_of_a_gradient() -> None:
+    x = torch.ones(1, 4, 3)
+    with torch.device("meta"):
+        assert sweeps.grad_taps(x, x, 1).device == CPU
+
+
+def test_a_user_without_a_home_computes_in_plain_torch(monkeypatch: pytest.MonkeyPatch, no_library: None) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.warns(UserWarning, match="home directory"):
+        assert library.load(build=False) is None
+
+
+def test_one_token_may_have_any_stride() -> None:
+    q, k, v, upstream = (x.transpose(2, 3) for x in torch.randn(4, 2, 3, 4, 1))  # the stride of a token is 1
+    y = compiled.attention(q.requires_grad_(), k, v.requires_grad_(), Terms(), None, (0.0, 0))
+    assert torch.equal(y, v)
+    assert torch.equal(torch.autograd.grad(y, v, upstream)[0], upstream)

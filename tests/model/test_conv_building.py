@@ -1,5 +1,6 @@
 """Building convolutions: how many parameters they have, and which arguments and combinations are refused."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from relpos.model.conv import (
     LightConv,
     Merge,
 )
+from relpos.model.conv.projections import convolved_heads
 from relpos.model.position import Fixed, NoPosition, SynthesizerRandom
 from schemes import CONVS, SHAPE, SIZE, VOCABULARY, batch, model_of, preset
 
@@ -136,3 +138,7 @@ def test_the_original_convbert_has_no_bias_in_its_depthwise_convolution() -> Non
     plain, without = (model_of("none", "convbert", conv_keys=keys) for keys in ({}, {"bias": False}))
     assert count(plain)["total"] - count(without)["total"] == SHAPE.layers * SHAPE.hidden
     assert not [name for name, _ in without.named_parameters() if name.endswith("depthwise.bias")]
+
+
+def test_a_fraction_of_the_heads_is_that_of_its_decimals() -> None:
+    assert convolved_heads(replace(SHAPE, heads=25), 0.28) == 7  # the product is above 7 in binary

@@ -10,6 +10,7 @@ from relpos.errors import RelposError
 from relpos.model.build import build
 from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder
+from relpos.model.loss import tied_cross_entropy
 from relpos.model.position import Composite, NoPosition
 from relpos.model.precision import autocast
 from relpos.model.residual import add_norm
@@ -151,3 +152,17 @@ def test_hidden_states_are_the_embeddings_and_the_output_of_each_layer() -> None
     assert len(states) == 4
     assert torch.equal(states[-1], model.encoder(ids, mask))
     torch.testing.assert_close(states[0], model.encoder.embedding(ids, None, None, Tokens(*ids.shape)))
+
+
+def test_a_batch_may_be_empty() -> None:
+    assert model_of("fixed", "none")(torch.zeros(0, 5, dtype=torch.int64)).shape[:2] == (0, 5)
+
+
+def test_second_derivatives_of_norm_and_loss_are_refused() -> None:
+    x = torch.randn(2, 8, requires_grad=True)
+    norm = add_norm(x, torch.ones(2, 8), nn.LayerNorm(8), (0.0, 0)).sum()
+    loss = tied_cross_entropy(x, torch.randn(5, 8), torch.zeros(5), torch.tensor([1, 4]))[0]
+    for value in (norm, loss):
+        (first,) = torch.autograd.grad(value.square(), x, create_graph=True)
+        with pytest.raises(RuntimeError, match="once_differentiable"):
+            first.sum().backward()

@@ -140,6 +140,8 @@ def test_the_scale_is_one_over_the_root_of_the_width() -> None:
         ({"outside": "wrap"}, "outside"),
         ({"dropout": 1.5}, "dropout"),
         ({"k": None}, "give both, or neither"),
+        ({"v": None}, "v is of type NoneType"),
+        ({"mask": [[True] * 6] * 2}, "mask is of type list"),
     ],
 )
 def test_what_does_not_fit_is_named(change: dict[str, Any], said: str) -> None:
@@ -147,3 +149,16 @@ def test_what_does_not_fit_is_named(change: dict[str, Any], said: str) -> None:
     with pytest.raises(RelposError) as caught:
         relpos.attention(**({"q": x, "k": x, "v": x} | change))
     assert said in str(caught.value)
+
+
+def test_autocast_in_float16_is_refused() -> None:
+    given = {name: x for name, x in drawn(torch.float32).items() if name in "qkv"}
+    with torch.autocast("cpu", torch.float16), pytest.raises(RelposError, match="float16"):
+        call(given, mask=MASK)
+
+
+def test_second_derivatives_are_refused_and_not_wrong() -> None:
+    given = {name: x for name, x in drawn().items() if name in "qkv"}
+    (first,) = torch.autograd.grad(call(given).square().sum(), given["q"], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()

@@ -172,3 +172,10 @@ def test_every_preset_trains_as_with_eager(position: str, monkeypatch: pytest.Mo
         grads.append({name: value.grad for name, value in model.named_parameters() if value.grad is not None})
     torch.testing.assert_close(*losses, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(*grads, atol=1e-4, rtol=1e-3)
+
+
+def test_first_keys_may_all_be_hidden_by_offsets() -> None:
+    q, k, v = (numbers(1, 2, 70, D, seed=seed).float() for seed in range(3))
+    offset = torch.zeros(2, 139, device=DEVICE).masked_fill(torch.arange(139, device=DEVICE) < 66, -torch.inf)
+    ours, theirs = (kernel.attention(q, k, v, Terms(offset=offset), None, KEPT) for kernel in (fused_triton, eager))
+    assert (ours - theirs).abs().max() < 1e-5

@@ -124,8 +124,7 @@ class Attention(nn.Module):
             made.update(zip(self.widths, held.spread(self.project(x)).split(list(self.widths.values()), -1), strict=True))
         for name in self.conv.places & made.keys():
             made[name] = self.conv.act(name, made[name], held.spread(x), call.mask)
-        split = (held.batch, held.n, -1, self.shape.head_dim)
-        by_head = {name: x.view(split) for name, x in made.items()}
+        by_head = {name: x.unflatten(2, (-1, self.shape.head_dim)) for name, x in made.items()}
         by_head |= {name: normed(by_head[name], norm) for name, norm in self.norms.items()}
         q, k, v = (by_head[name].transpose(1, 2) if name in by_head else None for name in "qkv")
         return q, k, v

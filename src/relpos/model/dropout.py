@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float, Int16, Int64
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from relpos.counter import counter_hash, fold
 from relpos.model.recorded_keys import RecordedKeys
@@ -29,6 +30,7 @@ _INTEGER = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes of a flo
 
 def threshold(p: float) -> int:
     """For how many of the 32,768 values of 15 bits an element is dropped."""
+    # Never all of them: what is kept would be multiplied by infinity.
     return min(round(p * _LEVELS), _LEVELS - 1)
 
 
@@ -146,6 +148,7 @@ class _Drop(torch.autograd.Function):
         return zero_dropped(x, bits).mul_(ctx.rescale)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (bits,) = ctx.saved_tensors
         return zero_dropped(grad, bits).mul_(ctx.rescale), None
@@ -179,7 +182,7 @@ class Dropout(nn.Module):
     def key(self, number: int = 0) -> int | Tensor:
         """The key of the pass `number` through this place in the present step."""
         if self.seed is None:
-            return int(torch.randint(1 << 62, ()))
+            return int(torch.randint(1 << 62, (), device="cpu"))
         if isinstance(self.seed, RecordedKeys):
             return self.seed.key(self.place, number)
         return fold(self.seed, self.place, number)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,7 @@ from relpos.errors import RelposError
 from relpos.model import kernels
 from relpos.model.dropout import Draw
 from relpos.model.position.base import Outside, Terms
+from relpos.model.precision import compute_dtype
 from relpos.ranges import Natural, Rate, check
 
 FORMATS = (torch.float32, torch.bfloat16, torch.float64)
@@ -48,7 +51,8 @@ def attention(
     Args:
         q, k, v: (B, heads, n, head_dim), float32, bfloat16 or float64. q and k both None: the terms alone make the scores.
         offset: β (heads, 2n−1), offset o in column o + n − 1.
-        from_query: a (B, heads, n, 2k+1), a window made from each query, offset o in column o + k.
+        from_query: a (B, heads, n, 2k+1), a window made from each query, offset o in column o + k. What hides a pair, such as −∞,
+            belongs into `offset` or `dense`: plain torch adds and subtracts the weights of a window.
         from_key: b (B, heads, n, 2k+1), a window made from each key.
         dense: D (1 or B, heads, n, n).
         value: u (2k+1, head_dim), added to the values.
@@ -82,7 +86,7 @@ def attention(
         raise RelposError(f"{'q' if q is None else 'k'} is None and {'k' if q is None else 'q'} is not: give both, or neither")
     given = {"q": q, "k": k, "v": v, "offset": offset, "dense": dense, "value": value, "mask": mask}
     given |= {"from_query": from_query, "from_key": from_key}
-    _check({name: x for name, x in given.items() if x is not None})
+    _check({name: x for name, x in given.items() if x is not None or name == "v"})
     if q is not None:
         q = q * (v.shape[-1] ** -0.5 if scale is None else scale)
     terms = Terms(offset, from_query, from_key, dense, value, outside)
@@ -97,16 +101,21 @@ def attention(
 def _draw(rate: float, seed: int | None) -> Draw:
     if rate == 0:
         return Draw(0.0, 0)
-    return Draw(rate, int(torch.randint(1 << 62, ())) if seed is None else fold(seed))
+    return Draw(rate, int(torch.randint(1 << 62, (), device="cpu")) if seed is None else fold(seed))
 
 
-def _check(given: dict[str, Tensor]) -> None:
+def _check(given: dict[str, Any]) -> None:
     """Raises RelposError where shapes, number formats or devices do not go together."""
+    for name, x in given.items():
+        if not isinstance(x, Tensor):
+            raise RelposError(f"{name} is of type {type(x).__name__}; it must be a tensor")
     v = given["v"]
     if v.dim() != 4 or not v.numel() or v.dtype not in FORMATS:
         raise RelposError(
             f"v is {_described(v)}; expected (batch, heads, n, head_dim), none of them 0, of float32, bfloat16 or float64"
         )
+    if compute_dtype(v) not in FORMATS:
+        raise RelposError("torch.autocast is in float16, which cannot hold the scores of hidden tokens; bfloat16 is expected")
     batch, heads, n, width = v.shape
     shapes: dict[str, tuple[int | str, ...]] = {
         "q": (batch, heads, n, width),

@@ -88,7 +88,8 @@ class MaskedLM(nn.Module):
         Args:
             room: the head runs at so many tokens instead, of which only the chosen ones count, so that the CPU need not wait for
                 the device to count these. If more than `room` are chosen, the last are left out of the loss, but not of the number.
-            weights: by how much the losses and the hits of each row count; not with `room`.
+            weights: by how much the losses and the hits of each row count; not with `room`. Both are for training alone: without
+                gradients `weights` counts for nothing, and `room` fails where it exceeds the chosen tokens.
         """
         labels = at_outputs(self.encoder, labels).flatten()
         predicted = labels.ne(IGNORED)

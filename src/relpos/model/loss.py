@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int, Real
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from relpos.model.kernels import sweeps
 from relpos.model.precision import compute_dtype
@@ -42,6 +43,7 @@ class _TiedCrossEntropy(torch.autograd.Function):
         return total, right
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         x, table, grad = ctx.saved_tensors
         words_type, bias_type = ctx.types
@@ -67,6 +69,7 @@ def _block_by_block(
     for start in range(0, len(x), at_once):
         rows = slice(start, start + at_once)
         predicted = target[rows] != IGNORED if padded else None if weights is None else weights[rows]
+        # IGNORED is no row of a table; what stands in its place is counted 0 times.
         logits, correct = _logits(x[rows], table, shift, target[rows].clamp(min=0) if padded else target[rows])
         top, chosen = logits.amax(1), logits.gather(1, correct).squeeze(1)
         right += _sum(chosen == top, predicted)  # argmax is slow; in a training log a tie of rounded logits may count as a hit

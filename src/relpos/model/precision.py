@@ -90,5 +90,6 @@ def _in_float32(product: Callable[..., torch.Tensor]) -> Callable[..., torch.Ten
 
 def compute_dtype(x: torch.Tensor) -> torch.dtype:
     """The number format of matrix products with x under the autocast in force."""
+    # Autocast leaves products of float64 in float64.
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) and x.dtype != torch.float64 else x.dtype

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from relpos.model.block import Norm
 from relpos.model.dropout import Draw, drop, keep_bits, rescale, zero_dropped
@@ -25,6 +26,7 @@ class _AddNorm(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         total, mean, rstd, weight, bias, bits = ctx.saved_tensors
         grad_x, grad_weight, grad_bias = torch.ops.aten.native_layer_norm_backward(

@@ -8,6 +8,7 @@ import pytest
 from relpos.errors import RelposError
 from relpos.model.position import (
     T5,
+    Absolute,
     Alibi,
     Deberta,
     Dynamic,
@@ -55,6 +56,7 @@ def test_counts_of_the_papers_sizes(scheme: Any, keys: dict[str, Any], shape: Sh
 @pytest.mark.parametrize(
     ("scheme", "keys", "message"),
     [
+        (Absolute, {"std": -1}, "std=-1: a number above 0 is expected"),
         (Alibi, {"sides": "left"}, "sides=left: symmetric, half or shift is expected"),
         (Deberta, {"buckets": 7}, "buckets must be an even number of 4 or more, not 7"),
         (Deberta, {"buckets": 8, "max_distance": 5},

@@ -2,6 +2,7 @@
 
 from dataclasses import fields, replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -10,13 +11,16 @@ from torch import Tensor
 from relpos.errors import RelposError
 from relpos.model.kernels import eager
 from relpos.model.position import (
+    XL,
     Absolute,
     Composite,
     Dynamic,
     Fixed,
     Key,
+    Layers,
     Merge,
     NoPosition,
+    Pope,
     Position,
     Rope,
     Scheme,
@@ -167,3 +171,17 @@ def test_a_merge_inside_a_merge_is_the_same_sum() -> None:
         target.data.copy_(source)
     torch.testing.assert_close(scores(terms_of(inner)), scores(terms_of(flat)))
     assert inner.count(SHAPE) == flat.count(replace(SHAPE))
+
+
+@pytest.mark.parametrize("behind", [Rope, XL, Pope])
+def test_turning_queries_that_are_wider_already_is_refused_by_name(behind: Any) -> None:
+    merged, q = Merge(SHAPE, [Pope, behind]), torch.zeros(1, SHAPE.heads, 3, SHAPE.head_dim)
+    with pytest.raises(RelposError, match=f"{behind.__name__} turns queries"):
+        merged.turn(0, q, q, q, merged.prepare(3))
+
+
+@pytest.mark.parametrize(("parts", "said"), [("ab", "a list"), (["rope"], "constructors"), (Rope, "a list")])
+def test_what_is_no_list_of_schemes_is_refused(parts: Any, said: str) -> None:
+    for kind in (Merge, Layers):
+        with pytest.raises(RelposError, match=said):
+            kind(SHAPE, parts)

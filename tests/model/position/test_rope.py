@@ -88,3 +88,8 @@ def test_a_fraction_of_the_pairs_turns_as_in_gemma_4(fraction: float) -> None:
     wave = Rope(replace(SHAPE, head_dim=16), base=500.0, fraction=fraction).exact("wave")
     torch.testing.assert_close(wave.float(), expected)
     assert (wave == 0).sum() == 8 - int(fraction * 8)
+
+
+def test_a_fraction_is_that_of_its_decimals() -> None:
+    turning = Rope(replace(SHAPE, head_dim=100), fraction=0.58).exact("wave").count_nonzero()
+    assert turning == 29  # 0.58 · 100 / 2 is below 29 in binary

@@ -104,7 +104,8 @@ class ConvQKV(ConvProjections):
 
 def convolved_heads(shape: Shape, fraction: float) -> int:
     """How many heads are convolved; raises RelposError where `fraction` says no whole number of 1 or more."""
-    heads = fraction * shape.heads
-    if heads != int(heads):
+    heads = round(fraction * shape.heads)
+    # Not exactly: 0.28 · 25 is not 7 in binary.
+    if not heads or abs(fraction * shape.heads - heads) > 1e-9:
         raise RelposError(f"fraction={fraction} of {shape.heads} heads is no whole number")
-    return int(heads)
+    return heads

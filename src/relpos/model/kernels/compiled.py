@@ -102,7 +102,8 @@ def run(name: str, call: ctypes.Structure, dtype: torch.dtype, backward: bool) -
 
 def _in_rows(x: Tensor) -> Tensor:
     """x or a copy of it, in which a token's numbers lie side by side."""
-    return x if x.stride(3) == 1 and x.stride(2) >= x.shape[3] else x.contiguous()
+    # `contiguous` keeps the stride of an axis of one token, whatever it is, and products refuse one below the width.
+    return x if x.stride(3) == 1 and x.stride(2) >= x.shape[3] else x.clone(memory_format=torch.contiguous_format)
 
 
 def _view(x: Tensor | None) -> _View:
@@ -234,6 +235,7 @@ def _call(
     call.query_width, call.key_width = (0 if x is None else (x if table is None else table).shape[-1] for x, table in terms.pairs)
     call.value_width = 0 if terms.value is None else len(terms.value)
     call.dense_batch = 0 if terms.dense is None or len(terms.dense) == 1 else terms.dense.stride(0)
+    # Each sequence is a run of its own, unless that would mean as many copies of a large table.
     call.parts = batch
     for name, factors in zip(("query_factors", "key_factors"), terms.factors, strict=True):
         if factors is not None:

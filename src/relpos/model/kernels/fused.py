@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from relpos.model.dropout import Draw, dropped, rescale
 from relpos.model.kernels.band import Kernels, Matrices, add_band_, beyond, diagonal_sums, read_band, toeplitz
@@ -49,6 +50,7 @@ def _grad_query(s: Matrices, width: int, outside: str) -> Kernels:
 
 def _add_key_(s: Matrices, kernel: Kernels, outside: str) -> None:
     """s += the convolution kernel of each key, read at i − j: the same on the transposed matrix, both edges filled."""
+    # An edge differs from key to key, so that no level can be taken off a query's row: both triangles are filled.
     s, k = s.transpose(1, 2), kernel.shape[2] // 2
     kernel = kernel.to(s.dtype)
     if outside == "clamp":
@@ -100,6 +102,7 @@ class _Attention(torch.autograd.Function):
         return (y.mul_(rescale(p)) if p > 0 else y).view(batch, heads, n, width)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, signed = ctx.saved_tensors
         grad = grad.reshape(q.shape)
@@ -159,6 +162,7 @@ def attention(
     dtype, terms = compute_dtype(v), _hiding(terms.multiplied(), v)
     if terms.columns is not None:
         terms = replace(terms.by_offset(), outside="zero")  # nothing is outside
+    # Without q·k a product of zeros stands in its place, so that one function serves both cases.
     q = v.new_zeros(v.shape) if q is None else q
     k = q if k is None else k
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)

@@ -50,11 +50,12 @@ def load(build: bool) -> ctypes.CDLL | None:
     try:
         content = _content(compiler, build)
         if content is None:
+            # Looked for once, and not again in each forward pass of a process that does not train.
             return _loaded.setdefault("none kept", None)
         _loaded["library"] = None  # where something fails, it is not tried again in this process
         _loaded["library"] = _from_memory(content)
         _keep_freed_memory()
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # RuntimeError: this user has no home
         _loaded["library"] = None
         said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
         reason = said[0] if said else type(error).__name__

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from relpos.counter import normal
+from relpos.errors import RelposError
 from relpos.model import residual
 from relpos.model.dropout import Draw
 from relpos.model.kernels import proof
@@ -218,6 +219,10 @@ def cross_entropy_(logits: Tensor, bias: Tensor, target: Tensor) -> tuple[Tensor
     Returns:
         (rows,) −log softmax of the targets, and (rows,) 1 where no other logit is higher than that of the target.
     """
+    # The library trusts them, and would write beyond the end of a row.
+    if len(target) and not 0 <= int(target.min()) <= int(target.max()) < len(bias):
+        raise RelposError(f"labels from {int(target.min())} to {int(target.max())} in a vocabulary of {len(bias)}")
+    target = target.to(torch.int64).contiguous()
     bias, result = bias.float(), logits.new_empty(2, len(logits), dtype=torch.float32)
     call = _LossCall(*logits.shape, *map(pointer, (logits, bias, target, *result)), torch.get_num_threads())
     run("relpos_loss", call, logits.dtype, backward=False)
@@ -228,7 +233,7 @@ def grad_taps(
     x: Float[Tensor, "batch n channels"], grad: Float[Tensor, "batch n channels"], taps: int
 ) -> Float[Tensor, "channels {taps}"]:
     """The gradient of the weights of a depthwise convolution from that of its output: Σ grad_i x_{i+r} for r = −k..k."""
-    out = torch.empty(x.shape[2], taps, dtype=torch.float32)
+    out = x.new_empty(x.shape[2], taps, dtype=torch.float32)
     call = _TapsCall(*x.shape, taps, pointer(x), pointer(grad), pointer(out), torch.get_num_threads())
     run("relpos_taps", call, x.dtype, backward=True)
     return out.to(x.dtype)

@@ -35,6 +35,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from relpos.model.dropout import Draw, rescale, threshold, words
 from relpos.model.position.base import Terms
@@ -121,6 +122,7 @@ class _Attention(torch.autograd.Function):
         return y.transpose(1, 2)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         from relpos.model.kernels import triton_programs as programs
 

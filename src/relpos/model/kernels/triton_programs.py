@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from relpos.model.kernels.triton_tiles import (
+    LOWEST,
     diagonal_sums,
     differentiate,
     edge_sums,
@@ -35,7 +36,8 @@ def forward(
     i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     real = REAL + b * n
     q = load_rows(Q + b * qb + h * qh, i, qn, n, D, PADDED).to(DOT)
-    top = tl.full([BLOCK], float("-inf"), tl.float32)
+    # Finite: with −∞ a row whose first keys are all hidden by β = −∞ would have −∞ − (−∞) here.
+    top = tl.full([BLOCK], LOWEST, tl.float32)
     total = tl.zeros([BLOCK], tl.float32)
     y = tl.zeros([BLOCK, PADDED], tl.float32)
     for start in range(0, last_real(real, n, HAS_MASK, ALL), BLOCK):

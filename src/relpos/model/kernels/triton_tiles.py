@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 MASKED = tl.constexpr(-1e30)  # the score of a padding token, as in `eager`
+LOWEST = tl.constexpr(-3e38)  # below all scores
 _FACTOR = tl.constexpr(-0x61C8_8646_80B5_83EB)  # as in `relpos.model.dropout`
 
 

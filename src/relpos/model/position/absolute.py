@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from relpos.model.initial import normal_
 from relpos.model.position.base import Scheme
 from relpos.model.shape import Shape
-from relpos.ranges import Positive
+from relpos.ranges import Positive, checked
 
 
 class Absolute(Scheme):
@@ -30,6 +30,7 @@ class Absolute(Scheme):
 
     asks = "positions"
 
+    @checked
     def __init__(self, shape: Shape, std: Positive = 0.02) -> None:
         super().__init__(shape)
         self.max_length = shape.max_positions

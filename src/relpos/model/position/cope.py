@@ -44,10 +44,12 @@ class Cope(Scheme):
         return given.mask
 
     def terms(self, layer: int, q: Heads, k: Heads, state: Mask | None) -> Terms:
+        # q and k are not turned here, so that gates are of the content alone whatever else a merge does to the scores.
         n, scores = q.shape[2], q @ k.transpose(-1, -2) * float(self.shape.head_dim) ** -0.5
         gates = torch.sigmoid(scores.to(torch.promote_types(scores.dtype, torch.float32)))
         if state is not None:
             gates = gates.masked_fill(~state[:, None, None, :], 0.0)
+        # Without the diagonal: the token itself counts to the left.
         right = torch.ones(n, n, dtype=torch.bool, device=q.device).triu(1)
         place = self.counted(gates, right).clamp(0, self.p_max - 1)
         # A floor has no gradient: that of the place comes through place − below alone.

@@ -59,6 +59,7 @@ class Fox(Scheme):
         left, right = state
         # A window of k = 1 that is clamped: its columns are all that is to the left, the token itself, all that is to the right.
         none = torch.zeros_like(left)
+        # Kernels of keys are read at i − j: the queries behind a key are its right column.
         return Terms(query=torch.stack((left, none, -right), -1), key=torch.stack((right, none, -left), -1))
 
     def count(self, shape: Shape) -> int:

@@ -12,6 +12,7 @@ from relpos.errors import RelposError
 from relpos.model.position.base import Input, Position, Terms
 from relpos.model.position.merge import Merge
 from relpos.model.shape import Heads, Shape, Turned
+from relpos.ranges import checked
 
 
 class Layers(Merge):
@@ -38,9 +39,12 @@ class Layers(Merge):
 
     between = " | "
 
+    @checked
     def __init__(self, shape: Shape, layers: Sequence[Position], cycle: bool = True) -> None:
         if not layers:
             raise RelposError("Layers needs at least one scheme")
+        if not all(map(callable, layers)):
+            raise RelposError(f"Layers needs constructors of schemes, not {layers!r}")
         served = [_place(layer, len(layers), cycle)[0] for layer in range(shape.layers)]
         super().__init__(shape, [_of(part, served.count(place)) for place, part in enumerate(layers) if place in served])
         self.period, self.cycle = len(layers), cycle

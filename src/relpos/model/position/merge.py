@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from relpos.errors import RelposError
 from relpos.model.position.base import Input, Position, Scheme, Terms
 from relpos.model.shape import Heads, Shape, Turned
+from relpos.ranges import checked
 
 
 class Merge(Scheme):
@@ -37,10 +38,13 @@ class Merge(Scheme):
 
     between = " + "  # its parts' names
 
+    @checked
     def __init__(self, shape: Shape, parts: Sequence[Position]) -> None:
         super().__init__(shape)
         if not parts:
             raise RelposError(f"{type(self).__name__} needs at least one part")
+        if not all(map(callable, parts)):
+            raise RelposError(f"{type(self).__name__} needs constructors of schemes, not {parts!r}")
         self.parts: Sequence[Scheme] = nn.ModuleList(part(shape) for part in parts)  # type: ignore[assignment]
         # The attention multiplies q·k by one factor.
         first = self.parts[0]
@@ -89,6 +93,8 @@ class Merge(Scheme):
 
     def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]) -> tuple[Turned, Turned, Heads]:
         for part, own in zip(self.parts, state, strict=True):
+            if q.shape[-1] != self.shape.head_dim and type(part).turn is not Scheme.turn and not isinstance(part, Merge):
+                raise RelposError(f"{name_of(part)} turns queries that a part before it has made wider: name it before that part")
             q, k, v = part.turn(layer, q, k, v, own)
         return q, k, v
 

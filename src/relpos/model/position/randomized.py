@@ -85,6 +85,7 @@ class Randomized(Merge):
         place = torch.arange(n, device=device)
         if not self.training:
             return place
+        # `place[:1]`, which is 0, has the hash computed on the device.
         return place + counter_hash(self.chance.key(), place[:1]).remainder(self.length - covered + 1)
 
     def offsets(self, n: int, device: torch.device) -> Int[Tensor, "2*{n}-1"]:

@@ -52,7 +52,7 @@ class Rope(Scheme):
         self.base, self.values, self.fraction = float(base), values, fraction
         if shape.head_dim % 2:
             raise RelposError(f"Rope turns pairs of channels: head_dim = hidden / heads must be even, not {shape.head_dim}")
-        pairs = int(fraction * shape.head_dim / 2)
+        pairs = int(fraction * shape.head_dim / 2 + 1e-9)  # 0.58 · 100 / 2 is below 29 in binary
         steps = self.base ** (-torch.arange(0, shape.head_dim, 2, dtype=torch.float64) / shape.head_dim)
         steps[pairs:] = 0
         self.keep_exact("wave", steps)  # (head_dim / 2,) the angle from one position to the next
@@ -65,6 +65,7 @@ class Rope(Scheme):
 
     def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: Complex[Tensor, "n pairs"]) -> tuple[Heads, Heads, Heads]:
         dtype = torch.promote_types(q.dtype, torch.float32)
+        # Angles of far positions need float64; their cosines and sines do not.
         turns = state.to(dtype.to_complex())
         if self.values:
             v = turned(v.to(dtype), turns).to(v.dtype)

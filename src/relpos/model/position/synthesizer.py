@@ -36,6 +36,7 @@ class Synthesizer(Scheme):
 
     def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: Any) -> tuple[Heads, Heads, Heads]:
         """The weight 1 − s of q·k, put on q."""
+        # σ(−α) is 1 − σ(α).
         return (q * torch.sigmoid(-self.alpha[layer]), k, v) if self.mixture else (q, k, v)
 
     def weighed(self, layer: int, factor: Tensor) -> Tensor:

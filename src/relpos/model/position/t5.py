@@ -67,6 +67,7 @@ class T5(Scheme):
 
 def bucket(offset: Int[Tensor, "*shape"], edges: Int[Tensor, "edges"]) -> Int[Tensor, "*shape"]:
     """Offsets of any shape → their buckets; `edges` as `bucket_edges` gives them."""
+    # `right=True`: a distance that equals an edge begins the next bucket.
     return torch.bucketize(offset.abs(), edges, right=True) + (len(edges) + 1) * (offset > 0)
 
 
