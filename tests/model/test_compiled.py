@@ -298,3 +298,9 @@ def test_one_token_may_have_any_stride() -> None:
     y = compiled.attention(q.requires_grad_(), k, v.requires_grad_(), Terms(), None, (0.0, 0))
     assert torch.equal(y, v)
     assert torch.equal(torch.autograd.grad(y, v, upstream)[0], upstream)
+
+
+def test_a_term_of_another_shape_is_refused_and_not_read_beyond_its_end() -> None:
+    v = torch.randn(1, 2, 5, 4)
+    with pytest.raises(RelposError, match=r"terms.offset has the shape \(1, 9\); \(2, 9\) is expected"):
+        compiled.attention(None, None, v, Terms(offset=torch.zeros(1, 9)), None, (0.0, 0))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from relpos.errors import RelposError
 from relpos.model.dropout import Draw, rescale, threshold, words
 from relpos.model.kernels import library
 from relpos.model.position.base import Terms
@@ -252,6 +253,18 @@ def _call(
     return call, alive
 
 
+def _check(terms: _Terms, v: Tensor) -> None:
+    # The library reads by addresses: beyond the end of a smaller tensor of a user's own scheme, where torch would broadcast.
+    batch, heads, n, width = v.shape
+    of_tokens = (batch, heads, n, -1)
+    for name, shape in {
+        "offset": (heads, 2 * n - 1), "query": of_tokens, "key": of_tokens, "value": (-1, width), "dense": (-1, heads, n, n),
+    }.items():  # fmt: skip
+        x: Tensor | None = getattr(terms, name)
+        if x is not None and (x.dim() != len(shape) or any(a != b for a, b in zip(x.shape, shape, strict=True) if b >= 0)):
+            raise RelposError(f"terms.{name} has the shape {tuple(x.shape)}; {shape} is expected, -1 standing for any number")
+
+
 def attention(
     q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int]
 ) -> Heads:
@@ -262,6 +275,7 @@ def attention(
     else:
         q, k = q.to(dtype), k.to(dtype)
     v, made = v.to(dtype), _Terms(*(getattr(terms, name) for name in _Terms._fields))
+    _check(made, v)
     keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, *made))
     rest = _Rest(terms.outside, terms.reach, Draw(*dropout))
     result: Heads = _Attention.apply(q, k, v, terms.columns, mask, rest, keep, *made)
