@@ -202,9 +202,11 @@ def test_every_undecided_claim_says_what_it_would_take(test: Any) -> None:
 @pytest.mark.parametrize(("last", "expected"), [(0.3, "holds"), (0.0, "holds"), (-3.0, "fails")])
 def test_higher_on_average(last: float, expected: str) -> None:
     rows = {"base": glue(60.0), "one": glue(58.0, -1), "two": glue(59.0, -1), "three": glue(60.0 - last, -1)}
-    test = higher_on_average(contrasts=[["base", "one"], ["base", "two"], ["base", "three"]])
+    pairs = [["base", "one"], ["base", "two"], ["base", "three"]]
+    test = higher_on_average(contrasts=pairs, beside=[["two", "one"]])
     found = only(test.verdicts(scales(scale(rows))))
     assert found.verdict == expected
     assert f"mean of these {(3 + last) / 3:+.1f} [" in found.figures
+    assert "two − one +1.0" in found.figures
     del rows["three"]
     assert only(test.verdicts(scales(scale(rows)))).verdict == "not run"

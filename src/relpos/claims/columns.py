@@ -8,8 +8,8 @@ import numpy as np
 
 from relpos.claims.comparisons import SEVERAL_SEEDS, decided, in_nats, mean_without_loss
 from relpos.claims.contrasts import MEAN, by_seed, gain, named
-from relpos.claims.requirements import SEVERAL, Requirements, of_column
-from relpos.claims.rule import Test, rule, with_scores
+from relpos.claims.requirements import SEVERAL, Requirements
+from relpos.claims.rule import Test, of_column, rule, with_scores
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, joined, sided
 from relpos.tables.columns import GLUE
@@ -42,7 +42,7 @@ def signs_above(columns: Sequence[Difference], needed: int) -> Evidence:
     """The evidence that so many of these differences are truly above zero; `fails` is the share of the draws with so many."""
     chance = np.random.default_rng(SEED)
     drawn = [each.value + each.error * chance.standard_t(each.freedom, DRAWS) for each in columns]
-    counts = np.sum([of_column > 0 for of_column in drawn], axis=0)
+    counts = np.sum([differences > 0 for differences in drawn], axis=0)
     # Posterior draws, not a test for each column: nine intervals above zero would ask for far more than a count of signs.
     share = float(np.mean(counts >= needed))
     return Evidence(1 - share, share)
@@ -150,9 +150,9 @@ def loses_less_than_others(test: Test, scale: Scale) -> Verdict:
 
 def _advantages(scale: Scale, column: str, others: Sequence[str]) -> dict[str, dict[int, float]]:
     """Row → pre-training seed → its score in `column` minus the mean of the others."""
-    of_column, of_others = by_seed(scale, [column]), by_seed(scale, others)
+    in_column, in_others = by_seed(scale, [column]), by_seed(scale, others)
     return {
-        row: {seed: scores[seed] - mean for seed, mean in of_others[row].items() if seed in scores}
-        for row, scores in of_column.items()
-        if row in of_others
+        row: {seed: scores[seed] - mean for seed, mean in in_others[row].items() if seed in scores}
+        for row, scores in in_column.items()
+        if row in in_others
     }

@@ -9,8 +9,7 @@ from typing import Any
 
 from relpos.claims.contrasts import MEAN, Gain, gain, mean_gain, sizes
 from relpos.claims.effort import to_decide
-from relpos.claims.requirements import of_column
-from relpos.claims.rule import Place, Rule, Says, Test, each_scale, options_of, rule
+from relpos.claims.rule import Place, Rule, Says, Test, each_scale, of_column, options_of, rule
 from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, joined, sided
 from relpos.tables.columns import GLUE
@@ -181,7 +180,7 @@ def higher_on_average(test: Test, scale: Scale, *, bound: float = 0.0) -> Verdic
     if not any(gains):
         return None
     mean = mean_gain(scale, test.contrasts, test.column, test.columns)
-    figures = figures_of(replace(test, beside=(), apart=()), scale, [*gains, mean])
+    figures = figures_of(test, scale, [*gains, mean])
     if mean is None or not all(each and each.columns for each in gains):
         return Verdict(NOT_RUN, joined(figures))
     parts = [each.tested for each in gains if each and each.tested]

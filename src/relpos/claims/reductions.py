@@ -9,8 +9,7 @@ import numpy as np
 
 from relpos.claims.comparisons import decided, mean_without_loss
 from relpos.claims.contrasts import MEAN, named, pretraining_means
-from relpos.claims.requirements import of_column
-from relpos.claims.rule import Test, rule, with_scores
+from relpos.claims.rule import Test, of_column, rule, with_scores
 from relpos.claims.scales import Scale, Seed
 from relpos.claims.verdict import NOT_RUN, Evidence, Verdict
 from relpos.tables.statistics import Difference, paired

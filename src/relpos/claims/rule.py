@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from relpos.claims.contrasts import MEAN, Contrast
-from relpos.claims.requirements import Requirements
-from relpos.claims.scales import Scale, Scales
+from relpos.claims.requirements import SEVERAL, Requirements
+from relpos.claims.scales import LOSS, ORDER, Scale, Scales
 from relpos.claims.verdict import EXACT, FAILS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined
 from relpos.tables.columns import GLUE
 from relpos.tables.plateau import NONE
@@ -167,6 +167,19 @@ class Test:
         mute = "; ".join(str(pair) for pair in self.contrasts if pair not in others)
         why = f"both rows of {mute} are on the bag-of-words plateau"
         return Verdict(NOT_HERE, joined([found.figures, why]), takes="longer training, until one of them has left the plateau")
+
+
+def of_column(test: Test, every: bool = False) -> Requirements:
+    """The requirements of a test that compares rows in its column, or in the mean of its columns, of which some need `every` one.
+
+    >>> from relpos.claims.comparisons import higher
+    >>> of_column(higher(column="loss")), of_column(higher(columns=["cola", "rte"])).least
+    (Requirements(seeds=2, columns=(), least=0, order=False, overrides=(), afterwards=''), 1)
+    """
+    if test.column in (LOSS, ORDER):
+        return Requirements(SEVERAL, order=test.column == ORDER)
+    names = (test.column,) if test.column in GLUE else tuple(test.columns or GLUE)
+    return Requirements(SEVERAL, names, len(names) if every else 1)
 
 
 def each_scale(test: Test, runs: Iterable[Scale]) -> list[Place]:

@@ -14,8 +14,8 @@ import numpy as np
 from relpos.claims.comparisons import decided, few_columns
 from relpos.claims.contrasts import MEAN, Gain, by_seed, gains_alike, shared, sizes
 from relpos.claims.effort import to_decide
-from relpos.claims.requirements import SEVERAL, Requirements, of_column
-from relpos.claims.rule import Place, Test, rule
+from relpos.claims.requirements import SEVERAL, Requirements
+from relpos.claims.rule import Place, Test, of_column, rule
 from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, below, joined, sided
 from relpos.tables.columns import GLUE
