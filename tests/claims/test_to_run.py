@@ -12,7 +12,7 @@ from relpos.claims.scales import Scales
 from relpos.claims.to_run import ToRun
 from relpos.commands.claims import page
 from relpos.runs.cost import Rate, flops_done
-from relpos.runs.estimate import keep
+from relpos.runs.estimate import duration, keep
 from relpos.tables.experiment import load
 
 ASKED = [f"W{n:02}" for n in (1, 2, 3, *range(5, 11), 12, 14, 15, 16, *range(18, 22))]
@@ -90,7 +90,7 @@ def test_hours_are_operations_at_the_rate_of_this_machine(claims: dict[str, Clai
     assert plan is not None
     hours = plan.operations / 1e15
     said = to_run.says(claims["C03/loss"])
-    assert f"about {float(f'{hours * 60:.2g}'):g} device-minutes here" in said
+    assert f"about {duration(hours)} here" in said
     assert "TFLOP" not in said  # seconds there
     assert "device-hours at 100 TFLOP/s" in to_run.says(claims["W09"])
 
