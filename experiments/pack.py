@@ -1,6 +1,7 @@
 """Packs the records of all finished runs, to be committed beside a table: python experiments/pack.py FOLDER records.tar.xz
 
-Configuration, log, results of measures and answers on dev sets; no weights, and nothing that names a machine or one of its folders.
+Configuration, log, results of measures, losses by length and answers on dev sets; no weights, and nothing that names a machine or
+one of its folders.
 FOLDER is `$RELPOS_RUNS`, or where an archive was unpacked. The same runs give the same bytes.
 """
 
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 STAGES = ("pretrain", "finetune")
-KEPT = ("config.yaml", "metrics.jsonl", "order/*.json", "dev/*.tsv")
+KEPT = ("config.yaml", "metrics.jsonl", "lengths-*.json", "order/*.json", "dev/*.tsv")
 OF_A_MACHINE = ("pid", "host")
 
 
