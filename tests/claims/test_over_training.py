@@ -1,40 +1,22 @@
 """Claims along the training, from snapshots that a table has measured; covers over_training, `primary` and claims.txt."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relpos.claims.claim import load as load_claims
-from relpos.claims.over_training import agreements, courses, draw
+from relpos.claims.over_training import courses, draw
 from relpos.commands.claims import chosen, of_table
 from relpos.commands.reproduce import show
 from relpos.launch.debug import Debug
-from relpos.tables.columns import summary
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table
-from relpos.tables.row import Column, Row
 from tables.small_data import finish, write_data, write_experiment
+from tables.snapshots import JITTER, rows
 
-JITTER = (0.01, -0.01, 0.0)
 CLAIMS = chosen(load_claims("all"), ["C03", "C13"])
-
-
-def column(mean: float, order: int = 1) -> Column:
-    return replace(summary([mean + by for by in JITTER[::order]]), seeds=["0", "1", "2"], metric="nats")
-
-
-def rows(**losses: tuple[float, float]) -> list[Row]:
-    """Rows whose held-out losses at 10 % and at the end are these."""
-    return [
-        Row(
-            name,
-            snapshots={share: {"heldout_loss": column(loss, (-1) ** place)} for share, loss in zip((10, 100), both, strict=True)},
-        )
-        for place, (name, both) in enumerate(losses.items())
-    ]
 
 
 def test_a_claim_appears_where_its_interval_leaves_zero() -> None:
@@ -49,16 +31,6 @@ def test_a_claim_appears_where_its_interval_leaves_zero() -> None:
 def test_a_pair_without_snapshots_is_left_out() -> None:
     assert courses(rows(dynamic=(5.0, 3.0)), CLAIMS, "loss") == []
     assert courses(rows(dynamic=(5.0, 3.0), fixed=(5.0, 3.5)), CLAIMS, "order") == []
-
-
-def test_the_order_of_rows_is_compared_with_the_last_one() -> None:
-    same = rows(a=(5.0, 3.0), b=(5.1, 3.1), c=(5.2, 3.2), d=(5.3, 3.3), e=(5.4, 3.4))
-    turned = rows(a=(5.0, 3.4), b=(5.1, 3.3), c=(5.2, 3.2), d=(5.3, 3.1), e=(5.4, 3.0))
-    assert agreements(same, "loss")[10].rho == pytest.approx(1.0)
-    found = agreements(turned, "loss")[10]
-    assert (found.rho, found.rows) == (pytest.approx(-1.0), 5)
-    assert found.low <= found.rho <= found.high
-    assert agreements(same[:3], "loss") == {}  # too few rows
 
 
 def test_the_figure_and_its_numbers(tmp_path: Path) -> None:

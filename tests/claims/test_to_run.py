@@ -107,6 +107,13 @@ def test_a_row_of_an_experiment_is_that_of_a_claim_whatever_overrides_say_what_i
     assert ToRun(rows, [load(str(file))]).rows_of == {"mine": {"a": "composite", "b": ""}}
 
 
+def test_of_rows_that_differ_in_their_rates_alone_it_takes_the_one_that_claims_are_read_from(
+    claims: dict[str, Claim], to_run: ToRun
+) -> None:
+    chosen = [plan.rows for name in ("C03/loss", "C19/loss") if (plan := to_run.plan(claims[name])) is not None]
+    assert chosen == [["fixed", "dynamic"], ["composite", "composite_qk_1", "composite_value", "composite_qkv_1"]]
+
+
 def test_without_a_rate_for_a_run_the_time_here_is_unknown_and_the_line_says_what_measures_it(claims: dict[str, Claim]) -> None:
     here = ToRun(files.rows(), files.experiments())
     assert "; time here unknown (dry_run=true measures it)" in here.says(claims["W20"])

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 import relpos
-from relpos.commands.params import counted_without_memory
 from relpos.errors import RelposError
 from relpos.model.build import count
 from relpos.model.heads import Classifier
 from relpos.runs import compose, plan, training
+from relpos.runs.model import counted_without_memory
 from relpos.train.network import build_model
 from schemes import presets
 

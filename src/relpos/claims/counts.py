@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relpos.claims.network import position_parameters
 from relpos.claims.rule import Test, once, rule
 from relpos.claims.verdict import FAILS, HOLDS, Verdict
+from relpos.config.compose import compose
+from relpos.runs.model import counted_without_memory
+
+
+def position_parameters(*overrides: str) -> int:
+    """How many parameters the position scheme of these overrides has."""
+    return int(counted_without_memory(compose("params", overrides))["position"])
 
 
 @rule(

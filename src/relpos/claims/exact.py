@@ -12,7 +12,7 @@ from torch import Tensor
 
 from relpos.analysis.properties import properties
 from relpos.analysis.recording import added
-from relpos.claims.network import position_parameters
+from relpos.claims.counts import position_parameters
 from relpos.claims.rule import Rule, Test, once, rule
 from relpos.claims.verdict import FAILS, HOLDS, Verdict
 from relpos.config.compose import composed, resolved

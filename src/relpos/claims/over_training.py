@@ -1,51 +1,33 @@
-"""At which point of the training does each claim appear, and does the early ranking of the rows foretell the last one?
+"""At which point of the training does each claim appear?
 
 Computed from the snapshots that a table has measured (`order_snapshots`). For each claim that compares rows: the difference of each
 of its pairs at each share of the steps, with a 95 % interval over pre-trainings from the pooled errors of all rows at that share.
-The intervals are pointwise: each for its own share, not a band for the whole curve. For the rows: Spearman's ρ between their order
-at a share and their order at the end, with an interval by bootstrap over rows.
+The intervals are pointwise: each for its own share, not a band for the whole curve. Beside them stands how far the order of the
+rows agrees with the last one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from relpos import style
 from relpos.claims.claim import MEASURES, Claim
 from relpos.claims.comparisons import higher, not_higher, not_lower
 from relpos.claims.contrasts import Contrast
-from relpos.claims.scales import LOSS
 from relpos.files import write_json
-from relpos.tables import row as table_rows
-from relpos.tables.columns import means_by
 from relpos.tables.pooled import difference
-from relpos.tables.row import Column, Row
-from relpos.tables.statistics import ALPHA, SEED, Difference
+from relpos.tables.ranking import Agreement, agreements, units
+from relpos.tables.row import Row
+from relpos.tables.statistics import Difference
 
 OF_ONE_SCALE = (higher, not_higher, not_lower)
 """The rules that compare rows of one scale, as those of a table are."""
-FEWEST = 4
-"""The fewest rows whose order is compared."""
-RESAMPLES = 2_000
 NAME = "claims_over_training"
 """Name of the figure's file and of the file with its numbers."""
 Course = tuple[Claim, dict[Contrast, dict[int, Difference]]]
 """A variant of a claim, and (first, second) → share of the steps → difference in nats, higher being better."""
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Spearman's ρ between the order of so many rows at some share and at the end; 95 % interval by bootstrap over rows."""
-
-    rho: float
-    low: float
-    high: float
-    rows: int
 
 
 def courses(rows: Sequence[Row], claims: Sequence[Claim], measure: str) -> list[Course]:
@@ -53,32 +35,14 @@ def courses(rows: Sequence[Row], claims: Sequence[Claim], measure: str) -> list[
 
     The rows are those of a table, named as in `experiments/claims/rows.yaml`; the claims come with their variants.
     """
-    units = _units(rows, measure)
+    of_rows = units(rows, measure)
     result = []
     for claim in claims:
         # Snapshots have losses and shuffle gaps and no scores, so that only variants can be followed.
         if claim.measure != measure or claim.tester.rule not in OF_ONE_SCALE:
             continue
-        if by_pair := {pair: by_share for pair in claim.tester.contrasts if (by_share := _by_share(units, *pair))}:
+        if by_pair := {pair: by_share for pair in claim.tester.contrasts if (by_share := _by_share(of_rows, *pair))}:
             result.append((claim, by_pair))
-    return result
-
-
-def agreements(rows: Sequence[Row], measure: str) -> dict[int, Agreement]:
-    """Share → how far the order of the rows agrees with the last one; empty for too few rows."""
-    means = {
-        share: {row: float(np.mean(list(of_row.values()))) for row, of_row in by_row.items() if of_row}
-        for share, by_row in _units(rows, measure).items()
-    }
-    if not means:
-        return {}
-    # The end is what the others are compared with.
-    last = means.pop(max(means))
-    result = {}
-    for share, by_row in means.items():
-        shared = [row for row in by_row if row in last]
-        if len(shared) >= FEWEST:
-            result[share] = _agreement(np.array([by_row[row] for row in shared]), np.array([last[row] for row in shared]))
     return result
 
 
@@ -91,42 +55,12 @@ def draw(folder: Path, rows: Sequence[Row], claims: Sequence[Claim], measure: st
     _figure(folder / f"{NAME}.png", claims_courses, ranks, measure)
 
 
-def _units(rows: Sequence[Row], measure: str) -> dict[int, dict[str, dict[int, float]]]:
-    """Share → row → pre-training seed → nats, higher being better."""
-    name, sign = (table_rows.LOSS, -1.0) if measure == LOSS else ("shuffle_gap", 1.0)
-    shares = sorted({share for row in rows for share in row.snapshots})
-    columns = {share: {row.name: column for row in rows if (column := row.snapshots.get(share, {}).get(name))} for share in shares}
-    units = {share: {row: _by_seed(column, sign) for row, column in by_row.items()} for share, by_row in columns.items()}
-    return {share: by_row for share, by_row in units.items() if any(by_row.values())}
-
-
-def _by_seed(column: Column, sign: float) -> dict[int, float]:
-    """Pre-training seed → value. A row of several pre-trainings has their seeds as text, see `Column.seeds`."""
-    return means_by([int(str(seed).partition("/")[0]) for seed in column.seeds], [sign * value for value in column.values])
-
-
-def _by_share(units: Mapping[int, Mapping[str, Mapping[int, float]]], first: str, second: str) -> dict[int, Difference]:
+def _by_share(of_rows: Mapping[int, Mapping[str, Mapping[int, float]]], first: str, second: str) -> dict[int, Difference]:
     """Share → first − second, where it can be tested."""
     # All rows of a share go along: their spread at that time says what the error is, and early it is another than late.
-    having = {share: by_row for share, by_row in units.items() if by_row.get(first) and by_row.get(second)}
+    having = {share: by_row for share, by_row in of_rows.items() if by_row.get(first) and by_row.get(second)}
     tested = {share: difference(by_row, first, second) for share, by_row in having.items()}
     return {share: each for share, each in tested.items() if each}
-
-
-def _agreement(then: np.ndarray, last: np.ndarray) -> Agreement:
-    # Over rows and not over seeds: the question is whether another choice of schemes would be ranked early as well.
-    chance = np.random.default_rng(SEED)
-    drawn = chance.integers(len(then), size=(RESAMPLES, len(then)))
-    several = [places for places in drawn if len({*places}) > 2]  # ρ of two different rows can only be ±1
-    low, high = np.quantile([_rho(then[places], last[places]) for places in several], [ALPHA / 2, 1 - ALPHA / 2])
-    return Agreement(_rho(then, last), float(low), float(high), len(then))
-
-
-def _rho(first: np.ndarray, second: np.ndarray) -> float:
-    from scipy.stats import rankdata
-
-    ranks = [rankdata(values) for values in (first, second)]
-    return float(np.corrcoef(*ranks)[0, 1])
 
 
 def _plain(claims_courses: Sequence[Course], ranks: Mapping[int, Agreement]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from relpos.measures.kept import kept
 from relpos.runs.run import runs_root
 from relpos.runs.shelf import END, common, finished, is_current, protocol
 from relpos.tables.estimate import scheme
-from relpos.tables.row import PartRates, rates_of, slowest
+from relpos.tables.row import PartRates, precedence, rates_of, slowest
 
 Rates = tuple[PartRates, float | None]
 """`recipe.position_lr` and `recipe.conv_lr`."""
@@ -78,9 +78,7 @@ def read(rows: Mapping[str, list[str]], checkpoints: Iterable[str] = (), pilot_s
     places: dict[str, tuple[Scale, str, int]] = {}  # name of a pre-training's folder → its scale, row and seed
     for (key, row), by_rates in variants.items():
         # Never the rates with the best scores: choosing by the result would favour rows that were tuned longer.
-        rates, chosen = max(
-            by_rates.items(), key=lambda item: (len(item[1]), item[0][1] is not None, -slowest(item[0][0]), -(item[0][1] or 0))
-        )
+        rates, chosen = max(by_rates.items(), key=lambda item: (len(item[1]), precedence(*item[0])))
         scale = scales[key]
         scale.slowest[row] = slowest(*rates)
         losses = scale.scores.setdefault(row, {}).setdefault(LOSS, Scores())

@@ -13,10 +13,12 @@ from relpos.claims.claim import Claim
 from relpos.claims.effort import plural
 from relpos.claims.requirements import Requirements
 from relpos.claims.scales import Plain
+from relpos.config.conf import key_of
 from relpos.runs.estimate import Estimate, duration
-from relpos.tables.estimate import Work, columns, scheme, work
+from relpos.tables.estimate import RATES, Work, columns, rates, scheme, work
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import overrides_of
+from relpos.tables.row import precedence
 
 GPU = 1e14
 """Operations a second of a GPU, at which the experiment files state their cost. Hours at this rate are shown, too."""
@@ -146,6 +148,7 @@ class ToRun:
         named = {name: row for name, row in self.rows_of[experiment.name].items() if not wanted or row in wanted}
         if not set(wanted) <= set(named.values()) or (once and len(named) > len(wanted)):
             return None
+        named = _read(experiment, named)
         seeds = max(requires.seeds, len(experiment.pretrain_seeds or [0]))
         overridden = {name: [*of_row, *requires.overrides] for name, of_row in experiment.rows.items()}
         key = (experiment.name, *named, *requires.overrides, bool(requires.columns), seeds)
@@ -161,3 +164,13 @@ class ToRun:
         given = [each for each in overrides_of("finetune", experiment, overrides) if each.startswith("change.")]
         values = dict(override.removeprefix("change.").partition("=")[::2] for override in given)
         return row_of(CHANGE | values | {"tisa": int(values.get("tisa", 0))}, ("regression", False)) or ""
+
+
+def _read(experiment: Experiment, named: Mapping[str, str]) -> dict[str, str]:
+    """Of the rows that differ in nothing but the rates of positions and convolution, the one that claims are read from."""
+    variants: dict[tuple[str, ...], list[str]] = {}
+    for name, row in named.items():
+        others = [override for override in experiment.rows[name] if key_of(override) not in RATES]
+        variants.setdefault((row, *others), []).append(name)
+    chosen = [max(names, key=lambda name: precedence(*rates(experiment.rows[name]))) for names in variants.values()]
+    return {name: named[name] for name in chosen}

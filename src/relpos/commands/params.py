@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Unpack
 
-from omegaconf import DictConfig
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -17,9 +15,9 @@ from relpos.config.compose import compose
 from relpos.config.conf import shipped
 from relpos.config.schema import Network
 from relpos.errors import RelposError, nearest
-from relpos.runs.model import counted, without_memory
+from relpos.runs.model import counted, counted_without_memory
 from relpos.runs.networks import resolve
-from relpos.train.network import build_model, network
+from relpos.train.network import network, without_memory
 from relpos.train.weights import read_model_config
 
 _SUFFIX = "_parameters.csv"
@@ -43,16 +41,6 @@ def counted_on_disk(name: str) -> dict[str, Any]:
     settings = read_model_config(resolve(name).path)
     with without_memory():
         return counted(network(settings))
-
-
-def counted_without_memory(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
-    """The counts of a network whose tensors have shapes but no values.
-
-    Raises:
-        RelposError: there are more than 10¹³ parameters.
-    """
-    with without_memory():
-        return counted(build_model(cfg))
 
 
 @dataclass(frozen=True)

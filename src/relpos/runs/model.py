@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from omegaconf import DictConfig
 
 from relpos.data.tasks import Task
 from relpos.errors import RelposError
@@ -15,7 +17,7 @@ from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs.changed import change_positions, changed_position
 from relpos.runs.networks import described_by, description
 from relpos.runs.run import Run
-from relpos.train.network import MOST, classifier_on, masked_lm_on, network, without_memory
+from relpos.train.network import MOST, build_model, classifier_on, masked_lm_on, network, without_memory
 from relpos.train.optim import Recipe
 from relpos.train.weights import load_model, read_model_config
 from relpos.trust import instantiate
@@ -112,3 +114,13 @@ def counted(model: Network) -> dict[str, Any]:
     if numbers["total"] > MOST:
         raise RelposError(f"{numbers['total']:.2e} parameters: more than {MOST:.0e} are too many")
     return numbers
+
+
+def counted_without_memory(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
+    """The counts of a network whose tensors have shapes but no values.
+
+    Raises:
+        RelposError: there are more than 10¹³ parameters.
+    """
+    with without_memory():
+        return counted(build_model(cfg))

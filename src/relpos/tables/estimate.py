@@ -19,9 +19,12 @@ from relpos.runs.run import Run
 from relpos.runs.tasks import node_of
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import OF_POSITION, overrides_of
+from relpos.tables.row import PartRates, rates_of
 
 KEYS = ("size", "steps", "batch", "length", "precision", "recipe")
 """Keys of a configuration that decide what its run costs, besides the task and what only one command has."""
+RATES = ("recipe.position_lr", "recipe.conv_lr")
+"""Keys in which rows of one scale may differ besides scheme, convolution and seed."""
 WITHOUT_COST = {*OF_POSITION, "seed", "snapshots", "packing", "change"}
 """Keys that do not change the number of operations, as `relpos.runs.cost` counts them."""
 Overrides = tuple[str, ...]
@@ -84,6 +87,17 @@ def scheme(overrides: Iterable[str]) -> str:
     """
     chosen = [override for override in overrides if key_of(override).split(".")[0] in OF_POSITION]
     return json.dumps(_values("pretrain", tuple(chosen), ("position", "conv")), sort_keys=True)
+
+
+def rates(overrides: Iterable[str]) -> tuple[PartRates, float | None]:
+    """The factors of the learning rate of a pre-training's overrides, as `relpos.tables.row.rates_of` gives them.
+
+    >>> rates(["position=tisa", "recipe.position_lr=30", "recipe.conv_lr=3"])
+    (30.0, 3.0)
+    """
+    return rates_of(
+        _values("pretrain", tuple(override for override in overrides if key_of(override) in RATES), ("recipe",))["recipe"]
+    )
 
 
 def columns(experiment: Experiment) -> list[str]:

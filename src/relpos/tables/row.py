@@ -205,3 +205,11 @@ def slowest(position_lr: PartRates, conv_lr: float | None = None) -> float:
     rates = position_lr if isinstance(position_lr, tuple) else (position_lr,)
     # `rates[0]` is among them anyway: it only stands where there is no other rate.
     return min(*rates, rates[0] if conv_lr is None else conv_lr)
+
+
+def precedence(position_lr: PartRates, conv_lr: float | None) -> tuple[bool, float, float]:
+    """Which of two rates claims are read at, where both have equally many pre-trainings: at the larger of these.
+
+    One with a rate of the convolution's own, then the lower: never that with the better score.
+    """
+    return conv_lr is not None, -slowest(position_lr), -(conv_lr or 0.0)

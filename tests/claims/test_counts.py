@@ -1,8 +1,8 @@
-"""Parameters of position schemes, counted without the network around them."""
+"""Rules about numbers of parameters, and how these are counted."""
 
 import pytest
 
-from relpos.claims.network import position_parameters
+from relpos.claims.counts import position_parameters
 from relpos.model.build import count
 from relpos.runs import compose
 from relpos.train.network import build_model
