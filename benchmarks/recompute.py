@@ -20,21 +20,21 @@ values, gaps = defaultdict(lambda: defaultdict(dict)), defaultdict(dict)
 for path in sorted(Path(sys.argv[1], "pretrain").glob("*/record.json")):
     record = json.loads(path.read_text(encoding="utf-8"))
     meaning = record["meaning"]
-    position_lr, conv_lr = meaning["recipe"].pop("position_lr", 1.0), meaning["recipe"].pop("conv_lr", None)
+    position_lr, conv_lr = (meaning["recipe"].pop(key, none) for key, none in (("position_lr", 1.0), ("conv_lr", None)))
+    rates = conv_lr is not None, -np.min(position_lr), -(conv_lr or 0)
     dials = (str(meaning["conv"][dial]) for dial in ("kernel_from", "fraction") if dial in meaning["conv"])
     row = " ".join([path.parent.name.rpartition("-seed")[0], *dials])
     scale = json.dumps([meaning | dict.fromkeys(("seed", "position", "conv", "sources")), record["inputs"]["store"]])
-    values[scale, row][conv_lr is not None, -np.min(position_lr)][meaning["seed"]] = -record["metrics"]["heldout_loss"], path.parent
+    values[scale, row][rates][meaning["seed"]] = -record["metrics"]["heldout_loss"], path.parent
     for kept in (json.loads(file.read_text(encoding="utf-8")) for file in path.parent.glob("order/shuffle*.json")):
         if kept["share"] == 100:
             gaps[kept["meaning"]["examples"]][path.parent] = kept["results"]["shuffle_gap"]["all"]
 gap = max(gaps.items(), key=lambda item: (len(item[1]), item[0]))[1] if gaps else {}
 scales = defaultdict(dict)
-for (scale, row), by_rate in values.items():  # of several learning rates, the one with most seeds
+for (scale, row), by_rate in values.items():  # of several learning rates, the one with most seeds; of equally many, the lowest
     chosen = max(by_rate.items(), key=lambda item: (len(item[1]), item[0]))[1]
-    scales[scale][row] = {
-        seed: gap.get(at) if of_order else loss for seed, (loss, at) in chosen.items() if at in gap or not of_order
-    }
+    known = {seed: (gap.get(at) if of_order else loss) for seed, (loss, at) in chosen.items()}
+    scales[scale][row] = {seed: value for seed, value in known.items() if value is not None}
 for rows in scales.values():
     pool = {row: seeds for row, seeds in rows.items() if len(seeds) > 1 and np.ptp(list(seeds.values())) > 1e-6}
     paired = {
