@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from relpos.claims.rule import Test, once, rule
 from relpos.claims.verdict import FAILS, HOLDS, Verdict
-from relpos.config.compose import compose
-from relpos.runs.model import counted_without_memory
+from relpos.config.compose import composed, resolved
+from relpos.model.position import Scheme
+from relpos.model.shape import Shape
+from relpos.trust import constructor
 
 
+@cache
 def position_parameters(*overrides: str) -> int:
-    """How many parameters the position scheme of these overrides has."""
-    return int(counted_without_memory(compose("params", overrides))["position"])
+    """How many parameters the position scheme of these overrides has. Only the scheme is built, not the network around it."""
+    config = resolved(composed("params", overrides))
+    size = config["size"]
+    width = size["hidden"] // size["heads"]
+    shape = Shape(size["heads"], width, size["hidden"], size["embedding"], size["layers"], size["max_positions"])
+    built: Scheme = constructor(config["position"], "position")(shape)
+    return sum(parameter.numel() for parameter in built.parameters())
 
 
 @rule(
