@@ -1,7 +1,8 @@
 """The intervals of claims.txt, computed anew without relpos: python benchmarks/recompute.py FOLDER [loss|order]
 
-FOLDER is an unpacked experiments/results/*/records.tar.xz. Each line is a pair of rows of one scale: the difference in held-out
-loss or in shuffle gap, its 95 % interval with moderated variances (Smyth 2004), and that of these pairs of seeds alone.
+FOLDER is an unpacked experiments/results/*/records.tar.xz, or several. Each line is a pair of rows of one scale: the difference in
+held-out loss or in shuffle gap, its 95 % interval with moderated variances (Smyth 2004), and that of these pairs of seeds alone.
+Every run counts; claims leave out pilots (seeds from 100) and rows that no claim names, which are to be deleted from FOLDER first.
 """
 
 import json
@@ -24,7 +25,7 @@ for path in sorted(Path(sys.argv[1], "pretrain").glob("*/record.json")):
     rates = conv_lr is not None, -np.min(position_lr), -(conv_lr or 0)
     dials = (str(meaning["conv"][dial]) for dial in ("kernel_from", "fraction") if dial in meaning["conv"])
     row = " ".join([path.parent.name.rpartition("-seed")[0], *dials])
-    scale = json.dumps([meaning | dict.fromkeys(("seed", "position", "conv", "sources")), record["inputs"]["store"]])
+    scale = json.dumps([meaning | dict.fromkeys(("seed", "position", "conv", "sources")), record["inputs"]], sort_keys=True)
     values[scale, row][rates][meaning["seed"]] = -record["metrics"]["heldout_loss"], path.parent
     for kept in (json.loads(file.read_text(encoding="utf-8")) for file in path.parent.glob("order/shuffle*.json")):
         if kept["share"] == 100:

@@ -1,10 +1,17 @@
 """benchmarks/recompute.py, which imports nothing of relpos, gives the intervals that claims.txt prints."""
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from relpos.claims.claim import experiments, pilot_seeds, rows
+from relpos.tables.estimate import scheme
+from schemes import FULL
 from tests.packaging.links import ROOT
 
 SCRIPT = ROOT / "benchmarks" / "recompute.py"
@@ -21,13 +28,32 @@ def intervals(text: str) -> set[tuple[float, ...]]:
     return {place for value, low, high, freedom in found for place in ((value, low, high, freedom), (-value, -high, -low, freedom))}
 
 
+def computed_again(folder: Path) -> set[tuple[float, ...]]:
+    """The intervals of all pairs, in both measures, by the script."""
+    commands = [[sys.executable, "-I", SCRIPT, folder, measure] for measure in ("loss", "order")]
+    return intervals("".join(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout for command in commands))
+
+
 def test_every_interval_of_claims_txt_is_computed_again(tmp_path: Path) -> None:
     subprocess.run(["tar", "-x", "-f", RESULT / "records.tar.xz", "-C", tmp_path], check=True)
-    commands = [[sys.executable, "-I", SCRIPT, tmp_path, measure] for measure in ("loss", "order")]
-    again = [subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout for command in commands]
     printed = intervals((RESULT / "claims.txt").read_text(encoding="utf-8"))
     assert len(printed) > 50
-    assert printed - intervals("".join(again)) == set()
+    assert printed - computed_again(tmp_path) == set()
+
+
+@pytest.mark.skipif(not FULL, reason="takes 20 s; RELPOS_FULL=1 runs it")
+def test_every_interval_of_the_page_of_claims_is_computed_again_from_all_committed_records(tmp_path: Path) -> None:
+    for archive in RESULT.parent.glob("*/records.tar.xz"):
+        subprocess.run(["tar", "-x", "-f", archive, "-C", tmp_path], check=True)
+    named, pilots = {scheme(overrides) for overrides in rows().values()}, pilot_seeds(experiments())
+    for path in tmp_path.glob("pretrain/*/record.json"):
+        meaning = json.loads(path.read_text(encoding="utf-8"))["meaning"]
+        row = json.dumps({key: meaning[key] for key in ("position", "conv")}, sort_keys=True)
+        if row not in named or meaning["seed"] in pilots or meaning["recipe"].get("masking") == "answer":
+            shutil.rmtree(path.parent)
+    printed = intervals((ROOT / "docs" / "claims.md").read_text(encoding="utf-8"))
+    assert len(printed) > 500
+    assert printed - computed_again(tmp_path) == set()
 
 
 def test_it_imports_nothing_of_relpos() -> None:
