@@ -111,7 +111,7 @@ def test_of_rows_that_differ_in_their_rates_alone_it_takes_the_one_that_claims_a
     claims: dict[str, Claim], to_run: ToRun
 ) -> None:
     chosen = [plan.rows for name in ("C03/loss", "C19/loss") if (plan := to_run.plan(claims[name])) is not None]
-    assert chosen == [["fixed", "dynamic"], ["composite", "composite_qk_1", "composite_value", "composite_qkv_1"]]
+    assert chosen == [["fixed", "dynamic"], ["composite", "composite_qk", "composite_value", "composite_qkv"]]
 
 
 def test_without_a_rate_for_a_run_the_time_here_is_unknown_and_the_line_says_what_measures_it(claims: dict[str, Claim]) -> None:

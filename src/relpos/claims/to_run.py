@@ -148,7 +148,7 @@ class ToRun:
         named = {name: row for name, row in self.rows_of[experiment.name].items() if not wanted or row in wanted}
         if not set(wanted) <= set(named.values()) or (once and len(named) > len(wanted)):
             return None
-        named = _read(experiment, named)
+        named = _at_rates_read(experiment, named)
         seeds = max(requires.seeds, len(experiment.pretrain_seeds or [0]))
         overridden = {name: [*of_row, *requires.overrides] for name, of_row in experiment.rows.items()}
         key = (experiment.name, *named, *requires.overrides, bool(requires.columns), seeds)
@@ -166,7 +166,7 @@ class ToRun:
         return row_of(CHANGE | values | {"tisa": int(values.get("tisa", 0))}, ("regression", False)) or ""
 
 
-def _read(experiment: Experiment, named: Mapping[str, str]) -> dict[str, str]:
+def _at_rates_read(experiment: Experiment, named: Mapping[str, str]) -> dict[str, str]:
     """Of the rows that differ in nothing but the rates of positions and convolution, the one that claims are read from."""
     variants: dict[tuple[str, ...], list[str]] = {}
     for name, row in named.items():

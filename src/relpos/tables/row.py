@@ -208,8 +208,11 @@ def slowest(position_lr: PartRates, conv_lr: float | None = None) -> float:
 
 
 def precedence(position_lr: PartRates, conv_lr: float | None) -> tuple[bool, float, float]:
-    """Which of two rates claims are read at, where both have equally many pre-trainings: at the larger of these.
+    """A key to sort rates by: of several with equally many pre-trainings, claims are read at the last.
 
-    One with a rate of the convolution's own, then the lower: never that with the better score.
+    That is one with a rate of the convolution's own, then the lowest, and never the one with the best score.
+
+    >>> max([(30.0, 3.0), (30.0, 1.0), (10.0, None)], key=lambda rates: precedence(*rates))
+    (30.0, 1.0)
     """
     return conv_lr is not None, -slowest(position_lr), -(conv_lr or 0.0)

@@ -85,7 +85,8 @@ def _losses(curves: Mapping[str, Sequence[tuple[int, float]]]) -> Any:
 
 
 def _snapshots(panels: Mapping[str, Mapping[str, Mapping[int, Column]]], rows: Sequence[str], has_bands: bool) -> Any:
-    figure, all_axes = _panels(len(panels), 3.6, 3.6 if len(rows) < 12 else 5.0)
+    columns_of_names = -(-len(rows) // LINES)
+    figure, all_axes = _panels(len(panels), 3.6, 3.6 if len(rows) < 12 else 5.6, columns_of_names)
     handles: dict[str, Any] = {}  # a row may be missing in the first panel
     for axes, (name, lines) in zip(all_axes, panels.items(), strict=True):
         for row, line in lines.items():
@@ -98,7 +99,7 @@ def _snapshots(panels: Mapping[str, Mapping[str, Mapping[int, Column]]], rows: S
         first = next(iter(next(iter(lines.values())).values()))
         axes.set(xlabel="per cent of the steps", ylabel=_with_unit(name, first))
         axes.grid(alpha=0.3)
-    style.legend(figure, list(handles.values()), list(handles))
+    style.legend(figure, list(handles.values()), list(handles), ncols=columns_of_names)
     return figure
 
 
@@ -130,15 +131,15 @@ def _multipliers(kinds: Mapping[str, Mapping[float, float]]) -> Any:
         lowest = min(sorted(losses), key=losses.__getitem__)
         axes.plot([lowest], [losses[lowest]], "o", color=look["color"], markersize=7)
     style.logarithmic(axes, [multiplier for losses in kinds.values() for multiplier in losses])
-    axes.set(xlabel="recipe.position_lr", ylabel=f"last {NATS_PER_TOKEN}")
+    axes.set(xlabel="multiplier of the learning rate", ylabel=f"last {NATS_PER_TOKEN}")
     style.legend(figure)
     return figure
 
 
-def _panels(count: int, width: float, height: float, **more: Any) -> tuple[Any, Sequence[Any]]:
-    """A figure with `count` panels of width × height inches, and room for the names of the rows."""
+def _panels(count: int, width: float, height: float, names: int = 1, **more: Any) -> tuple[Any, Sequence[Any]]:
+    """A figure with `count` panels of width × height inches, and room for `names` columns of names of the rows."""
     across, down = min(count, ACROSS), -(-count // ACROSS)
-    figure, axes = style.canvas(width * across + 1.6, height * down, down, across, **more)
+    figure, axes = style.canvas(width * across + 1.6 * names, height * down, down, across, **more)
     for empty in axes.flat[count:]:
         empty.axis("off")
     return figure, axes.flat[:count]
