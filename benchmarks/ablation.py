@@ -28,6 +28,7 @@ from step import race
 
 from relpos.model import kernels
 from relpos.model.dropout import Draw, Dropout
+from relpos.model.kernels import sweeps
 
 ALL = "everything on"
 
@@ -64,19 +65,19 @@ def contestants(rows: int) -> dict[str, Callable[[], Any]]:
 
     result: dict[str, Callable[[], Any]] = {ALL: partial(made(""), batch)}
     switches = {
-        "attention in plain torch": ("FASTEST_FIRST", (kernels.fused, kernels.eager)),
-        "add + norm, bias + GELU and loss in plain torch": ("sweeps_serve", lambda *_: False),
-        "loss in plain torch": ("sweeps_serve", _not_for_the_loss),
+        "attention in plain torch": (kernels, "FASTEST_FIRST", (kernels.fused, kernels.eager)),
+        "add + norm, bias + GELU and loss in plain torch": (sweeps, "serve", lambda *_: False),
+        "loss in plain torch": (sweeps, "serve", _not_for_the_loss),
     }
-    for off, (what, instead) in switches.items():
-        result[off] = _within(partial(patch.object, kernels, what, instead), made(""), batch)
+    for off, (where, what, instead) in switches.items():
+        result[off] = _within(partial(patch.object, where, what, instead), made(""), batch)
     result["all in plain torch"] = partial(made(" kernel=fused"), batch)
     result["all by the definition"] = partial(made(" kernel=eager"), batch)
     result["no dropout"] = _within(partial(patch.object, Dropout, "draw", lambda *_: Draw(0.0, 0)), made(""), batch)
     return result
 
 
-_serve = kernels.sweeps_serve
+_serve = sweeps.serve
 
 
 def _not_for_the_loss(name: str, x: torch.Tensor, training: bool) -> bool:

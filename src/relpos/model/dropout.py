@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int16, Int64
@@ -49,12 +50,19 @@ class Examples:
     def __init__(self, keys: Int64[Tensor, "batch"]) -> None:
         self.keys = keys
         self._tokens: dict[int, Tensor] = {}
+        self._some: WeakKeyDictionary[Tokens, Tensor] = WeakKeyDictionary()
 
     def tokens(self, n: int) -> Int64[Tensor, "batch n"]:
         """(B, n) a well-mixed word for each of the first n tokens of each example; computed once for all places of a model."""
         if n not in self._tokens:
             self._tokens[n] = counter_hash(self.keys[:, None], torch.arange(n, device=self.keys.device))
         return self._tokens[n]
+
+    def some(self, tokens: Tokens, at: Int64[Tensor, "tokens"]) -> Int64[Tensor, "tokens"]:
+        """(T,) the words of some tokens of the batch; taken once for all places of a model."""
+        if tokens not in self._some:
+            self._some[tokens] = self.tokens(tokens.n).flatten().index_select(0, at)
+        return self._some[tokens]
 
 
 @lru_cache(maxsize=4)
@@ -89,24 +97,34 @@ def _stir_(words: Tensor) -> Tensor:
     return words.bitwise_xor_((words >> 32).bitwise_and_(0xFFFF_FFFF))
 
 
-def _rows(shape: torch.Size, draw: Draw, device: torch.device) -> Tensor:
-    """(B, …, tokens) a word for each row of the mask; of (B, C) for each example, or for each of the draw's tokens."""
+def _of_tokens(shape: torch.Size, draw: Draw, device: torch.device) -> Tensor:
+    """(B, tokens) a word for each token, whatever the key; of (B, C) for each example, or for each of the draw's tokens."""
     some = draw.tokens
     examples = draw.examples or _rows_as_examples(shape[0] if some is None else some.batch, device)
     if some is not None and some.at is not None:
-        return _stir_(examples.tokens(some.n).flatten().index_select(0, some.at) ^ draw.key)
+        return examples.some(some, some.at)
     words = examples.tokens(shape[-2] if len(shape) > 2 else 1)
-    if len(shape) == 2:
-        words = words[:, 0]
-    if len(shape) == 4:
-        words = words[:, None] ^ _words(shape[1], device)[:, None]
-    return _stir_(words ^ draw.key)
+    return words[:, 0] if len(shape) == 2 else words
+
+
+def unmixed(shape: torch.Size, draw: Draw, device: torch.device) -> tuple[Tensor, Tensor]:
+    """What a kernel draws the masks of a shape (..., C) without heads from: a word for each row, which is still to be mixed with the
+    draw's key, and one for every four columns (C / 4,)."""
+    return _of_tokens(shape, draw, device), _words((shape[-1] + 3) // 4, device)
+
+
+def head_words(heads: int, device: torch.device) -> Tensor:
+    """(heads,) what the words of a head's rows are mixed with besides the key."""
+    return _words(heads, device)
 
 
 def words(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device) -> tuple[Tensor, Tensor]:
     """What `dropped` mixes: a word for each row of a mask of this shape (..., C), and one for every four columns (C / 4,)."""
     shape = torch.Size(shape)
-    return _rows(shape, draw, device), _words((shape[-1] + 3) // 4, device)
+    of_rows, of_columns = unmixed(shape, draw, device)
+    if len(shape) == 4:
+        of_rows = of_rows[:, None] ^ head_words(shape[1], device)[:, None]
+    return _stir_(of_rows ^ draw.key), of_columns
 
 
 def dropped(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device) -> Int16[Tensor, "..."]:

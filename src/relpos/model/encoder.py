@@ -85,7 +85,7 @@ class Layer(nn.Module):
         # The residual stream is cut to the same tokens as the attention's output; only in the last layer are there fewer.
         if kept is not call.held:
             x = kept.take(call.held.spread(x))
-        swept = kernels.sweeps_serve(self.attention.kernel, x, self.training) and self.block.sweepable
+        swept = sweeps.serve(self.attention.kernel, x, self.training) and self.block.sweepable
         add_norm: Callable[..., Tensor] = sweeps.add_norm if swept else residual.add_norm
         # A mask depends on the place in the batch, so that it is the same whichever tokens are computed.
         draw = self.attention_dropout.draw(layer)._replace(tokens=kept)

@@ -9,11 +9,11 @@ from jaxtyping import Float, Int, Real, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
-from relpos.model import kernels
 from relpos.model.block import ACTIVATIONS, Block
 from relpos.model.dropout import Dropout
 from relpos.model.encoder import Encoder
 from relpos.model.initial import normal_
+from relpos.model.kernels import sweeps
 from relpos.model.loss import IGNORED, tied_cross_entropy
 from relpos.model.shape import Ids
 from relpos.model.tokens import in_batch
@@ -97,7 +97,8 @@ class MaskedLM(nn.Module):
         at = predicted.nonzero().squeeze(1) if room is None else predicted.byte().argsort(descending=True, stable=True)[:room]
         x = self.head.transform(self.encoder(input_ids, attention_mask, token_types, at))
         of_tokens = None if weights is None else weights[at // input_ids.shape[1]]
-        swept = room is None and weights is None and kernels.sweeps_serve(self.encoder.kernel, x, self.training)
+        # On a CPU weighted losses keep the order of sums that committed results have.
+        swept = (weights is None or x.device.type != "cpu") and sweeps.serve(self.encoder.kernel, x, self.training)
         total, right = tied_cross_entropy(x, self.table, self.head.bias, labels[at], room is not None, swept, of_tokens)
         return total, torch.tensor(len(at)) if room is None else predicted.sum(), right
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from relpos.model.kernels import sweeps
-from relpos.model.precision import compute_dtype
+from relpos.model.precision import as_given, compute_dtype
 
 IGNORED = -100
 """The label of a token that is not predicted."""
@@ -25,34 +25,39 @@ class _TiedCrossEntropy(torch.autograd.Function):
     """The gradient with respect to the logits, softmax − one-hot, is computed by the forward pass, which keeps no logits."""
 
     @staticmethod
+    @as_given
     def forward(
-        ctx: Any, x: Tensor, words: Tensor, bias: Tensor, target: Tensor, padded: bool, swept: bool, weights: Tensor | None
+        ctx: Any, x: Tensor, words: Tensor, bias: Tensor, target: Tensor, counts: Tensor | None, swept: bool
     ) -> tuple[Tensor, Tensor]:
-        dtype = compute_dtype(x)
-        x, table, shift = x.to(dtype), words.to(dtype), bias.to(dtype)
-        grad = x.new_empty(len(x), len(table))
+        dtype = x.dtype
         if swept:
+            table = _with_rows(words.to(dtype), sweeps.columns_of(x, len(words)))
             # The logits stand where their gradient will.
-            losses, hits = sweeps.cross_entropy_(torch.mm(x, table.t(), out=grad), bias, target)
-            total, right = losses.sum(), hits.sum().long()
+            grad = torch.mm(x, table.t())
+            losses, hits = sweeps.cross_entropy_(grad, bias, target, counts)
+            total, right = losses.sum(), hits.sum()
         else:
-            total, right = _block_by_block(x, table, shift, target, padded, weights, grad)
+            table = words.to(dtype)
+            grad = x.new_empty(len(x), len(table))
+            total, right = _block_by_block(x, table, bias.to(dtype), target, counts, grad)
+        if counts is None or counts.dtype == torch.bool:
+            right = right.long()
         ctx.save_for_backward(x, table, grad)
-        ctx.types = words.dtype, bias.dtype
+        ctx.types, ctx.vocabulary = (words.dtype, bias.dtype), len(words)
         ctx.mark_non_differentiable(right)
         return total, right
 
     @staticmethod
     @once_differentiable
+    @as_given
     def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         x, table, grad = ctx.saved_tensors
         words_type, bias_type = ctx.types
         scale = scale.to(x.dtype)
         return (
             (grad @ table).mul_(scale),
-            (grad.t() @ (x * scale)).to(words_type),
-            grad.sum(0).to(bias_type).mul_(scale),
-            None,
+            (grad.t() @ (x * scale))[: ctx.vocabulary].to(words_type),
+            grad.sum(0)[: ctx.vocabulary].to(bias_type).mul_(scale),
             None,
             None,
             None,
@@ -60,17 +65,16 @@ class _TiedCrossEntropy(torch.autograd.Function):
 
 
 def _block_by_block(
-    x: Tensor, table: Tensor, shift: Tensor, target: Tensor, padded: bool, weights: Tensor | None, grad: Tensor
+    x: Tensor, table: Tensor, shift: Tensor, target: Tensor, counts: Tensor | None, grad: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The sum of the losses and the number predicted right; softmax − one-hot is written to `grad`."""
     total = x.new_zeros((), dtype=torch.promote_types(x.dtype, torch.float32))
-    right = torch.zeros((), dtype=torch.int64 if weights is None else weights.dtype, device=x.device)
+    right = torch.zeros((), dtype=torch.int64 if counts is None else torch.promote_types(counts.dtype, torch.int64), device=x.device)
     at_once = _rows_at_once(x)
     for start in range(0, len(x), at_once):
         rows = slice(start, start + at_once)
-        predicted = target[rows] != IGNORED if padded else None if weights is None else weights[rows]
-        # IGNORED is no row of a table; what stands in its place is counted 0 times.
-        logits, correct = _logits(x[rows], table, shift, target[rows].clamp(min=0) if padded else target[rows])
+        predicted = None if counts is None else counts[rows]
+        logits, correct = _logits(x[rows], table, shift, target[rows])
         top, chosen = logits.amax(1), logits.gather(1, correct).squeeze(1)
         right += _sum(chosen == top, predicted)  # argmax is slow; in a training log a tie of rounded logits may count as a hit
         p = torch.softmax(logits, 1)
@@ -79,6 +83,11 @@ def _block_by_block(
         p.scatter_add_(1, correct, p.new_full(correct.shape, -1))
         grad[rows] = p if predicted is None else p.mul_(predicted[:, None])
     return total, right
+
+
+def _with_rows(table: Tensor, rows: int) -> Tensor:
+    """The table with rows of zeros behind it."""
+    return table if len(table) == rows else torch.nn.functional.pad(table, (0, 0, 0, rows - len(table)))
 
 
 def _sum(values: Tensor, predicted: Tensor | None) -> Tensor:
@@ -119,11 +128,14 @@ def tied_cross_entropy(
 
     Args:
         padded: rows whose target is IGNORED do not count; only where gradients are computed.
-        swept: through the compiled pass of kernels/sweeps.py; not with `padded`.
-        weights: by how much each token counts, in both results; only where gradients are computed, not with `padded` or `swept`.
+        swept: through the single pass of kernels/sweeps.py.
+        weights: by how much each token counts, in both results; only where gradients are computed, not with `padded`.
     """
     # Checked here: inside `forward` gradients are always off, and `needs_input_grad` is true under `no_grad` as well.
     if torch.is_grad_enabled() and any(part.requires_grad for part in (x, words, bias)):
-        total, right = _TiedCrossEntropy.apply(x, words, bias, target, padded, swept, weights)
+        counts = target != IGNORED if padded else weights
+        # IGNORED is no row of a table; what stands in its place is counted 0 times.
+        target = target.clamp(min=0) if padded else target
+        total, right = _TiedCrossEntropy.apply(x.to(compute_dtype(x)), words, bias, target, counts, swept)
         return total, right
     return _evaluated(x, words, bias, target)

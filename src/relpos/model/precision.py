@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
-from typing import Literal
+from functools import cache, wraps
+from typing import Any, Literal
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from relpos.ranges import check
 
@@ -57,6 +58,31 @@ def cast_once(weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return _casts[weight]
 
 
+class _CastTogether(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.dtype = weights[0].dtype
+        ctx.set_materialize_grads(False)
+        return tuple(_copied(weights, dtype))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        wide = iter(_copied([grad for grad in grads if grad is not None], ctx.dtype))
+        return None, *(None if grad is None else next(wide) for grad in grads)
+
+
+def _copied(tensors: Sequence[torch.Tensor], dtype: torch.dtype) -> list[torch.Tensor]:
+    copies = [torch.empty(x.shape, dtype=dtype, device=x.device) for x in tensors]
+    torch._foreach_copy_(copies, list(tensors))
+    return copies
+
+
+def cast_together(weights: dict[str, torch.Tensor], dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """All weights, of one number format, in another: forward and backward a single launch on a GPU, and not one for each."""
+    return dict(zip(weights, _CastTogether.apply(dtype, *weights.values()), strict=True))
+
+
 def has_bf16() -> bool:
     """Whether oneDNN multiplies bfloat16 on this CPU: with instructions for it or, more slowly, with AVX-512 alone."""
     return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
@@ -86,6 +112,20 @@ def _in_float32(product: Callable[..., torch.Tensor]) -> Callable[..., torch.Ten
         return product(*wide, **scales, out=wide[-1].new_empty(0)).to(dtype)
 
     return multiply
+
+
+def as_given(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Around `forward` and `backward` of an autograd.Function: the number formats are those of its arguments. CUDA's autocast gives
+    layer norms, softmax and sums in float32, that of a CPU does not, and what a backward pass is handed would not fit together.
+    """
+
+    @wraps(function)
+    def run(ctx: Any, *given: Any) -> Any:
+        kind = next(x.device.type for x in given if isinstance(x, torch.Tensor))
+        with torch.autocast(kind, enabled=False):
+            return function(ctx, *given)
+
+    return run
 
 
 def compute_dtype(x: torch.Tensor) -> torch.dtype:

@@ -11,29 +11,38 @@ from torch.autograd.function import once_differentiable
 
 from relpos.model.block import Norm
 from relpos.model.dropout import Draw, drop, keep_bits, rescale, zero_dropped
+from relpos.model.precision import as_given
 
 
 class _AddNorm(torch.autograd.Function):
     """Keeps the sum, and two bytes per element for the mask. The normalisation is in float32 inside, whatever the number format."""
 
     @staticmethod
+    @as_given
     def forward(ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw) -> Tensor:
         bits = keep_bits(y.shape, draw, y.device) if draw.rate > 0 else None
         ctx.rescale = rescale(draw.rate) if draw.rate > 0 else 1.0
         total = x.add(y if bits is None else zero_dropped(y, bits), alpha=ctx.rescale)
-        out, mean, rstd = torch.native_layer_norm(total, weight.shape, weight, bias, eps)
+        out, mean, rstd = torch.native_layer_norm(_wide(total, weight), weight.shape, weight, bias, eps)
         ctx.save_for_backward(total, mean, rstd, weight, bias, bits)
-        return out
+        return out.to(total.dtype)
 
     @staticmethod
     @once_differentiable
+    @as_given
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         total, mean, rstd, weight, bias, bits = ctx.saved_tensors
         grad_x, grad_weight, grad_bias = torch.ops.aten.native_layer_norm_backward(
-            grad.contiguous(), total, weight.shape, mean, rstd, weight, bias, [True, True, True]
+            _wide(grad, weight).contiguous(), _wide(total, weight), weight.shape, mean, rstd, weight, bias, [True, True, True]
         )
+        grad_x = grad_x.to(total.dtype)
         grad_y = grad_x if bits is None else zero_dropped(grad_x, bits).mul_(ctx.rescale)
         return grad_x, grad_y, grad_weight, grad_bias, None, None
+
+
+def _wide(x: Tensor, weight: Tensor) -> Tensor:
+    # A CPU's kernel takes activations in bfloat16 beside gains in float32; CUDA's takes one number format.
+    return x if x.device.type == "cpu" else x.to(weight.dtype)
 
 
 def add_norm(

@@ -8,9 +8,12 @@ a fixed number of tokens, the chosen ones among them, so that nothing has to be 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from relpos.counter import fold
 from relpos.data.marks import OURS, Marks
@@ -19,7 +22,7 @@ from relpos.data.objective import Masked, masked
 from relpos.data.steps import UnmaskedStep
 from relpos.model.dropout import seed_dropout
 from relpos.model.heads import MaskedLM
-from relpos.model.precision import autocast
+from relpos.model.precision import autocast, cast_together
 from relpos.model.recorded_keys import RecordedKeys
 from relpos.train.replay import Inputs, Recorder, Replay
 
@@ -61,6 +64,7 @@ class RecordedStep:
         self.device = next(model.parameters()).device
         self.keys = RecordedKeys(self.device)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.multiplied = dict(_multiplied(model)) if precision == "bf16" else {}
         self.replay = Replay(self._pass, self.parameters, recorder)
 
     def __call__(self, step: UnmaskedStep) -> dict[str, Tensor]:
@@ -92,6 +96,33 @@ class RecordedStep:
         seed_dropout(self.model, self.keys, keys)
         places = room(ids.numel(), self.most)
         with autocast(self.precision, self.device):
-            loss, chosen, correct = self.model.loss_sum(seen, labels, real, room=places)
-        loss.backward()
+            cast = cast_together(self.multiplied, torch.bfloat16) if self.multiplied else {}
+            loss, chosen, correct = functional_call(_LossSum(self.model), cast, (seen, labels, real), {"room": places})
+        # One addition for all parameters, and not one for each.
+        grads = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        given = [(p, grad) for p, grad in zip(self.parameters, grads, strict=True) if grad is not None]
+        for p, grad in given:
+            p.grad = torch.zeros_like(grad) if p.grad is None else p.grad
+        torch._foreach_add_([p.grad for p, _ in given], [grad for _, grad in given])
         return loss.detach(), correct, chosen, (chosen - places).clamp(min=0)
+
+
+class _LossSum(nn.Module):
+    """`MaskedLM.loss_sum` as a module's forward pass, which `functional_call` needs."""
+
+    def __init__(self, model: MaskedLM) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *given: Any, **options: Any) -> tuple[Tensor, ...]:
+        return self.model.loss_sum(*given, **options)
+
+
+def _multiplied(model: MaskedLM) -> Iterator[tuple[str, nn.Parameter]]:
+    """What is multiplied in bfloat16, by its name in `_LossSum`. Schemes and convolutions choose their number formats themselves, and
+    bias + GELU adds its bias in float32."""
+    for name, module in model.named_modules(prefix="model"):
+        if isinstance(module, nn.Linear) and not {"position", "conv"} & set(name.split(".")):
+            yield f"{name}.weight", module.weight
+            if module.bias is not None and not name.endswith(".widen"):
+                yield f"{name}.bias", module.bias

@@ -99,7 +99,7 @@ def constructor(node: Mapping[str, Any], kind: str) -> Any:
 SEAMS = {
     "relpos.model.encoder": [
         ("from relpos.model import kernels, residual\n", "from relpos.model.residual import add_norm\n"),
-        ("        swept = kernels.sweeps_serve(self.attention.kernel, x, self.training) and self.block.sweepable\n", ""),
+        ("        swept = sweeps.serve(self.attention.kernel, x, self.training) and self.block.sweepable\n", ""),
         ("        add_norm: Callable[..., Tensor] = sweeps.add_norm if swept else residual.add_norm\n", ""),
         (
             "        elif swept and self.block.plain_gelu:\n            y = sweeps.feed_forward(cut(y), self.widen, self.narrow)\n",

@@ -12,10 +12,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from relpos.model import kernels
 from relpos.model.kernels import sweeps
 from relpos.model.kernels.band import add_band_, read_band
-from relpos.model.precision import compute_dtype, has_bf16
+from relpos.model.precision import as_given, compute_dtype, has_bf16
 from relpos.model.shape import Heads, Mask
 
 Channels = Float[Tensor, "batch n channels"]
@@ -35,7 +34,7 @@ def depthwise_each(x: Channels, *kernels: tuple[Float[Tensor, "channels _"], Flo
     """`depthwise` of one x with each (weight, bias); together they cost less than one by one."""
     dtype = compute_dtype(x)
     x, flat = x.to(dtype), [None if part is None else part.to(dtype) for kernel in kernels for part in kernel]
-    if x.device.type == "cpu":
+    if x.device.type == "cpu" or sweeps.serve("auto", x, training=True):
         return list(_Depthwise.apply(x, *flat))
     return [_conv1d(x, flat[i], flat[i + 1]) for i in range(0, len(flat), 2)]
 
@@ -52,13 +51,14 @@ def weighted(weights: Float[Tensor, "batch heads n width"], v: Heads) -> Heads:
 
 
 class _Depthwise(torch.autograd.Function):
-    """On a CPU, `conv1d` lays its input out anew, and its gradient of the weights is ten times slower than all else.
+    """A single pass on CUDA. On a CPU, `conv1d` lays its input out anew, and its gradient of the weights is ten times slower than all else.
 
     Here the tokens are the columns of an image of one row with its channels last, which is how x lies in memory; for the gradient
     of the weights they are the rows, and the sequences of the batch are the columns.
     """
 
     @staticmethod
+    @as_given
     def forward(ctx: Any, x: Tensor, *kernels: Any) -> tuple[Tensor, ...]:
         x = x.contiguous()
         weights, biases = kernels[::2], kernels[1::2]
@@ -68,9 +68,10 @@ class _Depthwise(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
+    @as_given
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         x, *weights = ctx.saved_tensors
-        swept = kernels.sweeps_serve("auto", x, training=True)
+        swept = sweeps.serve("auto", x, training=True)
         rows, grad_x, grad_kernels = x if swept else _tokens_as_rows(x), None, []
         for grad, weight, biased in zip(grads, weights, ctx.biased, strict=True):
             grad = grad.contiguous()
@@ -83,6 +84,8 @@ class _Depthwise(torch.autograd.Function):
 
 
 def _along_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if x.device.type != "cpu":
+        return sweeps.taps(x, weight, bias)
     # With a wide window and so few channels oneDNN 3 never returns.
     if x.dtype == torch.bfloat16 and (x.shape[2] <= 16 or not has_bf16()):
         with torch.autocast("cpu", enabled=False):
@@ -109,6 +112,7 @@ class _Weighted(torch.autograd.Function):
     """As the product of a band matrix with the values."""
 
     @staticmethod
+    @as_given
     def forward(ctx: Any, weights: Tensor, v: Tensor) -> Tensor:
         ctx.shape, ctx.width = v.shape, weights.shape[-1]
         v = v.reshape(-1, *v.shape[2:])  # (M, n, d)
@@ -119,6 +123,7 @@ class _Weighted(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
+    @as_given
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         band, v = ctx.saved_tensors
         grad = grad.reshape(v.shape)

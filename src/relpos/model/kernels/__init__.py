@@ -10,24 +10,14 @@ from types import ModuleType
 from typing import Literal
 
 from relpos.errors import RelposError
-from relpos.model.kernels import compiled, eager, fused, proof, sweeps, triton
+from relpos.model.kernels import compiled, eager, fused, proof, triton
 from relpos.model.position.base import Terms
-from relpos.model.precision import compute_dtype
-from relpos.model.shape import Heads, Hidden
+from relpos.model.shape import Heads
 
 FASTEST_FIRST: tuple[ModuleType, ...] = (triton, compiled, fused, eager)
 OPTIONAL: frozenset[ModuleType] = frozenset({triton, compiled})
 """They need hardware or tools that may be missing."""
 Name = Literal["auto", "triton", "compiled", "fused", "eager"]
-
-
-def sweeps_serve(name: str, x: Hidden, training: bool) -> bool:
-    """Whether the compiled passes over activations (sweeps.py) are to be used on tensors like x.
-
-    Args:
-        name: of the attention kernel asked for: plain torch there is plain torch here.
-    """
-    return name in ("auto", "compiled") and compiled.serves(x, training) and sweeps.hold(compute_dtype(x))
 
 
 def name_of(kernel: ModuleType) -> str:

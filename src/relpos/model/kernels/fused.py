@@ -17,7 +17,7 @@ from relpos.model.dropout import Draw, dropped, rescale
 from relpos.model.kernels.band import Kernels, Matrices, add_band_, beyond, diagonal_sums, read_band, toeplitz
 from relpos.model.kernels.eager import MASKED
 from relpos.model.position.base import Terms
-from relpos.model.precision import compute_dtype
+from relpos.model.precision import as_given, compute_dtype
 from relpos.model.shape import Heads, Mask
 
 
@@ -71,6 +71,7 @@ def _grad_key(s: Matrices, width: int, outside: str) -> Kernels:
 
 class _Attention(torch.autograd.Function):
     @staticmethod
+    @as_given
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, offset: Tensor | None, query: Tensor | None, key: Tensor | None,
         dense: Tensor | None, mask: Tensor | None, outside: str, draw: Draw,
@@ -103,6 +104,7 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @as_given
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, signed = ctx.saved_tensors
         grad = grad.reshape(q.shape)

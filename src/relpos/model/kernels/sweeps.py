@@ -1,12 +1,15 @@
-"""Single passes over activations (cpu.cpp), forward and backward: LN(x + drop(y)), bias + GELU between two linear maps,
-cross-entropy, and the gradient of depthwise weights."""
+"""Single passes over activations, forward and backward: LN(x + drop(y)), bias + GELU between two linear maps, cross-entropy, and
+depthwise convolutions. `sweeps_cpu` computes them on a CPU, `sweeps_triton` on CUDA; plain torch is what both must equal.
+"""
 
 from __future__ import annotations
 
-import ctypes
 import warnings
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import product
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -15,108 +18,65 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from relpos.counter import normal
-from relpos.errors import RelposError
 from relpos.model import residual
 from relpos.model.dropout import Draw
-from relpos.model.kernels import proof
-from relpos.model.kernels.compiled import DropoutCall, dropout_call, pointer, run
-from relpos.model.precision import cast_once
-
-_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
-PARTS = 64
-"""The gradients of weights are summed in so many runs of rows, whatever the number of threads."""
+from relpos.model.kernels import compiled, proof, sweeps_cpu
+from relpos.model.precision import as_given, cast_once, compute_dtype
 
 
-class _NormCall(ctypes.Structure):
-    """`NormCall` of cpu.cpp."""
+def serve(name: str, x: Tensor, training: bool) -> bool:
+    """Whether single passes are to be used on tensors like x.
 
-    _fields_ = (
-        *((name, _INT) for name in ("rows", "width")),
-        *((name, _POINTER) for name in ("x", "y", "total", "out", "grad_y", "mean", "rstd", "weight", "bias")),
-        *((name, _POINTER) for name in ("grad_weight", "grad_bias")),
-        ("dropout", DropoutCall),
-        ("eps", ctypes.c_double),
-        *((name, _INT) for name in ("parts", "threads")),
-    )
-
-
-class _GeluCall(ctypes.Structure):
-    """`GeluCall` of cpu.cpp."""
-
-    _fields_ = (
-        *((name, _INT) for name in ("rows", "width")),
-        *((name, _POINTER) for name in ("x", "grad", "out", "again", "bias", "grad_bias")),
-        *((name, _INT) for name in ("parts", "threads")),
-    )
+    Args:
+        name: of the attention kernel asked for: plain torch there is plain torch here.
+    """
+    on_gpu = x.device.type == "cuda"
+    if name not in ("auto", "triton" if on_gpu else "compiled"):
+        return False
+    there = gpu_serves(x) if on_gpu else compiled.serves(x, training)
+    return there and hold(x.device.type, compute_dtype(x))
 
 
-class _TapsCall(ctypes.Structure):
-    """`TapsCall` of cpu.cpp."""
-
-    _fields_ = (
-        *((name, _INT) for name in ("batch", "n", "width", "taps")),
-        *((name, _POINTER) for name in ("x", "grad", "out")),
-        ("threads", _INT),
-    )
+def gpu_serves(x: Tensor) -> bool:
+    """Whether Triton's programs work on tensors like x."""
+    served = compute_dtype(x) in (torch.float32, torch.bfloat16) and not torch.compiler.is_compiling()
+    return served and find_spec("triton") is not None
 
 
-class _LossCall(ctypes.Structure):
-    """`LossCall` of cpu.cpp."""
-
-    _fields_ = (
-        *((name, _INT) for name in ("rows", "width")),
-        *((name, _POINTER) for name in ("logits", "bias", "target", "loss", "right")),
-        ("threads", _INT),
-    )
+def _passes(x: Tensor) -> ModuleType:
+    # Triton compiles, or interprets, what is imported: not before it is needed.
+    return sweeps_cpu if x.device.type == "cpu" else import_module("relpos.model.kernels.sweeps_triton")
 
 
 class _AddNorm(torch.autograd.Function):
     @staticmethod
+    @as_given
     def forward(ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw) -> Tensor:
-        x, y = x.contiguous(), y.contiguous()
-        total, out = torch.empty_like(x), torch.empty_like(x)
-        rows = x.shape[:-1].numel()
-        mean, rstd = x.new_empty(2, rows, dtype=torch.float32)
-        weight, bias = weight.float(), bias.float()
-        dropout, alive = dropout_call(x.shape, draw)
-        call = _NormCall(rows, x.shape[-1], pointer(x), pointer(y), pointer(total), pointer(out))
-        call.mean, call.rstd, call.weight, call.bias = pointer(mean), pointer(rstd), pointer(weight), pointer(bias)
-        call.dropout, call.eps, call.parts, call.threads = dropout, eps, min(PARTS, rows), torch.get_num_threads()
-        run("relpos_norm", call, x.dtype, backward=False)
-        del alive
-        ctx.save_for_backward(total, mean, rstd, weight)
+        weight = weight.float()
+        out, *kept = _passes(x).norm_forward(x.contiguous(), y.contiguous(), weight, bias.float(), eps, draw)
+        ctx.save_for_backward(*kept, weight)
         ctx.draw = draw
         return out
 
     @staticmethod
     @once_differentiable
+    @as_given
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        total, mean, rstd, weight = ctx.saved_tensors
-        grad, grad_x = grad.contiguous(), torch.empty_like(total)
-        grad_y = torch.empty_like(total) if ctx.draw.rate > 0 else grad_x  # without dropout both gradients are the same numbers
-        rows, width = mean.numel(), total.shape[-1]
-        parts = min(PARTS, rows)
-        sums = weight.new_zeros(2, parts, width)
-        dropout, alive = dropout_call(total.shape, ctx.draw)
-        call = _NormCall(rows, width, None, pointer(grad), pointer(total), pointer(grad_x), pointer(grad_y))
-        call.mean, call.rstd, call.weight = pointer(mean), pointer(rstd), pointer(weight)
-        call.grad_weight, call.grad_bias = pointer(sums[0]), pointer(sums[1])
-        call.dropout, call.parts, call.threads = dropout, parts, torch.get_num_threads()
-        run("relpos_norm", call, total.dtype, backward=True)
-        del alive
+        grad_x, grad_y, sums = _passes(grad).norm_backward(grad.contiguous(), *ctx.saved_tensors, ctx.draw)
         grad_weight, grad_bias = sums.sum(1)
         return grad_x, grad_y, grad_weight, grad_bias, None, None
 
 
 @cache
-def hold(dtype: torch.dtype) -> bool:
-    """Whether the compiled passes equal plain torch in this number format. Found out once; where not, one warning says so."""
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
-        for name, width in product(("add_norm", "feed_forward", "cross_entropy", "grad_taps"), (37, 256)):
+def hold(device: str, dtype: torch.dtype) -> bool:
+    """Whether the single passes equal plain torch on this device in this number format. Found out once; where not, one warning says
+    so."""
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device, enabled=False), torch.device(device):
+        for name, width in product(("add_norm", "feed_forward", "cross_entropy", "depthwise"), (37, 256)):
             exact, plain, tested = (_example(name, width, *how) for how in ((torch.float64, False), (dtype, False), (dtype, True)))
             for number, expected in enumerate(exact):
                 if not proof.close(tested[number], plain[number], expected, dtype):
-                    warnings.warn(f"the compiled {name} is off in {dtype}: plain torch computes instead", stacklevel=3)
+                    warnings.warn(f"the compiled {name} is off in {dtype} on {device}: plain torch computes instead", stacklevel=3)
                     return False
     return True
 
@@ -124,7 +84,7 @@ def hold(dtype: torch.dtype) -> bool:
 def _example(name: str, width: int, dtype: torch.dtype, compiled: bool) -> list[Tensor]:
     """Values and gradients of one of the passes on a few numbers, in float64."""
     # Rounded to bfloat16 first, so that every number format starts from the same numbers.
-    x, y, upstream = (normal(place, torch.arange(6 * width)).view(2, 3, width).bfloat16().to(dtype) for place in range(3))
+    x, y, upstream = (normal(place, torch.arange(80 * width)).view(2, 40, width).bfloat16().to(dtype) for place in range(3))
     norm, draw = nn.LayerNorm(width).to(dtype), Draw(0.25, 1234567)
     inputs = [x.requires_grad_(), y.requires_grad_(), *norm.parameters()]
     if name == "add_norm":
@@ -133,8 +93,8 @@ def _example(name: str, width: int, dtype: torch.dtype, compiled: bool) -> list[
         widen, narrow = (_example_linear(width, place).to(dtype) for place in (3, 4))
         inputs = [x.requires_grad_(), *widen.parameters(), *narrow.parameters()]
         result = feed_forward(x, widen, narrow) if compiled else narrow(nn.functional.gelu(widen(x)))
-    elif name == "grad_taps":
-        return [(grad_taps if compiled else _plain_grad_taps)(x.detach(), y.detach(), 5).double()]
+    elif name == "depthwise":
+        return [part.double() for part in _example_depthwise(x.detach(), y.detach(), compiled)]
     else:
         return [value.double() for value in _example_loss(x.detach().flatten(0, 1), y.detach()[0, 0], compiled)]
     result.backward(upstream)
@@ -149,14 +109,20 @@ def _example_linear(width: int, place: int) -> nn.Linear:
     return linear
 
 
-def _plain_grad_taps(x: Tensor, grad: Tensor, taps: int) -> Tensor:
-    n, padded = x.shape[1], nn.functional.pad(x, (0, 0, taps // 2, taps // 2))
-    return torch.stack([(padded[:, r : r + n] * grad).sum((0, 1)) for r in range(taps)], 1)
+def _example_depthwise(x: Tensor, grad: Tensor, compiled: bool) -> list[Tensor]:
+    """The gradient of five weights of each channel, and on CUDA the sums that they weigh."""
+    n, padded = x.shape[1], nn.functional.pad(x, (0, 0, 2, 2))
+    shifted, weight = [padded[:, r : r + n] for r in range(5)], grad[0, :5].t()
+    on_gpu = x.device.type == "cuda"
+    if compiled:
+        return [grad_taps(x, grad, 5), *([taps(x, weight, grad[1, 0])] if on_gpu else [])]
+    grads = torch.stack([(part * grad).sum((0, 1)) for part in shifted], 1)
+    return [grads, *([sum(part * weight[:, r] for r, part in enumerate(shifted)) + grad[1, 0]] if on_gpu else [])]
 
 
 def _example_loss(logits: Tensor, bias: Tensor, compiled: bool) -> list[Tensor]:
-    """The losses of six rows, then softmax − one-hot."""
-    target = torch.arange(6)
+    """The losses of the rows, then softmax − one-hot."""
+    target = torch.arange(len(logits)) % len(bias)
     if compiled:
         return [cross_entropy_(logits, bias, target)[0], logits]
     logits = logits + bias
@@ -175,35 +141,26 @@ def add_norm(
 
 
 class _FeedForward(torch.autograd.Function):
-    """Keeps W_1 x, but not the activation, which the backward pass computes again on its way."""
+    """Keeps W_1 x, and the activation where that is read faster than it is computed again."""
 
     @staticmethod
+    @as_given
     def forward(ctx: Any, x: Tensor, widen: Tensor, inner: Tensor, narrow: Tensor, outer: Tensor) -> Tensor:
-        rows = x.flatten(0, -2)
+        rows, passes = x.flatten(0, -2), _passes(x)
         wide, inner = rows @ widen.t(), inner.float()
-        active = torch.empty_like(wide)
-        _gelu(wide, inner, active)
-        ctx.save_for_backward(rows, wide, widen, inner, narrow)
+        active = passes.gelu_forward(wide, inner)
+        ctx.save_for_backward(rows, wide, widen, inner, narrow, active if passes.KEEPS_ACTIVATION else None)
         return torch.addmm(outer, active, narrow.t()).view(*x.shape[:-1], len(narrow))
 
     @staticmethod
     @once_differentiable
+    @as_given
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-        rows, wide, widen, inner, narrow = ctx.saved_tensors
+        rows, wide, widen, inner, narrow, active = ctx.saved_tensors
         shape, grad = grad.shape, grad.flatten(0, -2)
-        of_wide, active = grad @ narrow, torch.empty_like(wide)
-        sums = inner.new_zeros(min(PARTS, len(rows)), len(inner))
-        _gelu(wide, inner, of_wide, of_wide, active, sums)
+        of_wide, active, sums = _passes(grad).gelu_backward(wide, inner, grad @ narrow, active)
         of_x = (of_wide @ widen).view(*shape[:-1], widen.shape[1])
         return of_x, of_wide.t() @ rows, sums.sum(0), grad.t() @ active, grad.sum(0)
-
-
-def _gelu(
-    x: Tensor, bias: Tensor, out: Tensor, grad: Tensor | None = None, again: Tensor | None = None, sums: Tensor | None = None
-) -> None:
-    call = _GeluCall(*x.shape, *map(pointer, (x, grad, out, again, bias, sums)))
-    call.parts, call.threads = min(PARTS, len(x)), torch.get_num_threads()
-    run("relpos_gelu", call, x.dtype, backward=grad is not None)
 
 
 def feed_forward(x: Float[Tensor, "*batch hidden"], widen: nn.Linear, narrow: nn.Linear) -> Float[Tensor, "*batch hidden"]:
@@ -213,27 +170,38 @@ def feed_forward(x: Float[Tensor, "*batch hidden"], widen: nn.Linear, narrow: nn
     return y
 
 
-def cross_entropy_(logits: Tensor, bias: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def cross_entropy_(logits: Tensor, bias: Tensor, target: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Turns logits (rows, V) without their bias into softmax − one-hot.
+
+    Args:
+        logits: on CUDA they may have more columns than the bias, see `columns_of`; these become 0.
+        counts: (rows,) by how much each row counts, in the results and in what is left in `logits`; None: all by 1.
 
     Returns:
         (rows,) −log softmax of the targets, and (rows,) 1 where no other logit is higher than that of the target.
     """
-    # The library trusts them, and would write beyond the end of a row.
-    if len(target) and not 0 <= int(target.min()) <= int(target.max()) < len(bias):
-        raise RelposError(f"labels from {int(target.min())} to {int(target.max())} in a vocabulary of {len(bias)}")
-    target = target.to(torch.int64).contiguous()
-    bias, result = bias.float(), logits.new_empty(2, len(logits), dtype=torch.float32)
-    call = _LossCall(*logits.shape, *map(pointer, (logits, bias, target, *result)), torch.get_num_threads())
-    run("relpos_loss", call, logits.dtype, backward=False)
-    return result[0], result[1]
+    counts = None if counts is None else counts.float().contiguous()
+    losses, hits = _passes(logits).cross_entropy_(logits, bias.float(), target.to(torch.int64).contiguous(), counts)
+    return losses, hits
+
+
+def columns_of(x: Tensor, vocabulary: int) -> int:
+    """How many columns of logits are multiplied for a vocabulary: on CUDA a multiple of 64, with which products of bfloat16 are
+    twice as fast."""
+    return vocabulary if x.device.type == "cpu" else -(-vocabulary // 64) * 64
+
+
+def taps(
+    x: Float[Tensor, "batch n channels"], weight: Float[Tensor, "channels taps"], bias: Float[Tensor, "channels"] | None
+) -> Float[Tensor, "batch n channels"]:
+    """A depthwise convolution, on CUDA alone: Σ_r weight_r x_{i+r} + bias for r = −k..k."""
+    result: Tensor = _passes(x).taps(x, weight, bias)
+    return result
 
 
 def grad_taps(
     x: Float[Tensor, "batch n channels"], grad: Float[Tensor, "batch n channels"], taps: int
 ) -> Float[Tensor, "channels {taps}"]:
     """The gradient of the weights of a depthwise convolution from that of its output: Σ grad_i x_{i+r} for r = −k..k."""
-    out = x.new_empty(x.shape[2], taps, dtype=torch.float32)
-    call = _TapsCall(*x.shape, taps, pointer(x), pointer(grad), pointer(out), torch.get_num_threads())
-    run("relpos_taps", call, x.dtype, backward=True)
-    return out.to(x.dtype)
+    result: Tensor = _passes(x).grad_taps(x, grad, taps)
+    return result

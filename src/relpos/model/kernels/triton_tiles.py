@@ -109,12 +109,20 @@ def scores(
 
 
 @triton.jit
-def kept_by_dropout(row_words, column_words, i, j, n, THRESHOLD: tl.constexpr):
+def stirred(word, key, KEYED: tl.constexpr):
+    """The words of rows as `relpos.model.dropout` mixes them with the key, a number or, if KEYED, a pointer to one."""
+    if KEYED:
+        key = tl.load(key)
+    word = (word ^ key) * _FACTOR
+    return word ^ ((word >> 32) & 0xFFFFFFFF)
+
+
+@triton.jit
+def kept_by_dropout(row_word, column_word, column, THRESHOLD: tl.constexpr):
     """True where an element is kept: 15 bits of a lane of the word that `dropout.dropped` makes for its four columns."""
-    row = tl.load(row_words + i, mask=i < n, other=0)[:, None]
-    word = (row ^ tl.load(column_words + j // 4, mask=j < n, other=0)[None, :]) * _FACTOR
+    word = (row_word ^ column_word) * _FACTOR
     word = word ^ ((word >> 32) & 0xFFFFFFFF)
-    return ((word >> ((j % 4) * 16)[None, :]) & 0x7FFF) >= THRESHOLD
+    return ((word >> ((column % 4) * 16)) & 0x7FFF) >= THRESHOLD
 
 
 @triton.jit

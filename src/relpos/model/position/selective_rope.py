@@ -13,6 +13,7 @@ from torch.nn import functional
 from relpos.errors import RelposError
 from relpos.model.initial import uniform_
 from relpos.model.position.base import Input, Scheme
+from relpos.model.precision import as_given
 from relpos.model.shape import Heads, Shape
 from relpos.ranges import Count, Natural, Positive, checked
 
@@ -86,6 +87,7 @@ class _Turn(torch.autograd.Function):
     is g = G e^(−iθ), and that of θ is Im(x̄ g)."""
 
     @staticmethod
+    @as_given
     def forward(ctx: Any, q: Tensor, k: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
         turns = torch.complex(angle.cos(), angle.sin())
         ctx.save_for_backward(q, k, turns)
@@ -93,6 +95,7 @@ class _Turn(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @as_given
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
         q, k, turns = ctx.saved_tensors
         back, of_x, of_angle = turns.conj_physical(), [], []

@@ -1,0 +1,296 @@
+"""The single passes of `sweeps.py` on CUDA, in Triton: programs, and the functions that launch them.
+
+All tensors are rows of `width` numbers without gaps; arithmetic is in float32, and stored is the number format of the tensors. A
+gradient that is summed over rows is summed in `PARTS` runs of rows, whatever the device, and the runs are added in a fixed order.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from relpos.model.dropout import Draw, rescale, threshold, unmixed
+from relpos.model.kernels.triton_tiles import kept_by_dropout, stirred
+
+PARTS = 512
+KEEPS_ACTIVATION = True
+TILE = 4096
+"""Numbers that a program holds of each tensor."""
+COLUMNS = 4096
+"""Logits that a program holds at a time."""
+
+
+def _power(n: int) -> int:
+    return 1 << (n - 1).bit_length()
+
+
+@triton.jit
+def _dropped(y, word, column, columns, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr):
+    kept = kept_by_dropout(word[:, None], tl.load(columns + column // 4)[None, :], column[None, :], THRESHOLD)
+    return tl.where(kept, y * RESCALE, 0.0)
+
+
+@triton.jit
+def _norm_forward(
+    X, Y, WEIGHT, BIAS, WORDS, COLUMN_WORDS, KEY, TOTAL, OUT, MEAN, RSTD, rows, eps,
+    WIDTH: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr,
+    KEYED: tl.constexpr,
+):  # fmt: skip
+    row, column = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS), tl.arange(0, PADDED)
+    inside = (row[:, None] < rows) & (column[None, :] < WIDTH)
+    at = row[:, None] * WIDTH + column[None, :]
+    y = tl.load(Y + at, mask=inside, other=0.0).to(tl.float32)
+    if THRESHOLD > 0:
+        word = stirred(tl.load(WORDS + row, mask=row < rows, other=0), KEY, KEYED)
+        y = _dropped(y, word, tl.minimum(column, WIDTH - 1), COLUMN_WORDS, THRESHOLD, RESCALE)
+    stored = (tl.load(X + at, mask=inside, other=0.0).to(tl.float32) + y).to(TOTAL.dtype.element_ty)
+    tl.store(TOTAL + at, stored, mask=inside)
+    total = stored.to(tl.float32)
+    mean = tl.sum(total, 1) / WIDTH
+    centred = tl.where(inside, total - mean[:, None], 0.0)
+    rstd = 1.0 / tl.sqrt(tl.sum(centred * centred, 1) / WIDTH + eps)
+    weight = tl.load(WEIGHT + column, mask=column < WIDTH, other=0.0)
+    out = centred * rstd[:, None] * weight[None, :] + tl.load(BIAS + column, mask=column < WIDTH, other=0.0)[None, :]
+    tl.store(OUT + at, out.to(OUT.dtype.element_ty), mask=inside)
+    tl.store(MEAN + row, mean, mask=row < rows)
+    tl.store(RSTD + row, rstd, mask=row < rows)
+
+
+@triton.jit
+def _norm_backward(
+    GRAD, TOTAL, MEAN, RSTD, WEIGHT, WORDS, COLUMN_WORDS, KEY, GRAD_X, GRAD_Y, SUMS, rows, rows_of_part, parts,
+    WIDTH: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr,
+    KEYED: tl.constexpr,
+):  # fmt: skip
+    part, column = tl.program_id(0), tl.arange(0, PADDED)
+    first = part.to(tl.int64) * rows_of_part
+    weight = tl.load(WEIGHT + column, mask=column < WIDTH, other=0.0)[None, :]
+    grad_weight, grad_bias = tl.zeros([PADDED], tl.float32), tl.zeros([PADDED], tl.float32)
+    last = tl.minimum(first + rows_of_part, rows)
+    for start in range(0, rows_of_part, ROWS):
+        row = first + start + tl.arange(0, ROWS)
+        inside = (row[:, None] < last) & (column[None, :] < WIDTH)
+        at = row[:, None] * WIDTH + column[None, :]
+        grad = tl.load(GRAD + at, mask=inside, other=0.0).to(tl.float32)
+        total = tl.load(TOTAL + at, mask=inside, other=0.0).to(tl.float32)
+        mean, rstd = tl.load(MEAN + row, mask=row < last, other=0.0), tl.load(RSTD + row, mask=row < last, other=0.0)
+        normal = tl.where(inside, (total - mean[:, None]) * rstd[:, None], 0.0)
+        grad_weight += tl.sum(grad * normal, 0)
+        grad_bias += tl.sum(grad, 0)
+        grad = grad * weight
+        dot, sum = tl.sum(grad * normal, 1) / WIDTH, tl.sum(grad, 1) / WIDTH
+        grad_x = rstd[:, None] * (grad - sum[:, None] - normal * dot[:, None])
+        tl.store(GRAD_X + at, grad_x.to(GRAD_X.dtype.element_ty), mask=inside)
+        if THRESHOLD > 0:
+            word = stirred(tl.load(WORDS + row, mask=row < last, other=0), KEY, KEYED)
+            grad_y = _dropped(grad_x, word, tl.minimum(column, WIDTH - 1), COLUMN_WORDS, THRESHOLD, RESCALE)
+            tl.store(GRAD_Y + at, grad_y.to(GRAD_Y.dtype.element_ty), mask=inside)
+    tl.store(SUMS + part * WIDTH + column, grad_weight, mask=column < WIDTH)
+    tl.store(SUMS + (parts + part) * WIDTH + column, grad_bias, mask=column < WIDTH)
+
+
+def _norm_shape(width: int) -> dict[str, int]:
+    padded = _power(width)
+    return {"WIDTH": width, "PADDED": padded, "ROWS": max(1, TILE // padded), "num_warps": 4 if padded <= 2048 else 8}
+
+
+def norm_forward(
+    x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """LN(x + drop(y)), the sum, and its mean and 1 / deviation by row."""
+    total, out, rows, shape = torch.empty_like(x), torch.empty_like(x), x.shape[:-1].numel(), _norm_shape(x.shape[-1])
+    mean, rstd = x.new_empty(2, rows, dtype=torch.float32)
+    dropout, constants = dropout_of(x.shape, draw, x)
+    grid = (triton.cdiv(rows, shape["ROWS"]),)
+    _norm_forward[grid](x, y, weight, bias, *dropout, total, out, mean, rstd, rows, eps, **shape, **constants)
+    return out, total, mean, rstd
+
+
+def norm_backward(
+    grad: Tensor, total: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor, draw: Draw
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of x and y; those of weight and bias, (2, parts, width), are still to be summed."""
+    grad_x = torch.empty_like(total)
+    grad_y = torch.empty_like(total) if draw.rate > 0 else grad_x  # without dropout both gradients are the same numbers
+    rows, shape = mean.numel(), _norm_shape(total.shape[-1])
+    parts, rows_of_part = _parts(rows, shape["ROWS"])
+    sums = weight.new_empty(2, parts, len(weight))
+    dropout, constants = dropout_of(total.shape, draw, total)
+    _norm_backward[(parts,)](
+        grad, total, mean, rstd, weight, *dropout, grad_x, grad_y, sums, rows, rows_of_part, parts, **shape, **constants
+    )
+    return grad_x, grad_y, sums
+
+
+def _parts(rows: int, tile: int) -> tuple[int, int]:
+    """The number of runs, and the rows of each: a multiple of a tile's."""
+    rows_of_part = triton.cdiv(triton.cdiv(rows, PARTS), tile) * tile
+    return triton.cdiv(rows, rows_of_part), rows_of_part
+
+
+def dropout_of(shape: torch.Size, draw: Draw, like: Tensor) -> tuple[tuple[Tensor | int, ...], dict[str, int | float | bool]]:
+    """What a program draws the masks of a tensor of this shape from: words of rows and of columns, and the key; its constants."""
+    if draw.rate == 0:
+        return (like, like, 0), {"THRESHOLD": 0, "RESCALE": 1.0, "KEYED": False}
+    constants = {"THRESHOLD": threshold(draw.rate), "RESCALE": rescale(draw.rate), "KEYED": isinstance(draw.key, Tensor)}
+    return (*unmixed(shape, draw, like.device), draw.key), constants
+
+
+@triton.jit
+def _below(x):
+    """Φ(x), the normal distribution."""
+    return 0.5 * (1.0 + tl.math.erf(x * 0.7071067811865476))
+
+
+@triton.jit
+def _gelu_forward(WIDE, BIAS, ACTIVE, rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr):
+    row, column = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = (row[:, None] < rows) & (column[None, :] < WIDTH)
+    at = row[:, None] * WIDTH + column[None, :]
+    x = tl.load(WIDE + at, mask=inside, other=0.0).to(tl.float32)
+    x += tl.load(BIAS + column, mask=column < WIDTH, other=0.0)[None, :]
+    tl.store(ACTIVE + at, (x * _below(x)).to(ACTIVE.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _gelu_backward(
+    WIDE, BIAS, GRAD, SUMS, rows, rows_of_part, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr
+):  # fmt: skip
+    part, column = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    first = part.to(tl.int64) * rows_of_part
+    bias = tl.load(BIAS + column, mask=column < WIDTH, other=0.0)[None, :]
+    grad_bias = tl.zeros([BLOCK], tl.float32)
+    for start in range(0, rows_of_part, ROWS):
+        row = first + start + tl.arange(0, ROWS)
+        inside = (row[:, None] < rows) & (column[None, :] < WIDTH)
+        at = row[:, None] * WIDTH + column[None, :]
+        x = tl.load(WIDE + at, mask=inside, other=0.0).to(tl.float32) + bias
+        density = tl.exp(-0.5 * x * x) * 0.3989422804014327
+        grad = tl.load(GRAD + at, mask=inside, other=0.0).to(tl.float32) * (_below(x) + x * density)
+        grad_bias += tl.sum(grad, 0)
+        tl.store(GRAD + at, grad.to(GRAD.dtype.element_ty), mask=inside)
+    tl.store(SUMS + part * WIDTH + column, grad_bias, mask=column < WIDTH)
+
+
+def _gelu_shape(width: int) -> dict[str, int]:
+    block = min(256, _power(width))
+    return {"WIDTH": width, "BLOCK": block, "ROWS": TILE // block}
+
+
+def gelu_forward(wide: Tensor, bias: Tensor) -> Tensor:
+    """GELU(wide + bias), (rows, width)."""
+    active, (rows, width), shape = torch.empty_like(wide), wide.shape, _gelu_shape(wide.shape[1])
+    _gelu_forward[triton.cdiv(rows, shape["ROWS"]), triton.cdiv(width, shape["BLOCK"])](wide, bias, active, rows, **shape)
+    return active
+
+
+def gelu_backward(wide: Tensor, bias: Tensor, grad: Tensor, active: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradient of `wide`, written over `grad`; the activation; the gradient of the bias, (parts, width), still to be summed."""
+    (rows, width), shape = wide.shape, _gelu_shape(wide.shape[1])
+    parts, rows_of_part = _parts(rows, shape["ROWS"])
+    sums = bias.new_empty(parts, width)
+    _gelu_backward[parts, triton.cdiv(width, shape["BLOCK"])](wide, bias, grad, sums, rows, rows_of_part, **shape)
+    return grad, active, sums
+
+
+@triton.jit
+def _cross_entropy(
+    LOGITS, BIAS, TARGET, COUNTS, LOSS, HIT, width, bias_width, COUNTED: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """Two walks over a row, of which the second finds it in the cache; none over a row that does not count."""
+    row = tl.program_id(0).to(tl.int64)
+    target, logits, column = tl.load(TARGET + row), LOGITS + row * width, tl.arange(0, BLOCK)
+    count = 1.0
+    if COUNTED:
+        count = tl.load(COUNTS + row)
+    counted = tl.where(count == 0.0, 0, bias_width)
+    top = tl.full([BLOCK], float("-inf"), tl.float32)
+    total, chosen = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
+    for start in range(0, counted, BLOCK):
+        at = start + column
+        x = tl.load(logits + at, mask=at < bias_width, other=float("-inf")).to(tl.float32)
+        x += tl.load(BIAS + at, mask=at < bias_width, other=0.0)
+        higher = tl.maximum(top, x)
+        # A lane that has seen no column yet has the top −∞, of which nothing may be subtracted.
+        total = total * tl.exp(top - tl.maximum(higher, -3e38)) + tl.exp(x - tl.maximum(higher, -3e38))
+        chosen += tl.where(at == target, x, 0.0)
+        top = higher
+    highest, answer = tl.max(top, 0), tl.sum(chosen, 0)
+    whole = tl.sum(total * tl.exp(top - highest), 0)
+    tl.store(LOSS + row, tl.where(counted > 0, count * (highest + tl.log(whole) - answer), 0.0))
+    tl.store(HIT + row, tl.where((counted > 0) & (answer == highest), count, 0.0))
+    for start in range(0, width, BLOCK):
+        at = start + column
+        x = tl.load(logits + at, mask=at < counted, other=0.0).to(tl.float32)
+        p = tl.exp(x + tl.load(BIAS + at, mask=at < counted, other=0.0) - highest) / whole
+        # Subtracted in float32: bfloat16 has no number between 0.996 and 1, so that p − 1 of a likely target would be 0.
+        p = tl.where(at < counted, count * (p - tl.where(at == target, 1.0, 0.0)), 0.0)
+        tl.store(logits + at, p.to(LOGITS.dtype.element_ty), mask=at < width)
+
+
+def cross_entropy_(logits: Tensor, bias: Tensor, target: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """See `sweeps.cross_entropy_`."""
+    losses, hits = logits.new_empty(2, len(logits), dtype=torch.float32)
+    width, block = logits.shape[1], min(COLUMNS, _power(logits.shape[1]))
+    _cross_entropy[(len(logits),)](
+        logits, bias, target, target if counts is None else counts, losses, hits, width, len(bias), counts is not None, block,
+        num_warps=8,
+    )  # fmt: skip
+    return losses, hits
+
+
+@triton.jit
+def _taps(X, WEIGHT, BIAS, OUT, n, WIDTH: tl.constexpr, TAPS: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    sequence, column = tl.program_id(0).to(tl.int64), tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
+    place = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    in_width = column < WIDTH
+    y = tl.zeros([ROWS, BLOCK], tl.float32)
+    if BIASED:
+        y += tl.load(BIAS + column, mask=in_width, other=0.0).to(tl.float32)[None, :]
+    for tap in tl.static_range(TAPS):
+        read = place + tap - TAPS // 2
+        inside = (read >= 0)[:, None] & (read < n)[:, None] & in_width[None, :]
+        x = tl.load(X + (sequence * n + read[:, None]) * WIDTH + column[None, :], mask=inside, other=0.0).to(tl.float32)
+        y += x * tl.load(WEIGHT + column * TAPS + tap, mask=in_width, other=0.0).to(tl.float32)[None, :]
+    at = (sequence * n + place[:, None]) * WIDTH + column[None, :]
+    tl.store(OUT + at, y.to(OUT.dtype.element_ty), mask=(place < n)[:, None] & in_width[None, :])
+
+
+@triton.jit
+def _grad_taps(X, GRAD, SUMS, n, sequences, of_part, WIDTH: tl.constexpr, TAPS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    part, tap = tl.program_id(0), tl.program_id(1)
+    column = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
+    in_width = column < WIDTH
+    sum = tl.zeros([BLOCK], tl.float32)
+    first = part.to(tl.int64) * of_part
+    for sequence in range(first, tl.minimum(first + of_part, sequences)):
+        for start in range(0, n, ROWS):
+            place = start + tl.arange(0, ROWS)
+            read = place + tap - TAPS // 2
+            inside = (place < n)[:, None] & (read >= 0)[:, None] & (read < n)[:, None] & in_width[None, :]
+            x = tl.load(X + (sequence * n + read[:, None]) * WIDTH + column[None, :], mask=inside, other=0.0).to(tl.float32)
+            grad = tl.load(GRAD + (sequence * n + place[:, None]) * WIDTH + column[None, :], mask=inside, other=0.0)
+            sum += tl.sum(x * grad.to(tl.float32), 0)
+    tl.store(SUMS + (part * WIDTH + column) * TAPS + tap, sum, mask=in_width)
+
+
+def taps(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """y_i = Σ_r weight[:, r + k] x_{i+r} + bias for r = −k..k, x (batch, n, channels), weight (channels, 2k+1)."""
+    out, (batch, n, width), block = torch.empty_like(x), x.shape, min(128, _power(x.shape[2]))
+    rows = TILE // block // 2
+    grid = batch, triton.cdiv(n, rows), triton.cdiv(width, block)
+    weight = weight.contiguous()
+    _taps[grid](x, weight, weight if bias is None else bias, out, n, width, weight.shape[1], bias is not None, rows, block)
+    return out
+
+
+def grad_taps(x: Tensor, grad: Tensor, taps: int) -> Tensor:
+    """See `sweeps.grad_taps`."""
+    (batch, n, width), block = x.shape, min(128, _power(x.shape[2]))
+    rows, of_part = TILE // block, triton.cdiv(batch, 64)
+    parts = triton.cdiv(batch, of_part)
+    sums = x.new_empty(parts, width, taps, dtype=torch.float32)
+    _grad_taps[parts, taps, triton.cdiv(width, block)](x, grad, sums, n, batch, of_part, width, taps, rows, block)
+    return sums.sum(0).to(x.dtype)
