@@ -14,9 +14,10 @@ from torch import Tensor
 
 from relpos.errors import RelposError
 from relpos.model import kernels
-from relpos.model.kernels import eager
+from relpos.model.kernels import eager, proof
 from relpos.model.kernels import triton as fused_triton
 from relpos.model.position import Terms
+from relpos.model.tokens import side_by_side
 from schemes import FULL, POSITIONS, batch, model_of
 
 pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
@@ -86,7 +87,7 @@ def test_bfloat16_is_as_close_to_float64_as_eager(names: tuple[str, ...]) -> Non
 
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16] if FULL else [torch.float32], ids=str)
 def test_several_tiles_make_one_matrix(monkeypatch: pytest.MonkeyPatch, stored: torch.dtype) -> None:
-    monkeypatch.setattr(fused_triton, "_block", lambda *_: 16)
+    monkeypatch.setattr(fused_triton, "_tiles", lambda *_, **__: fused_triton.Tiles(16, 16, 4))
     for case in CASES if FULL else CASES[:1]:
         assert_as_close_as_eager(EVERY, case, 40 if FULL else 24, stored, heads=2)
 
@@ -100,7 +101,7 @@ def test_diagonals_of_tiles_join_to_those_of_the_matrix() -> None:
         [cut.diagonal(o, -2, -1).sum(-1) if abs(o) < block else 0 * cut[..., 0, 0] for o in range(-block, block)], -1
     )
     expected = torch.stack([s.diagonal(o, 1, 2).sum(-1) for o in range(1 - n, n)], -1)
-    torch.testing.assert_close(fused_triton._joined(by_tile, n), expected)
+    torch.testing.assert_close(fused_triton._joined(by_tile.float(), n, fused_triton.Tiles(block, block, 4)), expected.float())
 
 
 def test_two_runs_give_the_same_bits() -> None:
@@ -179,3 +180,28 @@ def test_first_keys_may_all_be_hidden_by_offsets() -> None:
     offset = torch.zeros(2, 139, device=DEVICE).masked_fill(torch.arange(139, device=DEVICE) < 66, -torch.inf)
     ours, theirs = (kernel.attention(q, k, v, Terms(offset=offset), None, KEPT) for kernel in (fused_triton, eager))
     assert (ours - theirs).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_blocks_of_fewer_queries_than_keys(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+    """As in training with bfloat16 at 128 tokens: one tile holds all keys, and some of the queries."""
+    monkeypatch.setattr(fused_triton, "_tiles", lambda *_, **__: fused_triton.Tiles(16, 32, 4))
+    assert_as_close_as_eager(EVERY, CASES[0], 28, dtype, heads=2)
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+def test_kernels_that_are_products_with_a_table(monkeypatch: pytest.MonkeyPatch, narrow: bool) -> None:
+    kind = proof.Kind(torch.device(DEVICE), torch.float32, D, True, True, D, D, False, None, "clamp", query_table=7, key_table=7)
+    assert proof.compare(fused_triton, kind._replace(narrow=narrow), 21, True, 0.1) is None
+
+
+def test_kernels_made_from_the_queries_themselves_add_their_gradient_to_that_of_the_queries() -> None:
+    found = []
+    for kernel in (fused_triton, eager):
+        x = numbers(2, 9, 3 * 2 * D).float().requires_grad_()
+        q, k, v = (part.unflatten(2, (2, D)).transpose(1, 2) for part in side_by_side(x, [2 * D] * 3))
+        tables = [numbers(D, 5, seed=seed).float().requires_grad_() for seed in (1, 2)]
+        terms = Terms(query=q, query_table=tables[0], key=k, key_table=tables[1])
+        kernel.attention(q, k, v, terms, None, DROPPED, 0.3).square().sum().backward()
+        found.append([x.grad, *(table.grad for table in tables)])
+    torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)

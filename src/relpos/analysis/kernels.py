@@ -63,7 +63,7 @@ def draw_kernels(model: Any, path: str | Path, input_ids: Ids | None = None) -> 
 
 def _sum(terms: Terms, half: int) -> Float[Tensor, "heads 2*{half}+1"]:
     """All terms added up."""
-    parts = []
+    parts, terms = [], terms.multiplied()
     if terms.offset is not None:
         parts.append(_centre(terms.offset.float().cpu(), half))
     if terms.query is not None:

@@ -16,7 +16,7 @@ from relpos.model.dropout import Draw, Dropout
 from relpos.model.position.base import Input, Scheme, Terms
 from relpos.model.residual import normed
 from relpos.model.shape import Heads, Mask, Shape
-from relpos.model.tokens import Tokens
+from relpos.model.tokens import Tokens, side_by_side
 
 
 class LayerCall(NamedTuple):
@@ -98,7 +98,7 @@ class Attention(nn.Module):
             q = k = None
         else:
             q, k, v = call.turn(q, k, v)
-            q, spare = q * scale, q.shape[-1] - v.shape[-1]
+            spare = q.shape[-1] - v.shape[-1]
         if spare:  # attention kernels know one width: zeros make the values as wide, and are cut off what leaves the kernel
             v = pad(v, (0, spare))
             terms = replace(terms, value=None if terms.value is None else pad(terms.value, (0, spare)))
@@ -107,7 +107,7 @@ class Attention(nn.Module):
             terms = terms.causal(v)
         kernel = kernels.select(self.kernel, terms, v, self.training, scale is not None)
         self.ran = kernels.name_of(kernel)
-        y: Tensor = kernel.attention(q, k, v, terms, call.mask, dropout)
+        y: Tensor = kernel.attention(q, k, v, terms, call.mask, dropout, 1.0 if scale is None else scale)
         y = y[..., :-spare] if spare else y
         # Heads that the scheme has split stand side by side: their halves become one head again.
         return y if y.shape[1] == self.scored else y.unflatten(1, (self.scored, -1)).transpose(2, 3).flatten(3)
@@ -121,7 +121,7 @@ class Attention(nn.Module):
         held = call.held
         made = self.conv.project(held.spread(x), call.mask) if self.conv.projections else {}
         if self.widths:
-            made.update(zip(self.widths, held.spread(self.project(x)).split(list(self.widths.values()), -1), strict=True))
+            made.update(zip(self.widths, side_by_side(held.spread(self.project(x)), list(self.widths.values())), strict=True))
         for name in self.conv.places & made.keys():
             made[name] = self.conv.act(name, made[name], held.spread(x), call.mask)
         by_head = {name: x.unflatten(2, (-1, self.shape.head_dim)) for name, x in made.items()}

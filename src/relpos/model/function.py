@@ -87,15 +87,13 @@ def attention(
     given = {"q": q, "k": k, "v": v, "offset": offset, "dense": dense, "value": value, "mask": mask}
     given |= {"from_query": from_query, "from_key": from_key}
     _check({name: x for name, x in given.items() if x is not None or name == "v"})
-    if q is not None:
-        q = q * (v.shape[-1] ** -0.5 if scale is None else scale)
     terms = Terms(offset, from_query, from_key, dense, value, outside)
     if causal:
         terms = terms.causal(v)
     # A function is in no training mode: that gradients are wanted stands for it.
     needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given.values())
     kernel = kernels.select("auto", terms, v, needed, content=q is not None)
-    return kernel.attention(q, k, v, terms, mask, _draw(dropout, seed))
+    return kernel.attention(q, k, v, terms, mask, _draw(dropout, seed), v.shape[-1] ** -0.5 if scale is None else scale)
 
 
 def _draw(rate: float, seed: int | None) -> Draw:

@@ -14,6 +14,11 @@ Ids = Int[Tensor, "batch n"]  # a number for each token
 Mask = Bool[Tensor, "batch n"]  # true at real tokens
 
 
+def scaled(q: Tensor | None, scale: float) -> Tensor | None:
+    """Queries times the factor of q·k, where there are any."""
+    return q if q is None or scale == 1 else q * scale
+
+
 @dataclass(frozen=True)
 class Shape:
     """`layers` counts passes: twelve for ALBERT's one shared layer. `ffn` is the width of the feed-forward

@@ -40,6 +40,32 @@ class Tokens:
         return x if self.at is None else _Spread.apply(x, self.at, self.batch, self.n)
 
 
+def side_by_side(x: Float[Tensor, "batch n width"], widths: list[int]) -> tuple[Tensor, ...]:
+    """x in parts of these widths, as `split` gives them. Where the gradients of all parts lie side by side, too, they are not copied."""
+    if x.device.type == "cpu":
+        return x.split(widths, -1)
+    parts: tuple[Tensor, ...] = _Split.apply(x, widths)
+    return parts
+
+
+class _Split(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, widths: list[int]) -> tuple[Tensor, ...]:
+        ctx.widths = widths
+        return x.split(widths, -1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        first, total = grads[0], sum(ctx.widths)
+        strides, place = (*first.stride()[:-1], 1), first.storage_offset()
+        for grad, width in zip(grads, ctx.widths, strict=True):
+            there = grad.untyped_storage()._cdata == first.untyped_storage()._cdata and grad.stride() == strides
+            if not (there and grad.storage_offset() == place and strides[-2] == total):
+                return torch.cat(grads, -1), None
+            place += width
+        return first.as_strided((*first.shape[:-1], total), strides, first.storage_offset()), None
+
+
 def in_batch(columns: Int[Tensor, "batch"], n: int) -> Int[Tensor, "batch"]:
     """One token of each row of a batch (B, n), by its column → by its place in the batch."""
     return torch.arange(len(columns), device=columns.device) * n + columns

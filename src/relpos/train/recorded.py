@@ -122,7 +122,7 @@ def _multiplied(model: MaskedLM) -> Iterator[tuple[str, nn.Parameter]]:
     """What is multiplied in bfloat16, by its name in `_LossSum`. Schemes and convolutions choose their number formats themselves, and
     bias + GELU adds its bias in float32."""
     for name, module in model.named_modules(prefix="model"):
-        if isinstance(module, nn.Linear) and not {"position", "conv"} & set(name.split(".")):
+        if isinstance(module, nn.Linear) and not {"position", "conv"} & set(name.split(".")) and module.weight.dtype == torch.float32:
             yield f"{name}.weight", module.weight
             if module.bias is not None and not name.endswith(".widen"):
                 yield f"{name}.bias", module.bias

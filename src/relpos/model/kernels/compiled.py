@@ -19,7 +19,7 @@ from relpos.model.dropout import Draw, rescale, threshold, words
 from relpos.model.kernels import library
 from relpos.model.position.base import Terms
 from relpos.model.precision import compute_dtype
-from relpos.model.shape import Heads, Mask
+from relpos.model.shape import Heads, Mask, scaled
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 PARTS = 4
@@ -266,10 +266,11 @@ def _check(terms: _Terms, v: Tensor) -> None:
 
 
 def attention(
-    q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int]
-) -> Heads:
-    """y; q scaled."""
-    dtype = compute_dtype(v)
+    q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int],
+    scale: float = 1.0,
+) -> Heads:  # fmt: skip
+    """y; `scale` is the factor of q·k."""
+    dtype, q, terms = compute_dtype(v), scaled(q, scale), terms.multiplied(narrow=True)
     if q is None or k is None:
         q = k = None
     else:

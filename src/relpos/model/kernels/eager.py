@@ -11,7 +11,7 @@ from torch import Tensor
 
 from relpos.model.dropout import Draw, drop
 from relpos.model.position.base import Terms
-from relpos.model.shape import Heads, Mask
+from relpos.model.shape import Heads, Mask, scaled
 
 Scores = Float[Tensor, "batch heads n n"]
 MASKED = -1e30  # the score of a padding token; finite, so that a row of nothing but padding has no NaN
@@ -48,9 +48,10 @@ def probabilities(s: Scores, mask: Mask | None, reach: int | None = None) -> Sco
 
 
 def attention(
-    q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int]
-) -> Heads:
-    """y; q scaled.
+    q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int],
+    scale: float = 1.0,
+) -> Heads:  # fmt: skip
+    """y; `scale` is the factor of q·k.
 
     Example:
         >>> v = torch.arange(3.0).view(1, 1, 3, 1)
@@ -60,7 +61,7 @@ def attention(
         >>> attention(None, None, v, Terms(offset=beta), None, (0.0, 0)).flatten().tolist()
         [1.0, 2.0, 1.0]
     """
-    p = drop(probabilities(scores(q, k, terms, v), mask, terms.reach), dropout).to(v.dtype)
+    p = drop(probabilities(scores(scaled(q, scale), k, terms, v), mask, terms.reach), dropout).to(v.dtype)
     y = p @ v
     return y if terms.value is None else y + _weighted(p, terms.value, terms.outside)
 

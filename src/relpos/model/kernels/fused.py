@@ -18,7 +18,7 @@ from relpos.model.kernels.band import Kernels, Matrices, add_band_, beyond, diag
 from relpos.model.kernels.eager import MASKED
 from relpos.model.position.base import Terms
 from relpos.model.precision import as_given, compute_dtype
-from relpos.model.shape import Heads, Mask
+from relpos.model.shape import Heads, Mask, scaled
 
 
 def supports(terms: Terms, v: Heads, training: bool) -> bool:
@@ -149,9 +149,10 @@ def _hiding(terms: Terms, v: Heads) -> Terms:
 
 
 def attention(
-    q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int]
-) -> Heads:
-    """y; q scaled.
+    q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int],
+    scale: float = 1.0,
+) -> Heads:  # fmt: skip
+    """y; `scale` is the factor of q·k.
 
     Example:
         >>> v = torch.arange(3.0).view(1, 1, 3, 1)
@@ -165,7 +166,7 @@ def attention(
     if terms.columns is not None:
         terms = replace(terms.by_offset(), outside="zero")  # nothing is outside
     # Without q·k a product of zeros stands in its place, so that one function serves both cases.
-    q = v.new_zeros(v.shape) if q is None else q
+    q = v.new_zeros(v.shape) if q is None else scaled(q, scale)
     k = q if k is None else k
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     return _Attention.apply(q, k, v, terms.offset, terms.query, terms.key, terms.dense, mask, terms.outside, Draw(*dropout))

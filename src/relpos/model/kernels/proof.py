@@ -45,6 +45,7 @@ class Kind(NamedTuple):
     reach: int | None = None
     query_table: int | None = None  # width of the kernels, where `query` is the rank of their factors
     key_table: int | None = None
+    narrow: bool = False  # the tables have two axes
 
 
 _passed: dict[tuple[str, Kind], bool] = {}
@@ -73,6 +74,7 @@ def kind_of(terms: Terms, v: Tensor, content: bool) -> Kind:
         mapped,
         terms.reach,
         *tables,
+        any(x is not None and x.dim() == 2 for x in (terms.query_table, terms.key_table)),
     )
 
 
@@ -133,10 +135,11 @@ def _run(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, dtyp
         shapes["query"] = (*full[:3], kind.query)
     if kind.key:
         shapes["key"] = (*full[:3], kind.key)
+    heads = () if kind.narrow else (HEADS,)
     if kind.query and kind.query_table:
-        shapes["query_table"] = (HEADS, kind.query, kind.query_table)
+        shapes["query_table"] = (*heads, kind.query, kind.query_table)
     if kind.key and kind.key_table:
-        shapes["key_table"] = (HEADS, kind.key, kind.key_table)
+        shapes["key_table"] = (*heads, kind.key, kind.key_table)
     if kind.dense:
         shapes["dense"] = (1, HEADS, n, n)
     if kind.value:

@@ -7,20 +7,22 @@ Forward, a program for each block of queries of each head walks over the keys wi
 
 Terms are read where they act: β by its diagonal, a and b from their 2k+1 columns, D tile by tile. Dropout is computed from the
 words of `relpos.model.dropout`, in the backward pass once more. Only m and l (B, H, n) are kept. A value table needs w, the
-probabilities summed by offset (B, H, n, 2k+1), which a second walk stores; the rest is a matrix product.
+probabilities summed by offset (B, H, n, 2k+1), which a second walk stores; the rest is a matrix product. Windows that are products
+with a small table are multiplied here, for all heads at once with a matrix that holds the table once for each head, so that their
+gradient is added to that of the queries in its place.
 
 Backward, with g the gradient of y and p_ij = exp(s_ij − m_i) / l_i:
 
     ds_ij = p_ij (r_ij (g_i·v_j + g_i·u_{j−i}) − g_i·y_i)
 
-    blocks of keys      dk_j = Σ_i ds_ij q_i     dv_j = Σ_i r_ij p_ij g_i     db_{j,o} = ds_{j+o, j}
-    blocks of queries   dq_i = Σ_j ds_ij k_j     da_{i,o} = ds_{i, i+o}
+    blocks of queries   dq_i = Σ_j ds_ij k_j     da_{i,o} = ds_{i, i+o}     g_i·y_i
+    blocks of keys      dk_j = Σ_i ds_ij q_i     dv_j = Σ_i r_ij p_ij g_i   db_{j,o} = ds_{j+o, j}
     tiles               dD_ij = Σ_examples ds_ij
 
 On its band an entry of da and db is one ds, which is stored at an address of its own; clamped, the outermost columns are sums of
 a row or a column beyond the window, which the walk collects. dβ_o = Σ_i ds_{i, i+o}: each tile of `backward_columns` is summed
-along its diagonals and writes 2 · block sums, which are added here in a fixed order. So no sum depends on which program is first.
-Where a sequence fits one tile (n ≤ 64) one walk makes all of these gradients.
+along its diagonals and writes 2 · columns sums, which are then added in a fixed order. So no sum depends on which program is first.
+Where one tile holds all keys of a sequence (n ≤ 128) the walk over blocks of keys makes all of these gradients.
 
 Storage is in the number format of q, k, v; sums are in float32, and so is everything in Triton's interpreter, which multiplies
 bfloat16 as if it were integers. Nothing is tuned when it is imported or first used: the tiles follow from n and D. `test_triton`
@@ -31,19 +33,28 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from relpos.model.dropout import Draw, rescale, threshold, words
+from relpos.model.dropout import Draw, head_words, rescale, threshold, unmixed
 from relpos.model.position.base import Terms
-from relpos.model.precision import compute_dtype
+from relpos.model.precision import as_given, compute_dtype
 from relpos.model.shape import Heads, Mask
 
 WIDEST_HEAD = 128
-WARPS = 4
+ALIGNED = 8
+"""Kernels made here have a multiple of so many columns: products of bfloat16 want rows that begin at 16 bytes."""
+
+
+class Tiles(NamedTuple):
+    """Queries and keys of a tile, and the warps of a program that holds one."""
+
+    rows: int
+    columns: int
+    warps: int
 
 
 def supports(terms: Terms, v: Heads, training: bool) -> bool:
@@ -53,13 +64,17 @@ def supports(terms: Terms, v: Heads, training: bool) -> bool:
     return served and find_spec("triton") is not None
 
 
-def _block(n: int, size: int) -> int:
-    """Rows and columns of a tile, for n tokens and numbers of so many bytes.
+def _tiles(n: int, size: int, backward: bool) -> Tiles:
+    """For n tokens and numbers of so many bytes.
 
-    Compiled for capability 9.0, tiles of 128 spill 7,000 bytes a thread in the backward pass, tiles of 64 hardly any. Products of
-    float32 are unrolled into single instructions, which takes the compiler minutes for large tiles.
+    Products of float32 are unrolled into single instructions, which takes the compiler minutes for large tiles. With 4 warps a
+    backward pass over 128 keys would spill.
     """
-    return max(16, min(64 if size == 2 else 32, 1 << (n - 1).bit_length()))
+    power = max(16, 1 << (n - 1).bit_length())
+    if size == 4:
+        return Tiles(min(32, power), min(32, power), 4)
+    whole = min(128, power) if n <= 128 else 64
+    return Tiles(min(64, power), whole, 8 if backward and whole == 128 else 4)
 
 
 class _Problem:
@@ -67,28 +82,35 @@ class _Problem:
 
     def __init__(
         self, content: bool, q: Tensor, k: Tensor, v: Tensor, terms: tuple[Tensor | None, ...], mask: Tensor | None, outside: str,
-        draw: Draw,
+        draw: Draw, scale: float, backward: bool,
     ) -> None:  # fmt: skip
         import triton.language as tl
 
         batch, heads, n, width = v.shape
         offset, query, key, dense, value = terms
-        padded = max(16, 1 << (width - 1).bit_length())
-        self.block = _block(n, v.element_size())
-        self.tiles, self.rows = -(-n // self.block), batch * heads
-        dropout = words((*v.shape[:2], n, n), draw, v.device) if draw.rate > 0 else (None, None)
+        self.tiles = tiles = _tiles(n, v.element_size(), backward)
+        self.row_tiles, self.column_tiles, self.rows = -(-n // tiles.rows), -(-n // tiles.columns), batch * heads
+        dropout: list[Any] = [None, None, None, 0]
+        if draw.rate > 0:
+            tokens, columns = unmixed(torch.Size((batch, n, n)), draw._replace(tokens=None), v.device)
+            dropout = [tokens, head_words(heads, v.device), columns, draw.key]
         real = None if mask is None else mask.contiguous().view(torch.uint8)
         self.tensors = [v if x is None else x for x in (q, k, v, offset, query, key, dense, real, *dropout)]
+        windows = [(0, 0, 0) if x is None else x.stride()[:3] for x in (query, key)]
         dense_stride = 0 if dense is None or len(dense) == 1 else dense.stride(0)
-        self.numbers = (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], dense_stride, heads, n)
+        self.numbers = (
+            *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *windows[0], *windows[1], dense_stride, float(scale), heads, n,
+        )  # fmt: skip
         interpreted = os.environ.get("TRITON_INTERPRET") == "1"
         self.constants: dict[str, Any] = {
-            "D": width, "PADDED": padded, "BLOCK": self.block, "ALL": 1 << (n - 1).bit_length(), "CONTENT": content,
+            "D": width, "PADDED": max(16, 1 << (width - 1).bit_length()), "ROWS": tiles.rows, "COLUMNS": tiles.columns,
+            "ALL": 1 << (n - 1).bit_length(), "CONTENT": content,
             "HAS_OFFSET": offset is not None, "HAS_DENSE": dense is not None, "HAS_MASK": mask is not None,
             "QUERY": 0 if query is None else query.shape[-1], "KEY": 0 if key is None else key.shape[-1],
             "VALUE": 0 if value is None else len(value), "CLAMP": outside == "clamp",
             "THRESHOLD": threshold(draw.rate) if draw.rate > 0 else 0, "RESCALE": rescale(draw.rate) if draw.rate > 0 else 1.0,
-            "DOT": tl.bfloat16 if v.dtype == torch.bfloat16 and not interpreted else tl.float32, "num_warps": WARPS,
+            "KEYED": isinstance(draw.key, Tensor) and draw.rate > 0,
+            "DOT": tl.bfloat16 if v.dtype == torch.bfloat16 and not interpreted else tl.float32, "num_warps": tiles.warps,
             "num_stages": 2,
         }  # fmt: skip
 
@@ -96,98 +118,176 @@ class _Problem:
         program[grid](*self.tensors, *others, *self.numbers, *numbers, **self.constants, **constants)
 
 
+class _Windows:
+    """The kernels that queries, or keys, are multiplied with a table for: `x` (B, H, n, D), `table` (D, width)."""
+
+    def __init__(self, x: Tensor, table: Tensor) -> None:
+        (self.batch, self.heads, self.n, width), self.width = x.shape, table.shape[1]
+        self.padded = -(-self.width // ALIGNED) * ALIGNED
+        self.rows = _in_rows(x)
+        blocks = x.new_zeros(self.heads, width, self.heads, self.padded)
+        blocks.diagonal(0, 0, 2)[:, : self.width].copy_(table[:, :, None].expand(-1, -1, self.heads))
+        self.blocks = blocks.view(self.heads * width, -1)  # the table once for each head, zeros elsewhere
+
+    def kernels(self) -> Tensor:
+        """(B, H, n, width)"""
+        return self.by_head(self.rows @ self.blocks)
+
+    def by_head(self, kernels: Tensor) -> Tensor:
+        return kernels.view(self.batch, self.n, self.heads, self.padded).transpose(1, 2)[..., : self.width]
+
+    def zeros(self) -> Tensor:
+        """Room for the gradient of the kernels."""
+        return self.rows.new_zeros(len(self.rows), self.heads * self.padded)
+
+    def grad_x(self, grad: Tensor, onto: Tensor | None) -> Tensor:
+        """The gradient of x (B, H, n, D), or its sum with what is in `onto`, which is written over."""
+        if onto is None:
+            return (grad @ self.blocks.t()).view(self.batch, self.n, self.heads, -1).transpose(1, 2)
+        _in_rows(onto).addmm_(grad, self.blocks.t())
+        return onto
+
+    def grad_table(self, grad: Tensor) -> Tensor:
+        products = (self.rows.t() @ grad).view(self.heads, -1, self.heads, self.padded)
+        return products.diagonal(0, 0, 2)[:, : self.width].sum(-1, dtype=torch.float32)
+
+
+def _in_rows(x: Tensor) -> Tensor:
+    """(B, H, n, D) → (B · n, H · D); the same memory where tokens lie one after another."""
+    return x.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
 class _Attention(torch.autograd.Function):
+    """With a table, query and key are what it is multiplied with; None: q and k themselves."""
+
     @staticmethod
+    @as_given
     def forward(
         ctx: Any, content: bool, q: Tensor, k: Tensor, v: Tensor, offset: Tensor | None, query: Tensor | None, key: Tensor | None,
-        dense: Tensor | None, value: Tensor | None, mask: Tensor | None, outside: str, draw: Draw,
+        dense: Tensor | None, value: Tensor | None, query_table: Tensor | None, key_table: Tensor | None, mask: Tensor | None,
+        outside: str, draw: Draw, scale: float,
     ) -> Tensor:  # fmt: skip
         from relpos.model.kernels import triton_programs as programs
 
-        terms = offset, query, key, dense, value
-        problem = _Problem(content, q, k, v, terms, mask, outside, draw)
+        made = [
+            None if table is None else _Windows(own if x is None else x, table)
+            for x, own, table in ((query, q, query_table), (key, k, key_table))
+        ]
+        windows = [x if product is None else product.kernels() for x, product in zip((query, key), made, strict=True)]
+        terms = offset, *windows, dense, value
+        problem = _Problem(content, q, k, v, terms, mask, outside, draw, scale, backward=False)
         batch, heads, n, width = v.shape
         y = v.new_empty(batch, n, heads, width)
         top, total = (torch.empty(batch, heads, n, dtype=torch.float32, device=v.device) for _ in range(2))
-        grid = problem.rows, problem.tiles
+        grid = problem.rows, problem.row_tiles
         problem.launch(programs.forward, grid, y, top, total)
         band = None
         if value is not None:
             band = torch.zeros(batch, heads, n, len(value), dtype=torch.float32, device=v.device)
             problem.launch(programs.value_band, grid, top, total, band)
-            with torch.autocast(v.device.type, enabled=False):
-                y = (y + (band @ value.float()).transpose(1, 2)).to(y.dtype)
-        ctx.save_for_backward(q, k, v, *terms, mask, y, top, total, band)
-        ctx.rest = content, outside, draw
+            y = (y + (band @ value.float()).transpose(1, 2)).to(y.dtype)
+        ctx.save_for_backward(q, k, v, *terms, query_table, key_table, mask, y, top, total, band)
+        ctx.rest, ctx.made = (content, outside, draw, scale), made
+        ctx.own = [table is not None and x is None for x, table in ((query, query_table), (key, key_table))]
         return y.transpose(1, 2)
 
     @staticmethod
     @once_differentiable
+    @as_given
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         from relpos.model.kernels import triton_programs as programs
 
-        q, k, v, offset, query, key, dense, value, mask, y, top, total, band = ctx.saved_tensors
-        content, outside, draw = ctx.rest
-        problem = _Problem(content, q, k, v, (offset, query, key, dense, value), mask, outside, draw)
-        (batch, heads, n, _), tiles, block = v.shape, problem.tiles, problem.block
-        grad = grad.transpose(1, 2).contiguous()  # (B, n, H, D), as are y and the gradients of q, k, v
-        grads = [torch.empty_like(y) for _ in range(3)] if content else [y, y, torch.empty_like(y)]
-        sums = torch.float32, v.device
-        by_tile = _zeros(offset is not None, (batch, heads, tiles, tiles, 2 * block), sums)
-        grad_query, grad_key = (_zeros(x is not None, () if x is None else x.shape, sums) for x in (query, key))
+        q, k, v, offset, query, key, dense, value, *tables, mask, y, top, total, band = ctx.saved_tensors
+        content, outside, draw, scale = ctx.rest
+        problem = _Problem(content, q, k, v, (offset, query, key, dense, value), mask, outside, draw, scale, backward=True)
+        batch, heads, n, width = v.shape
+        rows, columns = problem.row_tiles, problem.column_tiles
+        grad = grad.transpose(1, 2).contiguous()  # (B, n, H, D), as y
+        # Side by side as q, k and v are behind one linear map, so that the gradient of its output is there already.
+        grads = v.new_empty(batch, n, 3 if content else 1, heads, width).unbind(2)
+        grad_q, grad_k, grad_v = grads if content else grads * 3
+        by_tile = top  # of no meaning where there is no β
+        if offset is not None:  # tiles of padding alone are not written
+            made_of = torch.empty if mask is None else torch.zeros
+            by_tile = made_of(batch, heads, rows, columns, 2 * problem.tiles.columns, dtype=torch.float32, device=v.device)
+        flat = [None if made is None else made.zeros() for made in ctx.made]
+        grad_query, grad_key = (
+            (top if x is None else torch.zeros_like(x)) if made is None else made.by_head(zeros)
+            for x, made, zeros in zip((query, key), ctx.made, flat, strict=True)
+        )
         grad_value, of_value = None, grad
         if value is not None:
-            with torch.autocast(v.device.type, enabled=False):
-                of_value = grad.transpose(1, 2).float() @ value.float().t()  # (B, H, n, 2k+1): g_i·u_c
-                grad_value = torch.einsum("bhnc,bnhd->cd", band, grad.float()).to(value.dtype)
-        known = y, top, total, grad, of_value
-        whole = tiles == 1
-        problem.launch(programs.backward_columns, (problem.rows, tiles), *known, *grads, by_tile, grad_query, grad_key, WHOLE=whole)
-        if not whole and (content or query is not None):
-            problem.launch(programs.backward_rows, (problem.rows, tiles), *known, grads[0], grad_query, WHOLE=whole)
+            of_value = grad.transpose(1, 2).float() @ value.float().t()  # (B, H, n, 2k+1): g_i·u_c
+            grad_value = torch.einsum("bhnc,bnhd->cd", band, grad.float()).to(value.dtype)
+        whole = columns == 1
+        delta = torch.empty_like(top)
+        known, strides = (top, total, delta, grad, of_value), (grad_v.stride(0), grad_v.stride(2), grad_v.stride(1))
+        if not whole:
+            problem.launch(programs.backward_rows, (problem.rows, rows), y, *known, grad_q, grad_query, numbers=strides)
+        made = grad_q, grad_k, grad_v, by_tile, grad_query, grad_key
+        problem.launch(programs.backward_columns, (problem.rows, columns), *known, *made, numbers=strides, WHOLE=whole)
         grad_dense = None
         if dense is not None:
             grad_dense = torch.empty(dense.shape, dtype=torch.float32, device=v.device)
-            grid = len(dense) * heads, tiles, tiles
+            grid = len(dense) * heads, rows, columns
             problem.launch(programs.backward_dense, grid, *known, grad_dense, numbers=(batch // len(dense),), WHOLE=whole)
             grad_dense = grad_dense.to(dense.dtype)
+        of_q, of_k, of_v = (x.transpose(1, 2) for x in (grad_q, grad_k, grad_v))
+        of_windows = [
+            (None if x is None else grads) if made is None else made.grad_x(zeros, onto if own else None)
+            for x, grads, made, zeros, onto, own in zip(
+                (query, key), (grad_query, grad_key), ctx.made, flat, (of_q, of_k), ctx.own, strict=True
+            )
+        ]
         return (
             None,
-            *((x.transpose(1, 2) for x in grads) if content else (None, None, grads[2].transpose(1, 2))),
-            None if offset is None else _joined(by_tile.sum(0), n).to(offset.dtype),
-            None if query is None else grad_query.to(query.dtype),
-            None if key is None else grad_key.to(key.dtype),
-            grad_dense, grad_value, None, None, None,
+            *((of_q, of_k) if content else (None, None)), of_v,
+            None if offset is None else _joined(by_tile.sum(0), n, problem.tiles).to(offset.dtype),
+            *(None if own else x for x, own in zip(of_windows, ctx.own, strict=True)),
+            grad_dense, grad_value,
+            *(
+                None if made is None else made.grad_table(zeros).to(table.dtype)
+                for made, zeros, table in zip(ctx.made, flat, tables, strict=True)
+            ),
+            None, None, None, None,
         )  # fmt: skip
 
 
-def _zeros(wanted: bool, shape: tuple[int, ...], kind: tuple[torch.dtype, torch.device]) -> Tensor:
-    """What a program adds to or leaves as it is; a number that nobody touches where it is not wanted."""
-    return torch.zeros(shape if wanted else (1,), dtype=kind[0], device=kind[1])
+def _joined(by_tile: Tensor, n: int, tiles: Tiles) -> Tensor:
+    """(H, row tiles, column tiles, 2 · columns) sums along the diagonals of each tile → (H, 2n−1) of the whole matrix."""
+    from relpos.model.kernels import triton_programs as programs
 
-
-def _joined(by_tile: Tensor, n: int) -> Tensor:
-    """(H, T, T, 2·block) sums along the diagonals of each tile, offsets −block … block−1 → (H, 2n−1) of the whole matrix."""
-    heads, tiles, _, width = by_tile.shape
-    block = width // 2
-    total = by_tile.new_zeros(heads, 2 * (tiles + 1) * block)  # offsets from −(tiles + 1) · block
-    for ahead in range(1 - tiles, tiles):
-        start = (ahead + tiles) * block
-        total[:, start : start + width] += by_tile.diagonal(ahead, 1, 2).sum(-1)
-    middle = (tiles + 1) * block
-    return total[:, middle - n + 1 : middle + n]
+    heads, rows, columns, _ = by_tile.shape
+    total, block = by_tile.new_empty(heads, 2 * n - 1), 128
+    grid = heads, -(-(2 * n - 1) // block)
+    programs.join_diagonals[grid](by_tile, total, n, rows, columns, ROWS=tiles.rows, COLUMNS=tiles.columns, BLOCK=block)
+    return total
 
 
 def attention(
-    q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int]
-) -> Heads:
-    """y; q scaled."""
-    draw, dtype, terms = Draw(*dropout), compute_dtype(v), terms.multiplied()
+    q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int],
+    scale: float = 1.0,
+) -> Heads:  # fmt: skip
+    """y; q not scaled."""
+    draw, dtype = Draw(*dropout), compute_dtype(v)
+    # Tables that all heads share and that are narrow, (rank, width), are multiplied inside.
+    windows: list[tuple[Tensor | None, Tensor | None]] = []
+    for x, own, table in ((terms.query, q, terms.query_table), (terms.key, k, terms.key_table)):
+        if x is None or table is None or table.dim() == 2:
+            windows.append((x if table is None else None if x is own else x, table))
+        else:
+            windows.append((x @ table, None))
     v = _rows(v.to(dtype))
     content = q is not None and k is not None
     queries, keys = (v if x is None else _rows(x.to(dtype)) for x in (q, k))
-    tables = (x if x is None else x.contiguous() for x in (terms.offset, terms.query, terms.key, terms.dense, terms.value))
-    return _Attention.apply(content, queries, keys, v, *tables, mask, terms.outside, draw)
+    (query, query_table), (key, key_table) = (
+        (None if x is None else x.to(dtype) if table is not None else x.contiguous(), table) for x, table in windows
+    )
+    offset, dense, value = (x if x is None else x.contiguous() for x in (terms.offset, terms.dense, terms.value))
+    y: Heads = _Attention.apply(
+        content, queries, keys, v, offset, query, key, dense, value, query_table, key_table, mask, terms.outside, draw, scale
+    )
+    return y
 
 
 def _rows(x: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
-"""The Triton programs of attention: forward, and the three walks over the scores that make all gradients. See `triton.py`.
+"""The Triton programs of attention: forward, and the walks over the scores that make all gradients. See `triton.py`.
 
-Names of arguments: strides of q, k, v by example, head and token (`qb, qh, qn` …); `y`, gradients of y, q, k, v are
-(B, n, H, D) without gaps; `top` and `total` are (B, H, n), the largest score of a row and Σ_j exp(s_ij − top_i).
+Names of arguments: strides by example, head and token of q, k, v (`qb, qh, qn` …), of queries' kernels (`ab …`) and of keys' (`bb …`);
+y and its gradient are (B, n, H, D) without gaps, gradients of q, k, v have the strides `gb, gh, gn`, those of kernels the kernels'
+own; `top`, `total` and `delta` are (B, H, n): the largest score of a row, Σ_j exp(s_ij − top_i), and g_i·y_i.
 """
 
 import triton
@@ -12,7 +13,7 @@ from relpos.model.kernels.triton_tiles import (
     diagonal_sums,
     differentiate,
     edge_sums,
-    kept_by_dropout,
+    kept_scores,
     last_real,
     load_rows,
     scores,
@@ -24,229 +25,287 @@ from relpos.model.kernels.triton_tiles import (
 
 @triton.jit
 def forward(
-    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, ROW_WORDS, COLUMN_WORDS, Y, TOP, TOTAL,
-    qb, qh, qn, kb, kh, kn, vb, vh, vn, dense_b, H, n,
-    D: tl.constexpr, PADDED: tl.constexpr, BLOCK: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
+    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, Y, TOP, TOTAL,
+    qb, qh, qn, kb, kh, kn, vb, vh, vn, ab, ah, an, bb, bh, bn, dense_b, scale, H, n,
+    D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
-    HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, DOT: tl.constexpr,
+    HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
+    DOT: tl.constexpr,
 ):  # fmt: skip
     """y, top and total of one block of queries, walking over the keys with a running softmax."""
-    bh = tl.program_id(0).to(tl.int64)
-    b, h = bh // H, bh % H
-    i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    row = tl.program_id(0).to(tl.int64)
+    b, h = row // H, row % H
+    i = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     real = REAL + b * n
     q = load_rows(Q + b * qb + h * qh, i, qn, n, D, PADDED).to(DOT)
     # Finite: with −∞ a row whose first keys are all hidden by β = −∞ would have −∞ − (−∞) here.
-    top = tl.full([BLOCK], LOWEST, tl.float32)
-    total = tl.zeros([BLOCK], tl.float32)
-    y = tl.zeros([BLOCK, PADDED], tl.float32)
-    for start in range(0, last_real(real, n, HAS_MASK, ALL), BLOCK):
-        j = start + tl.arange(0, BLOCK)
-        k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
+    top = tl.full([ROWS], LOWEST, tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    y = tl.zeros([ROWS, PADDED], tl.float32)
+    for start in range(0, last_real(real, n, HAS_MASK, ALL), COLUMNS):
+        j = start + tl.arange(0, COLUMNS)
+        product = tl.zeros([ROWS, COLUMNS], tl.float32)
+        if CONTENT:
+            k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
+            product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         v = load_rows(V + b * vb + h * vh, j, vn, n, D, PADDED).to(DOT)
         s, _ = scores(
-            q, k, i, j, n, real, OFFSETS + h * (2 * n - 1), QUERIES + bh * n * QUERY, KEYS + bh * n * KEY,
-            DENSE + b * dense_b + h * n * n, CONTENT, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+            product, i[:, None], j[None, :], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an, KEYS + b * bb + h * bh, bn,
+            DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
         )  # fmt: skip
         higher = tl.maximum(top, tl.max(s, 1))
         factor = tl.exp(top - higher)
         p = tl.exp(s - higher[:, None])
         total = total * factor + tl.sum(p, 1)
         if THRESHOLD > 0:
-            p = tl.where(kept_by_dropout(ROW_WORDS + bh * n, COLUMN_WORDS, i, j, n, THRESHOLD), p, 0.0)
+            kept = kept_scores(TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i[:, None], j[None, :], n, THRESHOLD, KEYED)
+            p = tl.where(kept, p, 0.0)
         y = y * factor[:, None] + tl.dot(p.to(DOT), v, input_precision="ieee")
         top = higher
     store_rows(Y + (b * n * H + h) * D, i, H * D, n, y * (RESCALE / total)[:, None], D, PADDED)
-    tl.store(TOP + bh * n + i, top, mask=i < n)
-    tl.store(TOTAL + bh * n + i, total, mask=i < n)
+    tl.store(TOP + row * n + i, top, mask=i < n)
+    tl.store(TOTAL + row * n + i, total, mask=i < n)
 
 
 @triton.jit
 def value_band(
-    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, ROW_WORDS, COLUMN_WORDS, TOP, TOTAL, BAND,
-    qb, qh, qn, kb, kh, kn, vb, vh, vn, dense_b, H, n,
-    D: tl.constexpr, PADDED: tl.constexpr, BLOCK: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
+    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, TOP, TOTAL, BAND,
+    qb, qh, qn, kb, kh, kn, vb, vh, vn, ab, ah, an, bb, bh, bn, dense_b, scale, H, n,
+    D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
-    HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, DOT: tl.constexpr,
+    HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
+    DOT: tl.constexpr,
 ):  # fmt: skip
     """The probabilities after dropout summed by offset, (B, H, n, VALUE): what a value table is multiplied with."""
-    bh = tl.program_id(0).to(tl.int64)
-    b, h = bh // H, bh % H
-    i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    real, band = REAL + b * n, BAND + bh * n * VALUE
+    row = tl.program_id(0).to(tl.int64)
+    b, h = row // H, row % H
+    i = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    real, band = REAL + b * n, BAND + row * n * VALUE
     q = load_rows(Q + b * qb + h * qh, i, qn, n, D, PADDED).to(DOT)
-    top = tl.load(TOP + bh * n + i, mask=i < n, other=0.0)
-    total = tl.load(TOTAL + bh * n + i, mask=i < n, other=1.0)
-    low, high = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
-    for start in range(0, last_real(real, n, HAS_MASK, ALL), BLOCK):
-        j = start + tl.arange(0, BLOCK)
-        k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
+    top = tl.load(TOP + row * n + i, mask=i < n, other=0.0)
+    total = tl.load(TOTAL + row * n + i, mask=i < n, other=1.0)
+    low, high = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS], tl.float32)
+    for start in range(0, last_real(real, n, HAS_MASK, ALL), COLUMNS):
+        j = start + tl.arange(0, COLUMNS)
+        product = tl.zeros([ROWS, COLUMNS], tl.float32)
+        if CONTENT:
+            k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
+            product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         s, _ = scores(
-            q, k, i, j, n, real, OFFSETS + h * (2 * n - 1), QUERIES + bh * n * QUERY, KEYS + bh * n * KEY,
-            DENSE + b * dense_b + h * n * n, CONTENT, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+            product, i[:, None], j[None, :], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an, KEYS + b * bb + h * bh, bn,
+            DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
         )  # fmt: skip
         p = tl.exp(s - top[:, None]) * (RESCALE / total)[:, None]
         if THRESHOLD > 0:
-            p = tl.where(kept_by_dropout(ROW_WORDS + bh * n, COLUMN_WORDS, i, j, n, THRESHOLD), p, 0.0)
+            kept = kept_scores(TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i[:, None], j[None, :], n, THRESHOLD, KEYED)
+            p = tl.where(kept, p, 0.0)
         inside = (i[:, None] < n) & (j[None, :] < n)
         offset = j[None, :] - i[:, None]
-        write_window(band, i[:, None], offset, inside, p, VALUE, CLAMP)
+        write_window(band, i[:, None], VALUE, offset, inside, p, VALUE, CLAMP)
         if CLAMP:
             left, right = edge_sums(p, offset, VALUE, 1)
             low, high = low + left, high + right
     if CLAMP:
-        store_edges(band, i, n, low, high, VALUE)
+        store_edges(band, i, VALUE, n, low, high, VALUE)
 
 
 @triton.jit
 def backward_columns(
-    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, ROW_WORDS, COLUMN_WORDS, Y, TOP, TOTAL, GRAD, VALUE_GRAD,
+    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, TOP, TOTAL, DELTA, GRAD, VALUE_GRAD,
     GRAD_Q, GRAD_K, GRAD_V, GRAD_OFFSETS, GRAD_QUERIES, GRAD_KEYS,
-    qb, qh, qn, kb, kh, kn, vb, vh, vn, dense_b, H, n,
-    D: tl.constexpr, PADDED: tl.constexpr, BLOCK: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
+    qb, qh, qn, kb, kh, kn, vb, vh, vn, ab, ah, an, bb, bh, bn, dense_b, scale, H, n, gb, gh, gn,
+    D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
-    HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, DOT: tl.constexpr,
-    WHOLE: tl.constexpr,
+    HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
+    DOT: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of k, v, b of one block of keys, and of β tile by tile; of q and a too, where one tile is the whole matrix."""
-    bh = tl.program_id(0).to(tl.int64)
-    b, h = bh // H, bh % H
-    j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    tiles = tl.num_programs(1)
-    real, own = REAL + b * n, (b * n * H + h) * D
-    k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
+    """Gradients of k, v, b of one block of keys, and of β tile by tile; of q and a too, where one block is all keys.
+
+    Tiles have keys along their rows, so that dk and dv are products of tiles as they are; dq is made transposed for the same reason.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    b, h = row // H, row % H
+    j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    real, own, of_row = REAL + b * n, (b * n * H + h) * D, b * gb + h * gh
     v = load_rows(V + b * vb + h * vh, j, vn, n, D, PADDED).to(DOT)
-    grad_k, grad_v = tl.zeros([BLOCK, PADDED], tl.float32), tl.zeros([BLOCK, PADDED], tl.float32)
-    low, high = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
-    seen = tl.program_id(1) * BLOCK < last_real(real, n, HAS_MASK, ALL)
-    for start in range(0, tl.where(seen, n, 0), BLOCK):
-        i = start + tl.arange(0, BLOCK)
-        q = load_rows(Q + b * qb + h * qh, i, qn, n, D, PADDED).to(DOT)
-        grad = load_rows(GRAD + own, i, H * D, n, D, PADDED).to(DOT)
-        y = load_rows(Y + own, i, H * D, n, D, PADDED)
-        s, scored = scores(
-            q, k, i, j, n, real, OFFSETS + h * (2 * n - 1), QUERIES + bh * n * QUERY, KEYS + bh * n * KEY,
-            DENSE + b * dense_b + h * n * n, CONTENT, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
-        )  # fmt: skip
-        top = tl.load(TOP + bh * n + i, mask=i < n, other=0.0)
-        total = tl.load(TOTAL + bh * n + i, mask=i < n, other=1.0)
-        p, ds = differentiate(
-            s, scored, top, total, v, grad, y, i, j, n, ROW_WORDS + bh * n, COLUMN_WORDS, VALUE_GRAD + bh * n * VALUE,
-            VALUE, CLAMP, THRESHOLD, RESCALE, DOT, WHOLE,
-        )  # fmt: skip
-        inside = (i[:, None] < n) & (j[None, :] < n)
-        grad_v += tl.dot(tl.trans(p.to(DOT)), grad, input_precision="ieee")
+    k = v
+    if CONTENT:
+        k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
+    grad_k, grad_v = tl.zeros([COLUMNS, PADDED], tl.float32), tl.zeros([COLUMNS, PADDED], tl.float32)
+    low, high = tl.zeros([COLUMNS], tl.float32), tl.zeros([COLUMNS], tl.float32)
+    seen = tl.program_id(1) * COLUMNS < last_real(real, n, HAS_MASK, ALL)
+    for start in range(0, tl.where(seen, n, 0), ROWS):
+        at = start + tl.arange(0, ROWS)
+        i = at[None, :]
+        grad = load_rows(GRAD + own, at, H * D, n, D, PADDED).to(DOT)
+        product, q = tl.zeros([COLUMNS, ROWS], tl.float32), grad
         if CONTENT:
-            grad_k += tl.dot(tl.trans(ds.to(DOT)), q, input_precision="ieee")
+            q = load_rows(Q + b * qb + h * qh, at, qn, n, D, PADDED).to(DOT)
+            product = tl.dot(k, tl.trans(q), input_precision="ieee") * scale
+        s, scored = scores(
+            product, i, j[:, None], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an, KEYS + b * bb + h * bh, bn,
+            DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+        )  # fmt: skip
+        kept = scored
+        if THRESHOLD > 0:
+            kept = kept_scores(TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i, j[:, None], n, THRESHOLD, KEYED)
+        top = tl.load(TOP + row * n + i, mask=i < n, other=0.0)
+        total = tl.load(TOTAL + row * n + i, mask=i < n, other=1.0)
+        delta = top
+        if not WHOLE:
+            delta = tl.load(DELTA + row * n + i, mask=i < n, other=0.0)
+        p, ds = differentiate(
+            s, scored, tl.dot(v, tl.trans(grad), input_precision="ieee"), i, j[:, None], n, top, total, delta, kept,
+            VALUE_GRAD + row * n * VALUE, VALUE, CLAMP, THRESHOLD, RESCALE, WHOLE, 0,
+        )  # fmt: skip
+        inside = (i < n) & (j[:, None] < n)
+        grad_v += tl.dot(p.to(DOT), grad, input_precision="ieee")
+        if CONTENT:
+            grad_k += tl.dot(ds.to(DOT), q, input_precision="ieee")
         if KEY > 0:
-            write_window(GRAD_KEYS + bh * n * KEY, j[None, :], i[:, None] - j[None, :], inside, ds, KEY, CLAMP)
+            offset = i - j[:, None]
+            write_window(GRAD_KEYS + b * bb + h * bh, j[:, None], bn, offset, inside, ds, KEY, CLAMP)
             if CLAMP:
-                left, right = edge_sums(ds, i[:, None] - j[None, :], KEY, 0)
+                left, right = edge_sums(ds, offset, KEY, 1)
                 low, high = low + left, high + right
         if HAS_OFFSET:
-            ahead, behind = diagonal_sums(ds, BLOCK)
-            tile = GRAD_OFFSETS + ((bh * tiles + start // BLOCK) * tiles + tl.program_id(1)) * (2 * BLOCK)
-            tl.store(tile + tl.arange(0, BLOCK), behind)
-            tl.store(tile + BLOCK + tl.arange(0, BLOCK), ahead)
+            ahead, behind = diagonal_sums(ds, ROWS, COLUMNS)
+            tile = (row * tl.cdiv(n, ROWS) + start // ROWS) * tl.num_programs(1) + tl.program_id(1)
+            place = GRAD_OFFSETS + tile * (2 * COLUMNS) + tl.arange(0, COLUMNS)
+            tl.store(place, behind)
+            tl.store(place + COLUMNS, ahead)
         if WHOLE:
             if CONTENT:
-                store_rows(GRAD_Q + own, i, H * D, n, tl.dot(ds.to(DOT), k, input_precision="ieee"), D, PADDED)
+                grad_q = tl.dot(tl.trans(k), ds.to(DOT), input_precision="ieee") * scale
+                store_rows(GRAD_Q + of_row, at, gn, n, tl.trans(grad_q), D, PADDED)
             if QUERY > 0:
-                offset = j[None, :] - i[:, None]
-                write_window(GRAD_QUERIES + bh * n * QUERY, i[:, None], offset, inside, ds, QUERY, CLAMP)
+                offset = j[:, None] - i
+                write_window(GRAD_QUERIES + b * ab + h * ah, i, an, offset, inside, ds, QUERY, CLAMP)
                 if CLAMP:
-                    left, right = edge_sums(ds, offset, QUERY, 1)
-                    store_edges(GRAD_QUERIES + bh * n * QUERY, i, n, left, right, QUERY)
+                    left, right = edge_sums(ds, offset, QUERY, 0)
+                    store_edges(GRAD_QUERIES + b * ab + h * ah, at, an, n, left, right, QUERY)
     if CONTENT:
-        store_rows(GRAD_K + own, j, H * D, n, grad_k, D, PADDED)
-    store_rows(GRAD_V + own, j, H * D, n, grad_v, D, PADDED)
+        store_rows(GRAD_K + of_row, j, gn, n, grad_k * scale, D, PADDED)
+    store_rows(GRAD_V + of_row, j, gn, n, grad_v, D, PADDED)
     if KEY > 0 and CLAMP:
-        store_edges(GRAD_KEYS + bh * n * KEY, j, n, low, high, KEY)
+        store_edges(GRAD_KEYS + b * bb + h * bh, j, bn, n, low, high, KEY)
 
 
 @triton.jit
 def backward_rows(
-    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, ROW_WORDS, COLUMN_WORDS, Y, TOP, TOTAL, GRAD, VALUE_GRAD,
-    GRAD_Q, GRAD_QUERIES,
-    qb, qh, qn, kb, kh, kn, vb, vh, vn, dense_b, H, n,
-    D: tl.constexpr, PADDED: tl.constexpr, BLOCK: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
+    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, Y, TOP, TOTAL, DELTA, GRAD, VALUE_GRAD, GRAD_Q, GRAD_QUERIES,
+    qb, qh, qn, kb, kh, kn, vb, vh, vn, ab, ah, an, bb, bh, bn, dense_b, scale, H, n, gb, gh, gn,
+    D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
-    HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, DOT: tl.constexpr,
-    WHOLE: tl.constexpr,
+    HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
+    DOT: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of q and a of one block of queries."""
-    bh = tl.program_id(0).to(tl.int64)
-    b, h = bh // H, bh % H
-    i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    """Gradients of q and a of one block of queries, and its `delta`, which `backward_columns` reads."""
+    row = tl.program_id(0).to(tl.int64)
+    b, h = row // H, row % H
+    i = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     real, own = REAL + b * n, (b * n * H + h) * D
-    q = load_rows(Q + b * qb + h * qh, i, qn, n, D, PADDED).to(DOT)
     grad = load_rows(GRAD + own, i, H * D, n, D, PADDED).to(DOT)
+    q = grad
+    if CONTENT:
+        q = load_rows(Q + b * qb + h * qh, i, qn, n, D, PADDED).to(DOT)
     y = load_rows(Y + own, i, H * D, n, D, PADDED)
-    top = tl.load(TOP + bh * n + i, mask=i < n, other=0.0)
-    total = tl.load(TOTAL + bh * n + i, mask=i < n, other=1.0)
-    grad_q = tl.zeros([BLOCK, PADDED], tl.float32)
-    low, high = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
-    for start in range(0, last_real(real, n, HAS_MASK, ALL), BLOCK):
-        j = start + tl.arange(0, BLOCK)
-        k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
+    delta = tl.sum(grad.to(tl.float32) * y.to(tl.float32), 1)
+    tl.store(DELTA + row * n + i, delta, mask=i < n)
+    top = tl.load(TOP + row * n + i, mask=i < n, other=0.0)
+    total = tl.load(TOTAL + row * n + i, mask=i < n, other=1.0)
+    grad_q = tl.zeros([ROWS, PADDED], tl.float32)
+    low, high = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS], tl.float32)
+    for start in range(0, last_real(real, n, HAS_MASK, ALL), COLUMNS):
+        j = start + tl.arange(0, COLUMNS)
         v = load_rows(V + b * vb + h * vh, j, vn, n, D, PADDED).to(DOT)
+        product, k = tl.zeros([ROWS, COLUMNS], tl.float32), v
+        if CONTENT:
+            k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
+            product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         s, scored = scores(
-            q, k, i, j, n, real, OFFSETS + h * (2 * n - 1), QUERIES + bh * n * QUERY, KEYS + bh * n * KEY,
-            DENSE + b * dense_b + h * n * n, CONTENT, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+            product, i[:, None], j[None, :], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an, KEYS + b * bb + h * bh, bn,
+            DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
         )  # fmt: skip
+        kept = scored
+        if THRESHOLD > 0:
+            kept = kept_scores(TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i[:, None], j[None, :], n, THRESHOLD, KEYED)
         _, ds = differentiate(
-            s, scored, top, total, v, grad, y, i, j, n, ROW_WORDS + bh * n, COLUMN_WORDS, VALUE_GRAD + bh * n * VALUE,
-            VALUE, CLAMP, THRESHOLD, RESCALE, DOT, WHOLE,
+            s, scored, tl.dot(grad, tl.trans(v), input_precision="ieee"), i[:, None], j[None, :], n, top[:, None], total[:, None],
+            delta[:, None], kept, VALUE_GRAD + row * n * VALUE, VALUE, CLAMP, THRESHOLD, RESCALE, False, 1,
         )  # fmt: skip
         if CONTENT:
             grad_q += tl.dot(ds.to(DOT), k, input_precision="ieee")
         if QUERY > 0:
             inside = (i[:, None] < n) & (j[None, :] < n)
             offset = j[None, :] - i[:, None]
-            write_window(GRAD_QUERIES + bh * n * QUERY, i[:, None], offset, inside, ds, QUERY, CLAMP)
+            write_window(GRAD_QUERIES + b * ab + h * ah, i[:, None], an, offset, inside, ds, QUERY, CLAMP)
             if CLAMP:
                 left, right = edge_sums(ds, offset, QUERY, 1)
                 low, high = low + left, high + right
     if CONTENT:
-        store_rows(GRAD_Q + own, i, H * D, n, grad_q, D, PADDED)
+        store_rows(GRAD_Q + b * gb + h * gh, i, gn, n, grad_q * scale, D, PADDED)
     if QUERY > 0 and CLAMP:
-        store_edges(GRAD_QUERIES + bh * n * QUERY, i, n, low, high, QUERY)
+        store_edges(GRAD_QUERIES + b * ab + h * ah, i, an, n, low, high, QUERY)
 
 
 @triton.jit
 def backward_dense(
-    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, ROW_WORDS, COLUMN_WORDS, Y, TOP, TOTAL, GRAD, VALUE_GRAD, GRAD_DENSE,
-    qb, qh, qn, kb, kh, kn, vb, vh, vn, dense_b, H, n, examples,
-    D: tl.constexpr, PADDED: tl.constexpr, BLOCK: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
+    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, TOP, TOTAL, DELTA, GRAD, VALUE_GRAD, GRAD_DENSE,
+    qb, qh, qn, kb, kh, kn, vb, vh, vn, ab, ah, an, bb, bh, bn, dense_b, scale, H, n, examples,
+    D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
-    HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, DOT: tl.constexpr,
-    WHOLE: tl.constexpr,
+    HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
+    DOT: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """The gradient of one tile of D, summed over the `examples` that share it, one after another."""
     dh = tl.program_id(0).to(tl.int64)
     h = dh % H
-    i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    j = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
-    sum_ds = tl.zeros([BLOCK, BLOCK], tl.float32)
+    i = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    j = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
+    sum_ds = tl.zeros([ROWS, COLUMNS], tl.float32)
     for number in range(0, examples):
         b = (dh // H) * examples + number
-        bh = b * H + h
+        row = b * H + h
         real, own = REAL + b * n, (b * n * H + h) * D
-        q = load_rows(Q + b * qb + h * qh, i, qn, n, D, PADDED).to(DOT)
-        k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
         v = load_rows(V + b * vb + h * vh, j, vn, n, D, PADDED).to(DOT)
         grad = load_rows(GRAD + own, i, H * D, n, D, PADDED).to(DOT)
-        y = load_rows(Y + own, i, H * D, n, D, PADDED)
-        top = tl.load(TOP + bh * n + i, mask=i < n, other=0.0)
-        total = tl.load(TOTAL + bh * n + i, mask=i < n, other=1.0)
+        product = tl.zeros([ROWS, COLUMNS], tl.float32)
+        if CONTENT:
+            q = load_rows(Q + b * qb + h * qh, i, qn, n, D, PADDED).to(DOT)
+            k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
+            product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         s, scored = scores(
-            q, k, i, j, n, real, OFFSETS + h * (2 * n - 1), QUERIES + bh * n * QUERY, KEYS + bh * n * KEY,
-            DENSE + b * dense_b + h * n * n, CONTENT, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+            product, i[:, None], j[None, :], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an, KEYS + b * bb + h * bh, bn,
+            DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
         )  # fmt: skip
+        kept = scored
+        if THRESHOLD > 0:
+            kept = kept_scores(TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i[:, None], j[None, :], n, THRESHOLD, KEYED)
+        top = tl.load(TOP + row * n + i, mask=i < n, other=0.0)
+        total = tl.load(TOTAL + row * n + i, mask=i < n, other=1.0)
+        delta = top
+        if not WHOLE:
+            delta = tl.load(DELTA + row * n + i, mask=i < n, other=0.0)
         _, ds = differentiate(
-            s, scored, top, total, v, grad, y, i, j, n, ROW_WORDS + bh * n, COLUMN_WORDS, VALUE_GRAD + bh * n * VALUE,
-            VALUE, CLAMP, THRESHOLD, RESCALE, DOT, WHOLE,
+            s, scored, tl.dot(grad, tl.trans(v), input_precision="ieee"), i[:, None], j[None, :], n, top[:, None], total[:, None],
+            delta[:, None], kept, VALUE_GRAD + row * n * VALUE, VALUE, CLAMP, THRESHOLD, RESCALE, WHOLE, 1,
         )  # fmt: skip
         sum_ds += ds
     inside = (i[:, None] < n) & (j[None, :] < n)
     tl.store(GRAD_DENSE + dh * n * n + i[:, None] * n + j[None, :], sum_ds, mask=inside)
+
+
+@triton.jit
+def join_diagonals(BY_TILE, OUT, n, row_tiles, column_tiles, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
+    """(H, row tiles, column tiles, 2 · COLUMNS) sums along the diagonals of each tile, offsets −COLUMNS … COLUMNS−1 from its corner
+    → (H, 2n−1) of the whole matrix."""
+    h = tl.program_id(0)
+    offset = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK) - (n - 1)
+    total = tl.zeros([BLOCK], tl.float32)
+    for r in range(0, row_tiles):
+        for c in range(0, column_tiles):
+            place = offset + r * ROWS - c * COLUMNS + COLUMNS
+            tile = BY_TILE + ((h * row_tiles + r) * column_tiles + c) * (2 * COLUMNS)
+            total += tl.load(tile + place, mask=(place >= 0) & (place < 2 * COLUMNS), other=0.0)
+    tl.store(OUT + h * (2 * n - 1) + offset + n - 1, total, mask=offset < n)

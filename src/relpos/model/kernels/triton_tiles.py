@@ -1,7 +1,8 @@
 """What the Triton programs share: one tile of scores, of dropout and of their gradients.
 
-A tile has rows i (queries) and columns j (keys) of one head of one example. Pointers to a term have been moved to that head and
-example already. Sums are in float32; `DOT` is the number format in which matrices are multiplied.
+A tile holds scores s_ij of one head of one example, i a query and j a key. It may lie either way, so that no product is turned
+around before it is multiplied: i and j are given as (rows, 1) and (1, columns), or as (1, columns) and (rows, 1). Pointers to a term
+have been moved to that head and example already. Sums are in float32; `DOT` is the number format in which matrices are multiplied.
 """
 
 import triton
@@ -40,24 +41,27 @@ def last_real(real, n, HAS_MASK: tl.constexpr, ALL: tl.constexpr):
 
 
 @triton.jit
-def read_window(base, owner, offset, inside, WIDTH: tl.constexpr, CLAMP: tl.constexpr):
-    """The convolution kernel of each owner at these offsets, (rows, columns) in float32."""
+def read_window(base, owner, stride, offset, n, inside, WIDTH: tl.constexpr, CLAMP: tl.constexpr):
+    """The convolution kernel of each owner at these offsets, in float32. Only the band is read element by element."""
     K: tl.constexpr = WIDTH // 2
-    column = tl.minimum(tl.maximum(offset, -K), K) + K
-    if not CLAMP:
-        inside = inside & (offset >= -K) & (offset <= K)
-    return tl.load(base + owner * WIDTH + column, mask=inside, other=0.0).to(tl.float32)
+    own = base + owner * stride
+    band = tl.load(own + offset + K, mask=inside & (offset >= -K) & (offset <= K), other=0.0).to(tl.float32)
+    if CLAMP:
+        low = tl.load(own, mask=owner < n, other=0.0).to(tl.float32)
+        high = tl.load(own + WIDTH - 1, mask=owner < n, other=0.0).to(tl.float32)
+        band = tl.where(offset < -K, low, tl.where(offset > K, high, band))
+    return band
 
 
 @triton.jit
-def write_window(base, owner, offset, inside, values, WIDTH: tl.constexpr, CLAMP: tl.constexpr):
+def write_window(base, owner, stride, offset, inside, values, WIDTH: tl.constexpr, CLAMP: tl.constexpr):
     """Stores the values on the band: each has an address of its own. Clamped, the outermost columns are left to `store_edges`."""
     K: tl.constexpr = WIDTH // 2
     if CLAMP:
         inside = inside & (offset > -K) & (offset < K)
     else:
         inside = inside & (offset >= -K) & (offset <= K)
-    tl.store(base + owner * WIDTH + offset + K, values, mask=inside)
+    tl.store(base + owner * stride + offset + K, values.to(base.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -70,42 +74,39 @@ def edge_sums(values, offset, WIDTH: tl.constexpr, AXIS: tl.constexpr):
 
 
 @triton.jit
-def store_edges(base, owner, n, low, high, WIDTH: tl.constexpr):
+def store_edges(base, owner, stride, n, low, high, WIDTH: tl.constexpr):
     """The outermost columns of a clamped window; a window of one column is both."""
+    kind = base.dtype.element_ty
     if WIDTH == 1:
-        tl.store(base + owner, low + high, mask=owner < n)
+        tl.store(base + owner * stride, (low + high).to(kind), mask=owner < n)
     else:
-        tl.store(base + owner * WIDTH, low, mask=owner < n)
-        tl.store(base + owner * WIDTH + WIDTH - 1, high, mask=owner < n)
+        tl.store(base + owner * stride, low.to(kind), mask=owner < n)
+        tl.store(base + owner * stride + WIDTH - 1, high.to(kind), mask=owner < n)
 
 
 @triton.jit
 def scores(
-    q, k, i, j, n, real, offset_term, query_term, key_term, dense_term,
-    CONTENT: tl.constexpr, HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, HAS_DENSE: tl.constexpr,
-    HAS_MASK: tl.constexpr, CLAMP: tl.constexpr,
+    product, i, j, n, real, offset_term, query_term, query_stride, key_term, key_stride, dense_term,
+    HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, HAS_DENSE: tl.constexpr, HAS_MASK: tl.constexpr,
+    CLAMP: tl.constexpr,
 ):  # fmt: skip
-    """s of a tile: MASKED at padding, −∞ beyond the sequence; and where it is a score: inside, not padding."""
-    row, column = i[:, None], j[None, :]
-    inside = (row < n) & (column < n)
-    if CONTENT:
-        s = tl.dot(q, tl.trans(k), input_precision="ieee")
-    else:
-        s = tl.zeros([i.shape[0], j.shape[0]], dtype=tl.float32)
+    """s of a tile from its scaled products q·k: MASKED at padding, −∞ beyond the sequence; and where it is a score: inside, not
+    padding."""
+    s, inside = product, (i < n) & (j < n)
     if HAS_OFFSET:
-        s += tl.load(offset_term + (column - row + n - 1), mask=inside, other=0.0).to(tl.float32)
+        s += tl.load(offset_term + (j - i + n - 1), mask=inside, other=0.0).to(tl.float32)
     if QUERY > 0:
-        s += read_window(query_term, row, column - row, inside, QUERY, CLAMP)
+        s += read_window(query_term, i, query_stride, j - i, n, inside, QUERY, CLAMP)
     if KEY > 0:
-        s += read_window(key_term, column, row - column, inside, KEY, CLAMP)
+        s += read_window(key_term, j, key_stride, i - j, n, inside, KEY, CLAMP)
     if HAS_DENSE:
-        s += tl.load(dense_term + row * n + column, mask=inside, other=0.0).to(tl.float32)
+        s += tl.load(dense_term + i * n + j, mask=inside, other=0.0).to(tl.float32)
     scored = inside
     if HAS_MASK:
-        kept = tl.load(real + column, mask=column < n, other=0) != 0
+        kept = tl.load(real + j, mask=j < n, other=0) != 0
         scored = scored & kept
         s = tl.where(kept, s, MASKED)
-    return tl.where(column < n, s, float("-inf")), scored
+    return tl.where(j < n, s, float("-inf")), scored
 
 
 @triton.jit
@@ -126,41 +127,45 @@ def kept_by_dropout(row_word, column_word, column, THRESHOLD: tl.constexpr):
 
 
 @triton.jit
-def differentiate(
-    s, scored, top, total, v, grad, y, i, j, n, row_words, column_words, value_grad,
-    VALUE: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, DOT: tl.constexpr,
-    WHOLE: tl.constexpr,
-):  # fmt: skip
-    """(P, dS): the probabilities after dropout, and the gradient of the scores.
-
-    p = exp(s − top) / total   dp_ij = r_ij (g_i·v_j + g_i·u_{j−i})   ds_ij = p_ij (dp_ij − Σ_j p_ij dp_ij) = p_ij (dp_ij − g_i·y_i)
-
-    with r_ij = 0 where dropped, else the rescaling. A tile that is WHOLE rows has the sum itself, which is closer: y was rounded.
-    """
-    inside = (i[:, None] < n) & (j[None, :] < n)
-    p = tl.where(inside, tl.exp(s - top[:, None]) / total[:, None], 0.0)
-    dp = tl.dot(grad.to(DOT), tl.trans(v.to(DOT)), input_precision="ieee")
-    if VALUE > 0:
-        dp += read_window(value_grad, i[:, None], j[None, :] - i[:, None], inside, VALUE, CLAMP)
-    dropped = p
-    if THRESHOLD > 0:
-        kept = kept_by_dropout(row_words, column_words, i, j, n, THRESHOLD)
-        dropped = tl.where(kept, p * RESCALE, 0.0)
-        dp = tl.where(kept, dp * RESCALE, 0.0)
-    if WHOLE:
-        mean = tl.sum(p * dp, 1)
-    else:
-        mean = tl.sum(grad.to(tl.float32) * y.to(tl.float32), 1)
-    return dropped, tl.where(scored, p * (dp - mean[:, None]), 0.0)
+def kept_scores(token_words, head_word, key, column_words, i, j, n, THRESHOLD: tl.constexpr, KEYED: tl.constexpr):
+    """`kept_by_dropout` of a tile of probabilities."""
+    row = stirred(tl.load(token_words + i, mask=i < n, other=0) ^ head_word, key, KEYED)
+    return kept_by_dropout(row, tl.load(column_words + j // 4, mask=j < n, other=0), j, THRESHOLD)
 
 
 @triton.jit
-def diagonal_sums(values, BLOCK: tl.constexpr):
-    """Sums of a (BLOCK, BLOCK) tile along its diagonals: (offsets 0 … BLOCK−1, offsets −BLOCK … −1).
+def diagonal_sums(values, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Sums of a tile (COLUMNS keys, ROWS queries), no fewer keys than queries, along its diagonals: those of the offsets
+    0 … COLUMNS−1 from the tile's corner, and those of −COLUMNS … −1.
 
-    Row i is turned left by i, so that diagonals become columns; what came round the end belongs to the offset BLOCK lower.
+    Column i is turned up by i, so that diagonals become rows; what came round the end belongs to the offset COLUMNS lower.
     """
-    row = tl.arange(0, BLOCK)[:, None]
-    shifted = tl.arange(0, BLOCK)[None, :] + row
-    turned = tl.gather(values, shifted % BLOCK, 1)
-    return tl.sum(tl.where(shifted < BLOCK, turned, 0.0), 0), tl.sum(tl.where(shifted < BLOCK, 0.0, turned), 0)
+    shifted = tl.arange(0, COLUMNS)[:, None] + tl.arange(0, ROWS)[None, :]
+    turned = tl.gather(values, shifted % COLUMNS, 0)
+    return tl.sum(tl.where(shifted < COLUMNS, turned, 0.0), 1), tl.sum(tl.where(shifted < COLUMNS, 0.0, turned), 1)
+
+
+@triton.jit
+def differentiate(
+    s, scored, dp, i, j, n, top, total, delta, kept, value_grad,
+    VALUE: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, WHOLE: tl.constexpr,
+    AXIS: tl.constexpr,
+):  # fmt: skip
+    """(P, dS): the probabilities after dropout, and the gradient of the scores; `dp` is g_i·v_j.
+
+    p = exp(s − top) / total   dp_ij = r_ij (g_i·v_j + g_i·u_{j−i})   ds_ij = p_ij (dp_ij − Σ_j p_ij dp_ij) = p_ij (dp_ij − g_i·y_i)
+
+    with r_ij = 0 where dropped, else the rescaling. A tile that holds WHOLE rows, its keys along AXIS, has the sum itself, which is
+    closer than `delta`, g_i·y_i: y was rounded.
+    """
+    inside = (i < n) & (j < n)
+    p = tl.where(inside, tl.exp(s - top) * (1.0 / total), 0.0)
+    if VALUE > 0:
+        dp += read_window(value_grad, i, VALUE, j - i, n, inside, VALUE, CLAMP)
+    dropped = p
+    if THRESHOLD > 0:
+        dropped = tl.where(kept, p * RESCALE, 0.0)
+        dp = tl.where(kept, dp * RESCALE, 0.0)
+    if WHOLE:
+        delta = tl.sum(p * dp, AXIS, keep_dims=True)
+    return dropped, tl.where(scored, p * (dp - delta), 0.0)

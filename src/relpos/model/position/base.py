@@ -58,8 +58,9 @@ class Terms:
 
     With `columns` query and key may have any width: the offset o stands in column columns[o + n − 1] of both, and several may share
     one. With `query_table` the queries' kernels are products: `query` holds (batch, heads, n, rank), and the kernels are
-    query @ query_table; with `key_table` those of the keys. An attention kernel may multiply where it reads, so that the kernels
-    are never all in memory. `reach` is how far a token sees to either side; None: it sees all.
+    query @ query_table; with `key_table` those of the keys. A table of two axes, (rank, width), serves all heads and is narrow; one of
+    three may be as wide as the sentence, and an attention kernel may multiply where it reads, so that the kernels are never all in
+    memory. `reach` is how far a token sees to either side; None: it sees all.
     """
 
     offset: Float[Tensor, "heads offsets"] | None = None  # β, 2n−1 offsets
@@ -70,8 +71,8 @@ class Terms:
     outside: str = "clamp"
     columns: Int[Tensor, "offsets"] | None = None  # 2n−1 offsets, as β's
     reach: int | None = None
-    query_table: Float[Tensor, "#heads query_width _"] | None = None
-    key_table: Float[Tensor, "#heads key_width _"] | None = None
+    query_table: Float[Tensor, "*heads query_width _"] | None = None
+    key_table: Float[Tensor, "*heads key_width _"] | None = None
 
     def __add__(self, other: Terms) -> Terms:
         """Field by field, factors multiplied. A narrower window is first extended to the wider one, as `outside` says; kernels with
@@ -114,13 +115,13 @@ class Terms:
         offset = torch.zeros(heads, 2 * n - 1, device=v.device) if self.offset is None else self.offset
         return replace(self, offset=offset.masked_fill(ahead, -torch.inf))
 
-    def multiplied(self) -> Terms:
-        """The same with kernels in place of their factors."""
-        if self.query_table is None and self.key_table is None:
-            return self
-        query = self.query if self.query is None or self.query_table is None else self.query @ self.query_table
-        key = self.key if self.key is None or self.key_table is None else self.key @ self.key_table
-        return replace(self, query=query, key=key, query_table=None, key_table=None)
+    def multiplied(self, narrow: bool = False) -> Terms:
+        """The same with kernels in place of their factors, or of those factors alone whose table is `narrow`."""
+        made: dict[str, Tensor | None] = {}
+        for name, x, table in (("query", self.query, self.query_table), ("key", self.key, self.key_table)):
+            if x is not None and table is not None and (table.dim() == 2 or not narrow):
+                made |= {name: x @ table, f"{name}_table": None}
+        return replace(self, **made) if made else self
 
     def by_offset(self) -> Terms:
         """The same with a column for each offset in query and key, multiplied."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from relpos.model.position.base import Outside, Terms, kernel_table
 from relpos.model.position.composite import Composite, State
-from relpos.model.position.dynamic import kernels
+from relpos.model.position.dynamic import tables
 from relpos.model.shape import Heads, Shape
 from relpos.ranges import Natural, checked
 
@@ -28,7 +28,7 @@ class CompositeKey(Composite):
         self.key = kernel_table(shape, self.k)
 
     def terms(self, layer: int, q: Heads, k: Heads, state: State) -> Terms:
-        return replace(super().terms(layer, q, k, state), key=kernels(k, self.key[layer], self.scaled))
+        return replace(super().terms(layer, q, k, state), key=k, key_table=tables(self.key, self.scaled)[layer])
 
     def count(self, shape: Shape) -> int:
         return shape.layers * (shape.heads + 2 * shape.head_dim) * (2 * self.k + 1)

@@ -32,7 +32,7 @@ class Dynamic(Scheme):
         >>> dynamic = Dynamic(Shape.example(), k=1, scaled=False)
         >>> dynamic.query.data.zero_()[..., 2] = 1  # the score of the next token is the sum of q_i's channels
         >>> q = torch.arange(3.0)[:, None].expand(1, 2, 3, 4)
-        >>> dynamic.terms(0, q, q, dynamic.prepare(3)).query[0, 0].tolist()
+        >>> dynamic.terms(0, q, q, dynamic.prepare(3)).multiplied().query[0, 0].tolist()
         [[0.0, 0.0, 0.0], [0.0, 0.0, 4.0], [0.0, 0.0, 8.0]]
     """
 
@@ -45,11 +45,11 @@ class Dynamic(Scheme):
 
     def prepare(self, n: int) -> State:
         values = [None] * self.shape.layers if self.value is None else self.value.unbind(0)
-        return list(zip(self.query.unbind(0), values, strict=True))
+        return list(zip(tables(self.query, self.scaled), values, strict=True))
 
     def terms(self, layer: int, q: Heads, k: Heads, state: State) -> Terms:
         table, value = state[layer]
-        return Terms(query=kernels(q, table, self.scaled), value=value, outside=self.outside)
+        return Terms(query=q, query_table=table, value=value, outside=self.outside)
 
     def count(self, shape: Shape) -> int:
         return shape.layers * shape.head_dim * (2 * self.k + 1) * (1 if self.value is None else 2)
@@ -61,7 +61,7 @@ def value_table(shape: Shape, k: int) -> nn.Parameter:
     return uniform_(nn.Parameter(torch.empty(shape.layers, 2 * k + 1, shape.head_dim)), -bound, bound)
 
 
-def kernels(x: Heads, table: Float[Tensor, "head_dim width"], scaled: bool) -> Float[Tensor, "batch heads n width"]:
-    """A kernel for each token."""
-    # The table is tiny next to x, so it is what gets scaled.
-    return x @ (table * x.shape[-1] ** -0.5 if scaled else table)
+def tables(table: Float[Tensor, "layers head_dim width"], scaled: bool) -> tuple[Float[Tensor, "head_dim width"], ...]:
+    """What the queries, or keys, of each layer are multiplied with for their kernels."""
+    # The table is tiny next to them, so it is what gets scaled.
+    return (table * table.shape[1] ** -0.5 if scaled else table).unbind(0)

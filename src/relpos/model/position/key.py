@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from relpos.model.position.base import Outside, Scheme, Terms, kernel_table
-from relpos.model.position.dynamic import kernels
+from relpos.model.position.dynamic import tables
 from relpos.model.shape import Heads, Shape
 from relpos.ranges import Natural, checked
 
@@ -21,7 +21,7 @@ class Key(Scheme):
     Example:
         >>> q = torch.ones(1, 2, 5, 4)
         >>> key = Key(Shape.example(), k=1)
-        >>> key.terms(0, q, q, key.prepare(5)).key.shape  # a kernel of 2k+1 weights for each of five keys
+        >>> key.terms(0, q, q, key.prepare(5)).multiplied().key.shape  # a kernel of 2k+1 weights for each of five keys
         torch.Size([1, 2, 5, 3])
     """
 
@@ -32,10 +32,10 @@ class Key(Scheme):
         self.key = kernel_table(shape, self.k)
 
     def prepare(self, n: int) -> tuple[Float[Tensor, "head_dim width"], ...]:
-        return self.key.unbind(0)
+        return tables(self.key, self.scaled)
 
     def terms(self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "head_dim width"], ...]) -> Terms:
-        return Terms(key=kernels(k, state[layer], self.scaled), outside=self.outside)
+        return Terms(key=k, key_table=state[layer], outside=self.outside)
 
     def count(self, shape: Shape) -> int:
         return shape.layers * shape.head_dim * (2 * self.k + 1)
