@@ -36,7 +36,7 @@ for argument in ${*:-correct speed real}; do
   case $argument in
     correct) part correct "${CORRECT:-90}" 12 gpu_correct.py || failed=1 ;;
     speed) part speed "${SPEED:-150}" 25 gpu.py --resume || failed=1 ;;
-    real) part real "${REAL:-460}" 15 gpu_real.py || failed=1 ;;
+    real) part real "${REAL:-460}" 25 gpu_real.py || failed=1 ;;
     *) echo "correct, speed or real is expected, not $argument" >&2; exit 1 ;;
   esac
 done
