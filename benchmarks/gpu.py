@@ -1,23 +1,30 @@
-"""Pre-training steps and attention alone on CUDA: ours beside Hugging Face, FlexAttention and SDPA, interleaved in one run.
+"""How fast is it on a GPU? Steps and attention alone beside Hugging Face, FlexAttention and SDPA, in turns in one run.
 
-    python benchmarks/gpu.py [--repeats 10] [--sizes small base] [--only NAME …] [--out FOLDER] [--resume] [--rehearse]
+    python benchmarks/gpu.py [--seconds 150] [--repeats 7] [--sizes small base] [--only NAME …] [--out FOLDER] [--resume]
+                             [--rehearse]
 
-A step is 256 × 128 random tokens, 15 % predicted: forward, backward, clipping and fused AdamW in bf16. Ours takes the path of a
-training run (`relpos.train.recorded`, CUDA graphs), with every option of `position` and `conv`. Hugging Face's BERT runs eager,
-with SDPA and compiled. Attention alone has the terms of `composite` (β and a, k = 8), forward and backward, against compiled
-FlexAttention with the same terms and SDPA with the terms as one tensor, all without dropout, and ours with dropout besides; and,
-where flashdeberta is installed, DeBERTa's two terms, of every offset, against it. Steps of 32 rows of at most 256 tokens run with
-and without graphs, which save launches. A large matrix product runs in every rotation as the ceiling; times are medians.
+A step is 256 × 128 random tokens, 15 % predicted: forward, backward, clipping and fused AdamW in bf16. Ours takes the path of
+a training run (`relpos.train.recorded`, CUDA graphs). Hugging Face's BERT runs eager, with SDPA and compiled. Attention alone
+has the terms of `composite` (β and a, k = 8), forward and backward, beside compiled FlexAttention with the same terms and SDPA
+with the terms as one tensor, all without dropout, and ours with dropout besides; and, where flashdeberta is installed,
+DeBERTa's two terms, of every offset, beside it. A large matrix product runs in every rotation as the ceiling; times are
+medians. `profile` says which kernels an update of composite launches, and how long they take.
 
-Writes gpu.json and gpu.md into FOLDER (benchmarks/results) after each part. `--resume` keeps what such a file there already has of
-the same machine and settings. `--rehearse` runs everything once at toy sizes on a CPU.
+The parts come in the order of their weight, and none begins after `--seconds`: steps, profile and attention first, then every
+preset in turns with `none`, steps of 32 short rows with and without graphs, other lengths. What must be compiled is compiled
+before, by processes side by side.
+
+Writes gpu.json into FOLDER (benchmarks/results) after each part, and gpu.md at the end. `--resume` keeps what such a file there
+already has of the same machine and settings. `--rehearse` runs everything once at toy sizes on a CPU.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
+import math
+import os
+import signal
 import statistics
 import sys
 import time
@@ -26,33 +33,35 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-import yaml
-from torch import Tensor, nn
-
 sys.path.insert(0, str(Path(__file__).parent))
-from _contestants import VOCABULARY, network
+if "--rehearse" in sys.argv:
+    os.environ["TRITON_INTERPRET"] = "1"  # before anything imports Triton
+
+import torch
+from _contestants import VOCABULARY, size_of
+from _gpu_steps import PEERS, Ours, Work, device, free, hugging_face, need_gpu
 from _presets import presets
 from _report import RESULTS, machine
+from _workers import Task, side_by_side
+from torch import Tensor, nn
 
-from relpos.config.conf import conf_dir
-from relpos.data.steps import UnmaskedStep
 from relpos.files import write_text
 from relpos.model.dropout import Draw
-from relpos.model.kernels import eager, name_of, select
+from relpos.model.kernels import eager
 from relpos.model.kernels import triton as fused_triton
 from relpos.model.position import Terms
-from relpos.train.recorded import RecordedStep
-from relpos.train.replay import CudaGraphs, PlainCalls
 
-Work = Callable[[], Any]
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 K = 8
+FIRST = ["position=absolute", "position=tisa", "position=rope", "conv=depthwise", "conv=qkv"]
+SAMPLE = 4
+"""Updates between two readings of the clock: before the first of them the GPU has nothing to do."""
+Part = Callable[[], dict[str, Any]]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no part begins later")
+    parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--sizes", nargs="+", default=["small", "base"])
     parser.add_argument("--rows", type=int, default=256, help="sequences of a step")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these presets, such as position=tisa")
@@ -60,31 +69,96 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--resume", action="store_true", help="measure only what FOLDER/gpu.json does not have")
     parser.add_argument("--rehearse", action="store_true", help="everything once at toy sizes, on a CPU")
     asked = parser.parse_args(arguments)
-    if DEVICE.type != "cuda" and not asked.rehearse:
-        raise SystemExit("benchmarks/gpu.py needs a CUDA device and there is none; make bench measures the CPU")
-    names = asked.only or presets()
+    if asked.rehearse:
+        parser.set_defaults(repeats=1, sizes=["tiny"], rows=2, only=FIRST[:1])
+        asked = parser.parse_args(arguments)
+    end = time.monotonic() + asked.seconds
     length = 16 if asked.rehearse else 128
+    names = asked.only or [*FIRST, *(name for name in presets() if name not in [*FIRST, "position=composite"])]
+    work = parts(asked.sizes, asked.rows, length, names, asked.repeats, asked.rehearse)
+    if not asked.rehearse:
+        need_gpu("gpu.py")
+        compile_all(asked.sizes, asked.rows, length, 75)
     settings: dict[str, Any] = {
-        "machine": machine() | {"gpu": _gpu()},
-        "repeats": asked.repeats,
-        "rows": asked.rows,
-        "length": length,
-    }
+        "machine": machine() | {"gpu": torch.cuda.get_device_name() if device().type == "cuda" else "none"},
+        "versions": {"torch": torch.__version__} | {name: _version(name) for name in ("triton", "transformers")},
+        "repeats": asked.repeats, "rows": asked.rows, "length": length, "presets": names,
+    }  # fmt: skip
     result = settings | (_kept(asked.out, settings) if asked.resume else {})
-    keep = partial(_write, asked.out, result)
-    for size in asked.sizes:
-        steps(size, asked.rows, length, names, asked.repeats, result.setdefault(f"step_{size}", {}), keep)
-    parts: dict[str, Callable[[], dict[str, Any]]] = {}
-    for n in [16] if asked.rehearse else [64, 128, 256]:
-        parts[f"graphs_{n}"] = partial(graphs, asked.sizes[0], min(asked.rows, 32), n, asked.repeats)
-    for n in [16] if asked.rehearse else [128, 256, 512, 1024, 2048]:
-        parts[f"attention_{n}"] = partial(attention, n, max(1, asked.rows * length // n), asked.repeats)
-    for name, part in parts.items():
-        if name not in result:
-            result[name] = part()
-            _free()
-            keep()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        for name, part in work.items():
+            if name in result:
+                continue
+            if time.monotonic() > end:
+                print(f"no time was left for {name} and what follows it", file=sys.stderr)
+                break
+            began = time.monotonic()
+            try:
+                result[name] = part()
+            except (RuntimeError, ImportError) as error:  # too little memory, say: the other parts go on
+                print(f"{name}: {type(error).__name__}: {str(error).strip()[:300]}", file=sys.stderr)
+            free()
+            print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+            write_text(asked.out / "gpu.json", json.dumps(result, indent=1) + "\n")
+    except TimeoutError:
+        print(f"stopped in {name}", file=sys.stderr)
+    write_text(asked.out / "gpu.md", report(result))
     print(report(result))
+
+
+def _stop(*_: Any) -> None:
+    raise TimeoutError
+
+
+def parts(sizes: Sequence[str], rows: int, n: int, names: Sequence[str], repeats: int, rehearse: bool) -> dict[str, Part]:
+    """By name, in the order of their weight."""
+    long, others = (16, []) if rehearse else (2048, [256, 512, 1024])
+    found: dict[str, Part] = {}
+    for size in sizes:
+        peers = PEERS if size == sizes[0] else PEERS[-1:]
+        found[f"step_{size}"] = partial(steps, size, rows, n, ["none", "position=composite"], peers, repeats)
+        if size == sizes[0]:
+            found[f"profile_{size}"] = partial(profile, f"position=composite size={size}", rows, n)
+            found |= {f"attention_{m}": partial(attention, m, max(1, rows * n // m), repeats) for m in (n, long)}
+    for at in range(0, len(names), 5):
+        found[f"step_{sizes[0]}_{at // 5 + 1}"] = partial(steps, sizes[0], rows, n, ["none", *names[at : at + 5]], (), repeats)
+    for m in [16] if rehearse else [64, 128, 256]:
+        found[f"graphs_{m}"] = partial(graphs, sizes[0], min(rows, 32), m, repeats)
+    return found | {f"attention_{m}": partial(attention, m, max(1, rows * n // m), repeats) for m in others}
+
+
+def compile_all(sizes: Sequence[str], rows: int, n: int, seconds: float) -> None:
+    """Compiles what the first parts need, so that the disk has it. This process must not have touched the GPU before."""
+
+    def twice(make: Callable[[], Work]) -> dict[str, Any]:
+        work = make()
+        work()
+        work()
+        return {}
+
+    tasks: dict[str, Task] = {
+        f"Hugging Face, {size}": partial(twice, partial(hugging_face, size, "compiled", rows, n)) for size in sizes
+    }
+    for m in (n, 2048):
+        tasks[f"FlexAttention, {m}"] = partial(twice, lambda m=m: attention_work(_flex(), max(1, rows * n // m), m))
+        for rate in (0.0, 0.1):
+            make = partial(attention_work, partial(_triton, rate=rate), max(1, rows * n // m), m)
+            tasks[f"triton, {m}, {rate}"] = partial(twice, make)
+    for size in sizes:  # what Triton compiles does not depend on the number of rows
+        tasks |= {f"{name}, {size}": partial(twice, partial(ours, size, name, 16, n)) for name in ("none", "position=composite")}
+    for name, result in side_by_side(tasks, len(os.sched_getaffinity(0)), seconds):
+        print(f"compiled: {name}, {result.get('fault', '')} {result.get('seconds', seconds)} s", file=sys.stderr)
+
+
+def _version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
 
 
 def _kept(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
@@ -94,112 +168,80 @@ def _kept(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     return found if all(found.get(key) == value for key, value in settings.items()) else {}
 
 
-def _write(folder: Path, result: dict[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "gpu.json", json.dumps(result, indent=1) + "\n")
-    write_text(folder / "gpu.md", report(result))
+def ours(size: str, name: str, rows: int, n: int, recorded: bool = True) -> Ours:
+    return Ours(f"{name} size={size}", rows, n, recorded)
 
 
-def steps(
-    size: str, rows: int, n: int, names: Sequence[str], repeats: int, found: dict[str, Any], keep: Callable[[], None]
-) -> None:
-    """Adds contestants to `found`: milliseconds, tokens a second, over none, TFLOP/s, share of the ceiling. Five take turns with
-    `none`; `keep` is called after each five."""
-    sizes = yaml.safe_load((conf_dir() / "size" / f"{size}.yaml").read_text(encoding="utf-8"))
-    missing = [name for name in names if f"ours {name}" not in found]
-    groups = [missing[at : at + 5] for at in range(0, len(missing), 5)]
-    for group in groups if "ours none" in found else [[], *groups]:
-        runs: dict[str, Work] = {"ours none": ours(size, "none", rows, n), "ceiling": ceiling()}
-        if not group:
-            runs |= {f"Hugging Face {kind}": hugging_face(sizes, kind, rows, n) for kind in PEERS}
-        runs |= {f"ours {name}": ours(size, name, rows, n) for name in group}
-        times = race(runs, repeats)
-        per_flop = statistics.median(times["ceiling"]) / (2 * SIDE**3)
-        for name, seconds in times.items():
-            middle = statistics.median(seconds)
-            if name == "ceiling":
-                found.setdefault(name, {"milliseconds": 1e3 * middle, "teraflops_per_second": 1e-12 / per_flop})
-            elif name != "ours none" or not group:
-                found[name] = {
-                    "milliseconds": 1e3 * middle,
-                    "tokens_per_second": rows * n / middle,
-                    "over_none": statistics.median(a / b for a, b in zip(seconds, times["ours none"], strict=True)),
-                }
-                if name.startswith("ours"):
-                    work = flops(sizes, rows, n)
-                    found[name] |= {"teraflops_per_second": 1e-12 * work / middle, "share_of_ceiling": work * per_flop / middle}
-        del runs
-        _free()
-        keep()
+def steps(size: str, rows: int, n: int, names: Sequence[str], peers: Sequence[str], repeats: int) -> dict[str, Any]:
+    """{contestant: milliseconds, tokens a second, time over that of none, that of compiled Hugging Face over it, …}."""
+    runs: dict[str, Work] = {"ceiling": ceiling()}
+    runs |= {f"Hugging Face {kind}": hugging_face(size, kind, rows, n) for kind in peers}
+    runs |= {f"ours {name}": ours(size, name, rows, n) for name in names}
+    times = race(runs, repeats)
+    per_flop = statistics.median(times["ceiling"]) / (2 * _side() ** 3)
+    found: dict[str, Any] = {}
+    for name, seconds in times.items():
+        middle = statistics.median(seconds)
+        found[name] = {"milliseconds": 1e3 * middle}
+        if name == "ceiling":
+            found[name]["teraflops_per_second"] = 1e-12 / per_flop
+            continue
+        found[name]["million_tokens_per_second"] = 1e-6 * rows * n / middle
+        for column, other, mine in (("over_none", "ours none", 0), ("hugging_face_over_it", "Hugging Face compiled", 1)):
+            if other in times:
+                pairs = [(b, a) if mine else (a, b) for a, b in zip(seconds, times[other], strict=True)]
+                found[name][column] = statistics.median(a / b for a, b in pairs)
+        if name.startswith("ours"):
+            found[name]["share_of_ceiling"] = flops(size_of(size), rows, n) * per_flop / middle
+            found[name]["kernels"] = runs[name].kernels()  # type: ignore[attr-defined]
+    return found
+
+
+def profile(overrides: str, rows: int, n: int) -> dict[str, Any]:
+    """{kernel: microseconds, launches} of an update, the longest first; `all` sums them up."""
+    from torch.profiler import ProfilerActivity
+
+    work, updates = Ours(overrides, rows, n), 3
+    for _ in range(3):
+        work()
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device().type == "cuda" else [])]
+    with torch.profiler.profile(activities=activities) as seen:
+        for _ in range(updates):
+            work()
+        if device().type == "cuda":
+            torch.cuda.synchronize()
+    on_gpu = device().type == "cuda"
+    rows_ = {
+        event.key[:110]: {
+            "microseconds": (event.self_device_time_total if on_gpu else event.self_cpu_time_total) / updates,
+            "launches": event.count / updates,
+        }
+        for event in seen.key_averages()
+        if not on_gpu or event.self_device_time_total > 0
+    }
+    ordered = dict(sorted(rows_.items(), key=lambda pair: -pair[1]["microseconds"]))
+    total = {column: sum(row[column] for row in ordered.values()) for column in ("microseconds", "launches")}
+    return {"all": total} | dict(list(ordered.items())[:60])
 
 
 def graphs(size: str, rows: int, n: int, repeats: int) -> dict[str, Any]:
     """{contestant: milliseconds} of steps of a few short rows, whose launches take as long as what they launch."""
-    recorders = {"": None, ", no graphs": PlainCalls}
-    runs = {f"{p}{said}": ours(size, p, rows, n, kind) for p in ("none", "position=composite") for said, kind in recorders.items()}
-    return {name: {"milliseconds": 1e3 * statistics.median(seconds)} for name, seconds in race(runs, repeats).items()}
-
-
-def ours(size: str, overrides: str, rows: int, n: int, plain: type[PlainCalls] | None = None) -> Work:
-    """One update as a training run on a GPU makes it; with `plain` its passes are not recorded."""
-    torch.manual_seed(0)
-    model = network(*overrides.split(), f"size={size}", f"vocabulary={VOCABULARY}").to(DEVICE).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    recorder = CudaGraphs if DEVICE.type == "cuda" and model.encoder.position.same_each_step else PlainCalls
-    step = RecordedStep(model, 0, "bf16", (plain or recorder)())
-    ids = _tokens(rows, n)
-    lengths = torch.full((rows,), n, device=DEVICE)
-    passes = [{"input_ids": ids, "lengths": lengths, "keys": torch.arange(rows, device=DEVICE)}]
-    numbers = iter(range(1 << 30))
-
-    def once() -> Tensor:
-        number = next(numbers)
-        model.encoder.position.begin_step(number)
-        loss = step(UnmaskedStep(number, passes, rows * n))["loss"]
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        step.zero_gradients()
-        return loss
-
-    return once
-
-
-PEERS = ("eager", "sdpa", "compiled")
-
-
-def hugging_face(size: dict[str, Any], kind: str, rows: int, n: int) -> Work:
-    """`BertForMaskedLM` of the same sizes, whose embedding is as wide as its layers."""
-    from transformers import BertConfig, BertForMaskedLM
-
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=VOCABULARY, hidden_size=size["hidden"], num_hidden_layers=size["layers"], num_attention_heads=size["heads"],
-        intermediate_size=size["ffn"], max_position_embeddings=max(n, size["max_positions"]),
-        attn_implementation="eager" if kind == "eager" else "sdpa",
-    )  # fmt: skip
-    model: Any = BertForMaskedLM(config).to(DEVICE).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    called = torch.compile(model) if kind == "compiled" and DEVICE.type == "cuda" else model
-    ids = _tokens(rows, n)
-    labels = ids.masked_fill(torch.rand(rows, n, device=DEVICE) > 0.15, -100)
-
-    def once() -> None:
-        with torch.autocast(DEVICE.type, torch.bfloat16):
-            called(input_ids=ids, labels=labels).loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return once
+    runs = {
+        f"{name}{', no graphs' * (not recorded)}": ours(size, name, rows, n, recorded)
+        for name in ("none", "position=composite") for recorded in (True, False)
+    }  # fmt: skip
+    return {name: {"milliseconds": 1e3 * statistics.median(seconds)} for name, seconds in race(dict(runs), repeats).items()}
 
 
 def attention(n: int, rows: int, repeats: int) -> dict[str, Any]:
     """{kind: milliseconds, megabytes above the inputs} of 4 heads of 64, forward and backward to q, k, v, β and a."""
     ways: dict[str, Callable[..., Tensor]] = {
         "triton": _triton, "triton, dropout": partial(_triton, rate=0.1), "eager": _eager, "SDPA, terms as a tensor": _sdpa,
-        "FlexAttention, compiled": _flex(),
+        "SDPA by cuDNN, terms as a tensor": _sdpa_cudnn, "FlexAttention, compiled": _flex(),
     }  # fmt: skip
     runs: dict[str, Work] = {name: attention_work(way, rows, n) for name, way in ways.items()}
+    runs["triton, no terms"] = attention_work(_triton_plain, rows, n, ())
+    runs["SDPA, no terms"] = attention_work(lambda q, k, v: nn.functional.scaled_dot_product_attention(q, k, v), rows, n, ())
     if n <= 512:  # beyond, ours would hold both terms of every offset for every token: gigabytes
         tables = [(1, 4, 2 * n, 64)] * 2
         runs["DeBERTa's terms, triton"] = attention_work(_deberta, rows, n, tables)
@@ -221,9 +263,9 @@ def attention_work(way: Callable[..., Tensor], rows: int, n: int, more: Sequence
     torch.manual_seed(0)
     heads, width = 4, 64
     shapes: list[tuple[int, ...]] = [(rows, heads, n, width)] * 3
-    shapes += more or [(heads, 2 * n - 1), (rows, heads, n, 2 * K + 1)]
-    x = [torch.randn(shape, device=DEVICE, dtype=torch.bfloat16, requires_grad=True) for shape in shapes]
-    upstream = torch.randn(shapes[0], device=DEVICE, dtype=torch.bfloat16)
+    shapes += [(heads, 2 * n - 1), (rows, heads, n, 2 * K + 1)] if more is None else more
+    x = [torch.randn(shape, device=device(), dtype=torch.bfloat16, requires_grad=True) for shape in shapes]
+    upstream = torch.randn(shapes[0], device=device(), dtype=torch.bfloat16)
 
     def once() -> tuple[Tensor, ...]:
         return torch.autograd.grad(way(*x), x, upstream)
@@ -235,6 +277,10 @@ def _triton(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, a: Tensor, rate: floa
     return fused_triton.attention(q / 8, k, v, Terms(offset=beta, query=a), None, Draw(rate, 1))
 
 
+def _triton_plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return fused_triton.attention(q / 8, k, v, Terms(), None, Draw(0.0, 1))
+
+
 def _eager(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, a: Tensor) -> Tensor:
     return eager.attention(q / 8, k, v, Terms(offset=beta, query=a), None, (0.0, 0))
 
@@ -242,6 +288,13 @@ def _eager(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, a: Tensor) -> Tensor:
 def _sdpa(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, a: Tensor) -> Tensor:
     bias = eager.scores(None, None, Terms(offset=beta, query=a), v)
     return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+
+
+def _sdpa_cudnn(*x: Tensor) -> Tensor:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION if device().type == "cuda" else SDPBackend.MATH):
+        return _sdpa(*x)
 
 
 def _deberta(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, queries: Tensor) -> Tensor:
@@ -256,7 +309,7 @@ def _flash_deberta() -> Callable[..., Tensor] | None:
         from flashdeberta.ops.flash_attention import flash_attention_with_disentangled
     except ImportError:
         return None
-    if DEVICE.type != "cuda":
+    if device().type != "cuda":
         return None
 
     def way(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, queries: Tensor) -> Tensor:
@@ -271,7 +324,7 @@ def _flash_deberta() -> Callable[..., Tensor] | None:
 def _flex() -> Callable[..., Tensor]:
     from torch.nn.attention.flex_attention import flex_attention
 
-    compiled = torch.compile(flex_attention) if DEVICE.type == "cuda" else flex_attention
+    compiled = torch.compile(flex_attention) if device().type == "cuda" else flex_attention
 
     def way(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, a: Tensor) -> Tensor:
         n = q.shape[2]
@@ -279,7 +332,7 @@ def _flex() -> Callable[..., Tensor]:
         def with_terms(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return score + beta[h, j - i + n - 1] + a[b, h, i, (j - i).clamp(-K, K) + K]
 
-        if DEVICE.type != "cuda":  # where it has no backward pass
+        if device().type != "cuda":  # where it has no backward pass
             with torch.no_grad():
                 compiled(*(x.detach() for x in (q, k, v)), score_mod=with_terms)
             return _eager(q, k, v, beta, a)
@@ -289,12 +342,13 @@ def _flex() -> Callable[..., Tensor]:
     return way
 
 
-SIDE = 8192 if DEVICE.type == "cuda" else 128
+def _side() -> int:
+    return 8192 if device().type == "cuda" else 128
 
 
 def ceiling() -> Work:
     """A product of two square matrices in bfloat16."""
-    x = torch.randn(SIDE, SIDE, device=DEVICE, dtype=torch.bfloat16)
+    x = torch.randn(_side(), _side(), device=device(), dtype=torch.bfloat16)
     return lambda: x @ x
 
 
@@ -320,22 +374,23 @@ def race(runs: dict[str, Work], repeats: int) -> dict[str, list[float]]:
 
 
 def _seconds(work: Work) -> float:
-    if DEVICE.type != "cuda":
+    if device().type != "cuda":
         before = time.perf_counter()
         work()
         return time.perf_counter() - before
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda.synchronize()
     start.record()
-    work()
+    for _ in range(SAMPLE):
+        work()
     end.record()
     torch.cuda.synchronize()
-    return float(start.elapsed_time(end)) / 1e3
+    return float(start.elapsed_time(end)) / 1e3 / SAMPLE
 
 
 def _peak(work: Work) -> float:
     """MB on the device above what was there, 0 without one."""
-    if DEVICE.type != "cuda":
+    if device().type != "cuda":
         work()
         return 0.0
     work()
@@ -345,18 +400,7 @@ def _peak(work: Work) -> float:
     return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
-def _tokens(rows: int, n: int) -> Tensor:
-    return torch.randint(5, VOCABULARY, (rows, n), generator=torch.Generator().manual_seed(0)).to(DEVICE)
-
-
-def _gpu() -> str:
-    return torch.cuda.get_device_name() if DEVICE.type == "cuda" else "none"
-
-
-def _free() -> None:
-    gc.collect()
-    if DEVICE.type == "cuda":
-        torch.cuda.empty_cache()
+TABLES = ("step_", "profile_", "graphs_", "attention_")
 
 
 def report(result: dict[str, Any]) -> str:
@@ -367,18 +411,18 @@ def report(result: dict[str, Any]) -> str:
 def _lines(result: dict[str, Any]) -> Iterator[str]:
     yield "# On a GPU"
     for key, value in result.items():
-        if not key.startswith(("step_", "graphs_", "attention_")):
+        if not key.startswith((*TABLES, "presets")):
             yield f"\n{key}: {value}"
-    kernel = name_of(select("auto", Terms(), torch.zeros(1, 1, 16, 64, device=DEVICE, dtype=torch.bfloat16), True))
-    yield f"\nattention kernel of `auto`: {kernel}"
     for key, rows in result.items():
-        if key.startswith(("step_", "graphs_", "attention_")):
-            columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+        if key.startswith(TABLES):
+            shown = dict(list(rows.items())[:25])
+            columns = list(dict.fromkeys(column for row in shown.values() for column in row))
             yield f"\n## {key}\n"
             yield "| " + " | ".join(["", *columns]) + " |"
             yield "| --- |" + " ---: |" * len(columns)
-            for name, row in rows.items():
-                yield "| " + " | ".join([name, *(f"{row[column]:.4g}" if column in row else "" for column in columns)]) + " |"
+            for name, row in shown.items():
+                cells = [row.get(column, "") for column in columns]
+                yield "| " + " | ".join([name, *(f"{x:.4g}" if isinstance(x, float | int) else x for x in cells)]) + " |"
 
 
 if __name__ == "__main__":

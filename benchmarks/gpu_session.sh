@@ -1,49 +1,43 @@
 #!/usr/bin/env bash
-# All that is to be done where a GPU can be had, in parts of at most ten minutes: is it right, how fast is it, does it learn.
+# All that is to be done where a GPU can be had for a quarter of an hour, its start included: is it right, how fast is it, does it
+# learn from real text.
 #
-#   benchmarks/gpu_session.sh [check] [bench] [train]      without an argument: all of them, 37 minutes at most
+#   benchmarks/gpu_session.sh [correct] [speed] [real]      without an argument: all of them, 12 minutes at most
 #
-# PYTHON names an interpreter with torch for CUDA, Triton and what pyproject.toml asks for (default: .venv/bin/python, else python3);
-# FlashDeBERTa is measured too where it is installed. OUT is where logs and results go, as they come (default:
-# benchmarks/results/gpu_session). A part that OUT has finished is not done again; bench goes on where it was stopped. Nothing is
-# downloaded.
+# correct   90 s: terms beside float64, every preset in training, the same bits each time           gpu_correct.py
+# speed    150 s: steps, attention and kernels beside Hugging Face, FlexAttention and SDPA          gpu.py
+# real     460 s: real pairs through `relpos reproduce`, killed and continued, then fine-tuned      gpu_real.py, RELPOS_DATA=FOLDER
+#
+# Each part ends in its time (CORRECT, SPEED and REAL are its seconds) and leaves what it has found, in at most eight files below
+# OUT (default: benchmarks/results/gpu_session), and a table as the last of its output. What a part has not finished a second call
+# goes on with, also in another session, where OUT has what the first one left.
+#
+# PYTHON names an interpreter with torch for CUDA, Triton, transformers and what pyproject.toml asks for (default: .venv/bin/python,
+# else python3). REHEARSE=1 runs the parts at toy sizes on a CPU. Nothing is downloaded.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 PYTHON=${PYTHON:-$([ -x .venv/bin/python ] && echo .venv/bin/python || command -v python3)}
 OUT=${OUT:-benchmarks/results/gpu_session}
 mkdir -p "$OUT"
-export PYTHONPATH="$PWD/src:$PWD/tests${PYTHONPATH:+:$PYTHONPATH}" TRITON_INTERPRET=0 PYTHONUNBUFFERED=1
-export RELPOS_RUNS=${RELPOS_RUNS:-$(mktemp -d)}
-"$PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || {
-  echo "gpu_session.sh needs a CUDA device that $PYTHON's torch can use; make test interprets the same programs on a CPU" >&2
-  exit 1
-}
+export PYTHONPATH="$PWD/src:$PWD/tests${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
+rehearse=()
+if [ -n "${REHEARSE:-}" ]; then
+  rehearse=(--rehearse)
+fi
 
-part() { # NAME SECONDS COMMAND …: its output to a file and the screen
-  [ -e "$OUT/$1.done" ] && { echo "== $1 is there"; return; }
-  echo "== $1"
-  if timeout "$2" "${@:3}" 2>&1 | tee "$OUT/$1.log"; then touch "$OUT/$1.done"; else echo "== $1 failed: $OUT/$1.log"; return 1; fi
-}
-
-bench() { part bench 570 "$PYTHON" benchmarks/gpu.py --repeats 10 --out "$OUT" --resume; }
-
-train() { # LABEL SECONDS ARGUMENT …: a pre-training on the embedded language; its log goes to OUT, whether it is finished or not
-  part "train_$1" "$2" env RELPOS_RUNS="$RELPOS_RUNS/$1" "$PYTHON" -m relpos.cli pretrain size=small position=composite precision=bf16 packing=document batch=256 \
-    length=128 log_every=100 evaluations=1 "${@:3}" || failed=1
-  for log in "$RELPOS_RUNS/$1"/pretrain/*/metrics.jsonl; do [ -e "$log" ] && cp "$log" "$OUT/$1.jsonl"; done
+part() { # NAME SECONDS MARGIN SCRIPT ARGUMENT …: nothing begins in the last MARGIN seconds, in which imports are counted too
+  echo "== $1, $2 s at most"
+  timeout --kill-after=10 "$2" "$PYTHON" "benchmarks/$4" --seconds "$(($2 - $3))" --out "$OUT" "${@:5}" "${rehearse[@]}" 2>&1 |
+    tee -a "$OUT/session.log"
 }
 
 failed=0 # a failure is counted, the rest goes on
-for argument in ${*:-check bench train}; do
+for argument in ${*:-correct speed real}; do
   case $argument in
-    check) # every kind of term in float32 and bfloat16, every preset, graphs; what is wrong is listed to the end
-      part check 580 env RELPOS_FULL=1 "$PYTHON" -m pytest -q -rf tests/model/test_triton.py tests/train/test_recorded.py tests/model/test_proof.py || failed=1 ;;
-    bench) bench || bench || failed=1 ;; # what the first time has no room for, the second does
-    train) # fast and eager for 300 steps each, which should agree; then ten thousand steps on the fast path
-      train fast_300 90 steps=300
-      train eager_300 150 steps=300 speed.kernel=eager speed.graphs=false
-      train long 240 steps=10000 ;;
-    *) echo "check, bench or train is expected, not $argument" >&2; exit 1 ;;
+    correct) part correct "${CORRECT:-90}" 12 gpu_correct.py || failed=1 ;;
+    speed) part speed "${SPEED:-150}" 25 gpu.py --resume || failed=1 ;;
+    real) part real "${REAL:-460}" 25 gpu_real.py || failed=1 ;;
+    *) echo "correct, speed or real is expected, not $argument" >&2; exit 1 ;;
   esac
 done
 exit "$failed"

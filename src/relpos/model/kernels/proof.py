@@ -25,7 +25,7 @@ ROUNDINGS = 8.0
 """… plus so many roundings of the number format, relative to the norm: `eager` may be exact by chance."""
 LENGTHS = (13, 70, 150)
 BATCH, HEADS = 2, 2
-_RATE = 0.25
+RATE = 0.25
 
 
 class Kind(NamedTuple):
@@ -99,7 +99,7 @@ def _fault(kernel: ModuleType, kind: Kind) -> str | None:
         for n in LENGTHS:
             for padded in (True, False):
                 try:
-                    fault = compare(kernel, kind, n, padded, _RATE if padded else 0.0)
+                    fault = compare(kernel, kind, n, padded, RATE if padded else 0.0)
                 except Exception as error:  # of any kind: the kernel is optional, and training goes on without it
                     fault = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
                 if fault:
@@ -109,9 +109,9 @@ def _fault(kernel: ModuleType, kind: Kind) -> str | None:
 
 def compare(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float) -> str | None:
     """Names the first of output and gradients that is too far from float64; None where the kernel equals `eager`."""
-    exact = _run(eager, kind, n, padded, rate, torch.float64)
-    plain = _run(eager, kind, n, padded, rate, kind.dtype)
-    tested = _run(kernel, kind, n, padded, rate, kind.dtype)
+    exact = results(eager, kind, n, padded, rate, torch.float64)
+    plain = results(eager, kind, n, padded, rate, kind.dtype)
+    tested = results(kernel, kind, n, padded, rate, kind.dtype)
     for name, expected in exact.items():
         if not close(tested[name], plain[name], expected, kind.dtype):
             error = float((tested[name] - expected).norm() / expected.norm())
@@ -121,11 +121,15 @@ def compare(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float) -
 
 def close(tested: Tensor, plain: Tensor, exact: Tensor, dtype: torch.dtype) -> bool:
     """Whether `tested` is about as near to `exact` as `plain` is, which the definition gives in the same number format."""
-    error, allowed = float((tested - exact).norm()), float((plain - exact).norm())
-    return error <= FACTOR * allowed + ROUNDINGS * torch.finfo(dtype).eps * float(exact.norm())  # false of NaN
+    return float((tested - exact).norm()) <= allowed(plain, exact, dtype)  # false of NaN
 
 
-def _run(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, dtype: torch.dtype) -> dict[str, Tensor]:
+def allowed(plain: Tensor, exact: Tensor, dtype: torch.dtype) -> float:
+    """The largest distance from `exact`."""
+    return FACTOR * float((plain - exact).norm()) + ROUNDINGS * torch.finfo(dtype).eps * float(exact.norm())
+
+
+def results(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, dtype: torch.dtype) -> dict[str, Tensor]:
     """Output and gradients in float64 by name."""
     full = (BATCH, HEADS, n, kind.head_dim)
     shapes: dict[str, tuple[int, ...]] = {"q": full, "k": full, "v": full} if kind.content else {"v": full}
