@@ -3,8 +3,9 @@
     python benchmarks/padding.py [data=files data.corpus=FOLDER …]
 
 The text is the generated language and, where overrides of `relpos data` are given, theirs. On a CPU only attention's scores are
-computed for padding, in passes as `relpos.data.passes.passes` cuts them; in recorded passes on a GPU everything is. Operations are
-those of BERT-small, as `relpos.runs.cost` counts them. Writes benchmarks/results/padding.md.
+computed for padding, in passes as `relpos.data.passes.passes` cuts them; in recorded passes on a GPU all else is, too, of the few
+tokens that `relpos.data.passes.Shapes` adds. Operations are those of BERT-small, as `relpos.runs.cost` counts them. Writes
+benchmarks/results/padding.md.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from torch import Tensor
 
 import relpos
 from relpos.config.compose import resolved
-from relpos.data.passes import MULTIPLE, even_rows, passes
-from relpos.data.steps import SAMPLED_STEPS, Steps
+from relpos.data.passes import MULTIPLE, passes
+from relpos.data.steps import Steps
 from relpos.data.store import Store
 from relpos.runs.cost import forward
 
@@ -47,15 +48,15 @@ def row(store: Store, packing: str) -> str:
     lengths = [steps.examples.lengths(steps.pairs(index)) for index in range(STEPS)]
     real = sum(int(step.sum()) for step in lengths)
     cpu = [step[part] for step in lengths for part in passes(step, steps.room)]
-    rows = even_rows(lengths[:SAMPLED_STEPS], BATCH)
-    gpu = [part for step in lengths for part in step.sort(descending=True).values.split(rows)]
+    gpu = [part for step in lengths for part in steps.shapes.deal(step)]
+    held = sum(len(rows) * n if places is None else len(places) for rows, n, places in gpu)
     scores = sum(int(step.square().sum()) for step in lengths)
     padded = 1 - real / positions(cpu), 1 - scores / squares(cpu)
     size = resolved(relpos.compose("params"))["size"]
     tokens, score = forward(size, 0, store.vocabulary), forward(size, 1) - forward(size, 0)
     needed = tokens * real + score * scores
     on_cpu = 1 - needed / (tokens * real + score * squares(cpu))
-    on_gpu = 1 - needed / (tokens * positions(gpu) + score * squares(gpu))
+    on_gpu = 1 - needed / (tokens * held + score * sum(len(rows) * n * n for rows, n, _ in gpu))
     shares = [1 - real / (STEPS * BATCH * LENGTH), *padded, on_cpu, on_gpu]
     return " | ".join([f"{real / STEPS / BATCH:.0f}", *(f"{share:.3f}" for share in shares)])
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relpos.data.passes import passes, share
+from relpos.data.passes import FULL, Shapes, passes, share
 
 
 @settings(deadline=None, max_examples=100)
@@ -31,3 +31,24 @@ def test_the_longest_go_first() -> None:
 
 def test_nobody_gets_the_longest_every_time() -> None:
     assert [share(8, rank, 3).tolist() for rank in range(3)] == [[0, 5, 6], [1, 4, 7], [2, 3]]
+
+
+@settings(deadline=None, max_examples=100)
+@given(lengths=st.lists(st.integers(1, 100), min_size=1, max_size=60), room=st.sampled_from([1, 300, 8000]))
+def test_passes_of_fixed_shapes_compute_every_real_token_once_within_the_room(lengths: list[int], room: int) -> None:
+    rows = torch.tensor(lengths)
+    parts = list(Shapes.of(torch.tensor([3, 40, 70]), 100, room).deal(rows))
+    assert sorted(row for part, _, _ in parts for row in part.tolist()) == list(range(len(lengths)))
+    for part, n, held in parts:
+        assert len(part) == 1 or len(part) * n <= room + n  # where they cannot be even, some passes have one row more
+        real = torch.arange(n) < rows[part][:, None]
+        assert int(real.sum()) == int(rows[part].sum())
+        if held is not None:
+            assert len(held.unique()) == len(held) <= FULL * len(part) * n + 64
+            assert torch.equal(held[: int(real.sum())], real.flatten().nonzero().squeeze(1))
+
+
+def test_rows_without_padding_are_computed_whole() -> None:
+    assert [(len(part), n, held) for part, n, held in Shapes.of(torch.full((9,), 64), 64, 640).deal(torch.full((20,), 64))] == [
+        (10, 64, None), (10, 64, None),
+    ]  # fmt: skip

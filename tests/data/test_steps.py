@@ -143,3 +143,22 @@ def test_no_pairs_is_refused(examples: Pairs) -> None:
     empty = Pairs(examples.ids, examples.sentences, np.asarray([0]), np.asarray([1]), 32)
     with pytest.raises(RelposError, match="no training pairs"):
         steps(empty)
+
+
+def test_steps_of_real_sentences_are_one_pass_of_four_shapes() -> None:
+    """Sentences as long as those of books and encyclopedias: a pair has 60 tokens in the mean and 128 at most."""
+    random = np.random.default_rng(0)
+    lengths = np.exp(random.normal(3.15, 0.65, 200_000)).astype(int) + 1
+    ids, ends = random.integers(5, VOCABULARY, lengths.sum()).astype(np.uint16), np.cumsum(lengths)
+    pairs = Pairs(ids, np.concatenate([[0], ends]), np.asarray([0]), np.asarray([len(lengths)]), 128)
+    read = [pairs.lengths(Steps(pairs, 0, 256, 1, VOCABULARY).pairs(index)) for index in range(1000)]
+    for microbatch, count in ((330, 1), (128, 2)):  # what memory allows
+        data = Steps(pairs, 0, 256, microbatch, VOCABULARY)
+        passes = [list(data.shapes.deal(lengths)) for lengths in read]
+        assert {len(step) for step in passes} == {count}
+        held = [places for step in passes for _, _, places in step]
+        assert len({(len(rows), n, len(places)) for step in passes for rows, n, places in step if places is not None}) <= 4
+        assert sum(map(len, held)) < 1.04 * sum(int(lengths.sum()) for lengths in read)
+        for part, (rows, n, places) in zip(data.unmasked(999).passes, passes[999], strict=True):
+            assert part["input_ids"].shape == (len(rows), n)
+            assert torch.equal(part["held"], places)

@@ -13,9 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import IterableDataset
 
 import relpos
-from relpos.data.objective import Masked, masked
-from relpos.data.passes import even_rows
-from relpos.data.steps import Steps, UnmaskedSteps
+from relpos.data.objective import Masked, Objective, answered, diffused, masked, next_tokens
+from relpos.data.steps import Steps
 from relpos.data.store import Store
 from relpos.model.heads import MaskedLM
 from relpos.runs import Run, execute, fit, plan
@@ -37,54 +36,66 @@ class Refused(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def network(position: str = "composite", conv: str = "none") -> MaskedLM:
+def network(position: str = "composite", conv: str = "none", *more: str) -> MaskedLM:
     torch.manual_seed(0)
-    overrides = ["size=tiny", f"position={position}", f"conv={conv}", "vocabulary=232"]
+    overrides = ["size=tiny", f"position={position}", f"conv={conv}", "vocabulary=232", *more]
     model: MaskedLM = relpos.build(relpos.compose("params", overrides))
     return model.double().train()
 
 
-def steps(prepared: Path, masks: Masked = masked) -> Steps:
-    examples = Store(next((prepared / "store").iterdir())).examples("train", "pair", 128, 500)
-    return Steps(examples, 3, 24, 24, 232, objective=masks)
+def steps(prepared: Path, masks: Objective = masked, microbatch: int = 24, packing: str = "pair") -> Steps:
+    examples = Store(next((prepared / "store").iterdir())).examples("train", packing, 128, 500)
+    return Steps(examples, 3, 24, microbatch, 232, objective=masks)
 
 
-def plain_gradients(model: MaskedLM, index: int, data: Steps) -> list[Tensor]:
+def check_steps(model: MaskedLM, data: Steps, *indices: int) -> None:
+    """A recorded step has the sums and gradients of a plain one."""
+    recorded = RecordedStep(model, 3, "fp32", PlainCalls(), data.objective)
     module = Pretraining(model, Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision="fp32", log_every=10)
-    step = data.step(index)
-    model.zero_grad()
-    for part in step.microbatches:
-        with module.forward_scope(index, part.keys):
-            (model.loss_sum(part.input_ids, part.labels, part.attention_mask)[0] / step.chosen).backward()
-    return [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]
+    for index in indices:
+        step = data.step(index)
+        expected = torch.zeros(2, dtype=torch.float64)
+        model.zero_grad()
+        for part in step.microbatches:
+            with module.forward_scope(index, part.keys):
+                loss, _, right = model.loss_sum(part.input_ids, part.labels, part.attention_mask, weights=part.weights)
+            (loss / step.chosen).backward()
+            expected += torch.stack([loss.detach(), right.double()])
+        wanted = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        sums = recorded(data.unmasked(index))
+        found = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+        torch.testing.assert_close(found, wanted, atol=1e-10, rtol=1e-8)
+        torch.testing.assert_close(torch.stack([sums["loss"], sums["correct"]]), expected)
+        assert (float(sums["chosen"]), float(sums["left_out"])) == (pytest.approx(step.chosen), 0)
+
+
+SCHEMES = ["composite", "rope", "tupe_r", "shaw", "absolute", "huang4", "cope", "selective_rope", "synthesizer_dense", "modernbert"]
+CONVS = ["qkv", "depthwise", "convbert", "lightconv", "canon", "kv_shift", "inkling"]
 
 
 @pytest.mark.parametrize(
-    ("position", "conv"), [("composite", "none"), ("rope", "none"), ("tupe_r", "none"), ("shaw", "none"), ("fixed", "convbert")]
+    ("position", "conv"), [*((name, "none") for name in SCHEMES), *(("none", name) for name in CONVS), ("fixed", "convbert")]
 )
 def test_a_recorded_step_has_the_gradients_of_a_plain_one(prepared: Path, position: str, conv: str) -> None:
-    model, data = network(position, conv), steps(prepared)
-    recorded = RecordedStep(model, 3, "fp32", PlainCalls())
-    for index in (2, 5):
-        expected = plain_gradients(model, index, data)
-        model.zero_grad()
-        sums = recorded(data.unmasked(index, 8))
-        found = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
-        torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-8)
-        assert float(sums["chosen"]) == data.step(index).chosen
-        assert float(sums["left_out"]) == 0
+    data = steps(prepared)
+    assert [part.keys() for part in data.unmasked(2).passes] == [{"input_ids", "lengths", "keys", "held"}]
+    check_steps(network(position, conv), data, 2, 5)
 
 
-@pytest.mark.parametrize("masks", [Masked(0.3, 0.3), Masked(0.3, 0.15, 10), Masked(0.1, 0.6, 10)])
-def test_masks_have_the_rate_of_the_step(prepared: Path, masks: Masked) -> None:
-    model, data = network("none"), steps(prepared, masks)
-    recorded = RecordedStep(model, 3, "fp32", PlainCalls(), masks)
-    for index in (0, 9):
-        expected = plain_gradients(model, index, data)
-        model.zero_grad()
-        sums = recorded(data.unmasked(index, 8))
-        torch.testing.assert_close([p.grad for p in model.parameters()], expected, atol=1e-10, rtol=1e-8)
-        assert (float(sums["chosen"]), float(sums["left_out"])) == (data.step(index).chosen, 0)
+@pytest.mark.parametrize("microbatch", [1, 7, 12])
+@pytest.mark.parametrize("packing", ["pair", "document"])
+def test_so_has_one_of_several_passes(prepared: Path, microbatch: int, packing: str) -> None:
+    check_steps(network("none", "canon"), steps(prepared, microbatch=microbatch, packing=packing), 2)
+
+
+@pytest.mark.parametrize("masks", [Masked(0.3, 0.3), Masked(0.3, 0.15, 10), Masked(0.1, 0.6, 10), diffused, answered])
+def test_masks_are_those_of_the_step(prepared: Path, masks: Objective) -> None:
+    check_steps(network("none"), steps(prepared, masks), 0, 9)
+
+
+def test_a_causal_network_predicts_next_tokens_in_recorded_passes(prepared: Path) -> None:
+    check_steps(network("rope", "none", "size.attention=causal"), steps(prepared, next_tokens), 0)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -94,7 +105,7 @@ def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_ti
         model = network().float().cuda()
         recorded = RecordedStep(model, 3, "bf16", recorder())
         for index in (0, 1):  # the second is another replay of the same graph
-            step = move(data.unmasked(index, 8), "cuda")
+            step = move(data.unmasked(index), "cuda")
             model.zero_grad(set_to_none=False)
             recorded(step)
         assert recorded.replay.trusted
@@ -105,9 +116,8 @@ def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_ti
 
 def test_a_replay_waits_for_nothing(prepared: Path) -> None:
     model, data = network(), steps(prepared)
-    model.encoder.kernel = "eager"  # which computes padding, as a GPU does; on a CPU real tokens are counted
     recorded = RecordedStep(model, 3, "bf16", PlainCalls())
-    step = data.unmasked(0, 24)
+    step = data.unmasked(0)
     recorded(step)
     with Refused():
         recorded(step)
@@ -116,7 +126,7 @@ def test_a_replay_waits_for_nothing(prepared: Path) -> None:
 def test_a_replay_draws_new_masks_and_dropout_each_step(prepared: Path) -> None:
     model, data = network(), steps(prepared)
     recorded = RecordedStep(model, 3, "fp32", PlainCalls())
-    step = data.unmasked(0, 24)
+    step = data.unmasked(0)
     losses = [float(recorded(type(step)(index, step.passes, step.tokens))["loss"]) for index in (0, 1, 0)]
     assert losses[0] == losses[2] != losses[1]
 
@@ -260,18 +270,12 @@ def test_an_error_while_reading_ahead_is_raised_where_steps_are_taken() -> None:
         list(Prefetched(Broken()))
 
 
-def test_passes_have_the_most_rows_with_little_padding() -> None:
-    assert even_rows([torch.full((256,), 128)], most=10_000) == 256
-    assert even_rows([torch.arange(1, 257) // 2 + 1], most=64) < 64
-    assert even_rows([torch.tensor([8, 128] * 32)], most=64) == 32
-
-
 def test_unmasked_steps_go_on_from_where_their_stage_starts(prepared: Path) -> None:
     data = steps(prepared)
-    data.start, data.stop = 3, 5
-    (first, second) = UnmaskedSteps([data], 24)
+    data.start, data.stop, data.on_device = 3, 5, True
+    first, second = data
     assert [first.index, second.index] == [3, 4]
-    assert torch.equal(first.passes[0]["keys"], data.unmasked(3, len(first.passes[0]["keys"])).passes[0]["keys"])
+    assert torch.equal(first.passes[0]["keys"], data.unmasked(3).passes[0]["keys"])
 
 
 def test_the_head_has_room_for_all_chosen_tokens_but_the_unlikeliest() -> None:

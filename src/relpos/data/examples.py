@@ -80,12 +80,12 @@ class Examples(ABC):
         lengths: Ints = np.minimum(end - start + 2 + (middle < end), self.length)
         return lengths
 
-    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """(b,) -> ids (b, n), padded to a multiple of 8 but not beyond `length`, and lengths (b,)."""
+    def batch(self, indices: Tensor, n: int | None = None) -> tuple[Tensor, Tensor]:
+        """(b,) -> ids (b, n) and lengths (b,); n None: the longest, as a multiple of 8 but not beyond `length`."""
         start, middle, end = (part[:, None] for part in self._spans(indices.numpy()))  # (b, 1)
         lengths = self._lengths(start, middle, end)
         # A multiple of 8 beyond `length` might not fit into a network's table of positions.
-        n = min(-(-int(lengths.max()) // MULTIPLE) * MULTIPLE, self.length)
+        n = n or min(-(-int(lengths.max()) // MULTIPLE) * MULTIPLE, self.length)
         place = np.arange(n)[None, :]  # (1, n)
         cut = middle - start + 1  # the place of the first [SEP]
         token = start + place - 1 - (place > cut)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
-from torch import Tensor, argsort, from_numpy
+from torch import Tensor, arange, argsort, cat, from_numpy
 
 MULTIPLE = 8
 """The tokens of a forward pass are padded to a multiple of this."""
@@ -34,29 +38,65 @@ def passes(lengths: Tensor, room: int) -> list[Tensor]:
     return parts
 
 
-PADDED = 0.05
-"""Share of a pass that may be padding, where passes have equally many examples."""
-FEWEST = 16
-"""Examples of such a pass, fewer only where a step has fewer."""
+FULL = 15 / 16
+"""Where so large a share of a pass is computed, all of it is: leaving the rest out costs copies."""
+_UNIT = 64  # the tokens that a recorded pass computes are a multiple of this
 
 
-def even_rows(lengths: list[Tensor], most: int) -> int:
-    """How many examples the passes of all steps have: the largest number, halving `most`, with at most `PADDED` padding.
+@dataclass(frozen=True)
+class Shapes:
+    """The few shapes of the passes of a training on a GPU, where each shape is recorded once.
+
+    A step is dealt out to as few passes as memory allows. All have n columns, and each computes a fixed number of tokens: its real
+    ones, and of the padding so many that there are
+
+        m + 2 s i tokens, i = −1, 0, 1, …       m, s: mean and standard deviation over steps of rows drawn at random
+
+    So three or four numbers serve nearly all steps, and a step computes at most 2 s tokens too many unless it is unusually short.
 
     Args:
-        lengths: tokens of each example of some steps.
-        most: examples that fit into memory; of a step with fewer, all go together.
+        mean: tokens of a row.
+        deviation: their standard deviation.
+        n: columns of a pass, about a quarter of `length` or a multiple of that; where a row is longer, `length`.
+        length: tokens of the longest row that there may be.
+        room: tokens of a pass, padding included.
     """
-    rows = min(most, max(len(step) for step in lengths))
-    while rows > FEWEST and _padding(lengths, rows) > PADDED:
-        rows = max(FEWEST, rows // 2)
-    return rows
+
+    mean: float
+    deviation: float
+    n: int
+    length: int
+    room: int
+
+    @classmethod
+    def of(cls, lengths: Tensor, length: int, room: int) -> Shapes:
+        """The shapes for rows like those of these lengths (rows,)."""
+        numbers, unit = lengths.double(), -(-length // (4 * MULTIPLE)) * MULTIPLE
+        n = min(-(-int(lengths.max()) // unit) * unit, length)
+        return cls(float(numbers.mean()), float(numbers.std(correction=0)), n, length, room)
+
+    def deal(self, lengths: Tensor) -> Iterator[tuple[Tensor, int, Tensor | None]]:
+        """(b,) the tokens of each row of a step → of each pass its rows, the longest first; its columns n; and the places that it
+        computes, row · n + column, first the real ones; None: all."""
+        n = self.n if int(lengths.max()) <= self.n else self.length
+        count = min(len(lengths), -(-len(lengths) * n // self.room))
+        by_length = argsort(lengths, stable=True, descending=True)
+        mean, width = len(lengths) * self.mean / count, max(1.0, 2 * math.sqrt(len(lengths)) * self.deviation / count)
+        for part in range(count):
+            # Dealt out as to processes, so that all passes have about as many tokens.
+            rows = by_length[share(len(lengths), part, count)]
+            real = int(lengths[rows].sum())
+            tokens = max(real, mean + width * max(-1, math.ceil((real - mean) / width)))
+            yield rows, n, _places(lengths[rows], n, -(-math.ceil(tokens) // _UNIT) * _UNIT)
 
 
-def _padding(lengths: list[Tensor], rows: int) -> float:
-    parts = [part for step in lengths for part in step.sort(descending=True).values.split(rows)]
-    computed = sum(len(part) * -(-int(part[0]) // MULTIPLE) * MULTIPLE for part in parts)
-    return 1 - sum(int(part.sum()) for part in parts) / computed
+def _places(lengths: Tensor, n: int, tokens: int) -> Tensor | None:
+    """So many places of a batch of rows of these lengths, (tokens,), first those of its real tokens; None: all."""
+    if tokens > FULL * len(lengths) * n:
+        return None
+    real = (arange(n) < lengths[:, None]).flatten()
+    places = real.nonzero().squeeze(1)
+    return cat((places, (~real).nonzero().squeeze(1)[: tokens - len(places)]))
 
 
 def share(count: int, rank: int, world: int) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -18,13 +18,12 @@ from torch.utils.data import IterableDataset
 
 from relpos.counter import counter_hash
 from relpos.data.examples import Examples
-from relpos.data.masking import IGNORED
-from relpos.data.objective import Objective, masked
+from relpos.data.objective import Objective, Predicted, masked
 from relpos.data.order import order
-from relpos.data.passes import even_rows, passes, share
+from relpos.data.passes import Shapes, passes, share
 from relpos.errors import RelposError
 
-SAMPLED_STEPS = 4  # the first ones, not the next ones: a run that is continued must have the same passes
+SAMPLED = 4096  # examples, spread over all, whose lengths decide the shapes of recorded passes
 HELDOUT_SEED = 20_210_801  # held-out text has the same masks in every run
 
 
@@ -43,8 +42,7 @@ class MicroBatch:
     @property
     def chosen(self) -> float:
         """The number of predicted tokens, by their weights where there are some."""
-        predicted = (self.labels != IGNORED).sum(1)
-        return int(predicted.sum()) if self.weights is None else float((predicted * self.weights.double()).sum())
+        return Predicted(self.input_ids, self.labels, self.weights).chosen.item()
 
 
 @dataclass(frozen=True)
@@ -61,14 +59,15 @@ class Step:
 @dataclass(frozen=True)
 class UnmaskedStep:
     """A step whose masks are drawn later, on the device: passes with input_ids (b, n) as they stand in the text, lengths (b,), keys
-    (b,). All passes but the last have the same number of examples. `tokens` counts the real ones."""
+    (b,), and, where not all tokens are computed, held (T,), the places of those that are, see `Shapes`. `tokens` counts the real
+    ones."""
 
     index: int
     passes: list[dict[str, Tensor]]
     tokens: int
 
 
-class Steps(IterableDataset[Step]):
+class Steps(IterableDataset[Step | UnmaskedStep]):
     """The steps from `start` up to but not including `stop`.
 
     Args:
@@ -77,6 +76,7 @@ class Steps(IterableDataset[Step]):
         rank: number of this process.
         world: processes that share the steps.
         objective: what is predicted.
+        unmasked: masks are drawn on the device; the steps are `UnmaskedStep`.
     """
 
     def __init__(
@@ -91,16 +91,17 @@ class Steps(IterableDataset[Step]):
         rank: int = 0,
         world: int = 1,
         objective: Objective = masked,
+        unmasked: bool = False,
     ) -> None:
         if len(examples) == 0:
             raise RelposError("data: no training pairs: the corpus is too small")
         self.examples, self.seed, self.batch, self.vocabulary = examples, seed, batch, vocabulary
         self.room = microbatch * examples.length
         self.start, self.stop, self.rank, self.world = start, stop, rank, world
-        self.objective = objective
+        self.objective, self.on_device = objective, unmasked
 
-    def __iter__(self) -> Iterator[Step]:
-        return (self.step(index) for index in range(self.start, self.stop))
+    def __iter__(self) -> Iterator[Step | UnmaskedStep]:
+        return map(self.unmasked if self.on_device else self.step, range(self.start, self.stop))
 
     def pairs(self, index: int) -> Tensor:
         """The examples of a step, in order: (batch,)."""
@@ -129,34 +130,22 @@ class Steps(IterableDataset[Step]):
         ]
         return Step(index, parts, sum(part.chosen for part in parts), tokens)
 
-    def unmasked(self, index: int, rows: int) -> UnmaskedStep:
-        """One step in passes of `rows` examples, sorted by length, longest first."""
+    @cached_property
+    def shapes(self) -> Shapes:
+        """Of the passes of unmasked steps; the same whatever the step from which a run goes on."""
+        some = torch.arange(0, len(self.examples), max(1, len(self.examples) // SAMPLED))
+        return Shapes.of(self.examples.lengths(some), self.examples.length, self.room)
+
+    def unmasked(self, index: int) -> UnmaskedStep:
+        """One step in passes of few shapes."""
         pairs = self.pairs(index)
         lengths = self.examples.lengths(pairs)
-        by_length = torch.argsort(lengths, stable=True, descending=True)
         passes = []
-        # Passes of one number of rows have few shapes, and a recording serves one shape only.
-        for part in pairs[by_length].split(rows):
-            ids, sizes = self.examples.batch(part)
-            passes.append({"input_ids": ids, "lengths": sizes, "keys": counter_hash(index, part)})
+        for rows, n, held in self.shapes.deal(lengths):
+            ids, sizes = self.examples.batch(pairs[rows], n)
+            part = {"input_ids": ids, "lengths": sizes, "keys": counter_hash(index, pairs[rows])}
+            passes.append(part if held is None else part | {"held": held})
         return UnmaskedStep(index, passes, int(lengths.sum()))
-
-
-class UnmaskedSteps(IterableDataset[UnmaskedStep]):
-    """Steps whose masks are drawn on the device.
-
-    Args:
-        stages: one after the other.
-        most: examples that a pass may have; all passes have the largest number for which little is padded, see `even_rows`.
-    """
-
-    def __init__(self, stages: list[Steps], most: int) -> None:
-        self.stages, self.most = stages, most
-
-    def __iter__(self) -> Iterator[UnmaskedStep]:
-        for stage in self.stages:
-            rows = even_rows([stage.examples.lengths(stage.pairs(index)) for index in range(SAMPLED_STEPS)], self.most)
-            yield from (stage.unmasked(index, rows) for index in range(stage.start, stage.stop))
 
 
 def heldout_batches(

@@ -194,22 +194,26 @@ class Encoder(nn.Module):
         token_types: Ids | None = None,
         at: Int[Tensor, "kept"] | None = None,
         hidden_states: bool = False,
+        held: Tokens | None = None,
     ) -> Float[Tensor, "*kept hidden"] | list[Float[Tensor, "batch n hidden"]]:
         """The output of the last layer.
 
         Args:
             attention_mask: 1 at real tokens; None: all are real.
             token_types: None: all of type 0.
-            at: return only the outputs at these tokens, (kept, hidden), which saves most of the last layer's work and, on a CPU,
-                that for padding. Token j of row i is i · n + j; none may be there twice.
-            hidden_states: return a list instead: the embeddings, then the output of each layer (layers + 1 tensors); without `at`.
+            at: return only the outputs at these tokens, (kept, hidden), which saves most of the last layer's work, and that for
+                padding. Token j of row i is i · n + j; none may be there twice.
+            hidden_states: return a list instead: the embeddings, then the output of each layer (layers + 1 tensors); without `at`
+                or `held`.
+            held: the tokens that are computed, and returned where there is no `at`: the real ones, those of `at` and any others.
+                None: with `at` they are counted, for which a GPU is waited for; without it all are computed.
         """
         batch, n = input_ids.shape
         self.position.check_length(n)
         mask = None if attention_mask is None else attention_mask.to(torch.bool)
-        held = kept = Tokens(batch, n)
-        if at is not None:
-            held, kept = Tokens(batch, n, self._needed(mask, at)), Tokens(batch, n, at)
+        if held is None:
+            held = Tokens(batch, n, None if at is None else self._needed(mask, at))
+        kept = held if at is None else Tokens(batch, n, at)
         x = self.embedding(input_ids, token_types, self.position.embed(n), held)
         call = LayerCall(0, self.position, self.position.prepare(n), mask, held, held, self.causal)
         states = [x]
@@ -224,9 +228,8 @@ class Encoder(nn.Module):
         return states if hidden_states else x
 
     def _needed(self, mask: Mask | None, at: Int[Tensor, "kept"]) -> Int[Tensor, "tokens"] | None:
-        """The places of real tokens and of those at `at`. None: all tokens are computed; so with the plain kernel, and on a GPU,
-        where one would have to wait until they are counted."""
-        if mask is None or mask.device.type != "cpu" or self.kernel == "eager" or torch.compiler.is_compiling():
+        """The places of real tokens and of those at `at`. None: all tokens are computed; so with the plain kernel."""
+        if mask is None or self.kernel == "eager" or torch.compiler.is_compiling():
             return None
         # A token that is asked for is computed even if it is padding: its output exists without `at`, too.
         needed = mask.flatten().index_fill(0, at, True)

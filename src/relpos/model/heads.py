@@ -16,7 +16,7 @@ from relpos.model.initial import normal_
 from relpos.model.kernels import sweeps
 from relpos.model.loss import IGNORED, tied_cross_entropy
 from relpos.model.shape import Ids
-from relpos.model.tokens import in_batch
+from relpos.model.tokens import Tokens, in_batch
 
 
 class Head(nn.Module):
@@ -82,20 +82,27 @@ class MaskedLM(nn.Module):
         token_types: Ids | None = None,
         room: int | None = None,
         weights: Float[Tensor, "batch"] | None = None,
+        held: Tokens | None = None,
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Real[Tensor, ""]]:
         """(sum of the losses, number of chosen tokens, number predicted right). The head runs at the chosen tokens only.
 
         Args:
             room: the head runs at so many tokens instead, of which only the chosen ones count, so that the CPU need not wait for
                 the device to count these. If more than `room` are chosen, the last are left out of the loss, but not of the number.
-            weights: by how much the losses and the hits of each row count; not with `room`. Both are for training alone: without
-                gradients `weights` counts for nothing, and `room` fails where it exceeds the chosen tokens.
+            weights: by how much the losses and the hits of each row count. Both are for training alone: without gradients `weights`
+                counts for nothing, and `room` fails where it exceeds the chosen tokens.
+            held: the tokens that the encoder computes, see there.
         """
         labels = at_outputs(self.encoder, labels).flatten()
         predicted = labels.ne(IGNORED)
-        # Sorted stably the chosen tokens come first, in their order: a result of fixed size, for which no device is waited for.
-        at = predicted.nonzero().squeeze(1) if room is None else predicted.byte().argsort(descending=True, stable=True)[:room]
-        x = self.head.transform(self.encoder(input_ids, attention_mask, token_types, at))
+        if room is None:
+            at = predicted.nonzero().squeeze(1)
+        else:
+            # Sorted stably the chosen tokens come first, in their order: a result of fixed size, for which no device is waited for.
+            places = None if held is None else held.at
+            at = (predicted if places is None else predicted[places]).byte().argsort(descending=True, stable=True)[:room]
+            at = at if places is None else places[at]
+        x = self.head.transform(self.encoder(input_ids, attention_mask, token_types, at, held=held))
         of_tokens = None if weights is None else weights[at // input_ids.shape[1]]
         # On a CPU weighted losses keep the order of sums that committed results have.
         swept = (weights is None or x.device.type != "cpu") and sweeps.serve(self.encoder.kernel, x, self.training)

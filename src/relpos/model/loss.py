@@ -129,13 +129,15 @@ def tied_cross_entropy(
     Args:
         padded: rows whose target is IGNORED do not count; only where gradients are computed.
         swept: through the single pass of kernels/sweeps.py.
-        weights: by how much each token counts, in both results; only where gradients are computed, not with `padded`.
+        weights: by how much each token counts, in both results; only where gradients are computed.
     """
     # Checked here: inside `forward` gradients are always off, and `needs_input_grad` is true under `no_grad` as well.
     if torch.is_grad_enabled() and any(part.requires_grad for part in (x, words, bias)):
-        counts = target != IGNORED if padded else weights
-        # IGNORED is no row of a table; what stands in its place is counted 0 times.
-        target = target.clamp(min=0) if padded else target
+        counts = weights
+        if padded:
+            predicted = target != IGNORED
+            # IGNORED is no row of a table; what stands in its place is counted 0 times.
+            counts, target = predicted if weights is None else weights * predicted, target.clamp(min=0)
         total, right = _TiedCrossEntropy.apply(x.to(compute_dtype(x)), words, bias, target, counts, swept)
         return total, right
     return _evaluated(x, words, bias, target)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relpos.analysis.kernels import draw_kernels
-from relpos.data.objective import Masked, answered, masked, masks, next_tokens
+from relpos.data.objective import answered, masked, masks, next_tokens
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
 from relpos.data.tasks import Task, authors_steps, epoch_steps
@@ -41,9 +41,8 @@ def pretrain(run: Run) -> dict[str, Any]:
     heldout = next_tokens if model.encoder.causal else masked
     objective = masks(config["recipe"]["masking"], config["steps"]) if "masking" in config["recipe"] else heldout
     heldout = answered if objective is answered else heldout
-    by_rate = objective if isinstance(objective, Masked) else None
-    recorder = recorder_of(run, model.encoder, group) if by_rate else None  # recorded passes draw BERT's masks
-    module = Pretraining(model, Recipe.of(config["recipe"]), **dials, group=group, recorder=recorder, masks=by_rate or masked)
+    recorder = recorder_of(run, model.encoder, group)
+    module = Pretraining(model, Recipe.of(config["recipe"]), **dials, group=group, recorder=recorder, masks=objective)
     examples = _of(config, "seed", "steps", "batch", "length", "packing", "pairs")
     microbatch = microbatch_of(run, model.encoder, group)
     data = PretrainingData(

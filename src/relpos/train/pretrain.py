@@ -10,8 +10,8 @@ import pytorch_lightning as pl
 from torch import Tensor
 from torch.utils.data import ChainDataset, DataLoader, IterableDataset
 
-from relpos.data.objective import Masked, Objective, masked
-from relpos.data.steps import MicroBatch, Step, Steps, UnmaskedStep, UnmaskedSteps, heldout_batches
+from relpos.data.objective import Objective, masked
+from relpos.data.steps import MicroBatch, Step, Steps, UnmaskedStep, heldout_batches
 from relpos.data.store import Store
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
@@ -43,7 +43,7 @@ class Pretraining(Training):
 
     model: MaskedLM
 
-    def __init__(self, *args: Any, recorder: Callable[[], Recorder] | None = None, masks: Masked = masked, **keys: Any) -> None:
+    def __init__(self, *args: Any, recorder: Callable[[], Recorder] | None = None, masks: Objective = masked, **keys: Any) -> None:
         super().__init__(*args, **keys)
         self.recorder, self.masks = recorder, masks
         self.recorded: RecordedStep | None = None
@@ -175,7 +175,7 @@ class PretrainingData(pl.LightningDataModule):
     ) -> None:
         super().__init__()
         examples = store.examples("train", packing, length, pairs)
-        place: dict[str, Any] = {"rank": group.rank, "world": group.world, "objective": objective}
+        place: dict[str, Any] = {"rank": group.rank, "world": group.world, "objective": objective, "unmasked": unmasked}
         self.steps = Steps(examples, seed, batch, microbatch, store.vocabulary, stop=steps, **place)
         self.phases = [self.steps]
         if first:
@@ -184,7 +184,7 @@ class PretrainingData(pl.LightningDataModule):
             end = round(first["share"] * steps)
             self.phases.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=end, **place))
         self.heldout, self.of_heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES), heldout
-        self.most, self.unmasked = microbatch, unmasked
+        self.unmasked = unmasked
         self.microbatch = max(16, microbatch)  # of the held-out examples, which need less memory
 
     def train_dataloader(self) -> DataLoader[Any]:
@@ -193,9 +193,8 @@ class PretrainingData(pl.LightningDataModule):
         start = self.trainer.global_step
         for phase in self.phases:
             phase.start, start = start, max(start, phase.stop)
-        if self.unmasked:
-            return DataLoader(Prefetched(UnmaskedSteps(self.phases, self.most)), batch_size=None)
-        return DataLoader(ChainDataset(self.phases), batch_size=None)
+        steps = ChainDataset(self.phases)
+        return DataLoader(Prefetched(steps) if self.unmasked else steps, batch_size=None)
 
     def val_dataloader(self) -> DataLoader[MicroBatch]:
         """Held-out examples under fixed masks."""

@@ -1,3 +1,4 @@
+# LEAD: read /tmp/wt/pk/00_LEAD_READ_ME.md, then delete this line and that file.
 """The step of a pre-training on a GPU: masks, places of predicted tokens and dropout are drawn on the device, passes are replayed.
 
 Results are those of the plain step to rounding. The CPU never waits for the device: gradients of the summed losses are divided by
@@ -17,13 +18,14 @@ from torch.func import functional_call
 
 from relpos.counter import fold
 from relpos.data.marks import OURS, Marks
-from relpos.data.masking import RATE, mask
-from relpos.data.objective import Masked, masked
+from relpos.data.masking import IGNORED, RATE
+from relpos.data.objective import Masked, Objective, masked
 from relpos.data.steps import UnmaskedStep
 from relpos.model.dropout import seed_dropout
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast, cast_together
 from relpos.model.recorded_keys import RecordedKeys
+from relpos.model.tokens import Tokens
 from relpos.train.replay import Inputs, Recorder, Replay
 
 DEVIATIONS = 8.0
@@ -42,7 +44,7 @@ class RecordedStep:
     Args:
         seed: of masks and dropout.
         precision: `fp32` or `bf16`.
-        masks: their rate at each step.
+        masks: what is predicted.
         marks: the ids of the special tokens.
         vocabulary: of which random ids are drawn; None: all of the word table.
     """
@@ -53,12 +55,12 @@ class RecordedStep:
         seed: int,
         precision: str,
         recorder: Recorder,
-        masks: Masked = masked,
+        masks: Objective = masked,
         marks: Marks = OURS,
         vocabulary: int | None = None,
     ) -> None:
-        # The largest rate of the whole run: a recording has the number of tokens at which the head runs built in.
-        self.masks, self.most = masks, max(masks.first, masks.last)
+        # The largest share of the whole run: a recording has the number of tokens at which the head runs built in.
+        self.masks, self.most = masks, max(masks.first, masks.last) if isinstance(masks, Masked) else 1.0
         self.model, self.seed, self.precision = model, seed, precision
         self.marks, self.vocabulary = marks, vocabulary or model.encoder.embedding.words.num_embeddings
         self.device = next(model.parameters()).device
@@ -71,15 +73,16 @@ class RecordedStep:
         """Leaves the gradient of the mean loss in `grad`.
 
         Returns:
-            Sums over the step, on the device: loss, correct, chosen, and how many chosen tokens found no room (`left_out`).
+            Sums over the step, on the device: loss, correct, chosen, all by the weights of the rows where there are some, and how
+            many chosen tokens found no room (`left_out`).
         """
         self.keys.fill(fold(self.seed, step.index))
         sums = torch.zeros(4, dtype=torch.float64, device=self.device)
         # A tensor, because a recording has its numbers built in.
-        rate = torch.full((), self.masks.rate(step.index), device=self.device)
+        index = torch.full((), step.index, dtype=torch.float64, device=self.device)
         for inputs in step.passes:
             # Added at once: the next replay overwrites the outputs of this one.
-            sums += torch.stack([value.double() for value in self.replay(inputs | {"rate": rate})])
+            sums += torch.stack([value.double() for value in self.replay(inputs | {"step": index})])
         grads = [p.grad for p in self.parameters if p.grad is not None]
         # By a tensor: a number would have to be read back from the device.
         torch._foreach_div_(grads, sums[2].clamp(min=1).to(grads[0].dtype))
@@ -91,20 +94,23 @@ class RecordedStep:
 
     def _pass(self, inputs: Inputs) -> tuple[Tensor, ...]:
         ids, lengths, keys = inputs["input_ids"], inputs["lengths"], inputs["keys"]
-        seen, labels = mask(ids, lengths, keys, self.seed, self.vocabulary, inputs["rate"], self.marks)
+        held = Tokens(len(ids), ids.shape[1], inputs.get("held"))
+        predicted = self.masks(ids, lengths, keys, self.seed, self.vocabulary, self.marks, inputs["step"])
+        seen, labels, weights = predicted
         real = torch.arange(ids.shape[1], device=ids.device)[None, :] < lengths[:, None]
         seed_dropout(self.model, self.keys, keys)
-        places = room(ids.numel(), self.most)
+        places = room(ids.numel() if held.at is None else len(held.at), self.most)
         with autocast(self.precision, self.device):
             cast = cast_together(self.multiplied, torch.bfloat16) if self.multiplied else {}
-            loss, chosen, correct = functional_call(_LossSum(self.model), cast, (seen, labels, real), {"room": places})
+            given, options = (seen, labels, real), {"room": places, "weights": weights, "held": held}
+            loss, _, correct = functional_call(_LossSum(self.model), cast, given, options)
         # One addition for all parameters, and not one for each.
         grads = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        given = [(p, grad) for p, grad in zip(self.parameters, grads, strict=True) if grad is not None]
-        for p, grad in given:
+        reached = [(p, grad) for p, grad in zip(self.parameters, grads, strict=True) if grad is not None]
+        for p, grad in reached:
             p.grad = torch.zeros_like(grad) if p.grad is None else p.grad
-        torch._foreach_add_([p.grad for p, _ in given], [grad for _, grad in given])
-        return loss.detach(), correct, chosen, (chosen - places).clamp(min=0)
+        torch._foreach_add_([p.grad for p, _ in reached], [grad for _, grad in reached])
+        return loss.detach(), correct, predicted.chosen, ((labels != IGNORED).sum() - places).clamp(min=0)
 
 
 class _LossSum(nn.Module):
