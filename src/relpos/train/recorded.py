@@ -1,4 +1,3 @@
-# LEAD: read /tmp/wt/pk/00_LEAD_READ_ME.md, then delete this line and that file.
 """The step of a pre-training on a GPU: masks, places of predicted tokens and dropout are drawn on the device, passes are replayed.
 
 Results are those of the plain step to rounding. The CPU never waits for the device: gradients of the summed losses are divided by

@@ -50,11 +50,12 @@ ALIGNED = 8
 
 
 class Tiles(NamedTuple):
-    """Queries and keys of a tile, and the warps of a program that holds one."""
+    """Queries and keys of a tile, the warps of a program that holds one, and the tiles that it loads ahead."""
 
     rows: int
     columns: int
-    warps: int
+    warps: int = 4
+    stages: int = 2
 
 
 def supports(terms: Terms, v: Heads, training: bool) -> bool:
@@ -67,14 +68,15 @@ def supports(terms: Terms, v: Heads, training: bool) -> bool:
 def _tiles(n: int, size: int, backward: bool) -> Tiles:
     """For n tokens and numbers of so many bytes.
 
-    Products of float32 are unrolled into single instructions, which takes the compiler minutes for large tiles. With 4 warps a
-    backward pass over 128 keys would spill.
+    Products of float32 are unrolled into single instructions, which takes the compiler minutes for large tiles. Those of bfloat16 are
+    the largest that spill little: compiled for capability 9.0, 128 keys beside 64 queries spill 536 bytes a thread, beside 32 only 8.
     """
     power = max(16, 1 << (n - 1).bit_length())
     if size == 4:
-        return Tiles(min(32, power), min(32, power), 4)
-    whole = min(128, power) if n <= 128 else 64
-    return Tiles(min(64, power), whole, 8 if backward and whole == 128 else 4)
+        return Tiles(min(32, power), min(32, power))
+    if backward and 64 < n <= 128:
+        return Tiles(32, 128, 8, 1)
+    return Tiles(min(64, power), min(64, power))
 
 
 class _Problem:
@@ -111,7 +113,7 @@ class _Problem:
             "THRESHOLD": threshold(draw.rate) if draw.rate > 0 else 0, "RESCALE": rescale(draw.rate) if draw.rate > 0 else 1.0,
             "KEYED": isinstance(draw.key, Tensor) and draw.rate > 0,
             "DOT": tl.bfloat16 if v.dtype == torch.bfloat16 and not interpreted else tl.float32, "num_warps": tiles.warps,
-            "num_stages": 2,
+            "num_stages": tiles.stages,
         }  # fmt: skip
 
     def launch(self, program: Any, grid: tuple[int, ...], *others: Tensor, numbers: tuple[int, ...] = (), **constants: Any) -> None:
