@@ -13,6 +13,7 @@ from relpos.model import kernels
 from relpos.model.block import Block
 from relpos.model.conv import Conv
 from relpos.model.dropout import Draw, Dropout
+from relpos.model.kernels import sweeps
 from relpos.model.position.base import Input, Scheme, Terms
 from relpos.model.residual import normed
 from relpos.model.shape import Heads, Mask, Shape
@@ -88,7 +89,7 @@ class Attention(nn.Module):
             y = cat((y, self.conv.heads(call.held.spread(x), q, last, call.mask, draw.beside())), 1)
         y = y.transpose(1, 2).flatten(2)
         after = self.conv.after(v.transpose(1, 2).flatten(2), call.mask)
-        return self.output(call.kept.take(y if after is None else y + after))
+        return self.linear(self.output, call.kept.take(y if after is None else y + after))
 
     def attend(self, q: Any, k: Any, v: Heads, call: LayerCall, dropout: Draw) -> Heads:
         """The heads that have scores: q, k, v (B, scored, n, head_dim) → the same shape."""
@@ -116,12 +117,15 @@ class Attention(nn.Module):
         """q, k, v side by side of all heads, those for which there is a linear map here."""
         return dict(zip(self.widths, self.project(x).split(list(self.widths.values()), -1), strict=True)) if self.widths else {}
 
+    def linear(self, part: nn.Linear, x: Float[Tensor, "*tokens _"]) -> Float[Tensor, "*tokens _"]:
+        return sweeps.linear(x, part, self.kernel, self.training)
+
     def heads(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall) -> tuple[Any, Any, Any]:
         """q, k (B, scored, n, head_dim), v (B, H, n, head_dim); None for those that neither scheme nor convolution needs."""
         held = call.held
         made = self.conv.project(held.spread(x), call.mask) if self.conv.projections else {}
         if self.widths:
-            made.update(zip(self.widths, side_by_side(held.spread(self.project(x)), list(self.widths.values())), strict=True))
+            made.update(zip(self.widths, side_by_side(held.spread(self.linear(self.project, x)), list(self.widths.values())), strict=True))
         for name in self.conv.places & made.keys():
             made[name] = self.conv.act(name, made[name], held.spread(x), call.mask)
         by_head = {name: x.unflatten(2, (-1, self.shape.head_dim)) for name, x in made.items()}

@@ -46,6 +46,7 @@ class Kind(NamedTuple):
     query_table: int | None = None  # width of the kernels, where `query` is the rank of their factors
     key_table: int | None = None
     narrow: bool = False  # the tables have two axes
+    query_bias: bool = False
 
 
 _passed: dict[tuple[str, Kind], bool] = {}
@@ -75,6 +76,7 @@ def kind_of(terms: Terms, v: Tensor, content: bool) -> Kind:
         terms.reach,
         *tables,
         any(x is not None and x.dim() == 2 for x in (terms.query_table, terms.key_table)),
+        terms.query_bias is not None,
     )
 
 
@@ -144,6 +146,8 @@ def results(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, d
         shapes["query_table"] = (*heads, kind.query, kind.query_table)
     if kind.key and kind.key_table:
         shapes["key_table"] = (*heads, kind.key, kind.key_table)
+    if kind.query and kind.query_bias:
+        shapes["query_bias"] = (HEADS, kind.query_table or kind.query)
     if kind.dense:
         shapes["dense"] = (1, HEADS, n, n)
     if kind.value:

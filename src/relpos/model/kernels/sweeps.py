@@ -63,7 +63,7 @@ class _AddNorm(torch.autograd.Function):
     @as_given
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         grad_x, grad_y, sums = _passes(grad).norm_backward(grad.contiguous(), *ctx.saved_tensors, ctx.draw)
-        grad_weight, grad_bias = sums.sum(1)
+        grad_weight, grad_bias = _passes(grad).sum_rows(sums)
         return grad_x, grad_y, grad_weight, grad_bias, None, None
 
 
@@ -102,7 +102,7 @@ def _example(name: str, width: int, dtype: torch.dtype, compiled: bool) -> list[
 
 
 def _example_linear(width: int, place: int) -> nn.Linear:
-    linear = nn.utils.skip_init(nn.Linear, width, width)  # draws nothing from torch's generator
+    linear = nn.utils.skip_init(nn.Linear, width, width, device=torch.get_default_device())  # draws nothing from torch's generator
     with torch.no_grad():
         linear.weight.copy_(normal(place, torch.arange(width * width)).view(width, width).bfloat16() / 16)
         linear.bias.copy_(normal(-place, torch.arange(width)).bfloat16())
@@ -140,6 +140,32 @@ def add_norm(
     return _AddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, draw)
 
 
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    @as_given
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return nn.functional.linear(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    @as_given
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        x, weight = ctx.saved_tensors
+        rows = grad.flatten(0, -2)
+        return grad @ weight, rows.t() @ x.flatten(0, -2), _passes(grad).sum_rows(rows[None], rows.dtype)[0]
+
+
+def linear(x: Float[Tensor, "*batch hidden"], part: nn.Linear, name: str, training: bool) -> Float[Tensor, "*batch width"]:
+    """The linear map `part` of x; on CUDA the gradient of its bias is a single pass, too. `name` and `training` as for `serve`."""
+    if x.device.type == "cpu" or part.bias is None or not serve(name, x, training):
+        y: Tensor = part(x)
+        return y
+    dtype = compute_dtype(x)
+    y = _Linear.apply(x.to(dtype), cast_once(part.weight, dtype), cast_once(part.bias, dtype))
+    return y
+
+
 class _FeedForward(torch.autograd.Function):
     """Keeps W_1 x, and the activation where that is read faster than it is computed again."""
 
@@ -158,9 +184,11 @@ class _FeedForward(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
         rows, wide, widen, inner, narrow, active = ctx.saved_tensors
         shape, grad = grad.shape, grad.flatten(0, -2)
-        of_wide, active, sums = _passes(grad).gelu_backward(wide, inner, grad @ narrow, active)
+        passes = _passes(grad)
+        of_wide, active, sums = passes.gelu_backward(wide, inner, grad @ narrow, active)
         of_x = (of_wide @ widen).view(*shape[:-1], widen.shape[1])
-        return of_x, of_wide.t() @ rows, sums.sum(0), grad.t() @ active, grad.sum(0)
+        of_inner, of_outer = (passes.sum_rows(x[None], x.dtype)[0] for x in (sums, grad))
+        return of_x, of_wide.t() @ rows, of_inner, grad.t() @ active, of_outer
 
 
 def feed_forward(x: Float[Tensor, "*batch hidden"], widen: nn.Linear, narrow: nn.Linear) -> Float[Tensor, "*batch hidden"]:

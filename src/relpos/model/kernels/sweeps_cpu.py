@@ -96,6 +96,11 @@ def norm_backward(
     return grad_x, grad_y, sums
 
 
+def sum_rows(x: Tensor, _dtype: torch.dtype = torch.float32) -> Tensor:
+    """(groups, rows, width) → (groups, width)."""
+    return x.sum(1)
+
+
 def gelu_forward(wide: Tensor, bias: Tensor) -> Tensor:
     """GELU(wide + bias), (rows, width)."""
     active = torch.empty_like(wide)

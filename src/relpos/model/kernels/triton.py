@@ -38,6 +38,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 
 from relpos.model.dropout import Draw, head_words, rescale, threshold, unmixed
 from relpos.model.position.base import Terms
@@ -121,19 +122,20 @@ class _Problem:
 
 
 class _Windows:
-    """The kernels that queries, or keys, are multiplied with a table for: `x` (B, H, n, D), `table` (D, width)."""
+    """The kernels that queries, or keys, are multiplied with a table for: `x` (B, H, n, D), `table` (D, width), `bias` (H, width)."""
 
-    def __init__(self, x: Tensor, table: Tensor) -> None:
+    def __init__(self, x: Tensor, table: Tensor, bias: Tensor | None) -> None:
         (self.batch, self.heads, self.n, width), self.width = x.shape, table.shape[1]
         self.padded = -(-self.width // ALIGNED) * ALIGNED
         self.rows = _in_rows(x)
         blocks = x.new_zeros(self.heads, width, self.heads, self.padded)
         blocks.diagonal(0, 0, 2)[:, : self.width].copy_(table[:, :, None].expand(-1, -1, self.heads))
         self.blocks = blocks.view(self.heads * width, -1)  # the table once for each head, zeros elsewhere
+        self.bias = None if bias is None else pad(bias, (0, self.padded - self.width)).flatten().to(x.dtype)
 
     def kernels(self) -> Tensor:
         """(B, H, n, width)"""
-        return self.by_head(self.rows @ self.blocks)
+        return self.by_head(self.rows @ self.blocks if self.bias is None else torch.addmm(self.bias, self.rows, self.blocks))
 
     def by_head(self, kernels: Tensor) -> Tensor:
         return kernels.view(self.batch, self.n, self.heads, self.padded).transpose(1, 2)[..., : self.width]
@@ -148,6 +150,11 @@ class _Windows:
             return (grad @ self.blocks.t()).view(self.batch, self.n, self.heads, -1).transpose(1, 2)
         _in_rows(onto).addmm_(grad, self.blocks.t())
         return onto
+
+    def grad_bias(self, grad: Tensor) -> Tensor:
+        from relpos.model.kernels.sweeps_triton import sum_rows
+
+        return sum_rows(grad[None]).view(self.heads, self.padded)[:, : self.width]
 
     def grad_table(self, grad: Tensor) -> Tensor:
         products = (self.rows.t() @ grad).view(self.heads, -1, self.heads, self.padded)
@@ -166,14 +173,14 @@ class _Attention(torch.autograd.Function):
     @as_given
     def forward(
         ctx: Any, content: bool, q: Tensor, k: Tensor, v: Tensor, offset: Tensor | None, query: Tensor | None, key: Tensor | None,
-        dense: Tensor | None, value: Tensor | None, query_table: Tensor | None, key_table: Tensor | None, mask: Tensor | None,
-        outside: str, draw: Draw, scale: float,
+        dense: Tensor | None, value: Tensor | None, query_table: Tensor | None, key_table: Tensor | None, bias: Tensor | None,
+        mask: Tensor | None, outside: str, draw: Draw, scale: float,
     ) -> Tensor:  # fmt: skip
         from relpos.model.kernels import triton_programs as programs
 
         made = [
-            None if table is None else _Windows(own if x is None else x, table)
-            for x, own, table in ((query, q, query_table), (key, k, key_table))
+            None if table is None else _Windows(own if x is None else x, table, added)
+            for x, own, table, added in ((query, q, query_table, bias), (key, k, key_table, None))
         ]
         windows = [x if product is None else product.kernels() for x, product in zip((query, key), made, strict=True)]
         terms = offset, *windows, dense, value
@@ -189,7 +196,7 @@ class _Attention(torch.autograd.Function):
             problem.launch(programs.value_band, grid, top, total, band)
             y = (y + (band @ value.float()).transpose(1, 2)).to(y.dtype)
         ctx.save_for_backward(q, k, v, *terms, query_table, key_table, mask, y, top, total, band)
-        ctx.rest, ctx.made = (content, outside, draw, scale), made
+        ctx.rest, ctx.made, ctx.bias = (content, outside, draw, scale), made, None if bias is None else bias.dtype
         ctx.own = [table is not None and x is None for x, table in ((query, query_table), (key, key_table))]
         return y.transpose(1, 2)
 
@@ -251,6 +258,7 @@ class _Attention(torch.autograd.Function):
                 None if made is None else made.grad_table(zeros).to(table.dtype)
                 for made, zeros, table in zip(ctx.made, flat, tables, strict=True)
             ),
+            None if ctx.bias is None else ctx.made[0].grad_bias(flat[0]).to(ctx.bias),
             None, None, None, None,
         )  # fmt: skip
 
@@ -272,6 +280,8 @@ def attention(
 ) -> Heads:  # fmt: skip
     """y; q not scaled."""
     draw, dtype = Draw(*dropout), compute_dtype(v)
+    if terms.query_bias is not None and (terms.query_table is None or terms.query_table.dim() != 2):
+        terms = terms.multiplied()
     # Tables that all heads share and that are narrow, (rank, width), are multiplied inside.
     windows: list[tuple[Tensor | None, Tensor | None]] = []
     for x, own, table in ((terms.query, q, terms.query_table), (terms.key, k, terms.key_table)):
@@ -287,7 +297,7 @@ def attention(
     )
     offset, dense, value = (x if x is None else x.contiguous() for x in (terms.offset, terms.dense, terms.value))
     y: Heads = _Attention.apply(
-        content, queries, keys, v, offset, query, key, dense, value, query_table, key_table, mask, terms.outside, draw, scale
+        content, queries, keys, v, offset, query, key, dense, value, query_table, key_table, terms.query_bias, mask, terms.outside, draw, scale
     )
     return y
 

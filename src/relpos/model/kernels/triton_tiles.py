@@ -11,6 +11,7 @@ import triton.language as tl
 MASKED = tl.constexpr(-1e30)  # the score of a padding token, as in `eager`
 LOWEST = tl.constexpr(-3e38)  # below all scores
 _FACTOR = tl.constexpr(-0x61C8_8646_80B5_83EB)  # as in `relpos.model.dropout`
+_LOW, _HIGH = tl.constexpr(0x7F4A_7C15), tl.constexpr(0x9E37_79B9)  # its halves
 
 
 @triton.jit
@@ -120,10 +121,15 @@ def stirred(word, key, KEYED: tl.constexpr):
 
 @triton.jit
 def kept_by_dropout(row_word, column_word, column, THRESHOLD: tl.constexpr):
-    """True where an element is kept: 15 bits of a lane of the word that `dropout.dropped` makes for its four columns."""
-    word = (row_word ^ column_word) * _FACTOR
-    word = word ^ ((word >> 32) & 0xFFFFFFFF)
-    return ((word >> ((column % 4) * 16)) & 0x7FFF) >= THRESHOLD
+    """True where an element is kept: 15 bits of a lane of the word that `dropout.dropped` makes for its four columns.
+
+    In halves of 32 bits, because a GPU has no product of 64: with w = wₕ 2³² + wₗ, w · f is lo + 2³² (hi(wₗ fₗ) + wₗ fₕ + wₕ fₗ).
+    """
+    low = row_word.to(tl.uint32) ^ column_word.to(tl.uint32)
+    high = (row_word >> 32).to(tl.uint32) ^ (column_word >> 32).to(tl.uint32)
+    upper = tl.umulhi(low, _LOW) + low * _HIGH + high * _LOW
+    half = tl.where(column % 4 < 2, (low * _LOW) ^ upper, upper)
+    return ((half >> ((column % 2) * 16).to(tl.uint32)) & 0x7FFF) >= THRESHOLD
 
 
 @triton.jit

@@ -60,7 +60,8 @@ class Terms:
     one. With `query_table` the queries' kernels are products: `query` holds (batch, heads, n, rank), and the kernels are
     query @ query_table; with `key_table` those of the keys. A table of two axes, (rank, width), serves all heads and is narrow; one of
     three may be as wide as the sentence, and an attention kernel may multiply where it reads, so that the kernels are never all in
-    memory. `reach` is how far a token sees to either side; None: it sees all.
+    memory. `query_bias` is added to the kernels of all queries of a head: a part of β that has the window of the queries' kernels.
+    `reach` is how far a token sees to either side; None: it sees all.
     """
 
     offset: Float[Tensor, "heads offsets"] | None = None  # β, 2n−1 offsets
@@ -73,6 +74,7 @@ class Terms:
     reach: int | None = None
     query_table: Float[Tensor, "*heads query_width _"] | None = None
     key_table: Float[Tensor, "*heads key_width _"] | None = None
+    query_bias: Float[Tensor, "heads _"] | None = None  # as wide as the queries' kernels
 
     def __add__(self, other: Terms) -> Terms:
         """Field by field, factors multiplied. A narrower window is first extended to the wider one, as `outside` says; kernels with
@@ -116,8 +118,12 @@ class Terms:
         return replace(self, offset=offset.masked_fill(ahead, -torch.inf))
 
     def multiplied(self, narrow: bool = False) -> Terms:
-        """The same with kernels in place of their factors, or of those factors alone whose table is `narrow`."""
+        """The same with kernels in place of their factors, or of those factors alone whose table is `narrow`; what is added to all
+        kernels of a head is a part of β."""
         made: dict[str, Tensor | None] = {}
+        if self.query_bias is not None and self.query is not None:
+            offset = extend(self.query_bias, self.query.shape[2], self.outside)
+            made |= {"offset": _plus(self.offset, offset), "query_bias": None}
         for name, x, table in (("query", self.query, self.query_table), ("key", self.key, self.key_table)):
             if x is not None and table is not None and (table.dim() == 2 or not narrow):
                 made |= {name: x @ table, f"{name}_table": None}

@@ -6,12 +6,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relpos.model.position.base import Outside, Scheme, Terms, extend, kernel_table
+from relpos.model.position.base import Outside, Scheme, Terms, kernel_table
 from relpos.model.position.dynamic import tables
 from relpos.model.shape import Heads, Shape
 from relpos.ranges import Natural, checked
 
-State = list[tuple[Float[Tensor, "heads offsets"], Float[Tensor, "head_dim width"]]]  # β and R of each layer
+State = list[tuple[Float[Tensor, "heads width"], Float[Tensor, "head_dim width"]]]  # β and R of each layer
 
 
 class Composite(Scheme):
@@ -22,8 +22,8 @@ class Composite(Scheme):
     Example:
         >>> q = torch.ones(1, 2, 5, 4)
         >>> composite = Composite(Shape.example(), k=1)
-        >>> terms = composite.terms(0, q, q, composite.prepare(5))
-        >>> terms.offset.shape, terms.multiplied().query.shape
+        >>> terms = composite.terms(0, q, q, composite.prepare(5)).multiplied()
+        >>> terms.offset.shape, terms.query.shape
         (torch.Size([2, 9]), torch.Size([1, 2, 5, 3]))
     """
 
@@ -35,11 +35,11 @@ class Composite(Scheme):
         self.query = kernel_table(shape, self.k)
 
     def prepare(self, n: int) -> State:
-        return list(zip(extend(self.beta, n, self.outside).unbind(0), tables(self.query, self.scaled), strict=True))
+        return list(zip(self.beta.unbind(0), tables(self.query, self.scaled), strict=True))
 
     def terms(self, layer: int, q: Heads, k: Heads, state: State) -> Terms:
-        offset, table = state[layer]
-        return Terms(offset=offset, query=q, query_table=table, outside=self.outside)
+        beta, table = state[layer]
+        return Terms(query=q, query_table=table, query_bias=beta, outside=self.outside)
 
     def count(self, shape: Shape) -> int:
         return shape.layers * (shape.heads + shape.head_dim) * (2 * self.k + 1)
