@@ -57,6 +57,7 @@ class Tiles(NamedTuple):
     columns: int
     warps: int = 4
     stages: int = 2
+    registers: int | None = None
 
 
 def supports(terms: Terms, v: Heads, training: bool) -> bool:
@@ -114,7 +115,7 @@ class _Problem:
             "THRESHOLD": threshold(draw.rate) if draw.rate > 0 else 0, "RESCALE": rescale(draw.rate) if draw.rate > 0 else 1.0,
             "KEYED": isinstance(draw.key, Tensor) and draw.rate > 0,
             "DOT": tl.bfloat16 if v.dtype == torch.bfloat16 and not interpreted else tl.float32, "num_warps": tiles.warps,
-            "num_stages": tiles.stages,
+            "num_stages": tiles.stages, "maxnreg": tiles.registers,
         }  # fmt: skip
 
     def launch(self, program: Any, grid: tuple[int, ...], *others: Tensor, numbers: tuple[int, ...] = (), **constants: Any) -> None:
