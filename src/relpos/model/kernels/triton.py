@@ -7,9 +7,7 @@ Forward, a program for each block of queries of each head walks over the keys wi
 
 Terms are read where they act: β by its diagonal, a and b from their 2k+1 columns, D tile by tile. Dropout is computed from the
 words of `relpos.model.dropout`, in the backward pass once more. Only m and l (B, H, n) are kept. A value table needs w, the
-probabilities summed by offset (B, H, n, 2k+1), which a second walk stores; the rest is a matrix product. Windows that are products
-with a small table are multiplied here, for all heads at once with a matrix that holds the table once for each head, so that their
-gradient is added to that of the queries in its place.
+probabilities summed by offset (B, H, n, 2k+1), which a second walk stores; the rest is a matrix product.
 
 Backward, with g the gradient of y and p_ij = exp(s_ij − m_i) / l_i:
 
@@ -22,7 +20,8 @@ Backward, with g the gradient of y and p_ij = exp(s_ij − m_i) / l_i:
 On its band an entry of da and db is one ds, which is stored at an address of its own; clamped, the outermost columns are sums of
 a row or a column beyond the window, which the walk collects. dβ_o = Σ_i ds_{i, i+o}: each tile of `backward_columns` is summed
 along its diagonals and writes 2 · columns sums, which are then added in a fixed order. So no sum depends on which program is first.
-Where one tile holds all keys of a sequence (n ≤ 128) the walk over blocks of keys makes all of these gradients.
+Where one tile holds all keys of a sequence (n ≤ 128) the walk over blocks of keys makes dq, too, and all terms are read as one, and
+their gradients made of the stored ds, by `triton_terms.py`.
 
 Storage is in the number format of q, k, v; sums are in float32, and so is everything in Triton's interpreter, which multiplies
 bfloat16 as if it were integers. Nothing is tuned when it is imported or first used: the tiles follow from n and D. `test_triton`
@@ -38,7 +37,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import pad
 
 from relpos.model.dropout import Draw, head_words, rescale, threshold, unmixed
 from relpos.model.position.base import Terms
@@ -46,8 +44,6 @@ from relpos.model.precision import as_given, compute_dtype
 from relpos.model.shape import Heads, Mask
 
 WIDEST_HEAD = 128
-ALIGNED = 8
-"""Kernels made here have a multiple of so many columns: products of bfloat16 want rows that begin at 16 bytes."""
 
 
 class Tiles(NamedTuple):
@@ -57,7 +53,6 @@ class Tiles(NamedTuple):
     columns: int
     warps: int = 4
     stages: int = 2
-    registers: int | None = None
 
 
 def supports(terms: Terms, v: Heads, training: bool) -> bool:
@@ -115,56 +110,11 @@ class _Problem:
             "THRESHOLD": threshold(draw.rate) if draw.rate > 0 else 0, "RESCALE": rescale(draw.rate) if draw.rate > 0 else 1.0,
             "KEYED": isinstance(draw.key, Tensor) and draw.rate > 0,
             "DOT": tl.bfloat16 if v.dtype == torch.bfloat16 and not interpreted else tl.float32, "num_warps": tiles.warps,
-            "num_stages": tiles.stages, "maxnreg": tiles.registers,
+            "num_stages": tiles.stages,
         }  # fmt: skip
 
     def launch(self, program: Any, grid: tuple[int, ...], *others: Tensor, numbers: tuple[int, ...] = (), **constants: Any) -> None:
         program[grid](*self.tensors, *others, *self.numbers, *numbers, **self.constants, **constants)
-
-
-class _Windows:
-    """The kernels that queries, or keys, are multiplied with a table for: `x` (B, H, n, D), `table` (D, width), `bias` (H, width)."""
-
-    def __init__(self, x: Tensor, table: Tensor, bias: Tensor | None) -> None:
-        (self.batch, self.heads, self.n, width), self.width = x.shape, table.shape[1]
-        self.padded = -(-self.width // ALIGNED) * ALIGNED
-        self.rows = _in_rows(x)
-        blocks = x.new_zeros(self.heads, width, self.heads, self.padded)
-        blocks.diagonal(0, 0, 2)[:, : self.width].copy_(table[:, :, None].expand(-1, -1, self.heads))
-        self.blocks = blocks.view(self.heads * width, -1)  # the table once for each head, zeros elsewhere
-        self.bias = None if bias is None else pad(bias, (0, self.padded - self.width)).flatten().to(x.dtype)
-
-    def kernels(self) -> Tensor:
-        """(B, H, n, width)"""
-        return self.by_head(self.rows @ self.blocks if self.bias is None else torch.addmm(self.bias, self.rows, self.blocks))
-
-    def by_head(self, kernels: Tensor) -> Tensor:
-        return kernels.view(self.batch, self.n, self.heads, self.padded).transpose(1, 2)[..., : self.width]
-
-    def zeros(self) -> Tensor:
-        """Room for the gradient of the kernels."""
-        return self.rows.new_zeros(len(self.rows), self.heads * self.padded)
-
-    def grad_x(self, grad: Tensor, onto: Tensor | None) -> Tensor:
-        """The gradient of x (B, H, n, D), or its sum with what is in `onto`, which is written over."""
-        if onto is None:
-            return (grad @ self.blocks.t()).view(self.batch, self.n, self.heads, -1).transpose(1, 2)
-        _in_rows(onto).addmm_(grad, self.blocks.t())
-        return onto
-
-    def grad_bias(self, grad: Tensor) -> Tensor:
-        from relpos.model.kernels.sweeps_triton import sum_rows
-
-        return sum_rows(grad[None]).view(self.heads, self.padded)[:, : self.width]
-
-    def grad_table(self, grad: Tensor) -> Tensor:
-        products = (self.rows.t() @ grad).view(self.heads, -1, self.heads, self.padded)
-        return products.diagonal(0, 0, 2)[:, : self.width].sum(-1, dtype=torch.float32)
-
-
-def _in_rows(x: Tensor) -> Tensor:
-    """(B, H, n, D) → (B · n, H · D); the same memory where tokens lie one after another."""
-    return x.transpose(1, 2).flatten(2).flatten(0, 1)
 
 
 class _Attention(torch.autograd.Function):
@@ -178,13 +128,15 @@ class _Attention(torch.autograd.Function):
         mask: Tensor | None, outside: str, draw: Draw, scale: float,
     ) -> Tensor:  # fmt: skip
         from relpos.model.kernels import triton_programs as programs
+        from relpos.model.kernels.triton_terms import Added, Windows
 
-        made = [
-            None if table is None else _Windows(own if x is None else x, table, added)
-            for x, own, table, added in ((query, q, query_table, bias), (key, k, key_table, None))
+        windows = [
+            None if x is None and table is None else Windows(own if x is None else x, table, beside)
+            for x, own, table, beside in ((query, q, query_table, bias), (key, k, key_table, None))
         ]
-        windows = [x if product is None else product.kernels() for x, product in zip((query, key), made, strict=True)]
-        terms = offset, *windows, dense, value
+        added = Added(offset, *windows, dense, outside)
+        summed = added.summed(v) if _whole(v) else None
+        terms = (None, None, None, summed, value) if _whole(v) else (*added.tensors(), value)
         problem = _Problem(content, q, k, v, terms, mask, outside, draw, scale, backward=False)
         batch, heads, n, width = v.shape
         y = v.new_empty(batch, n, heads, width)
@@ -196,8 +148,8 @@ class _Attention(torch.autograd.Function):
             band = torch.zeros(batch, heads, n, len(value), dtype=torch.float32, device=v.device)
             problem.launch(programs.value_band, grid, top, total, band)
             y = (y + (band @ value.float()).transpose(1, 2)).to(y.dtype)
-        ctx.save_for_backward(q, k, v, *terms, query_table, key_table, mask, y, top, total, band)
-        ctx.rest, ctx.made, ctx.bias = (content, outside, draw, scale), made, None if bias is None else bias.dtype
+        ctx.save_for_backward(q, k, v, summed, value, mask, y, top, total, band)
+        ctx.rest, ctx.added = (content, outside, draw, scale), added
         ctx.own = [table is not None and x is None for x, table in ((query, query_table), (key, key_table))]
         return y.transpose(1, 2)
 
@@ -207,61 +159,68 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         from relpos.model.kernels import triton_programs as programs
 
-        q, k, v, offset, query, key, dense, value, *tables, mask, y, top, total, band = ctx.saved_tensors
-        content, outside, draw, scale = ctx.rest
-        problem = _Problem(content, q, k, v, (offset, query, key, dense, value), mask, outside, draw, scale, backward=True)
+        q, k, v, summed, value, mask, y, top, total, band = ctx.saved_tensors
+        (content, outside, draw, scale), added, whole = ctx.rest, ctx.added, _whole(v)
+        terms = (None, None, None, summed, value) if whole else (*added.tensors(), value)
+        problem = _Problem(content, q, k, v, terms, mask, outside, draw, scale, backward=True)
         batch, heads, n, width = v.shape
-        rows, columns = problem.row_tiles, problem.column_tiles
         grad = grad.transpose(1, 2).contiguous()  # (B, n, H, D), as y
         # Side by side as q, k and v are behind one linear map, so that the gradient of its output is there already.
         grads = v.new_empty(batch, n, 3 if content else 1, heads, width).unbind(2)
         grad_q, grad_k, grad_v = grads if content else grads * 3
-        by_tile = top  # of no meaning where there is no β
-        if offset is not None:  # tiles of padding alone are not written
-            made_of = torch.empty if mask is None else torch.zeros
-            by_tile = made_of(batch, heads, rows, columns, 2 * problem.tiles.columns, dtype=torch.float32, device=v.device)
-        flat = [None if made is None else made.zeros() for made in ctx.made]
-        grad_query, grad_key = (
-            (top if x is None else torch.zeros_like(x)) if made is None else made.by_head(zeros)
-            for x, made, zeros in zip((query, key), ctx.made, flat, strict=True)
-        )
         grad_value, of_value = None, grad
         if value is not None:
             of_value = grad.transpose(1, 2).float() @ value.float().t()  # (B, H, n, 2k+1): g_i·u_c
             grad_value = torch.einsum("bhnc,bnhd->cd", band, grad.float()).to(value.dtype)
-        whole = columns == 1
         delta = torch.empty_like(top)
         known, strides = (top, total, delta, grad, of_value), (grad_v.stride(0), grad_v.stride(2), grad_v.stride(1))
-        if not whole:
+        by_tile = grad_query = grad_key = ds = top  # of no meaning where there is no such term
+        if whole:
+            if summed is not None:
+                ds = v.new_empty(batch, heads, n, n)
+            of_terms: tuple[Tensor | None, ...] = (None,) * 4
+        else:
+            rows, columns = problem.row_tiles, problem.column_tiles
+            if added.offset is not None:  # tiles of padding alone are not written
+                made_of = torch.empty if mask is None else torch.zeros
+                by_tile = made_of(batch, heads, rows, columns, 2 * problem.tiles.columns, dtype=torch.float32, device=v.device)
+            grad_query, grad_key = (top if x is None else x.grad() for x in (added.query, added.key))
             problem.launch(programs.backward_rows, (problem.rows, rows), y, *known, grad_q, grad_query, numbers=strides)
-        made = grad_q, grad_k, grad_v, by_tile, grad_query, grad_key
-        problem.launch(programs.backward_columns, (problem.rows, columns), *known, *made, numbers=strides, WHOLE=whole)
-        grad_dense = None
-        if dense is not None:
-            grad_dense = torch.empty(dense.shape, dtype=torch.float32, device=v.device)
-            grid = len(dense) * heads, rows, columns
-            problem.launch(programs.backward_dense, grid, *known, grad_dense, numbers=(batch // len(dense),), WHOLE=whole)
-            grad_dense = grad_dense.to(dense.dtype)
+        made = grad_q, grad_k, grad_v, by_tile, grad_query, grad_key, ds
+        grid = problem.rows, problem.column_tiles
+        problem.launch(programs.backward_columns, grid, *known, *made, numbers=strides, WHOLE=whole, KEEP=summed is not None)
+        if whole:
+            of_terms = added.collected(ds) if summed is not None else (None,) * 4
+        else:
+            of_offset = None if added.offset is None else _joined(by_tile.sum(0), n, problem.tiles).to(added.offset.dtype)
+            of_dense = None if added.dense is None else _grad_dense(problem, known, added.dense)
+            of_terms = of_offset, grad_query, grad_key, of_dense
+        of_offset, of_query, of_key, of_dense = of_terms
         of_q, of_k, of_v = (x.transpose(1, 2) for x in (grad_q, grad_k, grad_v))
-        of_windows = [
-            (None if x is None else grads) if made is None else made.grad_x(zeros, onto if own else None)
-            for x, grads, made, zeros, onto, own in zip(
-                (query, key), (grad_query, grad_key), ctx.made, flat, (of_q, of_k), ctx.own, strict=True
-            )
+        windows = [
+            (None, None, None) if x is None else x.grads(made, onto if own else None)
+            for x, made, onto, own in zip((added.query, added.key), (of_query, of_key), (of_q, of_k), ctx.own, strict=True)
         ]
+        (of_query, of_query_table, of_bias), (of_key, of_key_table, _) = windows
         return (
-            None,
-            *((of_q, of_k) if content else (None, None)), of_v,
-            None if offset is None else _joined(by_tile.sum(0), n, problem.tiles).to(offset.dtype),
-            *(None if own else x for x, own in zip(of_windows, ctx.own, strict=True)),
-            grad_dense, grad_value,
-            *(
-                None if made is None else made.grad_table(zeros).to(table.dtype)
-                for made, zeros, table in zip(ctx.made, flat, tables, strict=True)
-            ),
-            None if ctx.bias is None else ctx.made[0].grad_bias(flat[0]).to(ctx.bias),
-            None, None, None, None,
+            None, *((of_q, of_k) if content else (None, None)), of_v, of_offset, of_query, of_key, of_dense, grad_value,
+            of_query_table, of_key_table, of_bias, None, None, None, None,
         )  # fmt: skip
+
+
+def _whole(v: Tensor) -> bool:
+    """Whether one tile of the backward pass holds all keys."""
+    return v.shape[2] <= _tiles(v.shape[2], v.element_size(), backward=True).columns
+
+
+def _grad_dense(problem: _Problem, known: tuple[Tensor, ...], dense: Tensor) -> Tensor:
+    from relpos.model.kernels import triton_programs as programs
+
+    grad = torch.empty(dense.shape, dtype=torch.float32, device=dense.device)
+    examples, heads = problem.rows // dense.shape[1] // len(dense), dense.shape[1]
+    grid = len(dense) * heads, problem.row_tiles, problem.column_tiles
+    problem.launch(programs.backward_dense, grid, *known, grad, numbers=(examples,), WHOLE=False)
+    return grad.to(dense.dtype)
 
 
 def _joined(by_tile: Tensor, n: int, tiles: Tiles) -> Tensor:

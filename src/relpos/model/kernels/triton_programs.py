@@ -112,14 +112,15 @@ def value_band(
 @triton.jit
 def backward_columns(
     Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, TOP, TOTAL, DELTA, GRAD, VALUE_GRAD,
-    GRAD_Q, GRAD_K, GRAD_V, GRAD_OFFSETS, GRAD_QUERIES, GRAD_KEYS,
+    GRAD_Q, GRAD_K, GRAD_V, GRAD_OFFSETS, GRAD_QUERIES, GRAD_KEYS, GRAD_SCORES,
     qb, qh, qn, kb, kh, kn, vb, vh, vn, ab, ah, an, bb, bh, bn, dense_b, scale, H, n, gb, gh, gn,
     D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
     HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
-    DOT: tl.constexpr, WHOLE: tl.constexpr,
+    DOT: tl.constexpr, WHOLE: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of k, v, b of one block of keys, and of β tile by tile; of q and a too, where one block is all keys.
+    """Gradients of k, v, b of one block of keys, and of β tile by tile; where one block is all keys, also of q, and to KEEP of the
+    scores.
 
     Tiles have keys along their rows, so that dk and dv are products of tiles as they are; dq is made transposed for the same reason.
     """
@@ -178,12 +179,9 @@ def backward_columns(
             if CONTENT:
                 grad_q = tl.dot(tl.trans(k), ds.to(DOT), input_precision="ieee") * scale
                 store_rows(GRAD_Q + of_row, at, gn, n, tl.trans(grad_q), D, PADDED)
-            if QUERY > 0:
-                offset = j[:, None] - i
-                write_window(GRAD_QUERIES + b * ab + h * ah, i, an, offset, inside, ds, QUERY, CLAMP)
-                if CLAMP:
-                    left, right = edge_sums(ds, offset, QUERY, 0)
-                    store_edges(GRAD_QUERIES + b * ab + h * ah, at, an, n, left, right, QUERY)
+            if KEEP:
+                kept_ds = GRAD_SCORES + row * n * n + i * n + j[:, None]
+                tl.store(kept_ds, ds.to(GRAD_SCORES.dtype.element_ty), mask=inside)
     if CONTENT:
         store_rows(GRAD_K + of_row, j, gn, n, grad_k * scale, D, PADDED)
     store_rows(GRAD_V + of_row, j, gn, n, grad_v, D, PADDED)
@@ -309,3 +307,46 @@ def join_diagonals(BY_TILE, OUT, n, row_tiles, column_tiles, ROWS: tl.constexpr,
             tile = BY_TILE + ((h * row_tiles + r) * column_tiles + c) * (2 * COLUMNS)
             total += tl.load(tile + place, mask=(place >= 0) & (place < 2 * COLUMNS), other=0.0)
     tl.store(OUT + h * (2 * n - 1) + offset + n - 1, total, mask=offset < n)
+
+
+@triton.jit
+def spread_terms(
+    OFFSETS, QUERIES, KEYS, DENSE, OUT, ab, ah, an, bb, bh, bn, dense_b, H, n,
+    ROWS: tl.constexpr, ALL: tl.constexpr, HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr,
+    HAS_DENSE: tl.constexpr, CLAMP: tl.constexpr,
+):  # fmt: skip
+    """All that is added to some rows of scores, (B, H, n, n)."""
+    row = tl.program_id(0).to(tl.int64)
+    b, h = row // H, row % H
+    i, j = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None], tl.arange(0, ALL)[None, :]
+    added, _ = scores(
+        tl.zeros([ROWS, ALL], tl.float32), i, j, n, OUT, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an,
+        KEYS + b * bb + h * bh, bn, DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, False, CLAMP,
+    )  # fmt: skip
+    tl.store(OUT + row * n * n + i * n + j, added.to(OUT.dtype.element_ty), mask=(i < n) & (j < n))
+
+
+@triton.jit
+def collect_windows(
+    GRAD_SCORES, OUT, ob, oh, on, of_owner, of_other, H, n, columns,
+    ROWS: tl.constexpr, ALL: tl.constexpr, WIDTH: tl.constexpr, PADDED: tl.constexpr, CLAMP: tl.constexpr,
+):  # fmt: skip
+    """The gradient of the kernels of some queries, or keys, from that of the scores (B, H, n, n), in which owners and others have
+    the strides `of_owner` and `of_other`; 0 in columns beyond WIDTH."""
+    K: tl.constexpr = WIDTH // 2
+    row = tl.program_id(0).to(tl.int64)
+    b, h = row // H, row % H
+    owner = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None]
+    column, other = tl.arange(0, PADDED)[None, :], tl.arange(0, ALL)[None, :]
+    ds = GRAD_SCORES + row * n * n + owner * of_owner
+    seen = owner + column - K
+    inside = (owner < n) & (seen >= 0) & (seen < n) & (column < WIDTH)
+    if CLAMP:
+        inside = inside & (column > 0) & (column < WIDTH - 1)
+    grad = tl.load(ds + seen * of_other, mask=inside, other=0.0).to(tl.float32)
+    if CLAMP:
+        whole = tl.load(ds + other * of_other, mask=(owner < n) & (other < n), other=0.0).to(tl.float32)
+        low, high = edge_sums(whole, other - owner, WIDTH, 1)
+        grad += tl.where(column == 0, low[:, None], 0.0) + tl.where(column == WIDTH - 1, high[:, None], 0.0)
+    place = OUT + b * ob + h * oh + owner * on + column
+    tl.store(place, grad.to(OUT.dtype.element_ty), mask=(owner < n) & (column < columns))
