@@ -33,6 +33,7 @@ from torch.utils._pytree import tree_leaves
 
 from relpos.data.steps import UnmaskedStep
 from relpos.model.dropout import seed_dropout
+from relpos.model.heads import Classifier
 from relpos.model.kernels import proof, sweeps
 from relpos.model.precision import autocast, casting_once
 from relpos.train.recorded import RecordedStep
@@ -81,6 +82,7 @@ class Ledger(TorchDispatchMode):
         launches: (phase, name) → how often; names of Triton's programs begin with `triton `.
         bytes: the same → bytes read and written.
         faults: what a GPU would refuse or a recording must not have, with the line of ours that asked for it.
+        programs: Triton's, each with the arguments and options of its launch.
     """
 
     def __init__(self) -> None:
@@ -88,6 +90,7 @@ class Ledger(TorchDispatchMode):
         self.launches: Counter[tuple[str, str]] = Counter()
         self.bytes: Counter[tuple[str, str]] = Counter()
         self.faults: Counter[str] = Counter()
+        self.programs: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
         self.phase = "forward"
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -182,10 +185,11 @@ class FakeCuda:
     def launcher(self, program: Any) -> Callable[..., None]:
         """`program[grid]` of one of Triton's programs: a launch reads or writes each tensor that it is given once."""
 
-        def launch(*arguments: Any, **_: Any) -> None:
+        def launch(*arguments: Any, **options: Any) -> None:
             moved = {id(x): _size(x) for x in arguments if isinstance(x, Tensor)}
             function = program.fn
             for ledger in self.ledgers:
+                ledger.programs.append((program, arguments, options))
                 ledger.launch(f"triton {function.__name__}", 0 if function.__module__ == ATTENTION else sum(moved.values()))
 
         return launch
@@ -305,7 +309,7 @@ def recorded(model: nn.Module, rows: int = 4, n: int = 16, precision: str = "bf1
 
 
 def plain(model: nn.Module, rows: int = 4, n: int = 16) -> Ledger:
-    """A pass of a fine-tuning in bfloat16, of a classifier or of ELECTRA's discriminator, on rows with padding."""
+    """A pass of a fine-tuning in bfloat16, of a classifier or of ELECTRA's discriminator, of rows without padding."""
     with FakeCuda() as gpu:
         gpu.move(model).train()
         ids, labels = torch.zeros(rows, n, dtype=torch.int64, device=CUDA), torch.zeros(rows, dtype=torch.int64, device=CUDA)
@@ -314,7 +318,8 @@ def plain(model: nn.Module, rows: int = 4, n: int = 16) -> Ledger:
         model.encoder.position.begin_step(1)
         with gpu.ledger() as ledger, casting_once("bf16", CUDA):
             with autocast("bf16", CUDA):
-                outputs = model(ids, mask)
+                # A classifier's encoder counts the real tokens, for which a GPU is waited for.
+                outputs = model(ids) if isinstance(model, Classifier) else model(ids, mask)
             if outputs.shape[1] == n:
                 loss = nn.functional.binary_cross_entropy_with_logits(outputs.float(), mask.float(), mask.float())
             else:

@@ -1,6 +1,8 @@
 """Every preset trains in CUDA's number formats, copies nothing from the host and waits for nothing: seen on fake tensors."""
 
+import re
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +19,18 @@ from schemes import CONVS, FULL, POSITIONS, SIZE, VOCABULARY, model_of, preset
 pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
 import fake_cuda
 
-pytestmark = pytest.mark.skipif(fake_cuda.missing() is not None, reason=f"no fake CUDA: {fake_cuda.missing()}")
-
+CONSTRAINTS = (Path(__file__).parents[2] / "constraints.txt").read_text(encoding="utf-8")
+PINNED = re.findall(r"^torch==([\d.]+)", CONSTRAINTS, re.MULTILINE)[0]
 MODERN = {"norm_first": True, "norm": "rms", "glu": True, "bias": False, "qk_norm": True}
 PRESETS = [*((name, "none") for name in POSITIONS), *(("none", name) for name in CONVS if name != "none")]
 of_presets = pytest.mark.parametrize(("position", "conv"), PRESETS if FULL else [("composite", "depthwise")])
+
+
+@pytest.fixture(autouse=True)
+def _there() -> None:
+    """Elsewhere than with the pinned torch it may be missing."""
+    if (reason := fake_cuda.missing()) and (torch.cuda.is_available() or torch.__version__.partition("+")[0] != PINNED):
+        pytest.skip(f"no fake CUDA: {reason}")
 
 
 KERNELS = ("auto", "fused", "eager")
@@ -80,8 +89,8 @@ def test_the_launches_and_bytes_of_bert_small() -> None:
     ledger = fake_cuda.recorded(model, 256, 128)
     launches, gigabytes = sum(ledger.launches.values()), sum(ledger.bytes.values()) / 1e9
     assert ledger.faults == {}
-    assert launches <= 1085
-    assert gigabytes <= 24.8
+    assert launches <= 774
+    assert gigabytes <= 22.0
 
 
 def copies(x: torch.Tensor) -> torch.Tensor:
