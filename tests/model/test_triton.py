@@ -1,11 +1,8 @@
 """The Triton kernel in Triton's interpreter: values and gradients beside those of `eager`, both against float64."""
 
 import os
-import subprocess
-import sys
 from contextlib import nullcontext
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +30,10 @@ CASES: list[Case] = [
     if FULL or padded == (dropout == DROPPED)
 ]
 DEVICE = "cpu" if os.environ["TRITON_INTERPRET"] == "1" else "cuda"
-WORSE = 1.5  # times eager's distance from float64, in the same number format
+WORSE = 1.5  # times eager's distance from float64, in the same number format …
+ROUNDED = (
+    8 * torch.finfo(torch.float32).eps
+)  # … and as many roundings of sums and products, which are in float32: eager's may be lucky
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:
@@ -70,7 +70,7 @@ def distances(found: dict[str, Tensor], reference: dict[str, Tensor]) -> dict[st
 def assert_as_close_as_eager(*arguments: Any, **options: Any) -> None:
     reference = results(eager, *arguments, exact=True, **options)
     found, allowed = (distances(results(kernel, *arguments, **options), reference) for kernel in (fused_triton, eager))
-    assert {name: value for name, value in found.items() if value > WORSE * allowed[name]} == {}
+    assert {name: value for name, value in found.items() if value > WORSE * allowed[name] + ROUNDED} == {}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -140,17 +140,6 @@ def test_any_strides_will_do() -> None:
     views = [part.transpose(1, 2) for part in x.split(D, -1)]
     plain = fused_triton.attention(*(view.contiguous() for view in views), Terms(), None, KEPT)
     assert torch.equal(fused_triton.attention(*views, Terms(), None, KEPT), plain)
-
-
-@pytest.mark.skipif(not FULL, reason="a compiler's minute: RELPOS_FULL=1")
-def test_the_programs_compile_for_a_gpu_without_one(tmp_path: Path) -> None:
-    """In a process of its own, where Triton compiles instead of interpreting."""
-    arguments = [sys.executable, str(Path(__file__).with_name("triton_compiled.py"))]
-    done = subprocess.run(
-        arguments, env=os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True
-    )
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
-    assert b"mma.sync" in done.stdout
 
 
 @pytest.mark.skipif(DEVICE == "cuda", reason="here it serves")

@@ -1,37 +1,74 @@
-"""Compiles the Triton programs for compute capability 9.0, small tiles with all terms, and says whether they multiply matrices."""
+"""Compiles what a pre-training on a GPU launches, and prints a line of JSON for each program: its registers and what it spills.
+
+    python triton_compiled.py [CAPABILITY]        with TRITON_INTERPRET=0 and tests/ on the path; needs no GPU
+
+Programs are launched on fake CUDA tensors by recorded passes, at 128 tokens in bfloat16, with all kinds of terms and heads of 32
+and 64 channels, and with those of `composite`. So they are compiled with the tiles, constants and alignments of a training.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
 
 import triton
-import triton.language as tl
+from torch import Tensor
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.runtime.jit import MockTensor
 
-from relpos.model.kernels import triton_programs as programs
-
-CONSTANTS = {
-    "D": 64, "PADDED": 64, "BLOCK": 16, "ALL": 128, "CONTENT": True, "HAS_OFFSET": True, "QUERY": 17, "KEY": 17, "VALUE": 17,
-    "HAS_DENSE": True, "HAS_MASK": True, "CLAMP": True, "THRESHOLD": 3277, "RESCALE": 1.111, "DOT": tl.bfloat16, "WHOLE": False,
-}  # fmt: skip
-STORED = ("Q", "K", "V", "Y", "GRAD", "GRAD_Q", "GRAD_K", "GRAD_V")  # in bfloat16; all other tensors are in float32
-INTEGERS = {"REAL": "*u8", "ROW_WORDS": "*i64", "COLUMN_WORDS": "*i64", "H": "i32"}
+import fake_cuda
+import relpos
 
 
-def kind(name: str) -> str:
-    if name in CONSTANTS:
-        return "constexpr"
-    if name in INTEGERS or name.islower() or name == "dense_b":
-        return INTEGERS.get(name, "i32")
-    return "*bf16" if name in STORED else "*fp32"
+class Absent:
+    """A GPU that there is not, of this compute capability."""
+
+    def __init__(self, capability: int) -> None:
+        self.capability = capability
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", self.capability, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, _device: int) -> int:
+        return 0
+
+
+def figures(compiled: Any, capability: int) -> dict[str, Any]:
+    """Warps, registers of a thread, bytes that it spills, shared memory, and instructions that multiply matrices."""
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = Path(folder, "program.cubin")
+        cubin.write_bytes(compiled.asm["cubin"])
+        tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+        told = subprocess.run([tool, "--dump-resource-usage", cubin], capture_output=True, text=True, check=True).stdout
+    used = dict(word.split(":") for line in told.splitlines() if "REG:" in line for word in line.split() if ":" in word)
+    matrices = [name for name in ("wgmma", "mma.sync") if name in compiled.asm["ptx"]]
+    return {
+        "warps": compiled.metadata.num_warps, "registers": int(used["REG"]), "spilled": int(used["LOCAL"]) + int(used["STACK"]),
+        "shared": compiled.metadata.shared, "matrices": " ".join(matrices),
+    }  # fmt: skip
 
 
 def main() -> None:
-    for program in (
-        programs.forward, programs.value_band, programs.backward_columns, programs.backward_rows, programs.backward_dense,
-    ):  # fmt: skip
-        names = program.arg_names
-        constants = {(names.index(name),): value for name, value in CONSTANTS.items() if name in names}
-        source = ASTSource(program, {name: kind(name) for name in names}, constants)
-        compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4, "num_stages": 2})
-        print(program.__name__, "mma.sync" if "mma.sync" in compiled.asm["ptx"] else "no matrix instruction")
+    capability = int((sys.argv[1:] or ["90"])[0])
+    triton.runtime.driver.set_active(Absent(capability))
+    seen: set[tuple[Any, ...]] = set()
+    for position, heads in (("composite", 4), ("composite", 8), ("composite_key", 4), ("tupe_r", 4), ("shaw", 4)):
+        overrides = [f"position={position}", "size=small", "size.layers=1", f"size.heads={heads}"]
+        ledger = fake_cuda.recorded(relpos.build(relpos.compose("params", overrides)), 32, 128)
+        for program, arguments, options in ledger.programs:
+            mocks = [MockTensor(x.dtype, tuple(x.shape)) if isinstance(x, Tensor) else x for x in arguments]
+            constants = tuple(sorted((name, str(value)) for name, value in options.items()))
+            key = program.fn.__name__, tuple(x.dtype if isinstance(x, Tensor) else x for x in arguments), constants
+            if key not in seen:
+                seen.add(key)
+                compiled = program.warmup(*mocks, grid=(1,), **options)
+                case = {"program": program.fn.__name__, "position": position, "head": 256 // heads}
+                print(json.dumps(case | figures(compiled, capability)), flush=True)
 
 
 if __name__ == "__main__":

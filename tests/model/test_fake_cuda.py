@@ -1,0 +1,121 @@
+"""Every preset trains in CUDA's number formats, copies nothing from the host and waits for nothing: seen on fake tensors."""
+
+import re
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import DataDependentOutputException
+
+import relpos
+from relpos.errors import RelposError
+from relpos.model.build import build
+from relpos.model.heads import Classifier, ReplacedTokens
+from schemes import CONVS, FULL, POSITIONS, SIZE, VOCABULARY, model_of, preset
+
+pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
+import fake_cuda
+
+CONSTRAINTS = (Path(__file__).parents[2] / "constraints.txt").read_text(encoding="utf-8")
+PINNED = re.findall(r"^torch==([\d.]+)", CONSTRAINTS, re.MULTILINE)[0]
+MODERN = {"norm_first": True, "norm": "rms", "glu": True, "bias": False, "qk_norm": True}
+PRESETS = [*((name, "none") for name in POSITIONS), *(("none", name) for name in CONVS if name != "none")]
+of_presets = pytest.mark.parametrize(("position", "conv"), PRESETS if FULL else [("composite", "depthwise")])
+
+
+@pytest.fixture(autouse=True)
+def _there() -> None:
+    """Elsewhere than with the pinned torch it may be missing."""
+    if (reason := fake_cuda.missing()) and (torch.cuda.is_available() or torch.__version__.partition("+")[0] != PINNED):
+        pytest.skip(f"no fake CUDA: {reason}")
+
+
+KERNELS = ("auto", "fused", "eager")
+SAMPLE = [*(("composite", "none", kernel) for kernel in KERNELS), ("window", "none", "auto"), ("none", "qkv", "auto")]
+
+
+@pytest.mark.parametrize(
+    ("position", "conv", "kernel"), [(*names, kernel) for names in PRESETS for kernel in KERNELS] if FULL else SAMPLE
+)
+def test_a_pre_training(position: str, conv: str, kernel: str) -> None:
+    check(lambda: fake_cuda.recorded(model_of(position, conv, kernel=kernel).float()))
+
+
+@of_presets
+def test_a_causal_one(position: str, conv: str) -> None:
+    check(lambda: fake_cuda.recorded(model_of(position, conv, attention="causal").float()))
+
+
+@of_presets
+def test_one_of_a_modern_block(position: str, conv: str) -> None:
+    model = build(SIZE | MODERN, preset("position", position), VOCABULARY, preset("conv", conv))
+    check(lambda: fake_cuda.recorded(model))
+
+
+@of_presets
+def test_one_in_float32(position: str, conv: str) -> None:
+    check(lambda: fake_cuda.recorded(model_of(position, conv).float(), precision="fp32"))
+
+
+@of_presets
+def test_a_fine_tuning(position: str, conv: str) -> None:
+    check(lambda: fake_cuda.plain(Classifier(model_of(position, conv).float().encoder, 2)))
+
+
+@of_presets
+def test_electras_discriminator(position: str, conv: str) -> None:
+    check(lambda: fake_cuda.plain(ReplacedTokens(model_of(position, conv).float().encoder)))
+
+
+def check(run: Any) -> None:
+    """No fault; or it is refused by name, as some presets are by `fused` and by causal networks."""
+    try:
+        ledger = run()
+    except RelposError as error:
+        ledger, refused = None, str(error)
+    if ledger is None:
+        assert "speed.kernel=auto takes one that serves" in refused or refused.startswith("size.attention=causal: ")
+    else:
+        assert ledger.faults == {}
+        assert {phase for phase, _ in ledger.launches} == {"forward", "backward"}
+
+
+def test_the_launches_and_bytes_of_bert_small() -> None:
+    """Outside the attention programs, 256 rows of 128 tokens. The goal: at most 600 launches and 26 GB."""
+    model = relpos.build(relpos.compose("params", ["size=small", "position=composite"]))
+    ledger = fake_cuda.recorded(model, 256, 128)
+    launches, gigabytes = sum(ledger.launches.values()), sum(ledger.bytes.values()) / 1e9
+    assert ledger.faults == {}
+    assert launches <= 774
+    assert gigabytes <= 22.0
+
+
+def copies(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.ones(2).to(x.device)
+
+
+def clashes(x: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cuda", enabled=False):
+        return nn.functional.layer_norm(x.float(), (2,), torch.ones(2, device=x.device, dtype=torch.bfloat16))
+
+
+def waits(x: torch.Tensor) -> torch.Tensor:
+    return x * float(x.detach().sum())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [(copies, "copies from or to the host"), (clashes, "gets bfloat16, float32"), (waits, "waits for the device")],
+)
+def test_what_is_wrong_is_found(wrong: Any, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Classifier(model_of("none").float().encoder, 2)
+    model.classifier.register_forward_hook(lambda _module, _given, outputs: wrong(outputs))
+    ledger = fake_cuda.Ledger()
+    monkeypatch.setattr(fake_cuda, "Ledger", lambda: ledger)
+    with pytest.raises(DataDependentOutputException) if wrong is waits else nullcontext():
+        fake_cuda.plain(model)
+    assert ledger.faults
+    assert all(said in fault for fault in ledger.faults)

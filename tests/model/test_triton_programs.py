@@ -1,0 +1,101 @@
+"""The Triton programs as a compiler for a GPU sees them: their syntax, and what they become, without a GPU."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fake_cuda
+from relpos.model.kernels import proof
+from schemes import FULL
+
+pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
+PROGRAMS = sorted(Path(proof.__file__).parent.glob("*triton*.py"))
+LOADS = {"load", "load_rows"}
+SPILLED = 400
+"""Bytes of a thread, at most. The goal is 0: heads of 32 channels have 384 in `forward`, a with b 200 in `backward_columns`."""
+
+
+def called(node: ast.AST) -> str:
+    """The last part of the name of what a call calls."""
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def is_loaded(node: ast.AST, known: set[str]) -> bool:
+    """Whether an expression is a load, or a name of one, maybe in another number format."""
+    if called(node) == "to" and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return is_loaded(node.func.value, known)
+    return called(node) in LOADS or (isinstance(node, ast.Name) and node.id in known)
+
+
+def assignments(program: ast.FunctionDef) -> Iterator[tuple[str, ast.AST]]:
+    """(name, what it becomes) of a program."""
+    for node in ast.walk(program):
+        if isinstance(node, ast.Assign):
+            targets, values = [node.targets[0]], [node.value]
+            if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
+                targets, values = node.targets[0].elts, node.value.elts
+            yield from ((name.id, of) for name, of in zip(targets, values, strict=True) if isinstance(name, ast.Name))
+
+
+def turned_products(source: str) -> Iterator[str]:
+    """Factors of matrix products that are the transpose of what a program has computed, and not of what it has loaded."""
+    for program in (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)):
+        assigned = list(assignments(program))
+        known = {name for name, _ in assigned} | {argument.arg for argument in program.args.args}  # a caller has loaded these
+        while computed := {name for name, of in assigned if name in known and not is_loaded(of, known)}:
+            known -= computed
+        for dot in (node for node in ast.walk(program) if called(node) == "dot"):
+            for turn in (node for node in ast.walk(dot) if called(node) == "trans"):
+                if not is_loaded(turn.args[0], known):  # type: ignore[attr-defined]
+                    yield f"{program.name}: {ast.unparse(turn)}"
+
+
+def test_no_product_takes_the_transpose_of_another() -> None:
+    """Triton 3.4 to 3.7.0 compiles such products of tiles of 64 wrongly for Hopper."""
+    assert [found for path in PROGRAMS for found in turned_products(path.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "is_wrong"),
+    [
+        ("tl.dot(tl.trans(p.to(DOT)), g)", True),
+        ("tl.dot(g, tl.trans(p))", True),
+        ("tl.dot(q, tl.trans(k)) * scale", False),
+        ("tl.dot(g, tl.trans(tl.load(K)))", False),
+        ("tl.trans(tl.dot(p, g))", False),
+    ],
+)
+def test_such_products_are_found(line: str, is_wrong: bool) -> None:
+    body = f"def f(g):\n  q = load_rows(Q)\n  k = load_rows(K).to(DOT)\n  k, p = q, tl.exp(tl.dot(q, g))\n  y = {line}\n"
+    assert bool(list(turned_products(body))) == is_wrong
+
+
+@pytest.mark.skipif(not FULL, reason="a compiler's minute: RELPOS_FULL=1")
+@pytest.mark.skipif(fake_cuda.missing() is not None, reason=f"no fake CUDA: {fake_cuda.missing()}")
+def test_the_programs_compile_for_a_gpu_without_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], record_property: Any
+) -> None:
+    """In a process of its own, where Triton compiles instead of interpreting; the figures go into the report."""
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+    environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": path}
+    script = str(Path(__file__).with_name("triton_compiled.py"))
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    with capsys.disabled():
+        for row in rows:
+            print("\n" + ", ".join(f"{name} {value}" for name, value in row.items()), end="")
+    for row in rows:
+        record_property(f"{row['program']} {row['position']} {row['head']}", row)
+    assert {"forward", "backward_columns", "backward_dense", "value_band"} <= {row["program"] for row in rows}
+    assert all(row["matrices"] for row in rows if not row["program"].startswith("_"))
+    assert [row for row in rows if row["spilled"] > SPILLED] == []
