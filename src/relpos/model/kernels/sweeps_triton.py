@@ -1,7 +1,7 @@
 """The single passes of `sweeps.py` on CUDA, in Triton: programs, and the functions that launch them.
 
 All tensors are rows of `width` numbers without gaps; arithmetic is in float32, and stored is the number format of the tensors. A
-gradient that is summed over rows is summed in `PARTS` runs of rows, whatever the device, and the runs are added in a fixed order.
+gradient that is summed over rows is first summed over those of a tile, and the tiles' sums are added in a fixed order.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from torch import Tensor
 from relpos.model.dropout import Draw, rescale, threshold, unmixed
 from relpos.model.kernels.triton_tiles import kept_by_dropout, stirred
 
-PARTS = 512
 KEEPS_ACTIVATION = True
-TILE = 2048
-"""Numbers that a program holds of each tensor: with more, fewer programs fit a multiprocessor than hide its memory's latency."""
+TILE = 4096
+"""Numbers that a program holds of each tensor. It holds one tile: a second one would begin to be loaded when the first is done."""
+MOST_ROWS = 1024
+"""Rows that are summed in one go: a program of more would be waited for."""
 COLUMNS = 4096
 """Logits that a program holds at a time."""
 
@@ -60,47 +61,40 @@ def _norm_forward(
 
 @triton.jit
 def _norm_backward(
-    GRAD, TOTAL, MEAN, RSTD, WEIGHT, WORDS, COLUMN_WORDS, KEY, GRAD_X, GRAD_Y, SUMS, rows, rows_of_part, parts,
+    GRAD, TOTAL, MEAN, RSTD, WEIGHT, WORDS, COLUMN_WORDS, KEY, GRAD_X, GRAD_Y, SUMS, rows, parts,
     WIDTH: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr,
     KEYED: tl.constexpr,
 ):  # fmt: skip
     part, column = tl.program_id(0), tl.arange(0, PADDED)
-    first = part.to(tl.int64) * rows_of_part
-    weight = tl.load(WEIGHT + column, mask=column < WIDTH, other=0.0)[None, :]
-    grad_weight, grad_bias = tl.zeros([PADDED], tl.float32), tl.zeros([PADDED], tl.float32)
-    last = tl.minimum(first + rows_of_part, rows)
-    for start in range(0, rows_of_part, ROWS):
-        row = first + start + tl.arange(0, ROWS)
-        inside = (row[:, None] < last) & (column[None, :] < WIDTH)
-        at = row[:, None] * WIDTH + column[None, :]
-        grad = tl.load(GRAD + at, mask=inside, other=0.0).to(tl.float32)
-        total = tl.load(TOTAL + at, mask=inside, other=0.0).to(tl.float32)
-        mean, rstd = tl.load(MEAN + row, mask=row < last, other=0.0), tl.load(RSTD + row, mask=row < last, other=0.0)
-        normal = tl.where(inside, (total - mean[:, None]) * rstd[:, None], 0.0)
-        grad_weight += tl.sum(grad * normal, 0)
-        grad_bias += tl.sum(grad, 0)
-        grad = grad * weight
-        dot, sum = tl.sum(grad * normal, 1) / WIDTH, tl.sum(grad, 1) / WIDTH
-        grad_x = rstd[:, None] * (grad - sum[:, None] - normal * dot[:, None])
-        tl.store(GRAD_X + at, grad_x.to(GRAD_X.dtype.element_ty), mask=inside)
-        if THRESHOLD > 0:
-            word = stirred(tl.load(WORDS + row, mask=row < last, other=0), KEY, KEYED)
-            grad_y = _dropped(grad_x, word, tl.minimum(column, WIDTH - 1), COLUMN_WORDS, THRESHOLD, RESCALE)
-            tl.store(GRAD_Y + at, grad_y.to(GRAD_Y.dtype.element_ty), mask=inside)
-    tl.store(SUMS + part * WIDTH + column, grad_weight, mask=column < WIDTH)
-    tl.store(SUMS + (parts + part) * WIDTH + column, grad_bias, mask=column < WIDTH)
+    row = part.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    inside = (row[:, None] < rows) & (column[None, :] < WIDTH)
+    at = row[:, None] * WIDTH + column[None, :]
+    grad = tl.load(GRAD + at, mask=inside, other=0.0).to(tl.float32)
+    total = tl.load(TOTAL + at, mask=inside, other=0.0).to(tl.float32)
+    mean, rstd = tl.load(MEAN + row, mask=row < rows, other=0.0), tl.load(RSTD + row, mask=row < rows, other=0.0)
+    normal = tl.where(inside, (total - mean[:, None]) * rstd[:, None], 0.0)
+    tl.store(SUMS + part * WIDTH + column, tl.sum(grad * normal, 0), mask=column < WIDTH)
+    tl.store(SUMS + (parts + part) * WIDTH + column, tl.sum(grad, 0), mask=column < WIDTH)
+    grad = grad * tl.load(WEIGHT + column, mask=column < WIDTH, other=0.0)[None, :]
+    dot, sum = tl.sum(grad * normal, 1) / WIDTH, tl.sum(grad, 1) / WIDTH
+    grad_x = rstd[:, None] * (grad - sum[:, None] - normal * dot[:, None])
+    tl.store(GRAD_X + at, grad_x.to(GRAD_X.dtype.element_ty), mask=inside)
+    if THRESHOLD > 0:
+        word = stirred(tl.load(WORDS + row, mask=row < rows, other=0), KEY, KEYED)
+        grad_y = _dropped(grad_x, word, tl.minimum(column, WIDTH - 1), COLUMN_WORDS, THRESHOLD, RESCALE)
+        tl.store(GRAD_Y + at, grad_y.to(GRAD_Y.dtype.element_ty), mask=inside)
 
 
-def _norm_shape(width: int) -> dict[str, int]:
+def _norm_shape(width: int, tile: int) -> dict[str, int]:
     padded = _power(width)
-    return {"WIDTH": width, "PADDED": padded, "ROWS": max(1, TILE // padded), "num_warps": 4 if padded <= 2048 else 8}
+    return {"WIDTH": width, "PADDED": padded, "ROWS": max(1, tile // padded), "num_warps": 4 if max(tile, padded) <= TILE else 8}
 
 
 def norm_forward(
     x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """LN(x + drop(y)), the sum, and its mean and 1 / deviation by row."""
-    total, out, rows, shape = torch.empty_like(x), torch.empty_like(x), x.shape[:-1].numel(), _norm_shape(x.shape[-1])
+    total, out, rows, shape = torch.empty_like(x), torch.empty_like(x), x.shape[:-1].numel(), _norm_shape(x.shape[-1], TILE // 2)
     mean, rstd = x.new_empty(2, rows, dtype=torch.float32)
     dropout, constants = dropout_of(x.shape, draw, x)
     grid = (triton.cdiv(rows, shape["ROWS"]),)
@@ -114,13 +108,11 @@ def norm_backward(
     """Gradients of x and y; those of weight and bias, (2, parts, width), are still to be summed."""
     grad_x = torch.empty_like(total)
     grad_y = torch.empty_like(total) if draw.rate > 0 else grad_x  # without dropout both gradients are the same numbers
-    rows, shape = mean.numel(), _norm_shape(total.shape[-1])
-    parts, rows_of_part = _parts(rows, shape["ROWS"])
+    rows, shape = mean.numel(), _norm_shape(total.shape[-1], 2 * TILE)  # larger tiles leave fewer sums to add
+    parts = triton.cdiv(rows, shape["ROWS"])
     sums = weight.new_empty(2, parts, len(weight))
     dropout, constants = dropout_of(total.shape, draw, total)
-    _norm_backward[(parts,)](
-        grad, total, mean, rstd, weight, *dropout, grad_x, grad_y, sums, rows, rows_of_part, parts, **shape, **constants
-    )
+    _norm_backward[(parts,)](grad, total, mean, rstd, weight, *dropout, grad_x, grad_y, sums, rows, parts, **shape, **constants)
     return grad_x, grad_y, sums
 
 
@@ -138,20 +130,15 @@ def _sum_rows(X, OUT, rows, rows_of_part, WIDTH: tl.constexpr, BLOCK: tl.constex
 
 
 def sum_rows(x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """(groups, rows, width) → (groups, width), summed in float32."""
+    """(groups, rows, width) → (groups, width), summed in float32 in an order that depends on the number of rows alone."""
     groups, rows, width = x.shape
-    many = rows > PARTS  # a program of many rows would be waited for: they are summed in two passes
+    many = rows > MOST_ROWS
     block = min(64 if many else 16, _power(width))
-    parts, rows_of_part = _parts(rows, 256) if many else (1, rows)
+    rows_of_part = max(2 * TILE // block, triton.cdiv(rows, MOST_ROWS)) if many else rows
+    parts = triton.cdiv(rows, rows_of_part)
     out = x.new_empty(groups, parts, width, dtype=torch.float32 if many else dtype)
     _sum_rows[triton.cdiv(width, block), parts, groups](x, out, rows, rows_of_part, width, block, TILE // block)
     return sum_rows(out, dtype) if many else out[:, 0]
-
-
-def _parts(rows: int, tile: int) -> tuple[int, int]:
-    """The number of runs, and the rows of each: a multiple of a tile's."""
-    rows_of_part = triton.cdiv(triton.cdiv(rows, PARTS), tile) * tile
-    return triton.cdiv(rows, rows_of_part), rows_of_part
 
 
 def dropout_of(shape: torch.Size, draw: Draw, like: Tensor) -> tuple[tuple[Tensor | int, ...], dict[str, int | float | bool]]:
@@ -186,27 +173,20 @@ def _gelu_forward(WIDE, BIAS, ACTIVE, rows, WIDTH: tl.constexpr, BLOCK: tl.const
 
 
 @triton.jit
-def _gelu_backward(
-    WIDE, BIAS, GRAD, SUMS, rows, rows_of_part, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr
-):  # fmt: skip
-    part, column = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    first = part.to(tl.int64) * rows_of_part
-    bias = tl.load(BIAS + column, mask=column < WIDTH, other=0.0)[None, :]
-    grad_bias = tl.zeros([BLOCK], tl.float32)
-    for start in range(0, rows_of_part, ROWS):
-        row = first + start + tl.arange(0, ROWS)
-        inside = (row[:, None] < rows) & (column[None, :] < WIDTH)
-        at = row[:, None] * WIDTH + column[None, :]
-        x = tl.load(WIDE + at, mask=inside, other=0.0).to(tl.float32) + bias
-        below, density = _normal(x)
-        grad = tl.load(GRAD + at, mask=inside, other=0.0).to(tl.float32) * (below + x * density * 0.3989422804014327)
-        grad_bias += tl.sum(grad, 0)
-        tl.store(GRAD + at, grad.to(GRAD.dtype.element_ty), mask=inside)
-    tl.store(SUMS + part * WIDTH + column, grad_bias, mask=column < WIDTH)
+def _gelu_backward(WIDE, BIAS, GRAD, SUMS, rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr):
+    row, column = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = (row[:, None] < rows) & (column[None, :] < WIDTH)
+    at = row[:, None] * WIDTH + column[None, :]
+    x = tl.load(WIDE + at, mask=inside, other=0.0).to(tl.float32)
+    x += tl.load(BIAS + column, mask=column < WIDTH, other=0.0)[None, :]
+    below, density = _normal(x)
+    grad = tl.load(GRAD + at, mask=inside, other=0.0).to(tl.float32) * (below + x * density * 0.3989422804014327)
+    tl.store(GRAD + at, grad.to(GRAD.dtype.element_ty), mask=inside)
+    tl.store(SUMS + tl.program_id(0) * WIDTH + column, tl.sum(grad, 0), mask=column < WIDTH)
 
 
 def _gelu_shape(width: int) -> dict[str, int]:
-    block = min(256, _power(width))
+    block = min(128, _power(width))  # the rows of a tile are many, so that there are few sums to add
     return {"WIDTH": width, "BLOCK": block, "ROWS": TILE // block}
 
 
@@ -220,9 +200,9 @@ def gelu_forward(wide: Tensor, bias: Tensor) -> Tensor:
 def gelu_backward(wide: Tensor, bias: Tensor, grad: Tensor, active: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The gradient of `wide`, written over `grad`; the activation; the gradient of the bias, (parts, width), still to be summed."""
     (rows, width), shape = wide.shape, _gelu_shape(wide.shape[1])
-    parts, rows_of_part = _parts(rows, shape["ROWS"])
+    parts = triton.cdiv(rows, shape["ROWS"])
     sums = bias.new_empty(parts, width)
-    _gelu_backward[parts, triton.cdiv(width, shape["BLOCK"])](wide, bias, grad, sums, rows, rows_of_part, **shape)
+    _gelu_backward[parts, triton.cdiv(width, shape["BLOCK"])](wide, bias, grad, sums, rows, **shape)
     return grad, active, sums
 
 
@@ -288,21 +268,20 @@ def _taps(X, WEIGHT, BIAS, OUT, n, WIDTH: tl.constexpr, TAPS: tl.constexpr, BIAS
 
 
 @triton.jit
-def _grad_taps(X, GRAD, SUMS, n, sequences, of_part, WIDTH: tl.constexpr, TAPS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    part, tap = tl.program_id(0), tl.program_id(1)
-    column = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
-    in_width = column < WIDTH
-    sum = tl.zeros([BLOCK], tl.float32)
-    first = part.to(tl.int64) * of_part
-    for sequence in range(first, tl.minimum(first + of_part, sequences)):
-        for start in range(0, n, ROWS):
-            place = start + tl.arange(0, ROWS)
-            read = place + tap - TAPS // 2
-            inside = (place < n)[:, None] & (read >= 0)[:, None] & (read < n)[:, None] & in_width[None, :]
-            x = tl.load(X + (sequence * n + read[:, None]) * WIDTH + column[None, :], mask=inside, other=0.0).to(tl.float32)
-            grad = tl.load(GRAD + (sequence * n + place[:, None]) * WIDTH + column[None, :], mask=inside, other=0.0)
-            sum += tl.sum(x * grad.to(tl.float32), 0)
-    tl.store(SUMS + (part * WIDTH + column) * TAPS + tap, sum, mask=in_width)
+def _grad_taps(
+    X, GRAD, SUMS, n, parts, WIDTH: tl.constexpr, TAPS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    sequence, column = tl.program_id(0).to(tl.int64), tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
+    place, in_width = tl.program_id(1) * ROWS + tl.arange(0, ROWS), column < WIDTH
+    inside = (place < n)[:, None] & in_width[None, :]
+    grad = tl.load(GRAD + (sequence * n + place[:, None]) * WIDTH + column[None, :], mask=inside, other=0.0).to(tl.float32)
+    sums = SUMS + (sequence * parts + tl.program_id(1)) * TAPS * WIDTH + column
+    for tap in tl.static_range(TAPS):
+        read = place + tap - TAPS // 2
+        x = tl.load(
+            X + (sequence * n + read[:, None]) * WIDTH + column[None, :], mask=inside & ((read >= 0) & (read < n))[:, None], other=0.0
+        ).to(tl.float32)
+        tl.store(sums + tap * WIDTH, tl.sum(x * grad, 0), mask=in_width)
 
 
 def taps(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -317,9 +296,9 @@ def taps(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def grad_taps(x: Tensor, grad: Tensor, taps: int) -> Tensor:
     """See `sweeps.grad_taps`."""
-    (batch, n, width), block = x.shape, min(128, _power(x.shape[2]))
-    rows, of_part = TILE // block, triton.cdiv(batch, 64)
-    parts = triton.cdiv(batch, of_part)
-    sums = x.new_empty(parts, width, taps, dtype=torch.float32)
-    _grad_taps[parts, taps, triton.cdiv(width, block)](x, grad, sums, n, batch, of_part, width, taps, rows, block)
-    return sums.sum(0).to(x.dtype)
+    (batch, n, width), block = x.shape, min(64, _power(x.shape[2]))
+    rows = TILE // block
+    parts = triton.cdiv(n, rows)
+    sums = x.new_empty(batch * parts, taps * width, dtype=torch.float32)
+    _grad_taps[batch, parts, triton.cdiv(width, block)](x, grad, sums, n, parts, width, taps, rows, block)
+    return sum_rows(sums[None])[0].view(taps, width).t().to(x.dtype)
