@@ -39,7 +39,8 @@ def test_passes_of_fixed_shapes_compute_every_real_token_once_within_the_room(le
     rows = torch.tensor(lengths)
     parts = list(Shapes.of(torch.tensor([3, 40, 70]), 100, room).deal(rows))
     assert sorted(row for part, _, _ in parts for row in part.tolist()) == list(range(len(lengths)))
-    for part, n, held in parts:
+    for part, n, chosen in parts:
+        held = chosen.get("held")
         assert len(part) == 1 or len(part) * n <= room + n  # where they cannot be even, some passes have one row more
         real = torch.arange(n) < rows[part][:, None]
         assert int(real.sum()) == int(rows[part].sum())
@@ -50,5 +51,5 @@ def test_passes_of_fixed_shapes_compute_every_real_token_once_within_the_room(le
 
 def test_rows_without_padding_are_computed_whole() -> None:
     assert [(len(part), n, held) for part, n, held in Shapes.of(torch.full((9,), 64), 64, 640).deal(torch.full((20,), 64))] == [
-        (10, 64, None), (10, 64, None),
+        (10, 64, {}), (10, 64, {}),
     ]  # fmt: skip

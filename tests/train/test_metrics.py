@@ -153,10 +153,3 @@ def test_a_metric_of_the_users_own_is_named_by_its_module() -> None:
 def test_a_wrong_metric_is_one_line(name: str) -> None:
     with pytest.raises(RelposError, match=f"^task cola: metric.*{name}"):
         metrics.score(Task(**{**vars(task("cola")), "metric": name}), [1], [1])
-
-
-def test_progress_shows_plain_accuracy() -> None:
-    shown = metrics.progress_metric(task("mnli"))
-    shown.update(torch.tensor([0, 0, 0, 2]), torch.tensor([0, 0, 0, 1]))
-    assert float(shown.compute()) == pytest.approx(0.75)
-    assert float(metrics.progress_metric(task("stsb"))(torch.tensor([1.0]), torch.tensor([3.0]))) == 4.0

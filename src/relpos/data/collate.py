@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,19 +16,19 @@ from torch.utils.data import IterableDataset
 
 from relpos.counter import counter_hash
 from relpos.data.glue_encoding import Encoded
-from relpos.data.passes import MULTIPLE, passes
+from relpos.data.passes import MULTIPLE, Shapes, passes
 
 _ROWS = 0x726F7773  # keeps the order of rows apart from other draws of the same seed
 
 
-def collate(encoded: Encoded, rows: Tensor) -> dict[str, Tensor]:
-    """`rows` (b,) of the encoded data as padded tensors (b, n), n a multiple of 8 or the full length.
+def collate(encoded: Encoded, rows: Tensor, n: int | None = None) -> dict[str, Tensor]:
+    """`rows` (b,) of the encoded data as padded tensors (b, n); n None: the longest, as a multiple of 8 or the full length.
 
     Keys: input_ids, token_types (int64), attention_mask (bool, True = real token), labels (b,) where there are some.
     """
     picked = rows.tolist()
     longest = max(len(encoded.ids[row]) for row in picked)
-    n = min(-(-longest // MULTIPLE) * MULTIPLE, encoded.length)
+    n = n or min(-(-longest // MULTIPLE) * MULTIPLE, encoded.length)
     input_ids = np.full((len(picked), n), encoded.pad, dtype=np.int64)  # filled row by row: NumPy has less overhead
     token_types = np.zeros_like(input_ids)
     for at, row in enumerate(picked):
@@ -46,7 +47,8 @@ def collate(encoded: Encoded, rows: Tensor) -> dict[str, Tensor]:
 class TuningStep:
     """The micro-batches of an update and the number of rows in all of them.
 
-    A micro-batch is what `collate` makes, and `keys` (b,), from which the dropout of each row is drawn.
+    A micro-batch is what `collate` makes, and `keys` (b,), from which the dropout of each row is drawn. Of few shapes it has `held`
+    (T,), the places of the tokens that are computed, where these are not all, see `Shapes`.
     """
 
     index: int
@@ -71,15 +73,19 @@ class TuningSteps(IterableDataset[TuningStep]):
 
     Args:
         microbatch: rows of full length in a forward pass; of shorter ones there are more.
+        few_shapes: passes have few shapes, so that they can be recorded.
     """
 
-    def __init__(self, encoded: Encoded, seed: int, batch: int, steps: int, microbatch: int, start: int = 0) -> None:
+    def __init__(
+        self, encoded: Encoded, seed: int, batch: int, steps: int, microbatch: int, start: int = 0, few_shapes: bool = False
+    ) -> None:
         self.encoded, self.seed, self.batch, self.steps, self.start = encoded, seed, batch, steps, start
-        self.room = microbatch * encoded.length
+        self.room, self.few_shapes = microbatch * encoded.length, few_shapes
 
     def __iter__(self) -> Iterator[TuningStep]:
         # Once: the property counts the tokens of all rows each time that it is read.
         lengths = self.encoded.lengths
+        shapes = Shapes.of(lengths, self.encoded.length, self.room) if self.few_shapes else None
         steps_an_epoch = -(-len(self.encoded) // self.batch)
         epoch, batches = -1, list[Tensor]()
         for step in range(self.start, self.steps):
@@ -87,8 +93,10 @@ class TuningSteps(IterableDataset[TuningStep]):
                 epoch = step // steps_an_epoch
                 batches = epoch_batches(len(lengths), self.seed, epoch, self.batch)
             rows = batches[step % steps_an_epoch]
-            parts = [rows[part] for part in passes(lengths[rows], self.room)]
-            yield TuningStep(step, [{**collate(self.encoded, part), "keys": counter_hash(step, part)} for part in parts], len(rows))
+            dealt: Any = shapes.deal(lengths[rows]) if shapes else ((part, None, {}) for part in passes(lengths[rows], self.room))
+            parts = [(rows[part], n, held) for part, n, held in dealt]
+            microbatches = [{**collate(self.encoded, part, n), "keys": counter_hash(step, part), **held} for part, n, held in parts]
+            yield TuningStep(step, microbatches, len(rows))
 
 
 def evaluation_batches(encoded: Encoded, batch: int, rank: int = 0, world: int = 1) -> Iterator[dict[str, Tensor]]:

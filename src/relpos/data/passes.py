@@ -75,9 +75,9 @@ class Shapes:
         n = min(-(-int(lengths.max()) // unit) * unit, length)
         return cls(float(numbers.mean()), float(numbers.std(correction=0)), n, length, room)
 
-    def deal(self, lengths: Tensor) -> Iterator[tuple[Tensor, int, Tensor | None]]:
-        """(b,) the tokens of each row of a step → of each pass its rows, the longest first; its columns n; and the places that it
-        computes, row · n + column, first the real ones; None: all."""
+    def deal(self, lengths: Tensor) -> Iterator[tuple[Tensor, int, dict[str, Tensor]]]:
+        """(b,) the tokens of each row of a step → of each pass its rows, the longest first; its columns n; and `held` (tokens,),
+        the places that it computes, row · n + column, first the real ones; without it all are computed."""
         n = self.n if int(lengths.max()) <= self.n else self.length
         count = min(len(lengths), -(-len(lengths) * n // self.room))
         by_length = argsort(lengths, stable=True, descending=True)
@@ -86,17 +86,15 @@ class Shapes:
             # Dealt out as to processes, so that all passes have about as many tokens.
             rows = by_length[share(len(lengths), part, count)]
             real = int(lengths[rows].sum())
-            tokens = max(real, mean + width * max(-1, math.ceil((real - mean) / width)))
-            yield rows, n, _places(lengths[rows], n, -(-math.ceil(tokens) // _UNIT) * _UNIT)
+            wanted = max(real, mean + width * max(-1, math.ceil((real - mean) / width)))
+            tokens = -(-math.ceil(wanted) // _UNIT) * _UNIT
+            yield rows, n, {} if tokens > FULL * len(rows) * n else {"held": _places(lengths[rows], n, tokens)}
 
 
-def _places(lengths: Tensor, n: int, tokens: int) -> Tensor | None:
-    """So many places of a batch of rows of these lengths, (tokens,), first those of its real tokens; None: all."""
-    if tokens > FULL * len(lengths) * n:
-        return None
+def _places(lengths: Tensor, n: int, tokens: int) -> Tensor:
+    """So many places of a batch of rows of these lengths, (tokens,), first those of its real tokens."""
     real = (arange(n) < lengths[:, None]).flatten()
-    places = real.nonzero().squeeze(1)
-    return cat((places, (~real).nonzero().squeeze(1)[: tokens - len(places)]))
+    return cat((real.nonzero(), (~real).nonzero()[: tokens - int(lengths.sum())])).squeeze(1)
 
 
 def share(count: int, rank: int, world: int) -> Tensor:

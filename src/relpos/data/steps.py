@@ -24,6 +24,7 @@ from relpos.data.passes import Shapes, passes, share
 from relpos.errors import RelposError
 
 SAMPLED = 4096  # examples, spread over all, whose lengths decide the shapes of recorded passes
+AT_ONCE = 16  # steps whose examples are drawn together: each for itself would take the time of many small operations
 HELDOUT_SEED = 20_210_801  # held-out text has the same masks in every run
 
 
@@ -99,19 +100,22 @@ class Steps(IterableDataset[Step | UnmaskedStep]):
         self.room = microbatch * examples.length
         self.start, self.stop, self.rank, self.world = start, stop, rank, world
         self.objective, self.on_device = objective, unmasked
+        self.drawn: tuple[int, Tensor] = -1, torch.empty(0)  # the last block of steps whose examples were drawn
 
     def __iter__(self) -> Iterator[Step | UnmaskedStep]:
         return map(self.unmasked if self.on_device else self.step, range(self.start, self.stop))
 
     def pairs(self, index: int) -> Tensor:
         """The examples of a step, in order: (batch,)."""
-        place = torch.arange(index * self.batch, (index + 1) * self.batch)
-        count = len(self.examples)
-        out = torch.empty_like(place)
-        for epoch in range(index * self.batch // count, ((index + 1) * self.batch - 1) // count + 1):
-            here = place // count == epoch
-            out[here] = order(count, epoch, self.seed, place[here] % count)
-        return out
+        block, row = divmod(index, AT_ONCE)
+        if self.drawn[0] != block:
+            place, count = torch.arange(block * AT_ONCE * self.batch, (block + 1) * AT_ONCE * self.batch), len(self.examples)
+            out = torch.empty_like(place)
+            for epoch in range(int(place[0]) // count, int(place[-1]) // count + 1):
+                here = place // count == epoch
+                out[here] = order(count, epoch, self.seed, place[here] % count)
+            self.drawn = block, out.view(AT_ONCE, self.batch)
+        return self.drawn[1][row]
 
     def step(self, index: int) -> Step:
         """One step, or this process's share of it."""
@@ -143,8 +147,7 @@ class Steps(IterableDataset[Step | UnmaskedStep]):
         passes = []
         for rows, n, held in self.shapes.deal(lengths):
             ids, sizes = self.examples.batch(pairs[rows], n)
-            part = {"input_ids": ids, "lengths": sizes, "keys": counter_hash(index, pairs[rows])}
-            passes.append(part if held is None else part | {"held": held})
+            passes.append({"input_ids": ids, "lengths": sizes, "keys": counter_hash(index, pairs[rows]), **held})
         return UnmaskedStep(index, passes, int(lengths.sum()))
 
 

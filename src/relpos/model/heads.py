@@ -172,10 +172,14 @@ class Classifier(nn.Module):
             nn.init.zeros_(part.bias)
 
     def forward(
-        self, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
+        self,
+        input_ids: Ids,
+        attention_mask: Shaped[Tensor, "batch n"] | None = None,
+        token_types: Ids | None = None,
+        held: Tokens | None = None,
     ) -> Float[Tensor, "batch labels"]:
-        """(B, labels)"""
-        return class_logits(self, input_ids, attention_mask, token_types)
+        """(B, labels). `held` are the tokens that the encoder computes, see there."""
+        return class_logits(self, input_ids, attention_mask, token_types, held)
 
 
 @runtime_checkable
@@ -192,13 +196,17 @@ class ClassifierParts(Protocol):
 
 
 def class_logits(
-    parts: ClassifierParts, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
+    parts: ClassifierParts,
+    input_ids: Ids,
+    attention_mask: Shaped[Tensor, "batch n"] | None = None,
+    token_types: Ids | None = None,
+    held: Tokens | None = None,
 ) -> Float[Tensor, "batch labels"]:
     """(B, labels), in float32 or wider."""
+    at = None if parts.mean else _of_row(parts.encoder, input_ids, attention_mask)
+    pooled = parts.encoder(input_ids, attention_mask, token_types, at, held=held)
     if parts.mean:
-        pooled = _mean(parts.encoder(input_ids, attention_mask, token_types), attention_mask)
-    else:
-        pooled = parts.encoder(input_ids, attention_mask, token_types, _of_row(parts.encoder, input_ids, attention_mask))
+        pooled = _mean(pooled if held is None else held.spread(pooled), attention_mask)
     pooled = torch.tanh(parts.pooler(pooled))
     if parts.dense is not None and parts.dense_dropout is not None:
         pooled = torch.tanh(parts.dense(parts.dense_dropout(pooled)))

@@ -30,7 +30,6 @@ from relpos.train.checkpoint import Checkpointing, Kept, Snapshots, WholeCheckpo
 from relpos.train.group import Group
 from relpos.train.loggers import JsonLines, identified, log_again
 from relpos.train.module import Training, set_threads
-from relpos.train.pretrain import Pretraining
 from relpos.train.progress import Bar
 from relpos.train.replay import Recorder, recorder_for
 from relpos.train.room import explained_memory, fitting_microbatch
@@ -118,7 +117,7 @@ def _note(run: Run, module: Training, beginning: Beginning) -> None:
         threads=beginning.threads,
         processes=module.group.world,
         microbatch=beginning.microbatch,
-        recorded=isinstance(module, Pretraining) and module.recorder is not None,
+        recorded=module.recorder is not None,
     )
     if shared := beginning.shared:
         trunk.copy_log(shared, run)
@@ -211,7 +210,7 @@ def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:
 
 
 def recorder_of(run: Run, encoder: Encoder, group: Group) -> Callable[[], Recorder] | None:
-    """What records a pre-training's passes as CUDA graphs; None unless `speed.graphs` is set, on one GPU with steps all alike."""
+    """What records the passes of a training as CUDA graphs; None unless `speed.graphs` is set, on one GPU with steps all alike."""
     wanted = run.config["speed"]["graphs"] and group.world == 1 and encoder.position.same_each_step
     return recorder_for(run.config["speed"]["accelerator"]) if wanted else None
 

@@ -19,7 +19,7 @@ from relpos.runs.plan import task_files
 from relpos.runs.run import Run
 from relpos.train.checkpoint import stopping
 from relpos.train.finetune import Finetuning, FinetuningData, columns
-from relpos.train.group import present
+from relpos.train.group import ALONE, present
 from relpos.train.loggers import conclude, log_figure
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining, PretrainingData
@@ -42,7 +42,7 @@ def pretrain(run: Run) -> dict[str, Any]:
     objective = masks(config["recipe"]["masking"], config["steps"]) if "masking" in config["recipe"] else heldout
     heldout = answered if objective is answered else heldout
     recorder = recorder_of(run, model.encoder, group)
-    module = Pretraining(model, Recipe.of(config["recipe"]), **dials, group=group, recorder=recorder, masks=objective)
+    module = Pretraining(model, Recipe.of(config["recipe"]), **dials, group=group, recorder=recorder)
     examples = _of(config, "seed", "steps", "batch", "length", "packing", "pairs")
     microbatch = microbatch_of(run, model.encoder, group)
     data = PretrainingData(
@@ -82,9 +82,11 @@ def finetune(run: Run) -> dict[str, Any]:
     settings, model = finetuned_settings(run, task.outputs), of_finetuning(run)
     recipe = dict(config["recipe"])
     steps = tuning_steps(config["steps"], recipe.pop("epochs", None), task, len(encoded), config["batch"])
-    module = Finetuning(task, model, Recipe(**recipe), steps, *_of(config, "seed", "precision", "log_every").values())
-    microbatch = microbatch_of(run, model.encoder, module.group)
-    data = FinetuningData(encoded, seed=config["seed"], batch=config["batch"], steps=steps, microbatch=microbatch)
+    recorder = recorder_of(run, model.encoder, ALONE)
+    dials = _of(config, "seed", "precision", "log_every")
+    module = Finetuning(task, model, Recipe(**recipe), steps, **dials, recorder=recorder)
+    microbatch, several = microbatch_of(run, model.encoder, ALONE), _of(config, "seed", "batch")
+    data = FinetuningData(encoded, **several, steps=steps, microbatch=microbatch, few_shapes=recorder is not None)
     trainer = fit(run, module, data, 0, microbatch)
     model.to(trainer.strategy.root_device)  # the trainer has moved it to the CPU
     result = columns(model, task, splits, config["precision"], run.path / "predictions")

@@ -10,7 +10,6 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from torchmetrics import MeanSquaredError
 
 from relpos.data.collate import TuningStep, TuningSteps, evaluation_batches
 from relpos.data.glue_encoding import Encoded
@@ -18,9 +17,13 @@ from relpos.data.tasks import Task
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier
 from relpos.model.precision import autocast, casting_once
-from relpos.train.metrics import decide, majority, parts, progress_metric, score
+from relpos.model.tokens import Tokens
+from relpos.train.metrics import decide, majority, parts, score
 from relpos.train.module import Training
 from relpos.train.predictions import write_answers, write_predictions
+from relpos.train.prefetch import Prefetched
+from relpos.train.recorded import RecordedPasses
+from relpos.train.replay import Inputs, Recorder
 from relpos.train.splits import Splits
 
 EVALUATION_BATCH = {"cpu": 64, "cuda": 1024}
@@ -32,37 +35,51 @@ class Finetuning(Training):
 
     model: Classifier
 
-    def __init__(self, task: Task, *args: Any) -> None:
-        super().__init__(*args)
-        self.progress = progress_metric(task)
+    def __init__(self, task: Task, *args: Any, **keys: Any) -> None:
+        super().__init__(*args, **keys)
+        self.shown_as = "squared_error" if task.regression else "accuracy"
+
+    def recording(self, recorder: Recorder) -> RecordedPasses:
+        """Of passes through the classifier."""
+        return RecordedPasses(self.model, self.seed, self.precision, recorder, self.losses)
+
+    def losses(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
+        """The sum of the losses of a micro-batch, and the number of rows predicted right; of a regression its loss again."""
+        labels = batch["labels"]
+        outputs = self.model(batch["input_ids"], batch["attention_mask"], batch["token_types"], held).float()
+        if labels.is_floating_point():
+            loss = nn.functional.mse_loss(outputs.squeeze(-1), labels, reduction="sum")
+            return loss, loss.detach()
+        return nn.functional.cross_entropy(outputs, labels, reduction="sum"), (outputs.detach().argmax(1) == labels).sum()
 
     def training_step(self, step: TuningStep, _: int) -> None:
         """Sums the gradients of the micro-batches and updates once."""
         self.model.encoder.position.begin_step(step.index)
-        with casting_once(self.precision, self.device):
-            for batch in step.microbatches:
-                labels = batch["labels"]
-                with self.forward_scope(step.index, batch["keys"]):
-                    outputs = self.model(batch["input_ids"], batch["attention_mask"], batch["token_types"])
-                if labels.is_floating_point():
-                    # Summed and divided by the rows of the step: micro-batches have different numbers of them.
-                    loss = nn.functional.mse_loss(outputs.squeeze(-1).float(), labels, reduction="sum") / step.rows
-                else:
-                    loss = nn.functional.cross_entropy(outputs.float(), labels, reduction="sum") / step.rows
-                self.manual_backward(loss)
-                self.add(loss=loss)
-                self.progress.update(outputs.detach().squeeze(-1) if labels.is_floating_point() else outputs.detach(), labels)
+        if self.recorded is None:
+            self._plain(step)
+        else:
+            loss, right = self.recorded.sums(step.index, step.microbatches)
+            self.recorded.divide(step.rows)
+            self.add(loss=loss / step.rows, right=right)
         self.add(examples=step.rows)
         self.update()
         self.log_step()
 
+    def _plain(self, step: TuningStep) -> None:
+        with casting_once(self.precision, self.device):
+            for batch in step.microbatches:
+                with self.forward_scope(step.index, batch["keys"]):
+                    loss, right = self.losses(batch)
+                # Summed and divided by the rows of the step: micro-batches have different numbers of them.
+                loss = loss / step.rows
+                self.manual_backward(loss)
+                self.add(loss=loss, right=right)
+
     def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
         """Mean loss of the steps, accuracy on the training examples just before their updates (of a regression: squared error),
         examples per second."""
-        shown = float(self.progress.compute())
-        self.progress.reset()
-        name = "squared_error" if isinstance(self.progress, MeanSquaredError) else "accuracy"
-        return {"loss": sums["loss"] / sums["steps"], name: shown, "examples_per_second": sums["examples"] / seconds}
+        shown = {self.shown_as: sums["right"] / sums["examples"]}
+        return {"loss": sums["loss"] / sums["steps"], **shown, "examples_per_second": sums["examples"] / seconds}
 
 
 class FinetuningData(pl.LightningDataModule):
@@ -70,18 +87,19 @@ class FinetuningData(pl.LightningDataModule):
 
     Args:
         microbatch: rows of full length in a forward pass.
+        few_shapes: for recorded passes; a thread reads the next steps.
     """
 
-    def __init__(self, encoded: Encoded, *, seed: int, batch: int, steps: int, microbatch: int) -> None:
+    def __init__(self, encoded: Encoded, *, seed: int, batch: int, steps: int, microbatch: int, few_shapes: bool = False) -> None:
         super().__init__()
-        self.batches = TuningSteps(encoded, seed, batch, steps, microbatch)
+        self.batches = TuningSteps(encoded, seed, batch, steps, microbatch, few_shapes=few_shapes)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Called after a checkpoint is restored, when the trainer knows the step from which to continue."""
         assert self.trainer is not None
         self.batches.start = self.trainer.global_step
         # None: an item is a whole step already, which DataLoader is not to put into a batch.
-        return DataLoader(self.batches, batch_size=None)
+        return DataLoader(Prefetched(self.batches) if self.batches.few_shapes else self.batches, batch_size=None)
 
 
 def columns(model: Classifier, task: Task, splits: Splits, precision: str, predictions: Path) -> dict[str, Any]:

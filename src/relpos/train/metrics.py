@@ -1,14 +1,13 @@
 """The columns of GLUE and SuperGLUE, on all predictions at once in float64.
 
 A constant prediction scores 0 in Matthews and in correlations (GLUE's practice), and so do predictions that are not
-finite. Averages over batches, and metrics that return noise for constant predictions, are for the progress bar only.
+finite.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,9 +16,6 @@ from torch import Tensor
 from relpos.data.tasks import Task
 from relpos.errors import RelposError
 from relpos.trust import find
-
-if TYPE_CHECKING:
-    from torchmetrics import Metric
 
 Floats = NDArray[np.float64]
 
@@ -123,15 +119,6 @@ def applied(name: str, key: str, predictions: ArrayLike, targets: ArrayLike, gro
     if groups is None:
         raise RelposError(f"{key}={name}: it judges groups, which this task does not have")
     return float(metric(predictions, targets, groups=groups))
-
-
-def progress_metric(task: Task) -> Metric:
-    """What a progress bar shows while training: accuracy, or the mean squared error of a regression."""
-    from torchmetrics import MeanSquaredError
-    from torchmetrics.classification import MulticlassAccuracy
-
-    # Without checks of the arguments, which read tensors back from the device in every micro-batch.
-    return MeanSquaredError() if task.regression else MulticlassAccuracy(task.outputs, average="micro", validate_args=False)
 
 
 def _pair(predictions: ArrayLike, targets: ArrayLike) -> tuple[Floats, Floats]:

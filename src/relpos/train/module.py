@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytorch_lightning as pl
@@ -21,6 +22,8 @@ from relpos.model.precision import autocast
 from relpos.train.group import ALONE, Group
 from relpos.train.move import move
 from relpos.train.optim import Recipe
+from relpos.train.recorded import RecordedPasses
+from relpos.train.replay import Recorder
 
 
 class Training(pl.LightningModule):
@@ -34,17 +37,27 @@ class Training(pl.LightningModule):
         precision: `fp32` or `bf16`.
         log_every: steps between two log lines.
         group: the processes that share the run.
+        recorder: called once the network is on its device; records the passes of steps, which then come in few shapes.
     """
 
     def __init__(
-        self, model: nn.Module, recipe: Recipe, steps: int, seed: int, precision: str, log_every: int, group: Group = ALONE
+        self,
+        model: nn.Module,
+        recipe: Recipe,
+        steps: int,
+        seed: int,
+        precision: str,
+        log_every: int,
+        group: Group = ALONE,
+        recorder: Callable[[], Recorder] | None = None,
     ) -> None:
         super().__init__()
         # A step has several backward passes whose number depends on its examples; Lightning expects one.
         self.automatic_optimization = False
         self.model, self.recipe = model, recipe
         self.steps, self.seed, self.precision, self.log_every = steps, seed, precision, log_every
-        self.group = group
+        self.group, self.recorder = group, recorder
+        self.recorded: Any = None
         self.sums: dict[str, Tensor | float] = {}
         self.clock = time.perf_counter()
         self.shown: dict[str, float] = {}
@@ -86,9 +99,12 @@ class Training(pl.LightningModule):
         scheduler.step()
 
     def zero_gradients(self, optimizer: Any) -> None:
-        """Clears the gradients before the next step; recorded passes override it, because they need them to stay where they are."""
-        # None and not 0: AdamW skips a parameter without a gradient, and would decay one whose gradient is 0.
-        optimizer.zero_grad(set_to_none=True)
+        """Clears the gradients before the next step, in place where passes are recorded."""
+        if self.recorded is None:
+            # None and not 0: AdamW skips a parameter without a gradient, and would decay one whose gradient is 0.
+            optimizer.zero_grad(set_to_none=True)
+        else:
+            self.recorded.zero_gradients()
 
     def check_finite(self) -> None:
         """Checks the gradients since the last log line; called before anything is logged or a checkpoint is written.
@@ -136,8 +152,15 @@ class Training(pl.LightningModule):
         """The stage's own metrics from what `add` summed."""
         raise NotImplementedError
 
+    def recording(self, recorder: Recorder) -> RecordedPasses:
+        """What computes the stage's steps from recorded passes."""
+        raise NotImplementedError
+
     def on_train_start(self) -> None:
-        """Starts the clock only now, so that the time for reading the data does not count."""
+        """Makes the recorder, now that the network is on its device. Starts the clock only now, so that the time for reading the
+        data does not count."""
+        if self.recorder:
+            self.recorded = self.recording(self.recorder())
         self.sums, self.clock = {}, time.perf_counter()
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 from torch import Tensor
-from torch.utils.data import ChainDataset, DataLoader, IterableDataset
+from torch.utils.data import ChainDataset, DataLoader
 
 from relpos.data.objective import Objective, masked
 from relpos.data.steps import MicroBatch, Step, Steps, UnmaskedStep, heldout_batches
@@ -35,32 +35,21 @@ class Pretraining(Training):
     Chosen tokens are those that are to be predicted: the 15 % that are masked, or in a causal network all tokens of text. With
     `recipe.masking=diffusion` losses, hits and number are weighted: see `relpos.data.objective.diffused`.
 
-    Args:
-        recorder: called once the network is on its device; records the passes of steps that come without masks. None: steps come
-            with masks.
-        masks: those that recorded passes draw.
+    Where passes are recorded, steps come without masks.
     """
 
     model: MaskedLM
 
-    def __init__(self, *args: Any, recorder: Callable[[], Recorder] | None = None, masks: Objective = masked, **keys: Any) -> None:
-        super().__init__(*args, **keys)
-        self.recorder, self.masks = recorder, masks
-        self.recorded: RecordedStep | None = None
-
-    def on_train_start(self) -> None:
-        """Makes the recorder, now that the network is on its device."""
-        super().on_train_start()
-        if self.recorder:
-            steps = self.trainer.datamodule.steps  # type: ignore[attr-defined]
-            marks, vocabulary = steps.examples.marks, steps.vocabulary  # those with which the plain steps are masked
-            self.recorded = RecordedStep(self.model, self.seed, self.precision, self.recorder(), self.masks, marks, vocabulary)
+    def recording(self, recorder: Recorder) -> RecordedStep:
+        """Its masks are those of plain steps."""
+        steps = self.trainer.datamodule.steps  # type: ignore[attr-defined]
+        with_masks = steps.objective, steps.examples.marks, steps.vocabulary
+        return RecordedStep(self.model, self.seed, self.precision, recorder, *with_masks)
 
     def training_step(self, step: Step | UnmaskedStep, _index: int) -> None:
         """Sums the gradients of the passes and updates once."""
         self.model.encoder.position.begin_step(step.index)
         if isinstance(step, UnmaskedStep):
-            assert self.recorded is not None
             self.add(**self.recorded(step), tokens=step.tokens)
         else:
             self._plain(step)
@@ -79,13 +68,6 @@ class Pretraining(Training):
                 self.manual_backward(loss / chosen)
                 self.add(loss=loss, correct=correct)
         self.add(chosen=chosen, tokens=step.tokens)
-
-    def zero_gradients(self, optimizer: Any) -> None:
-        """Clears the gradients, in place where passes are recorded."""
-        if self.recorded is None:
-            super().zero_gradients(optimizer)
-        else:
-            self.recorded.zero_gradients()
 
     def summed(self, sums: dict[str, float]) -> dict[str, float]:
         """Adds up losses and hits, which cover the micro-batches of this process; the other sums cover whole steps already."""
@@ -198,14 +180,7 @@ class PretrainingData(pl.LightningDataModule):
 
     def val_dataloader(self) -> DataLoader[MicroBatch]:
         """Held-out examples under fixed masks."""
-        return DataLoader(_Heldout(self), batch_size=None)
-
-
-class _Heldout(IterableDataset[MicroBatch]):
-    def __init__(self, data: PretrainingData) -> None:
-        self.data = data
-
-    def __iter__(self) -> Iterator[MicroBatch]:
-        steps = self.data.steps
-        place = steps.rank, steps.world
-        return heldout_batches(self.data.heldout, self.data.microbatch, steps.vocabulary, *place, self.data.of_heldout)
+        steps = self.steps
+        batches = heldout_batches(self.heldout, self.microbatch, steps.vocabulary, steps.rank, steps.world, self.of_heldout)
+        # A list: every evaluation goes through it, and it has some megabytes.
+        return DataLoader(list(batches), batch_size=None)  # type: ignore[arg-type]

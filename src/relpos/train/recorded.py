@@ -1,4 +1,4 @@
-"""The step of a pre-training on a GPU: masks, places of predicted tokens and dropout are drawn on the device, passes are replayed.
+"""Steps on a GPU, whose passes are replayed: masks, places of predicted tokens and dropout are drawn on the device.
 
 Results are those of the plain step to rounding. The CPU never waits for the device: gradients of the summed losses are divided by
 the number of chosen tokens only at the end, because that number is known to the device alone; and the language model's head runs at
@@ -8,7 +8,7 @@ a fixed number of tokens, the chosen ones among them, so that nothing has to be 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -17,8 +17,8 @@ from torch.func import functional_call
 
 from relpos.counter import fold
 from relpos.data.marks import OURS, Marks
-from relpos.data.masking import IGNORED, RATE
-from relpos.data.objective import Masked, Objective, masked
+from relpos.data.masking import IGNORED
+from relpos.data.objective import LEAST, Masked, Objective, diffused, masked
 from relpos.data.steps import UnmaskedStep
 from relpos.model.dropout import seed_dropout
 from relpos.model.heads import MaskedLM
@@ -27,26 +27,88 @@ from relpos.model.recorded_keys import RecordedKeys
 from relpos.model.tokens import Tokens
 from relpos.train.replay import Inputs, Recorder, Replay
 
+Losses = Callable[[Inputs, Tokens], tuple[Tensor, ...]]
+
 DEVIATIONS = 8.0
 """Standard deviations above the mean number of chosen tokens for which the head has room: one pass in 10^15 has more."""
 
 
-def room(tokens: int, rate: float = RATE) -> int:
-    """The number of tokens at which the head runs in a pass of `tokens` tokens: a multiple of 64, or all of them."""
-    chosen = rate * tokens + DEVIATIONS * math.sqrt(rate * (1 - rate) * tokens)
+def room(tokens: int, masks: Objective = masked, n: int = 1) -> int:
+    """The number of tokens at which the head runs in a pass of `tokens` tokens in rows of n: a multiple of 64, or all of them."""
+    if isinstance(masks, Masked):
+        # The largest share of the whole run: a recording has the number built in.
+        rate = max(masks.first, masks.last)
+        mean, variance = rate, rate * (1 - rate)
+    elif masks is diffused:  # whose rate is evenly distributed, one for each row
+        mean, variance = 0.5 + LEAST, 1 / 6 + n / 12
+    else:
+        return tokens
+    chosen = mean * tokens + DEVIATIONS * math.sqrt(variance * tokens)
     return min(tokens, -(-math.ceil(chosen) // 64) * 64)
 
 
-class RecordedStep:
+class RecordedPasses:
     """Gradients of whole steps, pass by pass.
 
     Args:
-        seed: of masks and dropout.
+        seed: of dropout.
         precision: `fp32` or `bf16`.
+        losses: the inputs of a pass (input_ids (b, n), keys (b,), step () float64 and others) and the tokens that are computed →
+            the sum of its losses, and other sums over it.
+    """
+
+    def __init__(self, model: nn.Module, seed: int, precision: str, recorder: Recorder, losses: Losses) -> None:
+        self.model, self.seed, self.precision, self.losses = model, seed, precision, losses
+        self.device = next(model.parameters()).device
+        self.keys = RecordedKeys(self.device)
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.multiplied = dict(_multiplied(model)) if precision == "bf16" else {}
+        self.replay = Replay(self._pass, self.parameters, recorder)
+
+    def sums(self, index: int, passes: list[Inputs]) -> Tensor:
+        """Leaves the gradient of the summed losses in `grad`; the sums of `losses` over the passes, float64, on the device."""
+        self.keys.fill(fold(self.seed, index))
+        # A tensor, because a recording has its numbers built in.
+        step = torch.full((), index, dtype=torch.float64, device=self.device)
+        # Copied at once: the next replay overwrites the outputs of this one.
+        return torch.stack([torch.stack([x.double() for x in self.replay(part | {"step": step})]) for part in passes]).sum(0)
+
+    def divide(self, number: Tensor | int) -> None:
+        """The gradients by a number; one that only the device knows is a tensor, for which nothing waits."""
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        torch._foreach_div_(grads, number.to(grads[0].dtype) if isinstance(number, Tensor) else number)
+
+    def zero_gradients(self) -> None:
+        """In place: recordings add to them where they are."""
+        torch._foreach_zero_([p.grad for p in self.parameters if p.grad is not None])
+
+    def _pass(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        ids = inputs["input_ids"]
+        seed_dropout(self.model, self.keys, inputs["keys"])
+        with autocast(self.precision, self.device):
+            cast = cast_together(self.multiplied, torch.bfloat16) if self.multiplied else {}
+            given = inputs, Tokens(len(ids), ids.shape[1], inputs.get("held"))
+            loss, *others = functional_call(_Called(self.model, self.losses), cast, given)
+        # One addition for all parameters, and not one for each.
+        grads = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        reached = [(p, grad) for p, grad in zip(self.parameters, grads, strict=True) if grad is not None]
+        for p, grad in reached:
+            p.grad = torch.zeros_like(grad) if p.grad is None else p.grad
+        torch._foreach_add_([p.grad for p, _ in reached if p.grad is not None], [grad for _, grad in reached])
+        return loss.detach(), *others
+
+
+class RecordedStep(RecordedPasses):
+    """Those of a pre-training.
+
+    Args:
+        seed: of masks and dropout.
         masks: what is predicted.
         marks: the ids of the special tokens.
         vocabulary: of which random ids are drawn; None: all of the word table.
     """
+
+    model: MaskedLM
 
     def __init__(
         self,
@@ -58,15 +120,8 @@ class RecordedStep:
         marks: Marks = OURS,
         vocabulary: int | None = None,
     ) -> None:
-        # The largest share of the whole run: a recording has the number of tokens at which the head runs built in.
-        self.masks, self.most = masks, max(masks.first, masks.last) if isinstance(masks, Masked) else 1.0
-        self.model, self.seed, self.precision = model, seed, precision
-        self.marks, self.vocabulary = marks, vocabulary or model.encoder.embedding.words.num_embeddings
-        self.device = next(model.parameters()).device
-        self.keys = RecordedKeys(self.device)
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.multiplied = dict(_multiplied(model)) if precision == "bf16" else {}
-        self.replay = Replay(self._pass, self.parameters, recorder)
+        super().__init__(model, seed, precision, recorder, self._losses)
+        self.masks, self.marks, self.vocabulary = masks, marks, vocabulary or model.encoder.embedding.words.num_embeddings
 
     def __call__(self, step: UnmaskedStep) -> dict[str, Tensor]:
         """Leaves the gradient of the mean loss in `grad`.
@@ -75,59 +130,36 @@ class RecordedStep:
             Sums over the step, on the device: loss, correct, chosen, all by the weights of the rows where there are some, and how
             many chosen tokens found no room (`left_out`).
         """
-        self.keys.fill(fold(self.seed, step.index))
-        sums = torch.zeros(4, dtype=torch.float64, device=self.device)
-        # A tensor, because a recording has its numbers built in.
-        index = torch.full((), step.index, dtype=torch.float64, device=self.device)
-        for inputs in step.passes:
-            # Added at once: the next replay overwrites the outputs of this one.
-            sums += torch.stack([value.double() for value in self.replay(inputs | {"step": index})])
-        grads = [p.grad for p in self.parameters if p.grad is not None]
-        # By a tensor: a number would have to be read back from the device.
-        torch._foreach_div_(grads, sums[2].clamp(min=1).to(grads[0].dtype))
+        sums = self.sums(step.index, step.passes)
+        self.divide(sums[2].clamp(min=1))
         return dict(zip(("loss", "correct", "chosen", "left_out"), sums, strict=True))
 
-    def zero_gradients(self) -> None:
-        """In place: recordings add to them where they are."""
-        torch._foreach_zero_([p.grad for p in self.parameters if p.grad is not None])
-
-    def _pass(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        ids, lengths, keys = inputs["input_ids"], inputs["lengths"], inputs["keys"]
-        held = Tokens(len(ids), ids.shape[1], inputs.get("held"))
-        predicted = self.masks(ids, lengths, keys, self.seed, self.vocabulary, self.marks, inputs["step"])
+    def _losses(self, inputs: Inputs, held: Tokens) -> tuple[Tensor, ...]:
+        ids, lengths = inputs["input_ids"], inputs["lengths"]
+        predicted = self.masks(ids, lengths, inputs["keys"], self.seed, self.vocabulary, self.marks, inputs["step"])
         seen, labels, weights = predicted
         real = torch.arange(ids.shape[1], device=ids.device)[None, :] < lengths[:, None]
-        seed_dropout(self.model, self.keys, keys)
-        places = room(ids.numel() if held.at is None else len(held.at), self.most)
-        with autocast(self.precision, self.device):
-            cast = cast_together(self.multiplied, torch.bfloat16) if self.multiplied else {}
-            given, options = (seen, labels, real), {"room": places, "weights": weights, "held": held}
-            loss, _, correct = functional_call(_LossSum(self.model), cast, given, options)
-        # One addition for all parameters, and not one for each.
-        grads = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        reached = [(p, grad) for p, grad in zip(self.parameters, grads, strict=True) if grad is not None]
-        for p, grad in reached:
-            p.grad = torch.zeros_like(grad) if p.grad is None else p.grad
-        torch._foreach_add_([p.grad for p, _ in reached], [grad for _, grad in reached])
-        return loss.detach(), correct, predicted.chosen, ((labels != IGNORED).sum() - places).clamp(min=0)
+        places = room(ids.numel() if held.at is None else len(held.at), self.masks, ids.shape[1])
+        loss, _, correct = self.model.loss_sum(seen, labels, real, room=places, weights=weights, held=held)
+        return loss, correct, predicted.chosen, ((labels != IGNORED).sum() - places).clamp(min=0)
 
 
-class _LossSum(nn.Module):
-    """`MaskedLM.loss_sum` as a module's forward pass, which `functional_call` needs."""
+class _Called(nn.Module):
+    """A function of a model as the forward pass of a module, which `functional_call` needs."""
 
-    def __init__(self, model: MaskedLM) -> None:
+    def __init__(self, model: nn.Module, function: Losses) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.function = model, function
 
-    def forward(self, *given: Any, **options: Any) -> tuple[Tensor, ...]:
-        return self.model.loss_sum(*given, **options)
+    def forward(self, *given: Any) -> tuple[Tensor, ...]:
+        return self.function(*given)
 
 
-def _multiplied(model: MaskedLM) -> Iterator[tuple[str, nn.Parameter]]:
-    """What is multiplied in bfloat16, by its name in `_LossSum`. Schemes and convolutions choose their number formats themselves, and
-    bias + GELU adds its bias in float32."""
+def _multiplied(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """What is multiplied in bfloat16, by its name in `_Called`. Schemes and convolutions choose their number formats themselves,
+    and bias + GELU adds its bias in float32."""
     for name, module in model.named_modules(prefix="model"):
-        if isinstance(module, nn.Linear) and not {"position", "conv"} & set(name.split(".")) and module.weight.dtype == torch.float32:
+        if isinstance(module, nn.Linear) and not {"position", "conv"} & {*name.split(".")} and module.weight.dtype == torch.float32:
             yield f"{name}.weight", module.weight
             if module.bias is not None and not name.endswith(".widen"):
                 yield f"{name}.bias", module.bias

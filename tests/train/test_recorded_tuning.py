@@ -1,0 +1,128 @@
+"""Recorded passes of a fine-tuning, with plain calls in the place of CUDA graphs: the gradients of plain ones, in few shapes."""
+
+import shutil
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import relpos
+from glue_tasks import task
+from relpos.data.collate import TuningSteps
+from relpos.data.glue_encoding import Encoded
+from relpos.model.heads import Classifier, ClassifierKind
+from relpos.runs import execute, fit, plan
+from relpos.runs.shelf import logged
+from relpos.train.finetune import Finetuning
+from relpos.train.optim import Recipe
+from relpos.train.replay import PlainCalls
+from schemes import VOCABULARY, model_of
+from waiting import Refused
+
+CLASSES = torch.arange(200) % 3
+
+
+def encoded(labels: Tensor, mean: float = 10.0, length: int = 64) -> Encoded:
+    """Rows of about `mean` tokens, as different as those of a task."""
+    random = np.random.default_rng(0)
+    sizes = np.minimum(np.exp(random.normal(np.log(mean), 0.5, len(labels))).astype(int) + 3, length)
+    ids = [random.integers(5, VOCABULARY, size).astype(np.int32) for size in sizes]
+    return Encoded(ids, [np.arange(size).astype(np.uint8) // 5 % 2 for size in sizes], labels, [*range(len(sizes))], 0, length)
+
+
+def classifier(labels: int, kind: ClassifierKind = "plain", position: str = "composite", conv: str = "none") -> Classifier:
+    encoder = model_of(position, conv, max_positions=64).encoder
+    torch.manual_seed(0)
+    return Classifier(encoder, labels, kind=kind).double().train()
+
+
+def tuning(model: Classifier) -> Any:
+    made: Any = Finetuning(task("mnli"), model, Recipe(lr=1e-3, warmup=0), 20, 3, "fp32", 1)
+    made.manual_backward = torch.Tensor.backward  # without a trainer
+    return made
+
+
+def check_steps(model: Classifier, data: Encoded, microbatch: int, *indices: int) -> None:
+    """A recorded step has the sums and gradients of a plain one."""
+    plain = tuning(model)
+    recorded = plain.recording(PlainCalls())
+    # 200 rows are seven batches of 29, the last one of 26.
+    some, others = (list(TuningSteps(data, 3, 29, 14, microbatch, few_shapes=few)) for few in (False, True))
+    for index in indices:
+        model.zero_grad()
+        plain.sums = {}
+        plain._plain(some[index])
+        wanted = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        loss, right = recorded.sums(index, others[index].microbatches)
+        recorded.divide(others[index].rows)
+        found = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+        # The loss of both is computed in float32.
+        torch.testing.assert_close(found, wanted, atol=1e-7, rtol=1e-5)
+        assert float(loss) / others[index].rows == pytest.approx(float(plain.sums["loss"]), rel=1e-6)
+        assert float(right) == pytest.approx(float(plain.sums["right"]), rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", get_args(ClassifierKind))
+@pytest.mark.parametrize("labels", [CLASSES, CLASSES.float()], ids=["classes", "scores"])
+def test_a_recorded_step_has_the_gradients_of_a_plain_one(kind: ClassifierKind, labels: Tensor) -> None:
+    check_steps(classifier(1 if labels.is_floating_point() else 3, kind), encoded(labels), 32, 0, 6, 13)
+
+
+@pytest.mark.parametrize(("position", "conv"), [("absolute", "canon"), ("rope", "qkv"), ("none", "convbert")])
+@pytest.mark.parametrize("microbatch", [3, 32])
+def test_so_it_has_with_neighbours_and_in_several_passes(position: str, conv: str, microbatch: int) -> None:
+    check_steps(classifier(3, "plain", position, conv), encoded(CLASSES), microbatch, 6)
+
+
+def test_a_step_sums_losses_and_hits_and_of_a_regression_squared_errors() -> None:
+    made = tuning(classifier(3))
+    for outputs, labels, wanted in (
+        ([[9.0, 0.0, 0.0], [0.0, 9.0, 0.0], [0.0, 9.0, 0.0], [0.0, 0.0, 9.0]], [0, 1, 0, 2], (9.0, 3)),
+        ([[1.0], [2.0]], [3.0, 2.5], (4.25, 4.25)),
+    ):
+        made.model.forward = lambda *inputs, outputs=outputs: torch.tensor(outputs)
+        batch = dict.fromkeys(("input_ids", "attention_mask", "token_types")) | {"labels": torch.tensor(labels)}
+        assert [float(value) for value in made.losses(batch)] == pytest.approx(wanted, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", get_args(ClassifierKind))
+def test_a_replay_waits_for_nothing(kind: ClassifierKind) -> None:
+    recorded = tuning(classifier(3, kind)).recording(PlainCalls())
+    first = next(iter(TuningSteps(encoded(CLASSES), 3, 29, 1, 32, few_shapes=True)))
+    recorded.sums(0, first.microbatches)
+    with Refused():
+        recorded.sums(1, first.microbatches)
+        recorded.divide(first.rows)
+
+
+@pytest.mark.parametrize(("batch", "mean"), [(16, 12.0), (32, 40.0)])
+def test_an_epoch_has_few_shapes(batch: int, mean: float) -> None:
+    data = encoded(torch.arange(6003) % 2, mean, 128)
+    steps = list(TuningSteps(data, 0, batch, 2 * -(-6003 // batch), 64, few_shapes=True))
+    shapes = [{key: tuple(value.shape) for key, value in part.items()} for step in steps for part in step.microbatches]
+    whole = {tuple(shape.items()) for shape in shapes if shape["keys"] == (batch,)}
+    assert len(shapes) == len(steps)
+    assert len(whole) <= 5
+    assert len({tuple(shape.items()) for shape in shapes}) <= len(whole) + 2  # the last batch of each epoch is short
+
+
+def test_a_fine_tuning_with_recorded_passes_learns_what_a_plain_one_does(
+    toy_runs: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = ["task=rte", "intermediate=none", f"network={model_folder}", "steps=4", "batch=8", "log_every=1"]
+    run = plan(relpos.compose("finetune", overrides))
+    lines = []
+    for recorder in (None, PlainCalls):
+        monkeypatch.setattr(fit, "recorder_for", lambda accelerator, recorder=recorder: recorder)
+        shutil.rmtree(run.path, ignore_errors=True)
+        execute(run)
+        assert run.record["starts"][-1]["recorded"] == (recorder is not None)
+        lines.append([line for line in logged(run.path) if "accuracy" in line])
+    for plain, recorded in zip(*lines, strict=True):
+        assert recorded["loss"] == pytest.approx(plain["loss"], rel=1e-4)
+        assert recorded["accuracy"] == plain["accuracy"]
+    assert len(lines[0]) == 4
