@@ -66,7 +66,7 @@ class RecordedStep:
         self.keys = RecordedKeys(self.device)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.multiplied = dict(_multiplied(model)) if precision == "bf16" else {}
-        self.replay = Replay(self._pass, self.parameters, recorder)
+        self.replay = Replay(self._pass, {name: p for name, p in model.named_parameters() if p.requires_grad}, recorder)
 
     def __call__(self, step: UnmaskedStep) -> dict[str, Tensor]:
         """Leaves the gradient of the mean loss in `grad`.
