@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from relpos.model.kernels import apart, kept, proof
+from relpos.model.kernels import apart, kept, proof, sweeps
 from relpos.model.kernels.proof import Kind
 
 KIND = Kind(torch.device("cpu"), torch.float32, 4, True, False, None, None, False, None, "clamp")
@@ -72,3 +72,10 @@ def test_the_attention_kernel_on_a_gpu_is_tried_so(monkeypatch: pytest.MonkeyPat
         UserWarning, match="attention kernel 'triton' is not used on cuda: the process that tried it was ended by SIGSEGV"
     ):
         assert not proof.holds(triton, KIND._replace(device=torch.device("cuda")))
+
+
+def test_single_passes_on_a_gpu_are_tried_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps.apart, "tried", lambda trial, *arguments: trial("cpu", arguments[1]))
+    monkeypatch.setattr(sweeps, "_example", lambda name, *_: 1 // 0 if name == "cross_entropy" else [])
+    with pytest.warns(UserWarning, match=r"compiled cross_entropy fails \(ZeroDivisionError: .*\) in torch.float32 on cuda: plain"):
+        assert not sweeps.hold.__wrapped__("cuda", torch.float32)
