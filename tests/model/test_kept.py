@@ -125,7 +125,7 @@ def test_a_file_that_others_may_have_made_is_removed_and_compiled_again(
     assert _loaded()
     assert not (tmp_path / "marker").exists()
     said = capsys.readouterr().err.splitlines()[0]
-    assert said.startswith(f"relpos: the compiled CPU kernels {file.name} are removed, to be compiled again: ")
+    assert said.startswith(f"relpos: {file.name} is removed from the cache, to be made again: ")
     assert said.endswith(fault)
     assert not file.exists()
     assert _loaded()
@@ -138,7 +138,7 @@ def test_a_truncated_file_is_compiled_again(tmp_path: Path, capsys: pytest.Captu
     content = file.read_bytes()
     file.write_bytes(content[:size])
     assert _loaded()
-    assert "are removed, to be compiled again: the file is damaged" in capsys.readouterr().err
+    assert "is removed from the cache, to be made again: the file is damaged" in capsys.readouterr().err
     assert (file.read_bytes(), _times_built(tmp_path)) == (content, 2)
 
 

@@ -83,8 +83,23 @@ def test_a_processor_without_bfloat16_multiplies_rounded_factors_in_float32(pyth
 
 def test_only_a_processor_without_bfloat16_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(fit, "has_bf16", lambda: True)
-    fit.tell_of_bf16()
+    fit.tell_of_precision("bf16", torch.device("cpu"))
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(fit, "has_bf16", lambda: False)
-    fit.tell_of_bf16()
+    fit.tell_of_precision("fp32", torch.device("cpu"))
+    assert capsys.readouterr().err == ""
+    fit.tell_of_precision("bf16", torch.device("cpu"))
     assert "no instructions for bfloat16" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("times", "precision", "said"), [(11.8, "fp32", "12 times as fast"), (1.2, "fp32", ""), (11.8, "bf16", "")]
+)
+def test_a_gpu_says_what_fp32_costs(
+    times: float, precision: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(fit, "fp32_over_bf16", lambda _: times)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H100")
+    fit.tell_of_precision(precision, torch.device("cuda"))
+    line = f"relpos: NVIDIA H100 multiplies matrices {said} with precision=bf16 as with fp32\n" if said else ""
+    assert capsys.readouterr().err == line

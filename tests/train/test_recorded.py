@@ -3,6 +3,7 @@
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +221,7 @@ def test_each_shape_is_recorded_once() -> None:
             recorded.append(function)
             return super().record(function)
 
-    replay = Replay(model.double_sum, list(model.parameters()), Counting())
+    replay = Replay(model.double_sum, dict(model.named_parameters()), Counting())
     outputs = [float(replay({"x": torch.full((size,), value)})[0]) for size, value in ((2, 1.0), (3, 1.0), (2, 5.0))]
     assert outputs == [12.0, 18.0, 60.0]
     assert len(recorded) == 2
@@ -237,10 +238,36 @@ def test_a_recording_that_fails_or_is_wrong_is_not_used(fails: bool) -> None:
                 raise RuntimeError("operation not permitted when stream is capturing\nmore")
             return lambda: None
 
-    replay = Replay(model.double_sum, list(model.parameters()), Wrong())
+    replay = Replay(model.double_sum, dict(model.named_parameters()), Wrong())
     with pytest.warns(UserWarning, match="not recorded as CUDA graphs"):
         assert float(replay({"x": torch.ones(2)})[0]) == 12
     assert model.weight.grad == 4
+
+
+@pytest.mark.parametrize(("name", "share", "is_used"), [("table", 1.0, False), ("table", 0.002, True), ("noise", 1.0, True)])
+def test_a_wrong_gradient_of_one_parameter_is_named(name: str, share: float, is_used: bool) -> None:
+    """The table's gradient is a thousandth of the matrix's, as a bias table's may be; the noise's a hundred-thousandth."""
+    model = nn.ParameterDict({"matrix": torch.zeros(()), "table": torch.zeros(()), "noise": torch.zeros(())})
+    size = {"matrix": 1.0, "table": 1e-3, "noise": 1e-5}
+
+    def function(_: dict[str, Tensor]) -> tuple[Tensor, ...]:
+        for key, p in model.items():
+            p.grad = torch.zeros(()) if p.grad is None else p.grad
+            p.grad += size[key]
+        return (torch.ones(()),)
+
+    class Wrong(PlainCalls):
+        def record(self, function: Callable[[], None]) -> Callable[[], None]:
+            def wrong() -> None:
+                function()
+                model[name].grad -= share * size[name]
+
+            return wrong
+
+    replay = Replay(function, dict(model.items()), Wrong())
+    with nullcontext() if is_used else pytest.warns(UserWarning, match=r"the gradient of table of a replay is off by 1\.0e-03"):
+        replay({})
+    assert replay.trusted == is_used
 
 
 def test_steps_are_read_ahead_in_order_and_the_thread_ends() -> None:

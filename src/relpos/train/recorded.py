@@ -61,9 +61,10 @@ class RecordedPasses:
         self.model, self.seed, self.precision, self.losses = model, seed, precision, losses
         self.device = next(model.parameters()).device
         self.keys = RecordedKeys(self.device)
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.parameters = list(named.values())
         self.multiplied = dict(_multiplied(model)) if precision == "bf16" else {}
-        self.replay = Replay(self._pass, self.parameters, recorder)
+        self.replay = Replay(self._pass, named, recorder)
 
     def sums(self, index: int, passes: list[Inputs]) -> Tensor:
         """Leaves the gradient of the summed losses in `grad`; the sums of `losses` over the passes, float64, on the device."""
@@ -93,7 +94,7 @@ class RecordedPasses:
         grads = torch.autograd.grad(loss, self.parameters, allow_unused=True)
         reached = [(p, grad) for p, grad in zip(self.parameters, grads, strict=True) if grad is not None]
         for p, grad in reached:
-            p.grad = torch.zeros_like(grad) if p.grad is None else p.grad
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
         torch._foreach_add_([p.grad for p, _ in reached if p.grad is not None], [grad for _, grad in reached])
         return loss.detach(), *others
 

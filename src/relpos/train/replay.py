@@ -2,14 +2,16 @@
 
 On CUDA a recording is a graph. Its inputs lie in buffers that every call fills, its gradients are added in place to `grad` of the
 parameters, its outputs are overwritten by the next call. A recording proves itself before it is trusted: the first time, its
-outputs and gradients are compared with those of the plain function. Where they differ, or recording fails, one warning says so and
-the plain function is used. `PlainCalls` has the same interface without recording, so that tests can replay on a CPU.
+outputs and the gradient of each parameter are compared with those of the plain function. Where they differ, or recording fails,
+one warning says so and the plain function is used. `PlainCalls` has the same interface without recording, so that tests can replay
+on a CPU.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,7 +22,8 @@ Inputs = dict[str, Tensor]
 Function = Callable[[Inputs], tuple[Tensor, ...]]
 
 TOLERANCE = 1e-2
-"""Largest distance of a replay from the plain function, relative to the norm: wide enough for sums of bfloat16 in another order."""
+"""Largest distance of a replay from the plain function, relative to the norm: wide enough for sums of bfloat16 in another order.
+For a gradient it grows by so much of itself relative to the norm of all: that of the keys' bias is rounding and nothing else."""
 
 
 class Recorder(Protocol):
@@ -82,10 +85,10 @@ class Replay:
 
     Args:
         function: returns tensors and calls `backward`; for inputs of the same shapes it must launch the same operations.
-        parameters: whose gradients it adds to; from the first call on the gradients keep their place in memory.
+        parameters: by name, those whose gradients it adds to; from the first call on the gradients keep their place in memory.
     """
 
-    def __init__(self, function: Function, parameters: Sequence[nn.Parameter], recorder: Recorder) -> None:
+    def __init__(self, function: Function, parameters: Mapping[str, nn.Parameter], recorder: Recorder) -> None:
         self.function, self.parameters, self.recorder = function, parameters, recorder
         self.recordings: dict[tuple[tuple[int, ...], ...], _Recording] = {}
         self.trusted = True
@@ -105,25 +108,25 @@ class Replay:
 
     def _record(self, shapes: tuple[tuple[int, ...], ...], inputs: Inputs) -> None:
         buffers = {name: value.clone() for name, value in inputs.items()}
-        before = [None if p.grad is None else p.grad.clone() for p in self.parameters]
+        before = [None if p.grad is None else p.grad.clone() for p in self.parameters.values()]
         outputs: list[Tensor] = []
 
         def run() -> None:
             outputs[:] = self.function(buffers)
 
-        def results(call: Callable[[], None]) -> list[Tensor]:
-            for p in self.parameters:
+        def results(call: Callable[[], None]) -> dict[str, Tensor]:
+            for p in self.parameters.values():
                 if p.grad is not None:
                     p.grad.zero_()
             call()
-            grads = [p.grad.flatten() for p in self.parameters if p.grad is not None]
-            return [*(value.clone() for value in outputs), torch.cat(grads)]
+            found = {f"output {number}": value.clone() for number, value in enumerate(outputs)}
+            return found | {name: p.grad.clone() for name, p in self.parameters.items() if p.grad is not None}
 
         try:
             # The plain call is the warm-up, too: what a first call creates must be there before the recording.
             plain = results(lambda: self.recorder.warm_up(run))
             replay = self.recorder.record(run)
-            fault = _difference(plain, results(replay))
+            fault = _difference(plain, results(replay), len(outputs))
         except Exception as error:  # of any kind: recording is optional, and training goes on without it
             fault = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         if fault is None:
@@ -132,16 +135,21 @@ class Replay:
             self.trusted = False
             warnings.warn(f"forward passes are not recorded as CUDA graphs: {fault}; plain calls are used", stacklevel=4)
         # Comparing has overwritten the gradients of the passes before this one.
-        for p, grad in zip(self.parameters, before, strict=True):
+        for p, grad in zip(self.parameters.values(), before, strict=True):
             if p.grad is not None:
                 p.grad.zero_() if grad is None else p.grad.copy_(grad)
 
 
-def _difference(plain: list[Tensor], replayed: list[Tensor]) -> str | None:
-    """Says which output, or the gradient, is too far apart; None where none is."""
-    for number, (expected, actual) in enumerate(zip(plain, replayed, strict=True)):
-        distance = float((actual.double() - expected.double()).norm())
+def _difference(plain: dict[str, Tensor], replayed: dict[str, Tensor], outputs: int) -> str | None:
+    """Names the first result that is too far apart, the outputs before the gradients; None where none is."""
+    norms, distances = (
+        [float(x.double().norm()) for x in found]
+        for found in (plain.values(), [replayed[name] - expected for name, expected in plain.items()])
+    )
+    whole = math.hypot(*norms[outputs:])
+    for number, (name, norm, distance) in enumerate(zip(plain, norms, distances, strict=True)):
+        kind, more = ("", 0.0) if number < outputs else ("the gradient of ", TOLERANCE * whole)
         # Not `>`, which NaN would pass.
-        if not distance <= TOLERANCE * float(expected.double().norm()) + 1e-12:
-            return f"{'the gradient' if number == len(plain) - 1 else f'output {number}'} of a replay is off by {distance:.1e}"
+        if not distance <= TOLERANCE * (norm + more) + 1e-12:
+            return f"{kind}{name} of a replay is off by {distance:.1e}"
     return None

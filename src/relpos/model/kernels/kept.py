@@ -1,4 +1,4 @@
-"""Compiled code that is kept between processes, where this user alone can have written it.
+"""Compiled code, and what came of trying it, kept between processes where this user alone can have written it.
 
 Loading a library runs its code, and a truncated one kills the process by a signal. So a file is read only where it and its folder
 belong to this user and nobody else may write to them, and only where its content has the checksum in its name.
@@ -15,6 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def folder() -> Path:
+    """That of this package among the user's caches."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "relpos"
 
 
 @contextmanager
@@ -39,26 +44,26 @@ def own_folder(folder: Path, make: bool) -> Iterator[int]:
         os.close(place)
 
 
-def read(place: int, stem: str) -> bytes | None:
-    """The content of the library with this stem; None where there is none. One that cannot be trusted is named and removed."""
+def read(place: int, stem: str, suffix: str = ".so") -> bytes | None:
+    """The content of the file with this stem; None where there is none. One that cannot be trusted is named and removed."""
     for name in sorted(os.listdir(place)):
-        if name.startswith(f"{stem}-") and name.endswith(".so"):
+        if name.startswith(f"{stem}-") and name.endswith(suffix):
             try:
                 return _trusted(place, name)
             except OSError as error:
-                print(f"relpos: the compiled CPU kernels {name} are removed, to be compiled again: {error}", file=sys.stderr)
+                print(f"relpos: {name} is removed from the cache, to be made again: {error}", file=sys.stderr)
                 os.unlink(name, dir_fd=place)
     return None
 
 
-def write(place: int, stem: str, content: bytes) -> None:
-    """Keeps a library under its stem and its checksum; whole or not at all."""
+def write(place: int, stem: str, content: bytes, suffix: str = ".so") -> None:
+    """Keeps a file under its stem and its checksum; whole or not at all."""
     temporary = f".{stem}.{os.getpid()}"
     with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, 0o600, dir_fd=place)) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, f"{stem}-{_checksum(content)}.so", src_dir_fd=place, dst_dir_fd=place)
+    os.replace(temporary, f"{stem}-{_checksum(content)}{suffix}", src_dir_fd=place, dst_dir_fd=place)
 
 
 def _trusted(place: int, name: str) -> bytes:
@@ -70,7 +75,7 @@ def _trusted(place: int, name: str) -> bytes:
         if fault := "is no file" if not stat.S_ISREG(status.st_mode) else _fault(status):
             raise OSError(f"the file {fault}")
         content = file.read()
-    if name.rpartition("-")[2] != f"{_checksum(content)}.so":
+    if Path(name).stem.rpartition("-")[2] != _checksum(content):
         raise OSError("the file is damaged")
     return content
 

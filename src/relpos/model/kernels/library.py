@@ -65,7 +65,7 @@ def load(build: bool) -> ctypes.CDLL | None:
 
 def _content(compiler: str, build: bool) -> bytes | None:
     """The library as it was kept, or compiled now; of several processes that do so at once, one compiles and the others wait."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "relpos"
+    folder = kept.folder()
     if not build and not folder.exists():
         return None
     stem, content = f"cpu-{_key(compiler)}", None

@@ -1,12 +1,14 @@
 """An optional attention kernel proves itself before it is trusted.
 
 The first time that a kernel is to compute a kind of terms on a device in a number format, its values and gradients are compared
-with those of `eager` on small batches. So code that no test has run on this hardware cannot spoil a result.
+with those of `eager` on small batches, on a GPU [in a process of their own](apart.py). So code that no test has run on this
+hardware can neither spoil a result nor end a training.
 """
 
 from __future__ import annotations
 
 import warnings
+from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple
 
@@ -15,7 +17,7 @@ from torch import Tensor
 
 from relpos.counter import normal
 from relpos.model.dropout import Draw
-from relpos.model.kernels import eager
+from relpos.model.kernels import apart, eager
 from relpos.model.position.base import Outside, Terms
 from relpos.model.precision import compute_dtype
 
@@ -84,7 +86,7 @@ def holds(kernel: ModuleType, kind: Kind) -> bool:
     """Whether the kernel equals `eager` for this kind of call. Tested once in each process; if it does not, one warning says so."""
     known = (kernel.__name__, kind)
     if known not in _passed:
-        fault = _fault(kernel, kind)
+        fault = apart.tried(fault_of, kernel.__name__, kind) if kind.device.type == "cuda" else _fault(kernel, kind)
         _passed[known] = fault is None
         if fault:
             name = kernel.__name__.rpartition(".")[2]
@@ -94,8 +96,12 @@ def holds(kernel: ModuleType, kind: Kind) -> bool:
     return _passed[known]
 
 
+def fault_of(kernel: str, kind: Kind) -> str | None:
+    """What is wrong with the kernel of this name for this kind of call; None: nothing."""
+    return _fault(import_module(kernel), kind)
+
+
 def _fault(kernel: ModuleType, kind: Kind) -> str | None:
-    """What is wrong with the kernel for this kind of call; None: nothing."""
     # Whatever mode the caller is in, gradients are needed here, and number formats are those of `kind`.
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast(kind.device.type, enabled=False):
         for n in LENGTHS:

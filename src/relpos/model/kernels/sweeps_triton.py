@@ -301,4 +301,4 @@ def grad_taps(x: Tensor, grad: Tensor, taps: int) -> Tensor:
     parts = triton.cdiv(n, rows)
     sums = x.new_empty(batch * parts, taps * width, dtype=torch.float32)
     _grad_taps[batch, parts, triton.cdiv(width, block)](x, grad, sums, n, parts, width, taps, rows, block)
-    return sum_rows(sums[None])[0].view(taps, width).t().to(x.dtype)
+    return sum_rows(sums[None])[0].view(taps, width).t().to(x.dtype).contiguous()

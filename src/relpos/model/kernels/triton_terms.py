@@ -86,7 +86,7 @@ class Added(NamedTuple):
 
     def tensors(self) -> tuple[Tensor | None, ...]:
         """β, a, b, D as the programs read them."""
-        return self.offset, *(None if x is None else x.kernels for x in (self.query, self.key)), self.dense
+        return self.offset, *(None if x is None else x.kernels[..., : x.width] for x in (self.query, self.key)), self.dense
 
     def summed(self, like: Tensor) -> Tensor | None:
         """All of it in one tensor, for values `like` (B, H, n, D): in their number format, or in float32 where all examples share it."""

@@ -1,0 +1,81 @@
+"""What may end a process is tried in one of its own, once; what came of it is kept."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from relpos.model.kernels import apart, kept, proof, sweeps
+from relpos.model.kernels.proof import Kind
+
+KIND = Kind(torch.device("cpu"), torch.float32, 4, True, False, None, None, False, None, "clamp")
+
+
+@pytest.fixture(autouse=True)
+def _cache(python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def records(tmp_path: Path) -> list[str]:
+    return [path.read_text(encoding="utf-8") for path in (tmp_path / "relpos").glob("trial-*.txt")]
+
+
+def no_process(*_: object, **__: object) -> None:
+    raise AssertionError("tried again")
+
+
+def test_what_is_right_is_tried_once_for_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert apart.tried(proof.fault_of, "relpos.model.kernels.fused", KIND) is None
+    monkeypatch.setattr(apart.subprocess, "run", no_process)
+    assert apart.tried(proof.fault_of, "relpos.model.kernels.fused", KIND) is None
+    assert records(tmp_path) == [""]
+    with pytest.raises(AssertionError, match="tried again"):
+        apart.tried(proof.fault_of, "relpos.model.kernels.fused", KIND._replace(head_dim=8))
+
+
+def test_what_is_wrong_stays_so_until_a_version_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        assert apart.tried(os.getcwd) == os.getcwd()
+    monkeypatch.setattr(apart.subprocess, "run", no_process)
+    assert apart.tried(os.getcwd) == os.getcwd()
+    monkeypatch.setattr(apart, "_versions", lambda: ("another",))
+    with pytest.raises(AssertionError, match="tried again"):
+        apart.tried(os.getcwd)
+
+
+def test_what_ends_its_process_is_wrong(tmp_path: Path) -> None:
+    assert apart.tried(os.abort) == "the process that tried it was ended by SIGABRT"
+    assert records(tmp_path) == ["the process that tried it was ended by SIGABRT"]
+
+
+def test_where_there_can_be_no_other_process_it_is_tried_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart.sys, "executable", "/bin/false")
+    assert apart.tried(os.getcwd) == os.getcwd()
+
+
+def test_without_a_folder_of_ones_own_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "relpos").symlink_to(tmp_path)
+    assert kept.folder() == tmp_path / "relpos"
+    assert apart.tried(os.getcwd) == os.getcwd()
+    assert "cannot be kept" in capsys.readouterr().err
+
+
+def test_the_attention_kernel_on_a_gpu_is_tried_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "_passed", {})
+    monkeypatch.setattr(proof.apart, "tried", lambda trial, *arguments: "the process that tried it was ended by SIGSEGV")
+    from relpos.model.kernels import triton
+
+    with pytest.warns(
+        UserWarning, match="attention kernel 'triton' is not used on cuda: the process that tried it was ended by SIGSEGV"
+    ):
+        assert not proof.holds(triton, KIND._replace(device=torch.device("cuda")))
+
+
+def test_single_passes_on_a_gpu_are_tried_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps.apart, "tried", lambda trial, *arguments: trial("cpu", arguments[1]))
+    monkeypatch.setattr(sweeps, "_example", lambda name, *_: 1 // 0 if name == "cross_entropy" else [])
+    with pytest.warns(UserWarning, match=r"compiled cross_entropy fails \(ZeroDivisionError: .*\) in torch.float32 on cuda: plain"):
+        assert not sweeps.hold.__wrapped__("cuda", torch.float32)
