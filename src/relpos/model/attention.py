@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor, cat, nn
+from torch.nn import functional
 from torch.nn.functional import pad
 
 from relpos.model import kernels
@@ -71,7 +72,10 @@ class Attention(nn.Module):
         self.dropout = Dropout(block.attention_dropout)
         self.ran: str | None = None  # the attention kernel of the last forward pass
 
-    def forward(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall) -> Float[Tensor, "*kept hidden"]:
+    def forward(
+        self, x: Float[Tensor, "*tokens hidden"], call: LayerCall, biased: bool = True
+    ) -> Float[Tensor, "*kept hidden"]:  # fmt: skip
+        """Without the bias of W_o where it is not `biased`."""
         x = convolved(self.conv, "input", x, x, call)
         q, k, v = self.heads(x, call)
         draw = self.dropout.draw(call.layer)
@@ -89,7 +93,8 @@ class Attention(nn.Module):
             y = cat((y, self.conv.heads(call.held.spread(x), q, last, call.mask, draw.beside())), 1)
         y = y.transpose(1, 2).flatten(2)
         after = self.conv.after(v.transpose(1, 2).flatten(2), call.mask)
-        return self.linear(self.output, call.kept.take(y if after is None else y + after))
+        y = call.kept.take(y if after is None else y + after)
+        return self.linear(self.output, y) if biased else functional.linear(y, self.output.weight)
 
     def attend(self, q: Any, k: Any, v: Heads, call: LayerCall, dropout: Draw) -> Heads:
         """The heads that have scores: q, k, v (B, scored, n, head_dim) → the same shape."""

@@ -81,27 +81,28 @@ class Layer(nn.Module):
         def cut(part: Tensor) -> Tensor:
             return part if wanted is kept else wanted.take(kept.spread(part))
 
-        y = self.attention(normed(x, self.attention_norm) if first else x, call)
+        swept = self.block.sweepable and sweeps.serve(self.attention.kernel, x, self.training)
+        apart = swept and x.device.type != "cpu"  # the sums with the residual stream add the biases of the maps before them
+        y = self.attention(normed(x, self.attention_norm) if first else x, call, not apart)
         # The residual stream is cut to the same tokens as the attention's output; only in the last layer are there fewer.
         if kept is not call.held:
             x = kept.take(call.held.spread(x))
-        swept = sweeps.serve(self.attention.kernel, x, self.training) and self.block.sweepable
         add_norm: Callable[..., Tensor] = sweeps.add_norm if swept else residual.add_norm
         # A mask depends on the place in the batch, so that it is the same whichever tokens are computed.
         draw = self.attention_dropout.draw(layer)._replace(tokens=kept)
-        x = added(x, y, draw) if first else add_norm(x, y, self.attention_norm, draw)
+        x = added(x, y, draw) if first else add_norm(x, y, self.attention_norm, draw, *((self.attention.output.bias,) if apart else ()))
         # With norms behind the sums x is normed already.
         read = normed(x, self.ffn_norm) if first else x
-        y = convolved(conv, "ffn", read, read, call)
+        y, beside = convolved(conv, "ffn", read, read, call), ()
         if "inner" in conv.places:
             y = self.narrow(cut(self.block.activate(convolved(conv, "inner", self.widen(y), y, call))))
         elif swept and self.block.plain_gelu:
-            y = sweeps.feed_forward(cut(y), self.widen, self.narrow)
+            y, beside = sweeps.feed_forward(cut(y), self.widen, self.narrow, not apart), (self.narrow.bias,) if apart else ()
         else:
             y = self.narrow(self.block.activate(self.widen(cut(y))))
         x = cut(x)
         draw = self.ffn_dropout.draw(layer)._replace(tokens=wanted)
-        return added(x, y, draw) if first else add_norm(x, y, self.ffn_norm, draw)
+        return added(x, y, draw) if first else add_norm(x, y, self.ffn_norm, draw, *beside)
 
 
 class Encoder(nn.Module):

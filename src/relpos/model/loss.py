@@ -31,10 +31,9 @@ class _TiedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         dtype = x.dtype
         if swept:
-            table = _with_rows(words.to(dtype), sweeps.columns_of(x, len(words)))
             # The logits stand where their gradient will.
-            grad = torch.mm(x, table.t())
-            losses, hits = sweeps.cross_entropy_(grad, bias, target, counts)
+            grad, table, shift = sweeps.logits(x, words, bias)
+            losses, hits = sweeps.cross_entropy_(grad, shift, target, counts)
             total, right = losses.sum(), hits.sum()
         else:
             table = words.to(dtype)
@@ -83,11 +82,6 @@ def _block_by_block(
         p.scatter_add_(1, correct, p.new_full(correct.shape, -1))
         grad[rows] = p if predicted is None else p.mul_(predicted[:, None])
     return total, right
-
-
-def _with_rows(table: Tensor, rows: int) -> Tensor:
-    """The table with rows of zeros behind it."""
-    return table if len(table) == rows else torch.nn.functional.pad(table, (0, 0, 0, rows - len(table)))
 
 
 def _sum(values: Tensor, predicted: Tensor | None) -> Tensor:

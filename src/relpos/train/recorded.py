@@ -162,5 +162,5 @@ def _multiplied(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     for name, module in model.named_modules(prefix="model"):
         if isinstance(module, nn.Linear) and not {"position", "conv"} & {*name.split(".")} and module.weight.dtype == torch.float32:
             yield f"{name}.weight", module.weight
-            if module.bias is not None and not name.endswith(".widen"):
+            if module.bias is not None and name.endswith(".project"):
                 yield f"{name}.bias", module.bias

@@ -1,5 +1,5 @@
 """Single passes over activations, forward and backward: LN(x + drop(y)), bias + GELU between two linear maps, cross-entropy, and
-depthwise convolutions. `sweeps_cpu` computes them on a CPU, `sweeps_triton` on CUDA; plain torch is what both must equal.
+depthwise convolutions. `sweeps_cpu` computes them on a CPU, `triton_sweeps` on CUDA; plain torch is what both must equal.
 """
 
 from __future__ import annotations
@@ -45,26 +45,29 @@ def gpu_serves(x: Tensor) -> bool:
 
 def _passes(x: Tensor) -> ModuleType:
     # Triton compiles, or interprets, what is imported: not before it is needed.
-    return sweeps_cpu if x.device.type == "cpu" else import_module("relpos.model.kernels.sweeps_triton")
+    return sweeps_cpu if x.device.type == "cpu" else import_module("relpos.model.kernels.triton_sweeps")
 
 
 class _AddNorm(torch.autograd.Function):
     @staticmethod
     @as_given
-    def forward(ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw, *beside: Tensor
+    ) -> Tensor:  # fmt: skip
         weight = weight.float()
-        out, *kept = _passes(x).norm_forward(x.contiguous(), y.contiguous(), weight, bias.float(), eps, draw)
+        out, *kept = _passes(x).norm_forward(x.contiguous(), y.contiguous(), weight, bias.float(), eps, draw, *beside)
         ctx.save_for_backward(*kept, weight)
-        ctx.draw = draw
+        ctx.draw, ctx.beside = draw, bool(beside)
         return out
 
     @staticmethod
     @once_differentiable
     @as_given
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        grad_x, grad_y, sums = _passes(grad).norm_backward(grad.contiguous(), *ctx.saved_tensors, ctx.draw)
-        grad_weight, grad_bias = _passes(grad).sum_rows(sums)
-        return grad_x, grad_y, grad_weight, grad_bias, None, None
+        beside = [True] if ctx.beside else []
+        grad_x, grad_y, sums = _passes(grad).norm_backward(grad.contiguous(), *ctx.saved_tensors, ctx.draw, *beside)
+        grad_weight, grad_bias, *grad_beside = _passes(grad).sum_rows(sums)
+        return grad_x, grad_y, grad_weight, grad_bias, None, None, *grad_beside
 
 
 @cache
@@ -124,7 +127,7 @@ def _example_depthwise(x: Tensor, grad: Tensor, compiled: bool) -> list[Tensor]:
     """The gradient of five weights of each channel, and on CUDA the sums that they weigh."""
     n, padded = x.shape[1], nn.functional.pad(x, (0, 0, 2, 2))
     shifted, weight = [padded[:, r : r + n] for r in range(5)], grad[0, :5].t()
-    on_gpu = x.device.type == "cuda"
+    on_gpu = _passes(x) is not sweeps_cpu
     if compiled:
         return [grad_taps(x, grad, 5), *([taps(x, weight, grad[1, 0])] if on_gpu else [])]
     grads = torch.stack([(part * grad).sum((0, 1)) for part in shifted], 1)
@@ -135,7 +138,9 @@ def _example_loss(logits: Tensor, bias: Tensor, compiled: bool) -> list[Tensor]:
     """The losses of the rows, then softmax − one-hot."""
     target = torch.arange(len(logits)) % len(bias)
     if compiled:
-        return [cross_entropy_(logits, bias, target)[0], logits]
+        apart = _passes(logits) is sweeps_cpu
+        logits = logits if apart else logits + bias
+        return [cross_entropy_(logits, bias if apart else None, target)[0], logits]
     logits = logits + bias
     one_hot = nn.functional.one_hot(target, logits.shape[1])
     return [
@@ -145,10 +150,11 @@ def _example_loss(logits: Tensor, bias: Tensor, compiled: bool) -> list[Tensor]:
 
 
 def add_norm(
-    x: Float[Tensor, "*batch hidden"], y: Float[Tensor, "*batch hidden"], norm: nn.LayerNorm, draw: Draw
+    x: Float[Tensor, "*batch hidden"], y: Float[Tensor, "*batch hidden"], norm: nn.LayerNorm, draw: Draw, *beside: Tensor
 ) -> Float[Tensor, "*batch hidden"]:
-    """LN(x + drop(y))."""
-    return _AddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, draw)
+    """LN(x + drop(y)); on CUDA LN(x + drop(y + b)), where b (hidden,), the bias of the linear map before, is given besides: its
+    gradient is summed on the way."""
+    return _AddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, draw, *beside)
 
 
 class _Linear(torch.autograd.Function):
@@ -182,52 +188,69 @@ class _FeedForward(torch.autograd.Function):
 
     @staticmethod
     @as_given
-    def forward(ctx: Any, x: Tensor, widen: Tensor, inner: Tensor, narrow: Tensor, outer: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, widen: Tensor, inner: Tensor, narrow: Tensor, outer: Tensor | None) -> Tensor:
         rows, passes = x.flatten(0, -2), _passes(x)
         wide, inner = rows @ widen.t(), inner.float()
         active = passes.gelu_forward(wide, inner)
         ctx.save_for_backward(rows, wide, widen, inner, narrow, active if passes.KEEPS_ACTIVATION else None)
-        return torch.addmm(outer, active, narrow.t()).view(*x.shape[:-1], len(narrow))
+        y = active @ narrow.t() if outer is None else torch.addmm(outer, active, narrow.t())
+        ctx.outer = outer is not None
+        return y.view(*x.shape[:-1], len(narrow))
 
     @staticmethod
     @once_differentiable
     @as_given
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         rows, wide, widen, inner, narrow, active = ctx.saved_tensors
         shape, grad = grad.shape, grad.flatten(0, -2)
         passes = _passes(grad)
         of_wide, active, sums = passes.gelu_backward(wide, inner, grad @ narrow, active)
         of_x = (of_wide @ widen).view(*shape[:-1], widen.shape[1])
-        of_inner, of_outer = (passes.sum_rows(x[None], x.dtype)[0] for x in (sums, grad))
-        return of_x, of_wide.t() @ rows, of_inner, grad.t() @ active, of_outer
+        of_outer = passes.sum_rows(grad[None], grad.dtype)[0] if ctx.outer else None
+        return of_x, of_wide.t() @ rows, passes.sum_rows(sums[None])[0], grad.t() @ active, of_outer
 
 
-def feed_forward(x: Float[Tensor, "*batch hidden"], widen: nn.Linear, narrow: nn.Linear) -> Float[Tensor, "*batch hidden"]:
-    """W_2 GELU(W_1 x + b_1) + b_2, with the exact GELU."""
-    outer = narrow.bias.to(x.dtype)
+def feed_forward(
+    x: Float[Tensor, "*batch hidden"], widen: nn.Linear, narrow: nn.Linear, biased: bool = True
+) -> Float[Tensor, "*batch hidden"]:
+    """W_2 GELU(W_1 x + b_1) + b_2, with the exact GELU; without b_2 where it is not `biased`."""
+    outer = narrow.bias.to(x.dtype) if biased else None
     y: Tensor = _FeedForward.apply(x, cast_once(widen.weight, x.dtype), widen.bias, cast_once(narrow.weight, x.dtype), outer)
     return y
 
 
-def cross_entropy_(logits: Tensor, bias: Tensor, target: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Turns logits (rows, V) without their bias into softmax − one-hot.
+def logits(
+    x: Float[Tensor, "tokens embedding"], words: Float[Tensor, "vocabulary embedding"], bias: Float[Tensor, "vocabulary"]
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """x wordsᵀ, the table that was multiplied with, and the bias that is still to be added.
+
+    On CUDA the product adds it, and has a multiple of 64 columns, with which products of bfloat16 are twice as fast: the others are
+    −∞.
+    """
+    table = words.to(x.dtype)
+    if x.device.type == "cpu":
+        return x @ table.t(), table, bias
+    spare = -len(words) % 64
+    table = nn.functional.pad(table, (0, 0, 0, spare))
+    return torch.addmm(nn.functional.pad(bias, (0, spare), value=-torch.inf).to(x.dtype), x, table.t()), table, None
+
+
+def cross_entropy_(
+    logits: Tensor, bias: Tensor | None, target: Tensor, counts: Tensor | None = None
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Turns logits (rows, V) into softmax − one-hot.
 
     Args:
-        logits: on CUDA they may have more columns than the bias, see `columns_of`; these become 0.
+        bias: what is still to be added to them; None, on CUDA: nothing.
         counts: (rows,) by how much each row counts, in the results and in what is left in `logits`; None: all by 1.
 
     Returns:
         (rows,) −log softmax of the targets, and (rows,) 1 where no other logit is higher than that of the target.
     """
     counts = None if counts is None else counts.float().contiguous()
-    losses, hits = _passes(logits).cross_entropy_(logits, bias.float(), target.to(torch.int64).contiguous(), counts)
+    bias = None if bias is None else bias.float()
+    losses, hits = _passes(logits).cross_entropy_(logits, bias, target.to(torch.int64).contiguous(), counts)
     return losses, hits
-
-
-def columns_of(x: Tensor, vocabulary: int) -> int:
-    """How many columns of logits are multiplied for a vocabulary: on CUDA a multiple of 64, with which products of bfloat16 are
-    twice as fast."""
-    return vocabulary if x.device.type == "cpu" else -(-vocabulary // 64) * 64
 
 
 def taps(

@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 
 from relpos.model.kernels import triton_programs as programs
 from relpos.model.kernels.band import diagonal_sums
-from relpos.model.kernels.sweeps_triton import sum_rows
+from relpos.model.kernels.triton_sweeps import sum_rows
 
 ALIGNED = 8
 """Kernels made here have a multiple of so many columns: products of bfloat16 want rows that begin at 16 bytes."""

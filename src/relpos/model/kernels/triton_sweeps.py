@@ -35,14 +35,16 @@ def _dropped(y, word, column, columns, THRESHOLD: tl.constexpr, RESCALE: tl.cons
 
 @triton.jit
 def _norm_forward(
-    X, Y, WEIGHT, BIAS, WORDS, COLUMN_WORDS, KEY, TOTAL, OUT, MEAN, RSTD, rows, eps,
+    X, Y, WEIGHT, BIAS, BESIDE, WORDS, COLUMN_WORDS, KEY, TOTAL, OUT, MEAN, RSTD, rows, eps,
     WIDTH: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr,
-    KEYED: tl.constexpr,
+    KEYED: tl.constexpr, HAS_BESIDE: tl.constexpr,
 ):  # fmt: skip
     row, column = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS), tl.arange(0, PADDED)
     inside = (row[:, None] < rows) & (column[None, :] < WIDTH)
     at = row[:, None] * WIDTH + column[None, :]
     y = tl.load(Y + at, mask=inside, other=0.0).to(tl.float32)
+    if HAS_BESIDE:
+        y += tl.load(BESIDE + column, mask=column < WIDTH, other=0.0)[None, :]
     if THRESHOLD > 0:
         word = stirred(tl.load(WORDS + row, mask=row < rows, other=0), KEY, KEYED)
         y = _dropped(y, word, tl.minimum(column, WIDTH - 1), COLUMN_WORDS, THRESHOLD, RESCALE)
@@ -63,7 +65,7 @@ def _norm_forward(
 def _norm_backward(
     GRAD, TOTAL, MEAN, RSTD, WEIGHT, WORDS, COLUMN_WORDS, KEY, GRAD_X, GRAD_Y, SUMS, rows, parts,
     WIDTH: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr,
-    KEYED: tl.constexpr,
+    KEYED: tl.constexpr, HAS_BESIDE: tl.constexpr,
 ):  # fmt: skip
     part, column = tl.program_id(0), tl.arange(0, PADDED)
     row = part.to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -83,35 +85,41 @@ def _norm_backward(
         word = stirred(tl.load(WORDS + row, mask=row < rows, other=0), KEY, KEYED)
         grad_y = _dropped(grad_x, word, tl.minimum(column, WIDTH - 1), COLUMN_WORDS, THRESHOLD, RESCALE)
         tl.store(GRAD_Y + at, grad_y.to(GRAD_Y.dtype.element_ty), mask=inside)
+    else:
+        grad_y = grad_x
+    if HAS_BESIDE:
+        tl.store(SUMS + (2 * parts + part) * WIDTH + column, tl.sum(tl.where(inside, grad_y, 0.0), 0), mask=column < WIDTH)
 
 
-def _norm_shape(width: int, tile: int) -> dict[str, int]:
+def _norm_shape(width: int, tile: int, warps: int) -> dict[str, int]:
     padded = _power(width)
-    return {"WIDTH": width, "PADDED": padded, "ROWS": max(1, tile // padded), "num_warps": 4 if max(tile, padded) <= TILE else 8}
+    return {"WIDTH": width, "PADDED": padded, "ROWS": max(1, tile // padded), "num_warps": warps}
 
 
 def norm_forward(
-    x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw
+    x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw, beside: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """LN(x + drop(y)), the sum, and its mean and 1 / deviation by row."""
-    total, out, rows, shape = torch.empty_like(x), torch.empty_like(x), x.shape[:-1].numel(), _norm_shape(x.shape[-1], TILE // 2)
+    """LN(x + drop(y + beside)), the sum, and its mean and 1 / deviation by row."""
+    total, out, rows, shape = torch.empty_like(x), torch.empty_like(x), x.shape[:-1].numel(), _norm_shape(x.shape[-1], TILE // 2, 4)
     mean, rstd = x.new_empty(2, rows, dtype=torch.float32)
     dropout, constants = dropout_of(x.shape, draw, x)
     grid = (triton.cdiv(rows, shape["ROWS"]),)
-    _norm_forward[grid](x, y, weight, bias, *dropout, total, out, mean, rstd, rows, eps, **shape, **constants)
+    beside, constants["HAS_BESIDE"] = (weight, False) if beside is None else (beside.float(), True)
+    _norm_forward[grid](x, y, weight, bias, beside, *dropout, total, out, mean, rstd, rows, eps, **shape, **constants)
     return out, total, mean, rstd
 
 
 def norm_backward(
-    grad: Tensor, total: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor, draw: Draw
+    grad: Tensor, total: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor, draw: Draw, beside: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of x and y; those of weight and bias, (2, parts, width), are still to be summed."""
+    """Gradients of x and y; those of weight, bias and, if it was there, `beside`, (2 or 3, parts, width), are still to be summed."""
     grad_x = torch.empty_like(total)
     grad_y = torch.empty_like(total) if draw.rate > 0 else grad_x  # without dropout both gradients are the same numbers
-    rows, shape = mean.numel(), _norm_shape(total.shape[-1], 2 * TILE)  # larger tiles leave fewer sums to add
+    rows, shape = mean.numel(), _norm_shape(total.shape[-1], 2 * TILE, 16)  # larger tiles leave fewer sums to add
     parts = triton.cdiv(rows, shape["ROWS"])
-    sums = weight.new_empty(2, parts, len(weight))
+    sums = weight.new_empty(3 if beside else 2, parts, len(weight))
     dropout, constants = dropout_of(total.shape, draw, total)
+    constants["HAS_BESIDE"] = beside
     _norm_backward[(parts,)](grad, total, mean, rstd, weight, *dropout, grad_x, grad_y, sums, rows, parts, **shape, **constants)
     return grad_x, grad_y, sums
 
@@ -202,13 +210,13 @@ def gelu_backward(wide: Tensor, bias: Tensor, grad: Tensor, active: Tensor) -> t
     (rows, width), shape = wide.shape, _gelu_shape(wide.shape[1])
     parts = triton.cdiv(rows, shape["ROWS"])
     sums = bias.new_empty(parts, width)
-    _gelu_backward[parts, triton.cdiv(width, shape["BLOCK"])](wide, bias, grad, sums, rows, **shape)
+    _gelu_backward[parts, triton.cdiv(width, shape["BLOCK"])](wide, bias, grad, sums, rows, **shape, num_warps=8)
     return grad, active, sums
 
 
 @triton.jit
 def _cross_entropy(
-    LOGITS, BIAS, TARGET, COUNTS, LOSS, HIT, width, bias_width, COUNTED: tl.constexpr, BLOCK: tl.constexpr
+    LOGITS, TARGET, COUNTS, LOSS, HIT, width, COUNTED: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     """Two walks over a row, of which the second finds it in the cache; none over a row that does not count."""
     row = tl.program_id(0).to(tl.int64)
@@ -216,13 +224,12 @@ def _cross_entropy(
     count = 1.0
     if COUNTED:
         count = tl.load(COUNTS + row)
-    counted = tl.where(count == 0.0, 0, bias_width)
-    answer = tl.load(logits + target).to(tl.float32) + tl.load(BIAS + target)
+    counted = tl.where(count == 0.0, 0, width)
+    answer = tl.load(logits + target).to(tl.float32)
     highest, total = answer, tl.zeros([BLOCK], tl.float32)
     for start in range(0, counted, BLOCK):
         at = start + column
-        x = tl.load(logits + at, mask=at < bias_width, other=float("-inf")).to(tl.float32)
-        x += tl.load(BIAS + at, mask=at < bias_width, other=0.0)
+        x = tl.load(logits + at, mask=at < counted, other=float("-inf")).to(tl.float32)
         higher = tl.maximum(highest, tl.max(x, 0))
         total = total * tl.exp(highest - higher) + tl.exp(x - higher)
         highest = higher
@@ -233,20 +240,19 @@ def _cross_entropy(
     for start in range(0, width, BLOCK):
         at = start + column
         x = tl.load(logits + at, mask=at < counted, other=0.0).to(tl.float32)
-        p = tl.exp(x + tl.load(BIAS + at, mask=at < counted, other=0.0) - highest) * (1.0 / whole)
+        p = tl.exp(x - highest) * (1.0 / whole)
         # Subtracted in float32: bfloat16 has no number between 0.996 and 1, so that p − 1 of a likely target would be 0.
         p = tl.where(at < counted, count * (p - tl.where(at == target, 1.0, 0.0)), 0.0)
         tl.store(logits + at, p.to(LOGITS.dtype.element_ty), mask=at < width)
 
 
-def cross_entropy_(logits: Tensor, bias: Tensor, target: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def cross_entropy_(logits: Tensor, _bias: None, target: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """See `sweeps.cross_entropy_`."""
     losses, hits = logits.new_empty(2, len(logits), dtype=torch.float32)
     width, block = logits.shape[1], min(COLUMNS, _power(logits.shape[1]))
     _cross_entropy[(len(logits),)](
-        logits, bias, target, target if counts is None else counts, losses, hits, width, len(bias), counts is not None, block,
-        num_warps=8,
-    )  # fmt: skip
+        logits, target, target if counts is None else counts, losses, hits, width, counts is not None, block, num_warps=8
+    )
     return losses, hits
 
 

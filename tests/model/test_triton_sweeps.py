@@ -1,0 +1,65 @@
+"""The single passes for CUDA in Triton's interpreter, beside plain torch."""
+
+import pytest
+import torch
+
+from relpos.model import residual
+from relpos.model.dropout import Draw, Examples
+from relpos.model.kernels import sweeps
+from relpos.model.recorded_keys import RecordedKeys
+from relpos.model.tokens import Tokens
+
+pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
+from relpos.model.kernels import triton_sweeps
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "_passes", lambda _: triton_sweeps)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_they_equal_plain_torch(dtype: torch.dtype) -> None:
+    assert sweeps.hold.__wrapped__("cpu", dtype)
+
+
+@pytest.mark.parametrize("draw", [Draw(0.0, 0), Draw(0.25, 7)])
+def test_a_bias_that_is_added_with_the_sum_has_the_gradient_of_one_added_before(draw: Draw) -> None:
+    torch.manual_seed(0)
+    norm, bias = torch.nn.LayerNorm(20), torch.randn(20, requires_grad=True)
+    x, y = (torch.randn(3, 7, 20, requires_grad=True) for _ in range(2))
+    parts = (x, y, bias, *norm.parameters())
+    upstream = torch.randn(3, 7, 20)
+    ours = sweeps.add_norm(x, y, norm, draw, bias)
+    plain = residual.add_norm(x, y + bias, norm, draw)
+    torch.testing.assert_close(ours, plain, atol=1e-5, rtol=1e-5)
+    found, expected = (torch.autograd.grad(out, parts, upstream) for out in (ours, plain))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_masks_are_those_of_the_tokens_that_are_held_and_of_a_recorded_key() -> None:
+    keys = RecordedKeys(CPU)
+    held = Tokens(3, 4, torch.tensor([0, 5, 6, 11]))
+    draw = Draw(0.5, keys.key(2, 1), Examples(torch.tensor([9, 4, 7])), held)
+    norm, x = torch.nn.LayerNorm(12), torch.zeros(4, 12)
+    y = torch.randn(4, 12)
+    torch.testing.assert_close(sweeps.add_norm(x, y, norm, draw), residual.add_norm(x, y, norm, draw))
+
+
+def test_sums_of_many_rows() -> None:
+    x = torch.randn(2, 2500, 70)
+    torch.testing.assert_close(triton_sweeps.sum_rows(x), x.sum(1), atol=1e-3, rtol=1e-4)
+
+
+def test_rows_that_do_not_count_leave_nothing_and_others_by_how_much_they_count() -> None:
+    torch.manual_seed(1)
+    x, words, bias = torch.randn(5, 6), torch.randn(70, 6), torch.randn(70)
+    target, counts = torch.tensor([3, 0, 69, 1, 2]), torch.tensor([1.0, 0.0, 2.5, 1.0, 0.0])
+    logits = x @ words.t() + bias
+    losses, _ = sweeps.cross_entropy_(found := logits.clone(), None, target, counts)
+    expected = torch.nn.functional.cross_entropy(logits, target, reduction="none") * counts
+    torch.testing.assert_close(losses, expected)
+    one_hot = torch.nn.functional.one_hot(target, 70)
+    torch.testing.assert_close(found, (logits.softmax(1) - one_hot) * counts[:, None])
