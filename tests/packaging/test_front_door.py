@@ -54,6 +54,15 @@ def test_help_gives_each_subcommand_a_line(capsys: pytest.CaptureFixture[str]) -
     assert all(lines.get(name) for name in ("data", "pretrain", "finetune", "reproduce", "params"))
 
 
+def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for asked, answered in ((["help"], ["--help"]), (["help", "params"], ["params", "--help"])):
+        shown = []
+        for command in (asked, answered):
+            assert main(command) == 0
+            shown.append(capsys.readouterr().out)
+        assert shown[0] == shown[1]
+
+
 def test_every_module_can_be_imported() -> None:
     names = [module.name for module in pkgutil.walk_packages(relpos.__path__, "relpos.")]
     for name in names:

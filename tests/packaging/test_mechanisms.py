@@ -34,7 +34,7 @@ PRESETS = [*described.presets("position"), *described.presets("conv")]
 EVERY = pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: f"{preset.group}={preset.name}")
 
 
-def test_the_page_is_not_stale() -> None:
+def test_the_page_of_mechanisms_is_not_stale() -> None:
     """Of what is computed a few rows, which take seconds less; all of it with RELPOS_FULL=1."""
     page = PAGE.read_text(encoding="utf-8")
     if FULL:
