@@ -39,7 +39,8 @@ def test_the_page_of_mechanisms_is_not_stale() -> None:
     page = PAGE.read_text(encoding="utf-8")
     if FULL:
         assert page == generate.renewed(page), "make mechanisms"
-    some = [preset for preset in PRESETS if preset.name in ("none", "composite", "floater", "convbert")]
+        return
+    some = [preset for preset in PRESETS if preset.name in ("none", "composite", "convbert")]
     positions = [preset for preset in some if preset.group == "position"]
     costs = json.loads(generate.COSTS.read_text(encoding="utf-8"))
     tables = [generate.said(PRESETS), generate.at_the_start(positions)]
