@@ -20,6 +20,7 @@ from awake import Awake
 from linked import link_runs
 from process_state import ProcessState
 from relpos.when_imported import when_imported
+from rooms import pytest_terminal_summary  # noqa: F401  a hook of pytest
 from shapes import CHECKED
 
 HELDOUT = 100

@@ -104,11 +104,6 @@ def test_help_explains_every_dial_of_the_command_itself(relpos: Relpos, command:
     assert [line for line in dials if line[0] != " " and "#" not in line and line.split(":")[0] not in groups | scores] == []
 
 
-def test_help_lists_the_commands_in_columns(relpos: Relpos) -> None:
-    lines = [line for line in relpos("--help").stdout.splitlines() if re.match("  [a-z]", line)]
-    assert {line.index(" relpos ") for line in lines} == {lines[0].index(" relpos ")}
-
-
 def test_equal_runs_of_a_sweep_are_done_once_and_the_folder_is_the_last_line(
     relpos: Relpos, toy_runs: Path, tmp_path: Path
 ) -> None:

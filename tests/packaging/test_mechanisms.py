@@ -91,10 +91,6 @@ def test_evaluation_of_formulas() -> None:
     assert described.evaluate("E·(a + n/a if a else n)", shape, {"a": None}) == 32 * 128
 
 
-def test_the_figure_is_there_and_small() -> None:
-    assert (ROOT / "docs" / "figures" / "patterns.png").stat().st_size < 600_000
-
-
 def block(language: str, holding: str) -> str:
     blocks = re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return next(text for text in blocks if holding in text)
