@@ -36,6 +36,15 @@ def test_what_runs_under_way_have_done_is_not_left_and_they_are_side_by_side() -
     assert Remaining().seconds([first, second, third], at_work) == pytest.approx((20 + 20 + 40) / 2, rel=0.05)
 
 
+def test_a_worker_between_two_runs_is_still_there() -> None:
+    first, second, third = (pretraining(seed) for seed in range(3))
+    remaining = Remaining()
+    remaining.seconds([first, second, third], {run.identity: (started(20), {"step": 50}) for run in (first, second)})
+    remaining.add(first, {"state": "finished", "seconds": 40.0})
+    assert remaining.seconds([second, third], {second.identity: ({}, {"step": 50})}) == pytest.approx((20 + 40) / 2, rel=1e-3)
+    assert remaining.seconds([third], {}) == pytest.approx(40, rel=1e-3)
+
+
 def test_a_run_that_went_on_from_a_checkpoint_has_no_speed() -> None:
     run = pretraining(0)
     assert Remaining().seconds([run], {run.identity: (started(20, from_step=40), {"step": 50})}) is None

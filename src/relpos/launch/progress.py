@@ -75,7 +75,7 @@ class Display:
 
     def _under_way(self) -> list[Text]:
         runs = [Text(f"  {under_way(run)}", style="cyan") for run in self.standing.running]
-        return [*runs, Text(f"  {self._left().lstrip(', ')}")] if runs else []
+        return [*runs, Text(f"  {left.lstrip(', ')}")] if runs and (left := self._left()) else runs
 
 
 def ending(run: Run) -> str:

@@ -21,6 +21,8 @@ class Remaining:
     def __init__(self) -> None:
         self.finished: dict[str, list[float]] = {}
         self.operations: dict[str, float] = {}
+        self.places = 1
+        """The most processes that were at work at once: between two runs a worker is not."""
 
     def add(self, run: Run, record: Mapping[str, Any]) -> None:
         """Takes the speed of a finished run."""
@@ -29,13 +31,14 @@ class Remaining:
             self.finished.setdefault(run.stage, []).append(operations / seconds)
 
     def seconds(self, unsettled: Iterable[Run], at_work: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]) -> float | None:
-        """Seconds until all are done, by as many processes as are at work now; None: no run has a speed yet.
+        """Seconds until all are done, by as many processes as were at work at once; None: no run has a speed yet.
 
         Args:
             unsettled: the runs to be done and those under way.
             at_work: identity of a run under way → its record and its newest log line.
         """
-        left: dict[str, float] = {}
+        self.places = max(self.places, len(at_work))
+        runs, left = 0, dict[str, float]()
         speeds: dict[str, list[float]] = {}
         for run in unsettled:
             operations, done = self._operations(run), 0.0
@@ -44,13 +47,14 @@ class Remaining:
                 done = line.get("step", 0) / (run.config.get("steps") or line.get("step", 0) or 1)
                 if done and (seconds := _since(record)):
                     speeds.setdefault(run.stage, []).append(operations * done / seconds)
+            runs += operations > 0
             left[run.stage] = left.get(run.stage, 0.0) + operations * (1 - done)
         known = {stage: median(values) for stage, values in (speeds | self.finished).items()}
         if not known:
             return None
         # Of a stage of which none has begun, the others' speed is the best guess.
         any_speed = median(known.values())
-        return sum(operations / known.get(stage, any_speed) for stage, operations in left.items()) / max(1, len(at_work))
+        return sum(operations / known.get(stage, any_speed) for stage, operations in left.items()) / max(1, min(self.places, runs))
 
     def _operations(self, run: Run) -> float:
         if run.identity not in self.operations:  # asked several times a second, of all runs
