@@ -119,7 +119,8 @@ def _watch(standing: Standing, workers: Workers, settled: Callable[[Run], None])
             if not left:
                 return  # what was settled last is in the table, which follows at once
             workers.poll()
+            looked = time.monotonic() - began
             for run in new:
                 settled(run)
             # However many runs there are and however slow their disk, looking takes at most a sixth of the time.
-            time.sleep(max(PAUSE, 5 * (time.monotonic() - began)))
+            time.sleep(max(PAUSE, 5 * looked))

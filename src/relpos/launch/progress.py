@@ -56,8 +56,8 @@ class Display:
             self.announced.add(run.identity)
             self.remaining.add(run, run.record)
             # As `Text`: in a string rich would take brackets of an error message for markup, and fail at some.
-            line = f"[{len(self.announced)}/{len(self.job.runs)}] {ending(run)}{self._left()}"
-            self.console.print(Text(line), soft_wrap=True)
+            said = f"[{len(self.announced)}/{len(self.job.runs)}] {ending(run)}{self._left()}"
+            self.console.print(Text(said), soft_wrap=True)
         if self.live:
             self.progress.update(self.bar, completed=len(self.announced), description=f"runs{self._left()}")
             self.live.update(Group(*self._under_way(), self.progress), refresh=True)
