@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ import yaml
 from pretend import pretend, trains
 from relpos.commands.status import look, seconds_left
 from relpos.errors import RelposError
+from relpos.launch import engine
 from relpos.launch.engine import run_all
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.local import Local
@@ -203,6 +205,23 @@ def test_time_left_is_read_from_the_newest_line(root: Path) -> None:
     (run.path / "metrics.jsonl").write_text('{"step": 60, "loss": 2.0, "steps_per_second": 4.0}\n', encoding="utf-8")
     with locked(run.path):
         assert seconds_left(look([run])[0]) == 10.0
+
+
+def test_the_rest_between_two_looks_does_not_grow_with_what_is_measured_meanwhile(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = pretend(), pretend(seed=1)
+    first.update(state="finished")
+    now, pauses = [0.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        second.update(state="finished")
+
+    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    workers: Any = SimpleNamespace(poll=lambda: None)
+    engine._watch(Standing(Job([first, second])), workers, lambda run: now.append(now.pop() + 30))
+    assert (now, pauses) == ([30.0], [engine.PAUSE])
 
 
 def test_a_table_is_not_started_by_torchrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
