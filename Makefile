@@ -1,13 +1,17 @@
 # The front door: every target sets up what it needs. CI runs `test`, `check` and `test-slurm`, nothing else.
 #
-# torch comes in the build that pip finds first. For a small one without CUDA from its own index:
-#   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make install
+# `install` puts into .venv what the commands need; tests and checks add the rest. Where there is no GPU, torch comes without CUDA,
+# from its own index. Whoever tells pip where to look (PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS) gets what is there.
 
 PYTHON ?= python3
 WORKERS ?= auto
 BIN := .venv/bin
 TORCH := $(shell sed -n 's/^torch==\([^; ]*\).*/torch==\1/p' constraints.txt)
-PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+GPU := $(wildcard /proc/driver/nvidia/gpus/* /dev/dxg /dev/kfd)
+SOURCES := $(PIP_INDEX_URL)$(PIP_EXTRA_INDEX_URL)$(PIP_FIND_LINKS)
+CPU := $(if $(GPU)$(SOURCES),,--extra-index-url https://download.pytorch.org/whl/cpu)
+# --no-compile: few of thousands of modules are ever imported, and are compiled then.
+PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 
 unexport PYTHONDONTWRITEBYTECODE # sources and tests are compiled once, not by every process of every run
@@ -19,7 +23,7 @@ help: ## Print this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) \
 	| while IFS="$$(printf '\t')" read -r target text; do printf '  make %-11s %s\n' "$$target" "$$text"; done
 
-install: .venv/.installed ## Make .venv with the `relpos` command; does nothing when it is up to date
+install: .venv/.installed ## Make .venv with the `relpos` command and what it needs; does nothing when it is up to date
 
 .venv/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -27,18 +31,24 @@ install: .venv/.installed ## Make .venv with the `relpos` command; does nothing 
 	       "Name another one: make install PYTHON=python3.12" >&2; exit 1; }
 	@test "$$(cat $@ 2>/dev/null || echo '$(CURDIR)')" = '$(CURDIR)' && $(BIN)/python -m pip --version >/dev/null 2>&1 \
 	  || $(PYTHON) -m venv --clear .venv
-	@echo "Installing into .venv: a few minutes the first time" >&2
-	$(PIP) $(TORCH)
-	$(PIP) --editable ".[dev]"
+	@echo "Installing into .venv what the commands need$(if $(GPU),,; no GPU is here: torch without CUDA, no triton)." \
+	      "A minute or two the first time; make test adds what tests need" >&2
+	$(PIP) $(CPU) $(TORCH)
+	$(PIP) --editable .
 	@echo '$(CURDIR)' >$@
+
+.venv/.dev: .venv/.installed
+	@echo "Installing what tests and checks need" >&2
+	$(PIP) --editable ".[dev]"
+	@touch $@
 
 # Commands in .venv/bin carry the folder's path: a copied or moved tree gets a new .venv.
 ifneq ($(shell cat .venv/.installed 2>/dev/null),$(CURDIR))
 .PHONY: .venv/.installed
 endif
 
-.venv/.bench: .venv/.installed
-	$(PIP) --editable ".[dev,bench]"
+.venv/.bench: .venv/.dev
+	$(PIP) --editable ".[bench]"
 	@touch $@
 
 demo: install ## Pre-train, fine-tune and print a table on the embedded language, offline
@@ -47,32 +57,32 @@ demo: install ## Pre-train, fine-tune and print a table on the embedded language
 real: install ## The same table on real text: RELPOS_DATA names the folder with corpus/ and glue/
 	$(BIN)/relpos reproduce table=real_mini
 
-test: install ## Run the tests (WORKERS=1 for one process, ARGS=--random-order for another order)
+test: .venv/.dev ## Run the tests (WORKERS=1 for one process, ARGS=--random-order for another order)
 	$(PYTEST) -n $(WORKERS) --maxprocesses 4 --dist worksteal $(ARGS)
 
 test-slurm: .venv/.slurm ## Run tables on a Slurm cluster of two nodes, started for it (Debian, root; elsewhere it skips)
 	@tests/slurm/run
 
-.venv/.slurm: .venv/.installed
-	$(PIP) --editable ".[dev,slurm]"
+.venv/.slurm: .venv/.dev
+	$(PIP) --editable ".[slurm]"
 	@touch $@
 
 check: lint types floors links ## Format, lint, types, import floors, links in the docs
 
-lint: install
+lint: .venv/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: install
+types: .venv/.dev
 	$(BIN)/mypy src
 
-floors: install
+floors: .venv/.dev
 	$(BIN)/lint-imports --no-logo
 
-links: install
+links: .venv/.dev
 	$(BIN)/python tests/packaging/links.py
 
-format: install ## Let ruff reformat the tree and fix what it can
+format: .venv/.dev ## Let ruff reformat the tree and fix what it can
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
@@ -85,16 +95,16 @@ bench: .venv/.bench ## Run benchmarks/*.py, one after another; leave the machine
 bench-gpu: .venv/.bench ## The same on a GPU (benchmarks/gpu.py); refuses without CUDA
 	$(BIN)/python benchmarks/gpu.py
 
-golden: install ## Write the golden values anew, where results were meant to change
+golden: .venv/.dev ## Write the golden values anew, where results were meant to change
 	PYTHONPATH=tests $(BIN)/python tests/golden.py
 
-same: install ## Train every preset a few steps here and at BASE=COMMIT, and say where the losses differ
+same: .venv/.dev ## Train every preset a few steps here and at BASE=COMMIT, and say where the losses differ
 	@$(BIN)/python tests/same.py $(BASE)
 
-same-results: install ## Read the committed records here and at BASE=COMMIT, and say which figures and verdicts differ
+same-results: .venv/.dev ## Read the committed records here and at BASE=COMMIT, and say which figures and verdicts differ
 	@PYTHONPATH=tests $(BIN)/python tests/same_results.py $(BASE)
 
-mechanisms: install ## Write the tables and the figure of docs/mechanisms.md anew
+mechanisms: .venv/.dev ## Write the tables and the figure of docs/mechanisms.md anew
 	$(BIN)/python docs/generate.py
 	cp "$$($(BIN)/relpos draw all=true | tail -n 1)" docs/figures/patterns.png
 
@@ -104,8 +114,8 @@ claims: install ## Write docs/claims.md anew, from the committed records
 site: .venv/.site ## Make the site in build/site: guide, findings, claims, mechanisms with pictures, API reference; offline
 	@OMP_NUM_THREADS=1 $(BIN)/python docs/site/build.py
 
-.venv/.site: .venv/.installed
-	$(PIP) --editable ".[dev,site]"
+.venv/.site: .venv/.dev
+	$(PIP) --editable ".[site]"
 	@touch $@
 
 clean: ## Remove .venv and caches; runs stay

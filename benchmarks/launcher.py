@@ -1,5 +1,5 @@
-"""What launching costs: commands that train nothing, from a command to its first training step, from run to run, and runs that do
-nothing.
+"""What launching costs: commands that train nothing, from a command to its first training step, from run to run, and runs whose
+training is left out.
 
     python benchmarks/launcher.py        writes benchmarks/results/launcher.{json,md}
 
@@ -48,6 +48,12 @@ def measured(run):
 
 STAGES["pretrain"] = measured
 """
+UNTRAINED = """
+from relpos.runs.stages import STAGES
+for stage in STAGES:
+    STAGES[stage] = lambda run: {"parameters": 1, "position_parameters": 0, "perplexity": 1.0}
+"""
+"""What every Python executes at its start, so that runs of a table do nothing in its workers either."""
 COMMAND = FIRST_STEP + "from relpos.cli import main; sys.exit(main(sys.argv[2:]))"
 NEXT = (
     FIRST_STEP
@@ -76,9 +82,9 @@ def least(tries: int, action: Callable[[int], tuple[float, float]]) -> tuple[flo
     return min(walls), min(processors)
 
 
-def call(command: list[str], root: Path) -> None:
+def call(command: list[str], root: Path, **more: str) -> None:
     """Runs a command quietly; its mistakes show."""
-    environment = os.environ | {"RELPOS_RUNS": str(root), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"RELPOS_RUNS": str(root), "OMP_NUM_THREADS": "1"} | more
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(done.stderr)
@@ -113,19 +119,21 @@ def experiment(folder: Path, name: str, **content: Any) -> str:
 
 
 def finish_all_but_one(root: Path, count: int) -> None:
-    """Records of finished noop runs, without running them."""
+    """Records of finished pre-trainings, without running them."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
     from relpos.runs import compose, plan
 
     os.environ["RELPOS_RUNS"] = str(root)
     from dataclasses import replace
 
-    template = plan(compose("noop", ["seconds=0"]))
+    template = plan(compose("pretrain", ["position=none"]))
+    metrics = {"parameters": 1, "position_parameters": 0, "perplexity": 1.0}
     for seed in range(count - 1):
         meaning = template.meaning | {"seed": seed}
-        run = replace(template, name=f"seed{seed}", meaning=meaning)
+        run = replace(template, name=f"{template.name.removesuffix('0')}{seed}", meaning=meaning)
         run.path.mkdir(parents=True)
-        record = {"state": "finished", "stage": "noop", "identity": run.identity, "meaning": meaning, "metrics": {}, "starts": []}
+        record = {"state": "finished", "stage": "pretrain", "identity": run.identity, "meaning": meaning, "starts": []}
+        record |= {"metrics": metrics, "inputs": {}}
         (run.path / "record.json").write_text(json.dumps(record), encoding="utf-8")
 
 
@@ -158,26 +166,26 @@ def main() -> int:
         add("command to the first training step, beyond these imports", "2", first[0] - imports[0], first[1] - imports[1])
         add("next run in the same worker, to its first step", "0.5", *next_run(root))
         start = least(3, lambda _: timed(lambda: call([sys.executable, "-c", "pass"], root)))
-        few = {"rows": {"noop": []}, "stages": {"noop": ["seconds=0"]}}
-        one = least(2, lambda n: timed(lambda: call([*RELPOS, "reproduce", experiment(folder, "one", **few)], folder / f"one{n}")))
-        add("a table of one noop run", "", *one)
-        many = few | {"seeds": 200}
-        all200 = least(
-            2, lambda n: timed(lambda: call([*RELPOS, "reproduce", experiment(folder, "many", **many)], folder / f"many{n}"))
-        )
+        (folder / "sitecustomize.py").write_text(UNTRAINED, encoding="utf-8")
+
+        def reproduce(root: Path, name: str, **content: Any) -> tuple[float, float]:
+            table = experiment(folder, name, rows={"none": ["position=none"]}, **content)
+            return timed(lambda: call([*RELPOS, "reproduce", table], root, PYTHONPATH=str(folder)))
+
+        add("a table of one untrained run", "", *least(2, lambda n: reproduce(folder / f"one{n}", "one")))
+        all200 = least(2, lambda n: reproduce(folder / f"many{n}", "many", pretrain_seeds=200))
         add(
-            "a noop run of 200, launcher and all, beyond starting Python",
+            "an untrained run of 200, launcher and all, beyond starting Python",
             "0.3",
             *((x - y) / 200 for x, y in zip(all200, start, strict=True)),
         )
         finish_all_but_one(folder / "full", 10_000)
-        full = experiment(folder, "full", **few, seeds=10_000)
         began = time.time()
-        spent = timed(lambda: call([*RELPOS, "reproduce", full], folder / "full"))
-        last = json.loads(next((folder / "full" / "noop").glob("seed9999-*/record.json")).read_text(encoding="utf-8"))
-        assert len(last["starts"]) == 1
-        started = next((folder / "full" / "noop").glob("seed9999-*/config.yaml")).stat().st_mtime - began
-        add("10,000 noop runs, all but one finished: until that one starts", "10", started, spent[1])
+        spent = reproduce(folder / "full", "full", pretrain_seeds=10_000)
+        [last] = (folder / "full" / "pretrain").glob("*-seed9999-*")
+        assert len(json.loads((last / "record.json").read_text(encoding="utf-8"))["starts"]) == 1
+        started = (last / "config.yaml").stat().st_mtime - began
+        add("10,000 untrained runs, all but one finished: until that one starts", "10", started, spent[1])
         large = table6_like(folder)
         add(
             "plan of 19 rows × (1 + 9 tasks × 10 seeds)",

@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,7 +19,12 @@ from omegaconf import OmegaConf
 from awake import Awake
 from linked import link_runs
 from process_state import ProcessState
+from relpos.when_imported import when_imported
+from rooms import pytest_terminal_summary  # noqa: F401  a hook of pytest
 from shapes import CHECKED
+
+HELDOUT = 100
+"""Held-out examples along a training: two thirds of a training of a few steps would go into all of them."""
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -30,6 +36,7 @@ os.environ.setdefault("WANDB__SERVICE_WAIT", "600")  # seconds: a busy machine t
 os.environ["RELPOS_COMPILE"] = "0"  # the same bits with and without a compiler
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background jobs, and all they start, would not hear Ctrl-C
 install_import_hook(CHECKED, "shapes.checked")  # before any of them is imported
+when_imported("relpos.train.pretrain", lambda: setattr(sys.modules["relpos.train.pretrain"], "HELDOUT_EXAMPLES", HELDOUT))
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # it tells of a slow first start on stderr
 # The same examples each time, however long a busy machine takes over them, and no folder that processes share.
 settings.register_profile("same", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
@@ -133,8 +140,9 @@ def model_folder(_model_folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(_model_folder, tmp_path / "model_of_a_stranger"))
 
 
-@pytest.fixture(scope="session")
-def _awake() -> Iterator[Path]:
+@contextmanager
+def _forked() -> Iterator[str]:
+    """A Python that begins as this process is now."""
     import relpos.commands.reproduce
     import relpos.launch.worker
     import relpos.runs.training  # noqa: F401  what takes seconds
@@ -144,8 +152,21 @@ def _awake() -> Iterator[Path]:
 
     with TemporaryDirectory() as folder:
         awake = Awake(Path(folder))
-        yield awake.python
+        yield str(awake.python)
         awake.close()
+
+
+@pytest.fixture(scope="session")
+def _awake() -> Iterator[str]:
+    with _forked() as name:
+        yield name
+
+
+@pytest.fixture
+def as_now(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Called, it makes `sys.executable` a Python that begins as this process is then, with what the test has replaced in it."""
+    with ExitStack() as stack:
+        yield lambda: monkeypatch.setattr(sys, "executable", stack.enter_context(_forked()))
 
 
 @pytest.fixture
@@ -156,6 +177,6 @@ def python(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """
     if os.environ.get("RELPOS_FULL") and request.node.get_closest_marker("slow"):
         return sys.executable
-    name = str(request.getfixturevalue("_awake"))
+    name: str = request.getfixturevalue("_awake")
     monkeypatch.setattr(sys, "executable", name)
     return name

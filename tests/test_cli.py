@@ -57,6 +57,12 @@ def test_params_prints_json_and_the_exact_total(relpos: Relpos) -> None:
         (["pretran"], "relpos: unknown command 'pretran'. Did you mean 'pretrain'?"),
         (["params", "--multirn", "k=2,3"], "relpos: unknown flag '--multirn'. Did you mean '--multirun'?"),
         (["params", "--cfg"], "relpos: argument --cfg/-c: expected one argument"),
+        (["pretrain", "--steps", "20"], "relpos: --steps: keys have no dashes before them; write steps=20"),
+        (["pretrain", "--position=composite"], "relpos: --position: keys have no dashes before them; write position=composite"),
+        (["pretrain", "--recipe.lr", "steps=5"], "write recipe.lr=VALUE"),
+        (["reproduce", "table=demo", "--dry-run"], "write dry_run=VALUE"),
+        (["pretrain", "learning_rate=1e-3"], "relpos: unknown key 'learning_rate'. Did you mean 'recipe.lr'?"),
+        (["help", "pretran"], "relpos: unknown command 'pretran'. Did you mean 'pretrain'?"),
         (["reproduce"], "relpos: table must be given, as in: relpos reproduce table=demo"),
         (["reproduce", "demo"], "relpos: demo: overrides have the form KEY=VALUE. Did you mean table=demo?"),
         (["reproduce", "table=demo", "rows=[]", "dry_run=true"], "relpos: table demo: rows=[]: no row. Known: absolute,"),
@@ -96,11 +102,6 @@ def test_help_explains_every_dial_of_the_command_itself(relpos: Relpos, command:
     scores = {"cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli", "ax"}
     assert dials
     assert [line for line in dials if line[0] != " " and "#" not in line and line.split(":")[0] not in groups | scores] == []
-
-
-def test_help_lists_the_commands_in_columns(relpos: Relpos) -> None:
-    lines = [line for line in relpos("--help").stdout.splitlines() if re.match("  [a-z]", line)]
-    assert {line.index(" relpos ") for line in lines} == {lines[0].index(" relpos ")}
 
 
 def test_equal_runs_of_a_sweep_are_done_once_and_the_folder_is_the_last_line(
@@ -186,7 +187,7 @@ def test_a_working_directory_that_is_gone_is_one_line(relpos: Relpos, tmp_path: 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that even root cannot write")
 def test_nothing_is_written_into_the_working_directory(relpos: Relpos) -> None:
     assert relpos("params", "size=tiny", cwd=Path("/proc/self")).returncode == 0
-    assert relpos("reproduce", "table=_noop", "dry_run=true", cwd=Path("/proc/self")).returncode == 0
+    assert relpos("reproduce", "table=demo", "dry_run=true", cwd=Path("/proc/self")).returncode == 0
 
 
 def test_a_pipe_of_our_own_that_breaks_is_not_taken_for_stdout(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,15 +85,13 @@ def run(cfg: DictConfig | Mapping[str, Any]) -> Run:
         >>> run(compose("data")).record["state"]
         'finished'
     """
-    from relpos.runs import debug, execute, plan
+    from relpos.runs import execute, plan
     from relpos.runs.model import refuse_impossible
     from relpos.runs.stages import refuse_absent
 
     planned = plan(cfg)
     refuse_absent(planned)
     refuse_impossible(planned)
-    if cfg.get("debug"):
-        debug.clear(planned)
     return execute(planned)
 
 

@@ -132,6 +132,8 @@ def _main(arguments: list[str]) -> int:
     for argument in arguments:
         if argument.encode(errors="ignore").decode() != argument:
             raise RelposError(f"{argument!a}: UTF-8 is expected")
+    if arguments[:1] == ["help"]:  # of a command, or of all
+        arguments = [*arguments[1:2], "--help"]
     if not arguments or arguments[0] in ("-h", "--help"):
         lines = (f"  {name:<13} {what:<46} relpos {name} {example}" for name, (what, example) in commands().items())
         print(HELP.format(commands="\n".join(lines)), end="")
@@ -158,7 +160,7 @@ def _run(command: str, arguments: list[str]) -> int:
     from relpos.runs.run import make_runs_root
     from relpos.trust import asked, outside, trust
 
-    flags, overrides = flags_and_overrides(arguments)
+    flags, overrides = flags_and_overrides(command, arguments)
     overrides = asked(overrides)
     if {"-h", "--help"} & set(flags):
         from relpos.config.help import help_of

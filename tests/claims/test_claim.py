@@ -179,7 +179,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["ids=[C99]"], "ids: unknown claim 'C99'"),
     ],
 )
-def test_a_mistake_is_one_line(overrides: list[str], message: str) -> None:
+def test_a_mistake_in_a_claim_is_one_line(overrides: list[str], message: str) -> None:
     with pytest.raises(RelposError) as caught:
         called("claims", overrides)
     assert message in str(caught.value)

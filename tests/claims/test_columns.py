@@ -10,7 +10,7 @@ from relpos.tables.columns import GLUE
 
 
 @pytest.mark.parametrize(("up", "down", "expected"), [(9, 0, "holds"), (6, 3, "holds"), (4, 5, "fails"), (3, 2, "undecided")])
-def test_signs(up: int, down: int, expected: str) -> None:
+def test_signs_of_columns(up: int, down: int, expected: str) -> None:
     shift = [2.0] * up + [-2.0] * down + [0.0] * (9 - up - down)
     new = {name: around(60 + by) for name, by in zip(GLUE, shift, strict=True)}
     found = only(signs(contrasts=PAIR, at_least=5, of=9).verdicts(scales(scale({"new": new, "old": glue(60.0, -1)}))))

@@ -73,7 +73,7 @@ def with_seeds(seeds: dict[str, list[tuple[int, int]]], **means: float) -> Scale
     return made
 
 
-def test_a_row_of_one_pre_training_borrows_the_spread_of_the_others() -> None:
+def test_a_claim_about_one_pre_training_borrows_the_spread_of_the_others() -> None:
     several = [(p, s) for p in range(3) for s in range(4)]
     made = with_seeds({"new": several, "old": [(0, s) for s in range(4)]}, new=52.0, old=50.0)
     found = only(higher(contrasts=PAIR).verdicts(scales(made)))

@@ -137,7 +137,7 @@ def test_one_protocol_of_fine_tuning_a_column(rows: list[PlannedRow], tmp_path: 
     assert found.scores["fixed"]["cola"].values[0, 0] == 30.0
 
 
-def test_a_damaged_record_is_named_and_left_out(rows: list[PlannedRow], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_with_a_damaged_record_is_in_no_scale(rows: list[PlannedRow], capsys: pytest.CaptureFixture[str]) -> None:
     for row in rows:
         finish_row(row)
     none, fixed = rows
@@ -204,7 +204,7 @@ def test_a_merge_trained_with_a_rate_for_each_part_is_the_same_row(rows: list[Pl
     assert scale.slowest["absolute_tisa"] == 3.0  # of equally many seeds, the lowest
 
 
-def test_a_verdict_says_where_positions_could_not_move_far(rows: list[PlannedRow]) -> None:
+def test_a_scale_says_where_positions_could_not_move_far(rows: list[PlannedRow]) -> None:
     for row in rows:
         finish_row(row)
     runs = read(ROWS)

@@ -251,15 +251,15 @@ def test_untrained_positions_are_alike_on_both_sides(tmp_path: Path, length: int
 
 def test_a_fit_that_is_quick(tmp_path: Path) -> None:
     made = with_models("absolute", saved(tmp_path / "one", toeplitz, *ABSOLUTE), length=16)
-    said = found(fits_fast(row="absolute", seconds=1e6), made)
+    said = found(fits_fast(row="absolute", heads=4, seconds=1e6), made)
     assert said.verdict == "holds"
     assert said.figures.count(", ") + 1 == 4  # heads of the first layer
-    assert found(fits_fast(row="absolute", seconds=0.0), made).verdict == "fails"
+    assert found(fits_fast(row="absolute", heads=4, seconds=0.0), made).verdict == "fails"
     without = with_models("none", saved(tmp_path / "none", lambda model: None, "position=none"), length=16)
     assert found(fits_fast(row="none"), without).verdict == "not run"
     # Time is that of the machine, so that a claim may ask for it at one scale.
     longer = with_models("absolute", saved(tmp_path / "two", toeplitz, *ABSOLUTE), length=16, steps=9_999)
-    assert [len(fits_fast(row="absolute", at=at).verdicts(scales(made, longer))) for at in ("each", "largest")] == [2, 1]
+    assert [len(fits_fast(row="absolute", heads=4, at=at).verdicts(scales(made, longer))) for at in ("each", "largest")] == [2, 1]
 
 
 @pytest.mark.parametrize(

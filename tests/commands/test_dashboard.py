@@ -312,7 +312,7 @@ def test_with_a_key_it_is_uploaded(folder: Path, monkeypatch: pytest.MonkeyPatch
     (["spec=/nowhere.json"], "/nowhere.json: No such file"),
     (["table=small", "mode=maybe"], "mode=maybe: auto, online or offline is expected"),
 ])  # fmt: skip
-def test_a_wrong_override_is_one_line(overrides: list[str], said: str, folder: Path, refused: Any) -> None:
+def test_a_wrong_override_of_a_dashboard_is_one_line(overrides: list[str], said: str, folder: Path, refused: Any) -> None:
     assert said in refused("dashboard", *overrides)
 
 

@@ -41,7 +41,7 @@ def test_a_figure_is_drawn_from_the_finished_runs_that_it_is_about(toy_runs: Pat
     assert "Not drawn" in third
 
 
-def test_a_damaged_record_is_named_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_with_a_damaged_record_is_in_no_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "runs" / "pretrain" / "absolute-2x64-toy-seed0-000000000000"
     folder.mkdir(parents=True)
     (folder / "record.json").write_text("{")

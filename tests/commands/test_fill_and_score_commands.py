@@ -80,7 +80,7 @@ def test_model_folders_snapshots_and_rows_of_tables_are_runs_too(run: Path, caps
         (["score", "dog " * 40], "Absolute has 32 positions"),
     ],
 )
-def test_a_mistake_is_one_line(run: Path, refused: Any, arguments: list[str], said: str) -> None:
+def test_a_mistake_in_a_text_is_one_line(run: Path, refused: Any, arguments: list[str], said: str) -> None:
     assert said in refused(*arguments, f"network={run}")
 
 

@@ -76,5 +76,5 @@ class _Terminal:
 def test_brackets_in_the_name_of_a_row_are_shown() -> None:
     console = Console(width=100)
     with console.capture() as shown:
-        console.print(picture("t", look([Run("noop", "x", {}, {"row": "fixed[k=8]"})])))
+        console.print(picture("t", look([Run("toy", "x", {}, {"row": "fixed[k=8]"})])))
     assert "fixed[k=8]" in shown.get()

@@ -175,7 +175,7 @@ def test_a_wrong_file_is_refused_even_where_missing_ones_may_be(predicted: Path,
     (["table=tt", "row=x"], "no table 'tt' in "),
     (["table=t", "row=x", "allow_mising=true"], "unknown key 'allow_mising'"),
 ])  # fmt: skip
-def test_a_wrong_override_is_one_line(overrides: list[str], said: str, predicted: Path, refused: Any) -> None:
+def test_a_wrong_override_of_a_submission_is_one_line(overrides: list[str], said: str, predicted: Path, refused: Any) -> None:
     assert said in refused("submit", *overrides)
 
 

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from relpos.config.arguments import rewritten
 from relpos.config.check import check, mistakes
 from relpos.config.compose import resolved
-from relpos.config.conf import conf_dir, configurations
+from relpos.config.conf import commands, conf_dir
 from relpos.config.help import help_of
 from relpos.errors import RelposError
 from relpos.runs import compose, with_task
@@ -157,7 +157,7 @@ def leaves(node: Any, path: str = "") -> Iterator[str]:
             yield f"{path}{key}"
 
 
-@pytest.mark.parametrize("command", [command for command in configurations() if command != "record-scores"])
+@pytest.mark.parametrize("command", [command for command in commands() if command != "record-scores"])
 def test_every_dial_has_a_kind(command: str) -> None:
     content = OmegaConf.load(conf_dir() / f"{command}.yaml")
     overrides = [f"{key}={'demo' if key == 'table' else 'x'}" for key in content if OmegaConf.is_missing(content, key)]

@@ -69,51 +69,6 @@ def test_the_command_says_it_in_one_line(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("command", "others", "key"),
-    [
-        ("analyze", ["toeplitz"], "run"),
-        ("analyze", ["toeplitz"], "pretrained"),
-        ("claims", [], "pretrained"),
-        ("compare", [], "runs"),
-        ("draw", [], "from"),
-        ("export", ["to=FOLDER"], "run"),
-        ("figures", [], "pretrained"),
-        ("fill", ["a [MASK]"], "run"),
-        ("finetune", ["task=rte"], "from"),
-        ("finetune", ["task=rte"], "pretrained"),
-        ("length", [], "from"),
-        ("order", [], "from"),
-        ("pretrain", [], "pretrained"),
-        ("score", ["a"], "run"),
-    ],
-)
-def test_the_keys_that_networks_had_before_are_answered_by_the_one_of_today(
-    command: str, others: list[str], key: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([command, *others, f"{key}=FOLDER"]) == 1
-    assert capsys.readouterr().err == f"relpos: {key}=…: the key is called network= now\n"
-
-
-def test_the_runs_folders_of_merge_are_no_longer_called_from(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["merge", "from=FOLDER"]) == 1
-    assert capsys.readouterr().err == "relpos: from=…: the key is called folders= now\n"
-
-
-@pytest.mark.parametrize("override", ["pretrained=FOLDER", "finetune.pretrained=FOLDER", "from=FOLDER"])
-def test_a_table_answers_the_earlier_keys_too(override: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reproduce", "table=tisa_minilm", override, "dry_run=true"]) == 1
-    key = override.partition("=")[0].removeprefix("finetune.")
-    assert capsys.readouterr().err == f"relpos: {key}=…: the key is called network= now\n"
-
-
-def test_an_experiment_file_with_the_earlier_keys_is_told_both_names(tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text("question: '?'\nstart: FOLDER\nnetwork: [size=small]\nrows: {a: []}\ntasks: [rte]\n", encoding="utf-8")
-    with pytest.raises(RelposError, match="start: this key is called network now, and .* called size$"):
-        load(str(file))
-
-
-@pytest.mark.parametrize(
     ("command", "text", "override"), [("order", [], "position=fixed"), ("score", ["a"], "size.layers=3")], ids=("order", "score")
 )
 def test_commands_that_open_a_network_have_no_keys_that_describe_one(

@@ -40,7 +40,7 @@ def test_every_chosen_token_is_masked_and_nothing_else_changes() -> None:
     assert not bool(chosen[:, [0, -1]].any())
 
 
-def test_masks_do_not_depend_on_the_row_or_the_padding() -> None:
+def test_objectives_do_not_depend_on_the_row_or_the_padding() -> None:
     some = torch.tensor([9, 4, 77])
     wide = torch.nn.functional.pad(IDS[some], (0, 6), value=PAD)
     alone, among = diffused(wide, LENGTHS[some], KEYS[some], 7, 500), diffused(IDS, LENGTHS, KEYS, 7, 500)

@@ -127,7 +127,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path, tokenizer: Toke
     assert not list(tmp_path.iterdir())
 
 
-def test_no_text_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_a_store_of_no_text_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
     with pytest.raises(RelposError, match="no sentences"):
         write_store(iter([]), tokenizer, tmp_path, 0.2)
 

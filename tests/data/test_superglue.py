@@ -112,7 +112,7 @@ def test_a_test_file_has_no_labels(tmp_path: Path) -> None:
         ("wsc", lines(WSC).replace("9", "true"), "line 1: no number under 'span2_index'"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, name: str, content: str, said: str) -> None:
+def test_what_is_wrong_in_superglue_is_named_with_its_line(tmp_path: Path, name: str, content: str, said: str) -> None:
     path = write(tmp_path, f"{task(name).folder}/val.jsonl", content if content != "{}\n{" else lines(BOOLQ) + "{")
     with pytest.raises(RelposError) as caught:
         read(tmp_path, task(name), "val")
@@ -127,7 +127,7 @@ def test_a_missing_file_is_named_by_the_name_that_superglue_gives_it(tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["boolq", "multirc", "wsc"])
-def test_it_is_fine_tuned(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_superglue_is_fine_tuned(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = saved(host("RobertaModel", vocab_size=300), published("roberta", tmp_path / "network"))
     examples = {"boolq": [BOOLQ, BOOLQ | {"label": False}], "multirc": [MULTIRC], "wsc": [WSC, WSC | {"label": True}]}[name]
     for split in ("train", "val", "test"):

@@ -65,7 +65,7 @@ def test_training_is_repeatable(tmp_path: Path) -> None:
     assert (tmp_path / "a" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
 
 
-def test_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_tokenizer_of_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RelposError, match="no sentences"):
         train_tokenizer(iter([]), tmp_path, 60, 1000, 1)
     assert not list(tmp_path.iterdir())

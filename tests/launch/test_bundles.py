@@ -83,7 +83,7 @@ def test_other_options_of_sbatch(tmp_path: Path) -> None:
     ("gpus", -1), ("gpus", True), ("threads", "two"), ("threads", 0),
     ("setup", "module load cuda"), ("more", "long"), ("watch", "no"),
 ])  # fmt: skip
-def test_a_wrong_argument_is_named(key: str, value: Any) -> None:
+def test_a_wrong_argument_of_slurm_is_named(key: str, value: Any) -> None:
     with pytest.raises(RelposError, match=f"^engine.{key}={shown(value)}: .* expected") as error:
         instantiate(compose("reproduce", ["engine=slurm", f"engine.{key}={shown(value)}"]).engine, "engine")
     assert len(str(error.value).splitlines()) == 1

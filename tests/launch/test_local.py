@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from torch import nn
 
+from pretend import STAGE, pretend
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.launch import worker
@@ -24,32 +25,11 @@ from relpos.launch.jobs import Job, Standing
 from relpos.launch.local import Local
 from relpos.launch.worker import work
 from relpos.ranges import shown
-from relpos.runs import Run, compose, plan
+from relpos.runs import Run, compose
 from relpos.runs.lock import locked
 from relpos.runs.retries import CRASHES, failures
 from relpos.runs.stages import STAGES
 from relpos.train.group import Broken
-
-CRASHING = """
-import os, signal
-from relpos.runs.stages import STAGES
-
-def noop(run, sleep=STAGES["noop"]):
-    if run.config["label"] == "kills":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if run.config["label"] == "exits":
-        raise SystemExit(0)
-    return sleep(run)
-
-STAGES["noop"] = noop
-"""
-
-
-@pytest.fixture
-def crashing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers in which runs labelled `kills` and `exits` do so."""
-    (tmp_path / "sitecustomize.py").write_text(CRASHING, encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")])))
 
 
 @pytest.fixture
@@ -62,8 +42,7 @@ def stop() -> Iterator[threading.Event]:
     timer.cancel()
 
 
-def noop(label: str, seed: int = 0) -> Run:
-    return plan(compose("noop", ["seconds=0", f"label={label}", f"seed={seed}"]))
+pytestmark = pytest.mark.usefixtures("python")
 
 
 def on_two_nodes(name: str = "two") -> Run:
@@ -79,8 +58,8 @@ def test_what_a_run_leaves_in_circles_is_freed_before_the_next(monkeypatch: pyte
         trainer.module, module.trainer = module, trainer
         left.append(weakref.ref(trainer))
 
-    monkeypatch.setitem(STAGES, "noop", circle)
-    runs = [noop("circle", seed) for seed in range(3)]
+    monkeypatch.setitem(STAGES, STAGE, circle)
+    runs = [pretend("circle", seed) for seed in range(3)]
     gc.disable()  # as if no collection happened to come in time
     try:
         work(Job(runs), threading.Event())
@@ -90,7 +69,7 @@ def test_what_a_run_leaves_in_circles_is_freed_before_the_next(monkeypatch: pyte
 
 
 def test_an_error_before_there_is_a_record_is_a_failure(stop: threading.Event) -> None:
-    run, other = on_two_nodes(), noop("other")
+    run, other = on_two_nodes(), pretend("other")
     work(Job([run, other], retries=1), stop)
     assert not stop.is_set()
     assert (run.state, failures(run.record), other.state) == ("failed", 2, "finished")
@@ -98,15 +77,15 @@ def test_an_error_before_there_is_a_record_is_a_failure(stop: threading.Event) -
 
 
 def test_leaving_python_is_a_failure(stop: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(STAGES, "noop", lambda run: sys.exit(0))
-    run = noop("exits")
+    monkeypatch.setitem(STAGES, STAGE, lambda run: sys.exit(0))
+    run = pretend()
     work(Job([run]), stop)
     assert (run.state, failures(run.record)) == ("failed", 1)
 
 
 def test_a_run_that_cannot_be_written_is_told_at_the_end(tmp_path: Path) -> None:
     """Neither it nor what needs it is waited for; the others are done."""
-    blocked, behind, other = noop("blocked"), noop("behind"), noop("other")
+    blocked, behind, other = pretend("blocked"), pretend("behind"), pretend("other")
     behind.inputs["first"] = blocked
     blocked.path.parent.mkdir(parents=True)
     blocked.path.write_text("in its place", encoding="utf-8")
@@ -147,7 +126,7 @@ def test_after_an_error_in_a_run_of_several_processes_none_is_shared_again(
 
 def test_an_idle_worker_rests_while_looking_takes_long(stop: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five times as long as it looked; here the clock moves by half a second between two glances."""
-    run = noop("held")
+    run = pretend("held")
     pauses: list[float] = []
     clock = itertools.count(step=0.5)
     monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: next(clock)))
@@ -157,18 +136,16 @@ def test_an_idle_worker_rests_while_looking_takes_long(stop: threading.Event, mo
     assert pauses == [2.5]
 
 
-@pytest.mark.usefixtures("crashing")
 def test_runs_that_crash_their_workers_do_not_end_the_launch(tmp_path: Path) -> None:
-    bad, good = noop("kills"), [noop("good", seed) for seed in range(3)]
+    bad, good = pretend("kills", then="kill"), [pretend("good", seed) for seed in range(3)]
     assert run_all([bad, *good], tmp_path / "table", Local(workers=2)) == [bad]
     assert {run.state for run in good} == {"finished"}
     assert len(bad.record["starts"]) == CRASHES
     assert bad.record["error"].startswith(f"its process died {CRASHES} times in a row")
 
 
-@pytest.mark.usefixtures("crashing")
 def test_a_run_that_leaves_python_does_not_end_the_launch(tmp_path: Path) -> None:
-    runs = [noop("exits"), noop("good")]
+    runs = [pretend("exits", then="exit"), pretend("good")]
     assert run_all(runs, tmp_path / "table", Local(workers=1)) == runs[:1]
 
 
@@ -178,11 +155,11 @@ def test_workers_that_end_before_all_is_done_end_the_launch(
 ) -> None:
     monkeypatch.setattr(sys, "executable", command)
     with pytest.raises(RelposError, match=f"workers end with {said}"):
-        run_all([noop("never")], tmp_path / "table", Local(workers=2))
+        run_all([pretend("never")], tmp_path / "table", Local(workers=2))
 
 
 def test_a_worker_that_started_a_run_is_not_what_the_guard_looks_for() -> None:
-    run = noop("kills")
+    run = pretend("kills", then="kill")
     standing = Standing(Job([run]))
     guard = Guard(standing)
     for _ in range(5):
@@ -213,7 +190,7 @@ def test_launchers_of_one_number_have_folders_of_their_own(tmp_path: Path) -> No
 
     for _ in range(2):
         with pytest.raises(RelposError, match="no"):
-            run_all([noop("never")], tmp_path / "table", Refusing())
+            run_all([pretend("never")], tmp_path / "table", Refusing())
     assert len(set(folders)) == 2
     assert all(folder.name.startswith("launch-") and not folder.exists() for folder in folders)
 
@@ -222,7 +199,7 @@ def test_launchers_of_one_number_have_folders_of_their_own(tmp_path: Path) -> No
     ("workers", -1), ("workers", 0), ("workers", 2.5), ("workers", "abc"), ("workers", True), ("threads", "two"), ("threads", -2),
     ("runs_per_device", 0), ("runs_per_device", None), ("devices", 0), ("devices", [-1]), ("devices", ["a"]),
 ])  # fmt: skip
-def test_a_wrong_argument_is_named(key: str, value: Any) -> None:
+def test_a_wrong_argument_of_local_is_named(key: str, value: Any) -> None:
     with pytest.raises(RelposError) as error:
         compose("reproduce", [f"engine.{key}={shown(value)}"])
     assert str(error.value).startswith(f"engine.{key}={shown(value)}: ")
@@ -257,5 +234,5 @@ def test_a_local_table_is_always_watched(tmp_path: Path, capsys: pytest.CaptureF
 def test_runs_without_a_speed_say_nothing_about_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     run = Run("pretrain", "cpu", {}, {"speed": {"devices": 1, "nodes": 1, "accelerator": "cpu"}})
-    assert Local(workers=2).places([noop("data"), run]) == [None, None]
-    assert Local(workers=1).places([noop("data")]) == [None]
+    assert Local(workers=2).places([pretend("data"), run]) == [None, None]
+    assert Local(workers=1).places([pretend("data")]) == [None]

@@ -13,7 +13,7 @@ from relpos.launch import slurm
 from relpos.launch.guard import FRUITLESS
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.slurm import SILENCE, Slurm, SlurmJobs, Unanswered
-from relpos.runs import Run, compose, plan
+from relpos.runs import Run
 from relpos.runs.lock import locked
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
@@ -36,9 +36,13 @@ def cluster(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cl
     return start_cluster(tmp_path / "cluster", folder.parent, monkeypatch)
 
 
+def of_seed(seed: int) -> Run:
+    return Run("pretrain", f"seed{seed}", {"seed": seed}, {"speed": {"devices": 1, "nodes": 1}})
+
+
 @pytest.fixture
 def run() -> Run:
-    run = plan(compose("noop"))
+    run = of_seed(0)
     run.path.mkdir(parents=True)
     return run
 
@@ -250,12 +254,12 @@ def end(jobs: SlurmJobs, error: BaseException | None) -> None:
 
 def test_a_job_keeps_its_file(run: Run, folder: Path, cluster: Cluster) -> None:
     """It may wait in the queue while others of its kind are submitted again."""
-    other = plan(compose("noop", ["seed=1"]))
+    other = of_seed(1)
     other.update(state="running")
     with locked(other.path):
         jobs = start([run, other], folder)
     other.update(state="interrupted")
     jobs.poll()
     assert cluster.queue == ["1", "2"]
-    files = sorted(folder.glob("noop-*.json"))
-    assert [json.loads(file.read_text(encoding="utf-8"))["mine"] for file in files] == [[run.identity], [other.identity]]
+    mine = [json.loads(file.read_text(encoding="utf-8"))["mine"] for file in folder.glob("pretrain-*.json")]
+    assert sorted(mine) == sorted([[run.identity], [other.identity]])

@@ -125,7 +125,7 @@ def test_without_biases_only_the_vocabulary_has_one() -> None:
     assert [name for name, _ in model.named_parameters() if name.endswith("bias")] == ["head.bias"]
 
 
-def test_outputs_at_some_tokens_are_those_among_all() -> None:
+def test_outputs_of_a_block_at_some_tokens_are_those_among_all() -> None:
     model = network(MODERN).eval()
     ids, mask = batch()
     some = torch.tensor([1, 4, ids.shape[1] + 2])

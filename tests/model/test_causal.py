@@ -70,7 +70,7 @@ def test_schemes_that_look_ahead_are_refused_in_one_line(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(POSITIONS) - AHEAD))
-def test_definition_outputs_and_gradients_equal_the_loops(name: str) -> None:
+def test_definition_of_causal_networks_outputs_and_gradients_equal_the_loops(name: str) -> None:
     encoder = model_of(name, kernel="eager", attention="causal", layers=1).eval().encoder
     check_loops(encoder, ids=[7, 9, 5, 0, 12], real=[True, True, True, False, True])
 

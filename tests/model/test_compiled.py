@@ -175,7 +175,7 @@ def test_a_model_of_any_caller_trains_through_them() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_pass_in_which_nothing_is_predicted_has_no_loss(precision: str) -> None:
+def test_a_compiled_pass_in_which_nothing_is_predicted_has_no_loss(precision: str) -> None:
     network = model("auto")
     ids = torch.randint(5, VOCABULARY, (3, 11), generator=torch.Generator().manual_seed(0))
     with autocast(precision, CPU):

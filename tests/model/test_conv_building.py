@@ -42,7 +42,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("conv", CONVS)
-def test_count_equals_the_formula(conv: str) -> None:
+def test_count_of_a_convolution_equals_its_formula(conv: str) -> None:
     for k in (0, 2, 8):
         part = preset("conv", conv, k=k)(SHAPE)
         assert part.count(SHAPE) == sum(parameter.numel() for parameter in part.parameters())

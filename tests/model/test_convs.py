@@ -34,14 +34,14 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 
 @EVERY_OPTION
-def test_outputs_and_gradients_equal_the_loops(conv: Any) -> None:
+def test_outputs_and_gradients_of_convolutions_equal_the_loops(conv: Any) -> None:
     """Two passes through one layer; the laws hold for layers of their own."""
     encoder = network(NoPosition, conv, share_layers=True).eval().encoder
     check_loops(encoder, ids=[7, 9, 5, 22, 0, 12], real=[True] * 4 + [False, True], types=[0, 0, 1, 1, 0, 1])
 
 
 @EVERY_OPTION
-def test_padding_is_invisible(conv: Any) -> None:
+def test_padding_is_invisible_to_convolutions(conv: Any) -> None:
     model = network(NoPosition, conv).eval()
     ids, mask = batch(n=8)  # row 1 has 5 real tokens
     expected = model.encoder(ids[1:, :5])[0]

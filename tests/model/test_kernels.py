@@ -185,7 +185,7 @@ def test_gradients_of_the_fused_kernel_are_those_of_its_output() -> None:
 
 
 @pytest.mark.parametrize("kernel", [eager, fused])
-def test_any_strides_will_do(kernel: Any) -> None:
+def test_any_strides_will_do_for_eager_and_fused(kernel: Any) -> None:
     q, k, v = (numbers(B, N, H, D, seed=s).transpose(1, 2) for s in range(3))
     plain = kernel.attention(*(x.contiguous() for x in (q, k, v)), Terms(), None, (0.0, 0))
     # Not the same bits: a library of matrix products may go through another layout in another order.
@@ -193,7 +193,7 @@ def test_any_strides_will_do(kernel: Any) -> None:
 
 
 @pytest.mark.parametrize("kernel", [eager, fused])
-def test_a_sequence_of_padding_alone_has_no_nan(kernel: Any) -> None:
+def test_kernels_of_a_sequence_of_padding_alone_give_no_nan(kernel: Any) -> None:
     q = numbers(B, H, N, D)
     assert kernel.attention(q, q, q, Terms(), torch.zeros(B, N, dtype=torch.bool), (0.0, 0)).isfinite().all()
 

@@ -96,7 +96,7 @@ def test_a_place_without_convolution_is_never_asked() -> None:
 
 
 @pytest.mark.parametrize("places", ["A", "B", "C", "D", "ABCD"])
-def test_outputs_at_some_tokens_are_those_among_all(places: str) -> None:
+def test_outputs_of_convolutions_at_some_tokens_are_those_among_all(places: str) -> None:
     """After the last layer's attention only these are computed, unless their neighbours are read there."""
     model = model_of("composite", "canon", conv_keys={"places": places}).eval()
     ids, mask = batch()

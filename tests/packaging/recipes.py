@@ -180,7 +180,7 @@ from published import published
 from relpos.cli import main
 
 
-def test_it_is_fine_tuned(tmp_path, capsys):
+def test_answers_are_fine_tuned(tmp_path, capsys):
     network = saved(host("RobertaModel", vocab_size=300), published("roberta", tmp_path / "network"))
     for split in ("train", "dev"):
         write(tmp_path / "ANSWERS", f"{split}.tsv", "text\\tlabel\\n" + "the cat\\tno\\nit sat\\tyes\\n" * 8)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from relpos.config.arguments import RENAMED
 from relpos.config.compose import compose
+from relpos.runs import plan
 from tests.packaging.links import ROOT, anchors, broken, pages
 
 SHELL = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -48,26 +48,10 @@ def test_link_check_finds_a_missing_file_and_a_missing_heading(tmp_path: Path) -
     assert [line.rpartition(" ")[2] for line in broken(page)] == ["gone.md", "#two"]
 
 
-def test_readme_begins_with_the_two_commands() -> None:
-    assert documented_commands(ROOT / "README.md")[:2] == ["make demo", "make test"]
-
-
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_make_command_is_a_target(page: Path) -> None:
     words = [word for line in documented_commands(page) for word in re.findall(r"\bmake ([a-z][a-z-]*)", line)]
     assert set(words) <= make_targets()
-
-
-def test_ci_runs_the_readme_test_command_and_the_checks() -> None:
-    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    lines = re.findall(r"^make ([^#|\n]*)", script, re.MULTILINE)
-    targets = re.findall(r"(?<!\S)[a-z][a-z-]*(?!\S)", " ".join(lines))
-    assert sorted(set(targets) - {"install"}) == ["check", "test", "test-slurm"]
-
-
-def test_make_help_lists_the_targets() -> None:
-    shown = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert {"demo", "test", "check", "install", "bench"} <= set(re.findall(r"make ([a-z-]+)", shown))
 
 
 def test_no_file_names_a_folder_of_some_machine() -> None:
@@ -80,15 +64,17 @@ def test_no_source_file_is_ignored_by_git() -> None:
     assert {path for path in sources - known if path.is_file() and "__pycache__" not in path.parts} == set()
 
 
-def _of_today(page: Path, line: str) -> str:
-    """The log keeps commands as they were typed, with the keys of their time."""
-    return re.sub(rf" ({'|'.join(RENAMED)})=", " network=", line) if page.name == "LOG.md" else line
-
-
 def relpos_commands() -> list[str]:
-    lines = [_of_today(page, line) for page in pages() for line in documented_commands(page)]
+    pages_of_today = [page for page in pages() if page.name != "LOG.md"]  # keeps commands as they were typed
+    lines = [line for page in pages_of_today for line in documented_commands(page)]
     own = ("--", "=custom", "task=answers/", "trust=")  # the reader's own files
     return sorted({line for line in lines if line.startswith("relpos ") and "=" in line and not any(word in line for word in own)})
+
+
+def test_readmes_fine_tuning_starts_from_readmes_pre_training() -> None:
+    commands = [shlex.split(line)[1:] for line in documented_commands(ROOT / "README.md") if line.startswith("relpos ")]
+    first, second = (next(words for words in commands if words[0] == stage) for stage in ("pretrain", "finetune"))
+    assert plan(compose(second[0], second[1:])).inputs["start"].identity == plan(compose(first[0], first[1:])).identity
 
 
 @pytest.mark.parametrize("line", relpos_commands())

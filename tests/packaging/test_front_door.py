@@ -47,11 +47,13 @@ def test_help_imports_nothing_heavy() -> None:
     assert HEAVY.isdisjoint(json.loads(answer.stdout.splitlines()[-1]))
 
 
-def test_help_gives_each_subcommand_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    shown = capsys.readouterr().out
-    lines = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line.startswith("  ") and line.split()}
-    assert all(lines.get(name) for name in ("data", "pretrain", "finetune", "reproduce", "params"))
+def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for asked, answered in ((["help"], ["--help"]), (["help", "params"], ["params", "--help"])):
+        shown = []
+        for command in (asked, answered):
+            assert main(command) == 0
+            shown.append(capsys.readouterr().out)
+        assert shown[0] == shown[1]
 
 
 def test_every_module_can_be_imported() -> None:
@@ -60,12 +62,6 @@ def test_every_module_can_be_imported() -> None:
         if not name.endswith("__main__"):
             importlib.import_module(name)
     assert "relpos.cli" in names
-
-
-def test_completion_script_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--completion"]) == 0
-    shown = capsys.readouterr().out
-    assert shown.strip() == COMPLETION.read_text(encoding="utf-8").strip()
 
 
 def test_completion_knows_the_subcommands(tmp_path: Path) -> None:

@@ -62,7 +62,3 @@ def test_the_notebook_is_the_page() -> None:
     assert kept == notebook(page.read_text(encoding="utf-8")), f"python docs/notebook.py {page.relative_to(ROOT)}"
     commands = [line for cell in kept["cells"] if cell["cell_type"] == "code" for line in cell["source"]]
     assert "!relpos analyze toeplitz network=$NETWORK" in commands
-
-
-def test_there_are_three() -> None:
-    assert [page.stem for page in PAGES] == ["a_table", "what_a_checkpoint_knows", "your_own_scheme"]

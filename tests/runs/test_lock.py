@@ -48,7 +48,7 @@ def test_asking_for_a_lock_writes_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "claim.json").read_text(encoding="utf-8") == before
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+def test_a_lock_in_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with (
         pytest.raises(RelposError, match=r"cannot make the run's folder .*file/run \(Not a directory\)"),
@@ -57,13 +57,12 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("arguments", [["pretrain", "steps=2"], ["reproduce", "table=sleep.yaml"], ["pretrain", "-m", "steps=2,3"]])
+@pytest.mark.parametrize("arguments", [["pretrain", "steps=2"], ["reproduce", "table=demo"], ["pretrain", "-m", "steps=2,3"]])
 @pytest.mark.parametrize("below", ["", "runs"])
 def test_a_root_for_runs_that_cannot_be_made_is_one_line(
     arguments: list[str], below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
-    (tmp_path / "sleep.yaml").write_text("{question: '?', rows: {noop: []}, stages: {noop: []}, tasks: []}", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "file" / below))
     assert main(arguments) == 1

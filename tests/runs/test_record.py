@@ -2,15 +2,17 @@
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import relpos
+from pretend import STAGE, pretend, trains
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.files import write_json
-from relpos.runs import training
+from relpos.runs import execute, training
 from relpos.runs.run import read_record, recorded, runs_root
 from relpos.runs.shelf import run_folders
 from relpos.runs.stages import STAGES
@@ -29,17 +31,21 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
         write_json(tmp_path / "file" / "run" / "record.json", {})
 
 
-def test_a_run_of_a_worker_has_the_command_that_was_typed(tmp_path: Path) -> None:
+def test_a_run_of_a_worker_has_the_command_that_was_typed(
+    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_now: Callable[[], None]
+) -> None:
+    monkeypatch.setitem(STAGES, "pretrain", trains())
+    as_now()
     table = tmp_path / "t.yaml"
-    table.write_text('{question: "?", rows: {a: [label=a]}, stages: {noop: [seconds=0]}, tasks: [], seeds: 1}', encoding="utf-8")
+    table.write_text('{question: "?", rows: {a: [position=none]}, tasks: []}', encoding="utf-8")
     assert main(["reproduce", f"table={table}", "engine=local", "workers=1"]) == 0
-    [run] = run_folders("noop")
+    [run] = run_folders("pretrain")
     assert read_record(run)["command"] == f"relpos reproduce table={table} engine=local workers=1"
 
 
 def test_a_run_of_a_script_has_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["mine.py", "two words"])
-    run = relpos.run(relpos.compose("noop", ["seconds=0"]))
+    run = execute(pretend())
     assert run.record["command"] == "mine.py 'two words'"
 
 
@@ -58,19 +64,19 @@ def test_an_empty_runs_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_seconds_of_a_run_are_those_of_all_its_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = relpos.runs.plan(relpos.compose("noop"))
+    run = pretend()
 
     def interrupted(_: object) -> dict[str, object]:
         time.sleep(0.05)
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(STAGES, "noop", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        relpos.run(relpos.compose("noop"))
+    with monkeypatch.context() as patch:
+        patch.setitem(STAGES, STAGE, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            execute(run)
     assert run.record["seconds"] >= 0.05
-    monkeypatch.undo()
     run.update(traceback="of a try that failed")
-    relpos.run(relpos.compose("noop"))
+    execute(run)
     assert run.record["seconds"] >= 0.05
     assert run.record["traceback"] is None
 
@@ -78,8 +84,8 @@ def test_the_seconds_of_a_run_are_those_of_all_its_starts(monkeypatch: pytest.Mo
 def test_what_a_run_costs_is_asked_before_its_input_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(sys.modules["relpos.runs.execute"], "costs", lambda _: asked.append("costs") or {})
-    monkeypatch.setitem(STAGES, "noop", lambda _: asked.append("work") or {})
-    relpos.run(relpos.compose("noop"))
+    monkeypatch.setitem(STAGES, STAGE, lambda _: asked.append("work") or {})
+    execute(pretend())
     assert asked == ["costs", "work"]
 
 

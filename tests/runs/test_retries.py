@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from pretend import STAGE, pretend
 from relpos.errors import RelposError
 from relpos.files import write_json
 from relpos.launch.jobs import Job
-from relpos.runs import Run, compose, execute, plan
+from relpos.runs import Run, execute
 from relpos.runs.lock import locked
 from relpos.runs.retries import CRASHES, Retries
 from relpos.runs.stages import STAGES
@@ -20,7 +21,7 @@ ONE_TRY = Retries()
 
 @pytest.fixture
 def run() -> Run:
-    return plan(compose("noop", ["seconds=0"]))
+    return pretend()
 
 
 def die(run: Run, times: int = 1) -> None:
@@ -47,7 +48,7 @@ def ends(run: Run) -> list[str]:
 
 def test_a_start_is_in_the_record_before_the_work(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     records: list[dict[str, Any]] = []
-    monkeypatch.setitem(STAGES, "noop", lambda run: records.append(run.record) or {})
+    monkeypatch.setitem(STAGES, STAGE, lambda run: records.append(run.record) or {})
     execute(run)
     assert (records[0]["state"], len(records[0]["starts"])) == ("running", 1)
     assert ends(run) == ["finished"]
@@ -145,7 +146,7 @@ def test_a_folder_deleted_under_the_process_is_told_and_leaves_nothing(
             raise KeyboardInterrupt
         return {}
 
-    monkeypatch.setitem(STAGES, "noop", delete)
+    monkeypatch.setitem(STAGES, STAGE, delete)
     with pytest.raises(RelposError, match=f"^{run.path} is gone: it was deleted while the run was under way"):
         execute(run)
     assert not run.path.exists()
@@ -156,7 +157,7 @@ def test_a_folder_that_another_process_has_begun_anew_is_left_to_it(run: Run, mo
         write_json(run.path / "record.json", {"state": "running", "starts": [{"pid": 1, "host": "elsewhere"}]})
         return {}
 
-    monkeypatch.setitem(STAGES, "noop", replace)
+    monkeypatch.setitem(STAGES, STAGE, replace)
     with pytest.raises(RelposError, match="is gone"):
         execute(run)
     assert run.record == {"state": "running", "starts": [{"pid": 1, "host": "elsewhere"}]}
@@ -180,7 +181,7 @@ def test_a_runs_folder_that_becomes_read_only_is_one_line(run: Run, monkeypatch:
         return {}
 
     with monkeypatch.context() as patch:
-        patch.setitem(STAGES, "noop", lose)
+        patch.setitem(STAGES, STAGE, lose)
         with pytest.raises(RelposError, match=r"^cannot write .*record.json .*: Read-only file system"):
             execute(run)
     assert run.state == "running"  # as the folder says
@@ -193,7 +194,7 @@ def test_a_runs_folder_that_becomes_a_file_is_one_line(run: Run, monkeypatch: py
         run.path.parent.touch()
         return {}
 
-    monkeypatch.setitem(STAGES, "noop", replace)
+    monkeypatch.setitem(STAGES, STAGE, replace)
     with pytest.raises(RelposError, match=f"^{run.path} is gone"):
         execute(run)
 

@@ -72,30 +72,36 @@ def test_a_longer_run_begins_where_a_shorter_one_began_to_decay_and_ends_in_the_
     assert any(not torch.equal(ours[name], of_short[name]) for name in ours)
 
 
+def begins_at(*overrides: str, threads: int = 1, microbatch: int | None = None) -> int:
+    """The step at which a run begins that is computed so; microbatch None: as the run of ten steps was."""
+    run = run_of(*overrides)
+    end = trunk.last_constant_step(run)
+    microbatch = microbatch or run_of("steps=10").record["starts"][0]["microbatch"]
+    found = trunk.find(run, end, threads, microbatch) if end is not None else None
+    return found.step if found else 0
+
+
 def test_another_decay_shares_the_trunk(short: Run) -> None:
-    assert execute(run_of("steps=10", "recipe.decay=1")).record["starts"][0]["from_step"] == 8
-
-
-def test_masks_that_are_annealed_over_all_steps_are_not_shared(toy_runs: Path) -> None:
-    execute(run_of("steps=10", "recipe.masking=[0.3,0.15]"))
-    assert execute(run_of("steps=20", "recipe.masking=[0.3,0.15]")).record["starts"][0]["from_step"] == 0
+    assert begins_at("steps=10", "recipe.decay=1") == 8
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        ["seed=1"],
-        ["recipe.lr=0.002"],
-        ["recipe.warmup=0.2"],
-        ["recipe.schedule=linear"],
-        ["speed.threads=2"],
-        ["speed.microbatch=2"],
-        ["snapshots=[30]"],
-        ["steps=8"],
-    ],
+    "change", ["seed=1", "recipe.lr=0.002", "recipe.warmup=0.2", "recipe.schedule=linear", "snapshots=[30]", "steps=8"]
 )
-def test_what_the_first_steps_depend_on_is_not_shared(short: Run, changes: list[str]) -> None:
-    assert execute(run_of("steps=12", *changes)).record["starts"][0]["from_step"] == 0
+def test_what_the_first_steps_depend_on_is_not_shared(short: Run, change: str) -> None:
+    assert begins_at("steps=12") == 8
+    assert begins_at("steps=12", change) == 0
+
+
+def test_what_their_last_bits_depend_on_is_not_shared(short: Run) -> None:
+    assert begins_at("steps=12", threads=2) == begins_at("steps=12", microbatch=2) == 0
+    assert execute(run_of("steps=12", "speed.microbatch=2")).record["starts"][0]["from_step"] == 0
+
+
+@pytest.mark.parametrize("change", ["recipe.masking=[0.3,0.15]", "first.share=0.5", "recipe.schedule=linear", "recipe.warmup=0.2"])
+def test_a_run_whose_first_steps_depend_on_their_number_keeps_no_trunk(change: str) -> None:
+    assert trunk.last_constant_step(run_of("steps=10")) == 8
+    assert trunk.last_constant_step(run_of("steps=10", change)) is None
 
 
 def test_a_damaged_trunk_is_named_and_not_used(short: Run, capfd: pytest.CaptureFixture[str]) -> None:
@@ -103,10 +109,6 @@ def test_a_damaged_trunk_is_named_and_not_used(short: Run, capfd: pytest.Capture
     kept.write_bytes(kept.read_bytes()[:-1] + b"\0\0")
     assert execute(run_of("steps=20")).record["starts"][0]["from_step"] == 0
     assert f"damaged checkpoint {kept}" in capfd.readouterr().err
-
-
-def test_a_run_with_a_linear_schedule_keeps_no_trunk(toy_runs: Path) -> None:
-    assert not (execute(run_of("steps=10", "recipe.schedule=linear")).path / "trunk").exists()
 
 
 def test_a_damaged_record_of_another_run_is_named_and_its_trunk_left_out(

@@ -140,12 +140,12 @@ def test_tasks_of_the_command_line_replace_those_of_the_file(
 def test_a_bare_argument_is_taken_for_a_slip() -> None:
     with pytest.raises(RelposError, match="demo: overrides have the form KEY=VALUE. Did you mean table=demo?"):
         rewritten("reproduce", ["demo", "steps=3"])
-    assert flags_and_overrides(["table=demo", "--cfg", "job"]) == (["--cfg", "job"], ["table=demo"])
+    assert flags_and_overrides("reproduce", ["table=demo", "--cfg", "job"]) == (["--cfg", "job"], ["table=demo"])
 
 
 @pytest.mark.parametrize(
     ("override", "meant"),
-    [("retrys=2", "retries"), ("tabel=x", "table"), ("worker=2", "workers"), ("dryrun=true", "dry_run"), ("words=[]", "overrides")],
+    [("retrys=2", "retries"), ("tabel=x", "table"), ("worker=2", "workers"), ("dryrun=true", "dry_run")],
 )
 def test_a_slip_in_an_override_of_the_table_is_not_taken_for_a_rows(override: str, meant: str) -> None:
     with pytest.raises(RelposError, match=f"unknown key '{override.partition('=')[0]}'. Did you mean '{meant}'"):

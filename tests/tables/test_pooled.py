@@ -14,8 +14,8 @@ from relpos.tables import pooled
 from relpos.tables.pooled import difference, spread
 from relpos.tables.statistics import benjamini_hochberg
 
-TIMES = 2_000 if os.environ.get("RELPOS_FULL") else 60
-SEVERAL = 2_000 if os.environ.get("RELPOS_FULL") else 200
+TIMES = 500 if os.environ.get("RELPOS_FULL") else 60
+SEVERAL = 500 if os.environ.get("RELPOS_FULL") else 200
 Rows = dict[str, dict[int, float]]
 
 

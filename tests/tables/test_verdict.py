@@ -105,7 +105,7 @@ def share_called_different(rows: int, seeds: int, sem: float, times: int) -> flo
 
 @pytest.mark.parametrize(("rows", "seeds"), [(15, 3), (4, 3), (1, 5)])
 def test_faithful_reproductions_are_seldom_called_different(rows: int, seeds: int) -> None:
-    assert share_called_different(rows, seeds, sem=0.1, times=4_000 if FULL else 150) <= 0.07
+    assert share_called_different(rows, seeds, sem=0.1, times=1_000 if FULL else 150) <= 0.07
 
 
 def test_a_dev_score_gets_no_verdict_beside_a_test_score() -> None:

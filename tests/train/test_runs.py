@@ -45,13 +45,12 @@ def gradient(model: MaskedLM, step: Step, least: int) -> Tensor:
 
 
 CUT = ["none-none", "composite-none", "tupe-none", "shaw-convbert", "absolute-lightconv"]
-ALSO_CUT = [f"{position}-none" for position in ("absolute", "rope", "shaw")] + ["none-lightconv"]
-ALSO_CUT += [f"{position}-convbert" for position in ("none", "absolute", "composite", "rope", "tupe")]
+ALSO_CUT = ["rope-none", "none-lightconv", "composite-convbert"]
 
 
 @pytest.mark.parametrize("pair", [*CUT, *(ALSO_CUT if FULL else [])])
 def test_an_update_does_not_depend_on_how_it_is_cut_or_padded(prepared: Path, pair: str) -> None:
-    """With dropout: an example has its own, in whatever forward pass it stands. RELPOS_FULL=1 tries all pairs."""
+    """With dropout: an example has its own, in whatever forward pass it stands. RELPOS_FULL=1 tries more pairs."""
     position, conv = pair.split("-")
     torch.manual_seed(0)
     model = relpos.build(relpos.compose("params", ["size=tiny", f"position={position}", f"conv={conv}", "vocabulary=232"]))

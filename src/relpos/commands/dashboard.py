@@ -163,9 +163,9 @@ def upload(spec: dict[str, Any]) -> str:
     Raises:
         RelposError: Weights & Biases is out of reach, or refuses.
     """
-    import wandb
-
     try:
+        import wandb
+
         workspace = build(spec, str(spec["entity"] or wandb.Api().default_entity))
         return str(workspace.save().url)
     except RelposError:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Unpack
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Unpack
 
 from relpos import run
+from relpos.config.compose import resolved, unresolved
 from relpos.config.schema import Finetune
+from relpos.data.own_task import OwnTask
 from relpos.runs import Run, plan
 from relpos.runs.stages import refuse_absent
 
@@ -15,7 +19,7 @@ def finetune(**config: Unpack[Finetune]) -> str:
     """Executes the run, and before it the runs that it starts from, unless they are finished; returns the path of its folder."""
     planned = plan(config)
     refuse_absent(planned)  # before the announcement below, so that a mistake prints its own line only
-    if said := before(planned):
+    for said in filter(None, [before(planned), *uncounted(config)]):
         print(f"relpos: {said}", file=sys.stderr)
     return str(run(config).path)
 
@@ -34,6 +38,30 @@ def before(tuning: Run) -> str | None:
         parts.insert(0, f"{_steps(start)}pre-training")
         ways.append("network=FOLDER starts from a finished pre-training")
     return f"first {' and '.join(parts)}; {'; '.join(ways)}" if parts else None
+
+
+def uncounted(config: Mapping[str, Any]) -> list[str]:
+    """What a task of the user's own says and the recipe overrules: all of it at `size=tiny`, the learning rate at `size=base`.
+
+    Args:
+        config: of the fine-tuning, with its interpolations.
+    """
+    plain, values = unresolved(config), resolved(config)
+    task, recipe, said = values["task"], values["recipe"], []
+    named = {field.name: field.default for field in fields(OwnTask)}
+    if "rows" in task:  # one of ours
+        return []
+    # What was typed is no surprise: an interpolation still stands where nothing was.
+    if task["epochs"] != named["epochs"] and values["steps"] is not None and isinstance(plain["steps"], str):
+        said.append(("epochs", "steps", values["steps"], "steps=null counts epochs"))
+    if task["batch"] != values["batch"] and task["batch"] != named["batch"] and isinstance(plain["batch"], str):
+        said.append(("batch", "batch", values["batch"], f"batch={task['batch']} sets it"))
+    if task["lr"] not in (recipe["lr"], named["lr"]):
+        said.append(("lr", "recipe.lr", recipe["lr"], f"recipe.lr={task['lr']} sets it"))
+    return [
+        f"{key}: {task[key]} of task {task['name']} does not count here: the recipe says {of_recipe}={value}; {hint}"
+        for key, of_recipe, value, hint in said
+    ]
 
 
 def _steps(run: Run) -> str:

@@ -43,6 +43,7 @@ def reproduce(
     from relpos.launch.engine import run_all
     from relpos.runs.run import runs_root
     from relpos.tables import experiment, order_instrument, plan
+    from relpos.tables.arrivals import Arrivals
     from relpos.tables.dry_run import describe
 
     file = experiment.load(table, _changes(seeds, pretrain_seeds, tasks))
@@ -61,7 +62,7 @@ def reproduce(
         return str(folder)
     chosen = engine_of(engine, file)
     # A table is made of what there is even where runs failed, and the failure is raised behind it.
-    failed = run_all(plan.needed(runs), folder, chosen, retries)
+    failed = run_all(plan.needed(runs), folder, chosen, retries, Arrivals(planned, instrument if is_measured else None).settled)
     accelerator = "auto" if instrument is None else instrument.accelerator
     each = partial(chosen.each, title="networks measured", accelerator=accelerator) if is_measured else order_instrument.skipped
     show(file, planned, folder, instrument, each)
@@ -106,7 +107,7 @@ def tell(run: Run) -> None:
 
 
 def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, each: Each) -> None:
-    """Makes the table from the runs' folders, writes it and prints it; does nothing for a table whose runs only sleep.
+    """Makes the table from the runs' folders, writes it and prints it.
 
     Args:
         experiment: the experiment file.
@@ -120,9 +121,6 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
     from relpos.tables.render.view import view_of
     from relpos.tables.table import Table
 
-    # A table whose runs only sleep has no numbers.
-    if not any(row.pretrainings or row.tunings or row.needs for row in plan):
-        return
     rows = columns.rows_of(plan)
     if instrument is not None:
         rows = plateau.with_plateau(order_columns.with_order(rows, plan, instrument, each), plan)

@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from relpos.launch.jobs import Job
+from relpos.launch.remaining import Remaining, clock
 from relpos.ranges import Names, Positive
-from relpos.runs.cost import flops
 from relpos.runs.lock import is_locked
 from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import newest
@@ -142,7 +142,7 @@ def _under_way(running: list[Seen]) -> Table:
             f"{line.get('step', 0):,}/{steps or '?'}" if line else "",
             f"{line['steps_per_second']:.2f}" if "steps_per_second" in line else "",
             next((f"{line[key]:.4g}" for key in ("loss", "heldout_loss") if key in line), ""),
-            _time(seconds) if (seconds := seconds_left(entry)) is not None else "",
+            clock(seconds) if (seconds := seconds_left(entry)) is not None else "",
             f"{start.get('host', '')}:{start.get('pid', '')}" if start.get("pid") != os.getpid() else "",
         )
     return table
@@ -155,19 +155,11 @@ def seconds_left(entry: Seen) -> float | None:
 
 
 def _left(seen: list[Seen]) -> str:
-    """About how long all runs take at the pace of those under way, in operations a second; empty if none has a pace."""
-    # In operations, since a step of one run is not a step of another.
-    pace = left = 0.0
+    """About how long all runs take by as many processes as are at work; empty if nothing tells."""
+    remaining = Remaining()
     for entry in seen:
-        if entry.state in SETTLED:
-            continue
-        work, steps = flops(entry.run), entry.run.config.get("steps")
-        left += work * (1 - entry.line["step"] / steps) if steps and "step" in entry.line else work
-        pace += work / steps * entry.line["steps_per_second"] if steps and entry.line.get("steps_per_second") else 0.0
-    return f"; about {_time(left / pace)} left at this pace" if pace else ""
-
-
-def _time(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours < 48 else f"{hours / 24:.1f} days"
+        remaining.add(entry.run, entry.record)
+    unsettled = [entry.run for entry in seen if entry.state not in SETTLED]
+    at_work = {entry.run.identity: (entry.record, entry.line) for entry in seen if entry.state == "running"}
+    seconds = remaining.seconds(unsettled, at_work) if unsettled else None
+    return f"; about {clock(seconds)} left" if seconds is not None else ""

@@ -22,8 +22,6 @@ LISTED = {"fill": "text", "score": "text", "compare": "network", "merge": "folde
 """Command → the key whose list arguments without a key form."""
 SINGLE = {"analyze": "kind", "figures": "paper"}
 """Command → the key or group of its one argument without a key."""
-RENAMED = {"from": ("network", "folders"), "run": ("network",), "runs": ("network",), "pretrained": ("network",)}
-"""Key of an earlier version → its names today, of which a command has one."""
 SHORT = {"finetune": {"intermediate": "task"}}
 """Command → group → its key that the group's own name sets."""
 RECIPES = {"pretrain": "{}", "finetune": "finetune_{}"}
@@ -32,13 +30,13 @@ BASE = 768
 """Width of BERT-base."""
 
 
-def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+def flags_and_overrides(command: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Hydra's flags, each with its value, and all other arguments. Hydra wants the flags first.
 
     Raises:
-        RelposError: there is no such flag, or its value is missing or wrong.
+        RelposError: there is no such flag, or its value is missing or wrong. Of a key with dashes it says how to give it.
 
-    >>> flags_and_overrides(["position=none", "-m", "k=2,3", "--cfg", "job"])
+    >>> flags_and_overrides("params", ["position=none", "-m", "k=2,3", "--cfg", "job"])
     (['-m', '--cfg', 'job'], ['position=none', 'k=2,3'])
     """
     from hydra._internal.utils import get_args_parser
@@ -58,7 +56,12 @@ def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]
     except ArgumentError as error:
         raise RelposError(str(error)) from None
     if unknown:
-        raise RelposError(f"unknown flag {unknown[0]!r}.{nearest(unknown[0], known)}")
+        flag, _, value = unknown[0].partition("=")
+        key, behind = flag.lstrip("-"), arguments[arguments.index(unknown[0]) + 1 :][:1]
+        if key.split(".")[0].replace("-", "_") in keys_of(command):  # --steps 20, --steps=20
+            value = value or (behind[0] if behind and "=" not in behind[0] else "VALUE")
+            raise RelposError(f"{flag}: keys have no dashes before them; write {key.replace('-', '_')}={value}")
+        raise RelposError(f"unknown flag {flag!r}.{nearest(flag, known)}")
     return flags, overrides
 
 
@@ -105,20 +108,6 @@ def _with_keys(command: str, overrides: list[str]) -> list[str]:
     return [*(override for override in overrides if override not in bare), f"{LISTED[command]}={_spelled(bare)}"]
 
 
-def _with_names_of_today(command: str, overrides: list[str]) -> list[str]:
-    """The overrides as they are.
-
-    Raises:
-        RelposError: one has the key of an earlier version; says what it is called now.
-    """
-    known = keys_of(command) | (keys_of("finetune") if "overrides" in keys_of(command) else set())
-    for override in overrides:
-        key = key_of(override).removeprefix("finetune.")
-        if key not in known and (new := next((name for name in RENAMED.get(key, ()) if name in known), None)):
-            raise RelposError(f"{key}=…: the key is called {new}= now")
-    return overrides
-
-
 def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
     """`relpos reproduce table=NAME data.root=FOLDER` → `overrides=['data.root=FOLDER']` where the command has no such key.
 
@@ -141,10 +130,8 @@ def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
 
 def _refuse_slip(key: str, own: set[str]) -> bool:
     """Refuses a key that is not a row's but looks like a misspelled one of the command's own."""
-    if key == "words":  # their name in older versions, which is close to `workers`
-        raise RelposError("unknown key 'words'. Did you mean 'overrides'?")
     # Keys of rows may look like slips of ours, as `steps` of `stages`: only what no command knows is suspected.
-    of_rows = {"pretrain", "finetune", "noop", "order", *keys_of("pretrain"), *keys_of("finetune")}
+    of_rows = {"pretrain", "finetune", "order", *keys_of("pretrain"), *keys_of("finetune")}
     if "Did you mean" in (hint := nearest(key, own)) and key not in of_rows:
         raise RelposError(f"unknown key {key!r}.{hint}")
     return True
@@ -222,7 +209,6 @@ def _size_of(name: str) -> str:
 
 REWRITES: tuple[Callable[[str, list[str]], list[str]], ...] = (
     _with_keys,
-    _with_names_of_today,
     _with_overrides_of_rows,
     _with_file_of_pairs,
     _with_long_keys,

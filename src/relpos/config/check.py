@@ -31,6 +31,8 @@ OF_HYDRA = re.compile(r"hydra(/\w+)?")
 DIGITS = re.compile(r"\d{1000}")
 LONGEST = 250
 """Characters of an option's name at most: file systems allow no longer ones."""
+ELSEWHERE = {"learning_rate": "lr"}
+"""What other libraries call a key → its name here."""
 OF_SCHEME = {"size", "block", "position", "conv", "k", "outside", "kernels"}
 OF_NETWORK = {
     "pretrain": OF_SCHEME | {"vocabulary"},
@@ -224,7 +226,9 @@ def _unknown_key(key: str, known: set[str]) -> RelposError:
     """
     if "network" in known and key.split(".")[0] in OF_SCHEME - known:
         return RelposError(f"{key}: the network comes from network=, where this override changes nothing")
-    elsewhere = sorted(path for path in known if "." in path and path.rpartition(".")[2] == key.rpartition(".")[2])
+    last = key.rpartition(".")[2]
+    last = ELSEWHERE.get(last, last)
+    elsewhere = sorted(path for path in known if "." in path and path.rpartition(".")[2] == last)
     if elsewhere:
         return RelposError(f"unknown key {key!r}. Did you mean {' or '.join(map(repr, elsewhere[:3]))}?")
     tail = nearest(key, known)

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from relpos.config import quick
 from relpos.config.arguments import rewritten
 from relpos.config.check import check, one_line
-from relpos.config.conf import conf_dir, configurations, function_of
+from relpos.config.conf import commands, conf_dir, function_of
 from relpos.errors import refuse_unknown
 from relpos.ranges import rules, with_words
 
@@ -36,7 +36,7 @@ def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
 
 def composed(command: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """`compose` as plain values; interpolations are left as they are, for `resolved`."""
-    refuse_unknown("unknown command", command, configurations())
+    refuse_unknown("unknown command", command, commands())
     overrides = rewritten(command, overrides)
     with one_line(command, overrides):
         try:

@@ -73,15 +73,11 @@ def groups_of(command: str) -> list[str]:
     return [key for entry in entries if isinstance(entry, dict) for key in entry if "@" not in key]
 
 
+@cache
 def commands() -> dict[str, tuple[str, str]]:
     """Subcommand → what it does, and example arguments, as the first two lines of its file in `conf` say."""
     heads = (HEAD.match(path.read_text(encoding="utf-8")) for path in sorted(conf_dir().glob("*.yaml")))
     return {head["name"]: (head["says"], head["example"]) for head in heads if head}
-
-
-def configurations() -> list[str]:
-    """The primary configurations: the commands, and `noop`, which only experiment files use."""
-    return sorted(path.stem for path in conf_dir().glob("*.yaml") if path.stem != "command")
 
 
 def function_of(command: str) -> Callable[..., Any]:

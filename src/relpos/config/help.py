@@ -14,7 +14,7 @@ from omegaconf import OmegaConf, open_dict
 
 from relpos.config.arguments import rewritten
 from relpos.config.check import one_line
-from relpos.config.conf import conf_dir, configurations, groups_of, options, package_of
+from relpos.config.conf import commands, conf_dir, groups_of, options, package_of
 
 WIDTH = 118
 LINE = re.compile(r"(?P<indent> *)(?P<key>[\w-]+):(?P<value>.*)")
@@ -33,7 +33,7 @@ def help_of(command: str, overrides: Sequence[str] = ()) -> str:
         del cfg["hydra"]
     text = _text(command)
     phrases = dict(_phrases(text))
-    for name in (key for key in cfg if key in configurations()):  # a fine-tuning has keys pretrain.…
+    for name in (key for key in cfg if key in commands()):  # a fine-tuning has keys pretrain.…
         phrases |= {f"{name}.{key}": phrase for key, phrase in _phrases(_text(name))}
     for name, option in chosen.items():
         # Behind the command's own comments: what the option says of its key is more exact.

@@ -102,7 +102,6 @@ class Training(Network):
     evaluations: Count
     checkpoint_every: Count
     log_every: Count
-    debug: bool
 
 
 class Pretrain(Training):

@@ -40,8 +40,7 @@ def bundles(pending: list[Run], size: int) -> list[Bundle]:
     """
     trained = [run for run in pending if run.stage == "pretrain"]
     tuned = [run for run in pending if run.stage == "finetune"]
-    noops = [run for run in pending if run.stage == "noop"]
-    data = [run for run in pending if run.stage not in ("pretrain", "finetune", "noop")]
+    data = [run for run in pending if run.stage not in ("pretrain", "finetune")]
     data_bundles = [Bundle("data", data)] if data else []
     pretrainings = {run.identity: _pretraining(run, data_bundles) for run in trained}
     result = [*data_bundles, *pretrainings.values()]
@@ -49,7 +48,7 @@ def bundles(pending: list[Run], size: int) -> list[Bundle]:
         needs = [pretrainings[root]] if root in pretrainings else data_bundles
         for number, part in enumerate(_packed(family, size)):
             result.append(Bundle(f"finetune-{root}-{number}", part, needs=needs))
-    return result + [Bundle(f"noop-{i // size}", noops[i : i + size]) for i in range(0, len(noops), size)]
+    return result
 
 
 def _pretraining(run: Run, needs: list[Bundle]) -> Bundle:

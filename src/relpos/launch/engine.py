@@ -68,7 +68,9 @@ class Engine(Protocol):
         return [function(item) for item in items]
 
 
-def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> list[Run]:
+def run_all(
+    runs: list[Run], folder: Path, engine: Engine, retries: int = 0, settled: Callable[[Run], None] = lambda run: None
+) -> list[Run]:
     """Executes what is missing; returns the runs that failed.
 
     Args:
@@ -76,6 +78,7 @@ def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> 
         folder: of the table. Job files and logs go into a subfolder for this launch, which is kept if a run failed.
         engine: where to execute them.
         retries: how often a run that fails is tried again.
+        settled: called for each run once it is finished, or has failed, while the others go on.
 
     Raises:
         KeyboardInterrupt: the launcher was asked to stop; the workers have written their checkpoints.
@@ -95,7 +98,7 @@ def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> 
             if workers is None:
                 return []
             try:
-                _watch(standing, workers)
+                _watch(standing, workers, settled)
             finally:
                 workers.shutdown()
     finally:
@@ -107,14 +110,17 @@ def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> 
     return failed
 
 
-def _watch(standing: Standing, workers: Workers) -> None:
+def _watch(standing: Standing, workers: Workers, settled: Callable[[Run], None]) -> None:
     with Display(standing) as display:
         while True:
             began = time.monotonic()
             left = standing.open()
-            display.show()
+            new = display.show()
             if not left:
-                return
+                return  # what was settled last is in the table, which follows at once
             workers.poll()
+            looked = time.monotonic() - began
+            for run in new:
+                settled(run)
             # However many runs there are and however slow their disk, looking takes at most a sixth of the time.
-            time.sleep(max(PAUSE, 5 * (time.monotonic() - began)))
+            time.sleep(max(PAUSE, 5 * looked))

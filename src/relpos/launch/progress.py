@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedCo
 from rich.text import Text
 
 from relpos.launch.jobs import Standing
+from relpos.launch.remaining import Remaining, clock
 from relpos.runs.run import Run
 from relpos.runs.shelf import newest
 
@@ -32,6 +33,7 @@ class Display:
         self.progress = Progress(*columns, console=self.console)
         self.bar = self.progress.add_task("runs", total=len(self.job.runs))
         self.announced = set(standing.finished)
+        self.remaining = Remaining()
         self.last_report = time.monotonic()
         # In a log file a line that moves would be thousands of lines.
         self.live = Live(console=self.console, transient=True, auto_refresh=False) if sys.stderr.isatty() else None
@@ -46,23 +48,34 @@ class Display:
         if self.live:
             self.live.stop()
 
-    def show(self) -> None:
-        """Prints a line for each run settled since the last call, and shows the runs under way."""
-        settled = (self.standing.finished | self.standing.failed) - self.announced
-        for run in (run for run in self.job.runs if run.identity in settled) if settled else ():
+    def show(self) -> list[Run]:
+        """Prints a line for each run settled since the last call, and shows the runs under way; returns the settled runs."""
+        new = (self.standing.finished | self.standing.failed) - self.announced
+        settled = [run for run in self.job.runs if run.identity in new] if new else []
+        for run in settled:
             self.announced.add(run.identity)
+            self.remaining.add(run, run.record)
             # As `Text`: in a string rich would take brackets of an error message for markup, and fail at some.
-            self.console.print(Text(f"[{len(self.announced)}/{len(self.job.runs)}] {ending(run)}"), soft_wrap=True)
+            said = f"[{len(self.announced)}/{len(self.job.runs)}] {ending(run)}{self._left()}"
+            self.console.print(Text(said), soft_wrap=True)
         if self.live:
-            self.progress.update(self.bar, completed=len(self.announced))
+            self.progress.update(self.bar, completed=len(self.announced), description=f"runs{self._left()}")
             self.live.update(Group(*self._under_way(), self.progress), refresh=True)
         elif time.monotonic() - self.last_report > SECONDS:
             self.last_report = time.monotonic()
             for line in self._under_way():
                 self.console.print(line, soft_wrap=True)
+        return settled
+
+    def _left(self) -> str:
+        """How long the table still takes; empty at its end, and where nothing tells."""
+        at_work = {run.identity: (run.record, newest(run.path)) for run in self.standing.running}
+        seconds = self.remaining.seconds(self.standing.unsettled.values(), at_work)
+        return f", about {clock(seconds)} left" if seconds else ""
 
     def _under_way(self) -> list[Text]:
-        return [Text(f"  {under_way(run)}", style="cyan") for run in self.standing.running]
+        runs = [Text(f"  {under_way(run)}", style="cyan") for run in self.standing.running]
+        return [*runs, Text(f"  {left.lstrip(', ')}")] if runs and (left := self._left()) else runs
 
 
 def ending(run: Run) -> str:

@@ -16,7 +16,6 @@ from relpos.data.masking import RATE
 from relpos.data.source import Toy
 from relpos.errors import RelposError, refuse_unknown
 from relpos.files import sha256
-from relpos.runs import debug
 from relpos.runs.networks import described_by, given_run, tokenizer_of
 from relpos.runs.run import Run
 from relpos.runs.tasks import node_of, of_own_or_known, own_files
@@ -46,7 +45,7 @@ IDLE: Mapping[str, tuple[Any, ...]] = {
     "schedule": ("linear",),
 }
 """Keys of a recipe that came later, with the values at which they change nothing: runs keep the identity from before."""
-MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every", "debug")
+MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every")
 """Keys that a run reads but that do not change its result: they are not part of its identity."""
 
 
@@ -54,30 +53,16 @@ def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
     """The run that a checked configuration names.
 
     Raises:
-        RelposError: `cfg.stage` is not one of `store`, `pretrain`, `finetune` and `noop`; or a file that the run needs is missing.
+        RelposError: `cfg.stage` is not one of `store`, `pretrain` and `finetune`; or a file that the run needs is missing.
     """
     stages: dict[str, Callable[[Content], Run]] = {
         "store": lambda content: store_run(resolved(content)),
         "pretrain": pretrain_run,
         "finetune": finetune_run,
-        "noop": noop_run,
     }
     content = unresolved(cfg)
     refuse_unknown("unknown stage", content["stage"], stages)
     return stages[content["stage"]](content)
-
-
-def noop_run(content: Content) -> Run:
-    """A run that sleeps, for tests of launchers."""
-    config = _configured(content)
-    meaning = {key: config[key] for key in ("seed", "label")}
-    name = f"seed{config['seed']}" if config["label"] is None else f"{config['label']}-seed{config['seed']}"
-    return Run("noop", name, meaning, meaning | {key: config[key] for key in ("seconds", "failures")})
-
-
-def _configured(content: Content) -> dict[str, Any]:
-    """The values of a training's configuration, with the dials of a rehearsal where `debug` is set."""
-    return resolved(debug.shortened(content))
 
 
 def store_run(config: Content, tokenizer: Run | None = None) -> Run:
@@ -107,7 +92,7 @@ def pretrain_run(content: Content) -> Run:
     Args:
         content: the checked configuration, with its interpolations.
     """
-    config = _configured(content)
+    config = resolved(content)
     start = given_run(str(config["network"])) if config.get("network") else None
     if start:
         # After the composed values: the network on disk says what it is, and overrides of its shape were refused.
@@ -140,7 +125,7 @@ def finetune_run(content: Content, start: Run | None = None) -> Run:
         content: the checked configuration, with its interpolations.
         start: the run to start from; None: the one that the configuration names.
     """
-    config = _configured(content)
+    config = resolved(content)
     task, of_task = of_own_or_known(config["task"])
     intermediate = config["intermediate"]
     # A task is not fine-tuned before itself, as MNLI is not where MNLI is its own intermediate task.

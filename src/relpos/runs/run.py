@@ -17,7 +17,7 @@ from typing import Any
 from relpos.errors import RelposError
 from relpos.files import digest, read_yaml, write_json
 
-VERSIONS = {"noop": 1, "toy": 1, "tokenizer": 1, "store": 1, "pretrain": 3, "finetune": 3}
+VERSIONS = {"toy": 1, "tokenizer": 1, "store": 1, "pretrain": 3, "finetune": 3}
 """Bumped when a change of code alters the results of a stage; the golden values of the tests make such a change visible."""
 
 
@@ -65,7 +65,7 @@ class Run:
     """One node of the plan.
 
     Args:
-        stage: toy, tokenizer, store, pretrain, finetune, noop; or `given`, a folder that the user named.
+        stage: toy, tokenizer, store, pretrain, finetune; or `given`, a folder that the user named.
         name: readable part of the folder's name.
         meaning: everything that can change the result, as plain values.
         config: what the stage is called with; more than its meaning (loggers, threads).
@@ -90,10 +90,8 @@ class Run:
 
     @property
     def path(self) -> Path:
-        """`$RELPOS_RUNS/<stage>/<name>-<identity>`; of a rehearsal (`debug=true`) below `$RELPOS_RUNS/debug`."""
-        # Of trainings alone: toy, tokenizer and store have no such key, so that a rehearsal shares them.
-        root = runs_root() / "debug" if self.config.get("debug") else runs_root()
-        return Path(self.folder) if self.folder else root / self.stage / f"{self.name}-{self.identity}"
+        """`$RELPOS_RUNS/<stage>/<name>-<identity>`."""
+        return Path(self.folder) if self.folder else runs_root() / self.stage / f"{self.name}-{self.identity}"
 
     @property
     def network(self) -> Path:

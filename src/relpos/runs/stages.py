@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ from relpos.data.toy import FOLDERS
 from relpos.errors import RelposError
 from relpos.progress import reading
 from relpos.runs.plan import source_of
-from relpos.runs.retries import failures
 
 if TYPE_CHECKING:
     from relpos.runs.run import Run
@@ -70,21 +68,12 @@ def finetune(run: Run) -> Metrics:
     return train(run)
 
 
-def noop(run: Run) -> Metrics:
-    """Sleeps, for tests of launchers; the first `failures` tries fail on purpose."""
-    time.sleep(run.config["seconds"])
-    if failures(run.record) < run.config["failures"]:
-        raise RelposError("a failure on demand")
-    return {}
-
-
 STAGES: dict[str, Callable[[Any], Metrics]] = {
     "toy": toy,
     "tokenizer": tokenizer,
     "store": store,
     "pretrain": pretrain,
     "finetune": finetune,
-    "noop": noop,
 }
 
 

@@ -44,8 +44,6 @@ def describe(name: str, rows: list[PlannedRow], runs: list[Run], instrument: Ins
         lines.append(f"{row.name} ({overrides}): {done} of {len(wanted)} runs are there, {duration(left)} left")
         lines += [f"  {_line(run, states)}" for run in row.pretrainings if run.identity in states]
         lines += _tunings(row, states)
-        if counts := Counter(states[run.identity] for run in row.noops if run.identity in states):
-            lines.append(f"  noop: {_counts(counts)}")
     return "\n".join(lines)
 
 

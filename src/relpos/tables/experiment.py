@@ -17,7 +17,7 @@ from relpos.ranges import Count, Length, Natural, Seeds, Threads, check, rules
 from relpos.tables.checks import Check, parse
 from relpos.trust import refuse_names
 
-STAGES = ("pretrain", "finetune", "noop", "order", "order_snapshots")
+STAGES = ("pretrain", "finetune", "order", "order_snapshots")
 
 MOST_ROWS = 1_000
 """Each costs 5 ms of planning, or 20 ms with two tasks."""
@@ -30,7 +30,6 @@ class Experiment:
     """What an experiment file says; the keys of the file are the fields here, and their annotations say what a key may hold.
 
     Overrides are Hydra's, as typed on the command line. `pretrain.X=…`, `finetune.X=…` and `order.X=…` reach one stage only.
-    A file with overrides for the stage `noop` has runs that sleep instead, one per row and seed: for tests of launchers.
 
     Args:
         name: of the file.
@@ -135,7 +134,7 @@ def _find(table: str) -> Path:
         return path
     known = {path.stem: path for path in shipped("experiments").glob("*.yaml")}
     if table not in known:
-        raise RelposError(f"unknown table {table!r}.{nearest(table, [name for name in known if name[0] != '_'])}")
+        raise RelposError(f"unknown table {table!r}.{nearest(table, known)}")
     return known[table]
 
 
@@ -157,8 +156,6 @@ def _checked(path: Path, content: object) -> Experiment:
 def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
     """Key → value, checked and converted to the types of the fields of `Experiment`."""
     known = {key.name: key for key in fields(Experiment) if key.name not in ("name", "folder")}
-    if "start" in content:
-        raise RelposError("start: this key is called network now, and the overrides for the size of that network are called size")
     for key in content:
         refuse_unknown("unknown key", key, known)
     # `tasks:` without a value is null in YAML, and means what a file without the key means.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from relpos.config.compose import composed
 from relpos.config.conf import key_of
 from relpos.errors import RelposError, refuse_unknown
 from relpos.runs.networks import given_run
-from relpos.runs.plan import finetune_run, noop_run, pretrain_run
+from relpos.runs.plan import finetune_run, pretrain_run
 from relpos.runs.run import Run, closure
 from relpos.tables.experiment import STAGES, Experiment
 
@@ -43,7 +43,6 @@ class PlannedRow:
         overrides: the overrides in which the row differs.
         pretrainings: one per pre-training seed.
         tunings: one per task and seed, for every pre-training.
-        noops: runs that only sleep, of a table for tests.
         needs: the key that must name the checkpoint to fine-tune from, because there is none here; then the row has no runs.
     """
 
@@ -51,13 +50,12 @@ class PlannedRow:
     overrides: list[str]
     pretrainings: list[Run]
     tunings: list[Tuning]
-    noops: list[Run] = field(default_factory=list)
     needs: str | None = None
 
     @property
     def runs(self) -> list[Run]:
         """All runs of the row, without their inputs (tokenizer, store)."""
-        return [*self.pretrainings, *(tuning.run for tuning in self.tunings), *self.noops]
+        return [*self.pretrainings, *(tuning.run for tuning in self.tunings)]
 
 
 def plan_table(experiment: Experiment, rows: list[str] | None = None, overrides: Iterable[str] = ()) -> list[PlannedRow]:
@@ -116,8 +114,6 @@ def _row(experiment: Experiment, network: Run | None, name: str, overrides: list
     if experiment.parameters:
         return row
     first, tasks = _contents(experiment, network, overrides)
-    if "noop" in experiment.stages:
-        return replace(row, noops=[noop_run(first | {"seed": seed}) for seed in experiment.seeds])
     label = partial(_labelled, table=experiment.name, row=name)
     seeds = [] if network else experiment.pretrain_seeds or [first["seed"]]
     pretrainings = [label(pretrain_run(first | {"seed": seed})) for seed in seeds]
@@ -131,9 +127,7 @@ def _contents(experiment: Experiment, network: Run | None, overrides: list[str])
     Raises:
         RelposError: an override is wrong, or two tasks have one name.
     """
-    of_stage = {stage: overrides_of(stage, experiment, overrides) for stage in ("noop", "pretrain", "finetune")}
-    if "noop" in experiment.stages:
-        return composed("noop", of_stage["noop"]), []
+    of_stage = {stage: overrides_of(stage, experiment, overrides) for stage in ("pretrain", "finetune")}
     of_tuning = of_stage["finetune"]
     if network:
         of_tuning = [override for override in of_tuning if key_of(override) != "network"]
@@ -216,7 +210,7 @@ def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
     Raises:
         RelposError: there is no such stage.
     """
-    known = ("toy", "tokenizer", "store", "pretrain", "finetune", "order", "noop")
+    known = ("toy", "tokenizer", "store", "pretrain", "finetune", "order")
     for stage in stages or ():
         refuse_unknown("stages: unknown stage", stage, known)
     # Needed runs of other stages are kept: a fine-tuning alone could not start.

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pytorch_lightning.loggers import Logger
 
-from relpos.errors import one_line
+from relpos.errors import RelposError, one_line
 from relpos.files import whole_lines, write_text
 
 Mode = Literal["auto", "online", "offline"]
@@ -83,8 +83,14 @@ def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str,
         mode: `auto` is online where a key is at hand and offline elsewhere.
         run: as `identified` gives it.
         folder: where the offline files go; they are uploaded later with `wandb sync`.
+
+    Raises:
+        RelposError: wandb is not installed.
     """
-    import wandb
+    try:
+        import wandb
+    except ImportError:
+        raise RelposError("logger=wandb needs wandb: pip install wandb") from None
     from pytorch_lightning.loggers import WandbLogger
 
     if mode == "auto":
@@ -137,8 +143,11 @@ def tensorboard_logger(*, run: dict[str, Any], folder: Path) -> Logger:
     """TensorBoard: `tensorboard --logdir $RELPOS_RUNS`."""
     from pytorch_lightning.loggers import TensorBoardLogger
 
-    # An empty version: with None Lightning begins a new folder, version_1, each time that the run is continued.
-    return TensorBoardLogger(save_dir=folder, name="tensorboard", version="")
+    try:
+        # An empty version: with None Lightning begins a new folder, version_1, each time that the run is continued.
+        return TensorBoardLogger(save_dir=folder, name="tensorboard", version="")
+    except ImportError:
+        raise RelposError("logger=tensorboard needs tensorboard: pip install tensorboard") from None
 
 
 def log_figure(loggers: list[Logger], name: str, path: Path) -> None:

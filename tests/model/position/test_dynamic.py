@@ -19,7 +19,7 @@ def test_the_option_leaves_the_query_table_as_it_is() -> None:
     assert set(plain.state_dict()) == {"query"}
 
 
-def test_initial_values_are_glorot_uniform() -> None:
+def test_initial_kernels_are_glorot_uniform() -> None:
     value = Dynamic(SHAPE, k=50, value=True).value
     assert value is not None
     bound = math.sqrt(6 / (101 + SHAPE.head_dim))

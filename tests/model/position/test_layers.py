@@ -39,7 +39,7 @@ MIXED: list[Position] = [
 @pytest.mark.parametrize("cycle", [True, False])
 @pytest.mark.parametrize("layers", [3, 6])
 @pytest.mark.parametrize("shared", [True, False])
-def test_outputs_and_gradients_equal_the_loops(cycle: bool, layers: int, shared: bool) -> None:
+def test_outputs_and_gradients_of_layers_equal_the_loops(cycle: bool, layers: int, shared: bool) -> None:
     encoder = network(partial(Layers, layers=MIXED, cycle=cycle), layers=layers, share_layers=shared).eval().encoder
     check_loops(encoder, ids=[7, 9, 5, 0, 12], real=[True, True, True, False, True])
 

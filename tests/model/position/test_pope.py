@@ -17,7 +17,7 @@ def scores(scheme: Pope, n: int = 9) -> torch.Tensor:
     return (q @ k.transpose(-1, -2))[0]
 
 
-def test_scores_depend_on_the_offset_alone() -> None:
+def test_scores_with_phases_depend_on_the_offset_alone() -> None:
     found = scores(Pope(SHAPE, uniform=True).double())
     torch.testing.assert_close(found[:, :-1, :-1], found[:, 1:, 1:])
     assert (found - found.mT).abs().max() > 1e-3

@@ -22,7 +22,7 @@ def same_token(n: int, width: int = 8) -> tuple[Tensor, Tensor]:
     return q.expand(1, 1, n, width), k.expand(1, 1, n, width)
 
 
-def test_scores_depend_on_the_offset_alone() -> None:
+def test_scores_with_rotations_depend_on_the_offset_alone() -> None:
     q, k = turned(*same_token(12))
     scores = (q @ k.transpose(-1, -2))[0, 0]
     torch.testing.assert_close(scores[:-1, :-1], scores[1:, 1:])

@@ -38,7 +38,7 @@ def test_it_is_a_fixed_kernel_with_tied_weights() -> None:
         assert torch.equal(scheme.prepare(n), fixed.prepare(n)[layer])
 
 
-def test_initial_values_are_glorot_uniform() -> None:
+def test_initial_biases_are_glorot_uniform() -> None:
     torch.manual_seed(0)
     table = T5(Shape(64, 1, 64, 64, 1, 8)).table
     bound = math.sqrt(6 / (32 + 64))

@@ -25,7 +25,7 @@ from tables.written_table import table
 WITHOUT_TASKS = Table("no_tasks", "are λ and β alike?", [Row("tupe_a", parameters=5, perplexity=3.0), Row("a|b <i>*c*")])
 
 
-def test_signs() -> None:
+def test_signs_of_differences() -> None:
     assert [signed(value) for value in (1.04, -0.26, 0.04, -0.04, None)] == ["+1.0", "−0.3", "0.0", "0.0", "—"]
 
 

@@ -1,0 +1,60 @@
+"""Runs that train nothing, for tests of what stands around a run: launchers, locks, retries, records.
+
+`pretend` is a run of a stage of the tests. `trains` takes the place of the stage `pretrain`, for tables of experiment files.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from relpos.errors import RelposError
+from relpos.runs import Run
+from relpos.runs.retries import failures
+from relpos.runs.stages import STAGES
+
+STAGE = "pretend"
+METRICS = {"parameters": 1, "position_parameters": 0, "perplexity": 1.0, "heldout_loss": 0.0}
+
+
+def pretend(label: str = "run", seed: int = 0, then: str = "finish", **inputs: Run) -> Run:
+    """A run that takes no time.
+
+    Args:
+        label: with the seed, its name.
+        seed: in its meaning, like the label.
+        then: what becomes of it: finish, kill (its process) or exit (from Python).
+        inputs: runs that it needs.
+    """
+    meaning = {"seed": seed, "label": label}
+    return Run(STAGE, f"{label}-seed{seed}", meaning, meaning | {"then": then}, inputs)
+
+
+def _work(run: Run) -> dict[str, Any]:
+    if run.config["then"] == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if run.config["then"] == "exit":
+        raise SystemExit(0)
+    return {}
+
+
+STAGES[STAGE] = _work
+
+
+def trains(seconds: float = 0.0, fails: int = 0, row: str | None = None) -> Callable[[Run], dict[str, Any]]:
+    """A stage that sleeps and returns the metrics of a pre-training; its first tries fail.
+
+    Args:
+        seconds: how long it sleeps.
+        fails: so many tries of each run fail.
+        row: of the table, whose runs fail; None: all.
+    """
+
+    def work(run: Run) -> dict[str, Any]:
+        time.sleep(seconds)
+        if failures(run.record) < fails and row in (None, run.config["row"]):
+            raise RelposError("a failure on demand")
+        return METRICS
+
+    return work
