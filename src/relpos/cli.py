@@ -152,6 +152,7 @@ def _run(command: str, arguments: list[str]) -> int:
 
     from relpos.config.arguments import flags_and_overrides, rewritten
     from relpos.config.check import check, one_line, targets
+    from relpos.config.compose import with_scheme
     from relpos.config.conf import conf_dir, function_of
     from relpos.errors import RelposError
     from relpos.ranges import rules, with_words
@@ -188,7 +189,7 @@ def _run(command: str, arguments: list[str]) -> int:
             check(values, command, typed)
             function = function_of(command)
             if _takes_whole(function):  # a fine-tuning on an intermediate task resolves the interpolations anew
-                values = OmegaConf.to_container(cfg, resolve=False)
+                values = with_scheme(OmegaConf.to_container(cfg, resolve=False), command, typed)  # type: ignore[arg-type]
             paths.append(str(function(**with_words(values, rules(function)))))
             if os.getpid() != main_process:  # a sweep's launcher runs it elsewhere; the main process will not see this list
                 print(paths[-1])

@@ -103,6 +103,7 @@ class Training(Network):
     checkpoint_every: Count
     log_every: Count
     debug: bool
+    scheme: str  # of no file: the word for `position`, see `with_scheme`
 
 
 class Pretrain(Training):
