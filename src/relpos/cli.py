@@ -155,8 +155,8 @@ def _run(command: str, arguments: list[str]) -> int:
     from relpos.config.compose import with_scheme
     from relpos.config.conf import conf_dir, function_of
     from relpos.errors import RelposError
+    from relpos.places import make_runs_root
     from relpos.ranges import rules, with_words
-    from relpos.runs.run import make_runs_root
     from relpos.trust import asked, outside, trust
 
     flags, overrides = flags_and_overrides(arguments)

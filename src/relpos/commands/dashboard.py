@@ -16,6 +16,7 @@ from typing import Any
 from relpos.errors import RelposError
 from relpos.files import write_json
 from relpos.measures.measure import measured_columns
+from relpos.places import expanded
 from relpos.runs.run import runs_root
 from relpos.tables.render.side_tables import title
 from relpos.tables.render.text import markdown
@@ -38,7 +39,7 @@ def dashboard(table: str | None, spec: str | None, project: str, entity: str | N
     Raises:
         RelposError: no such table or file; or the upload failed.
     """
-    path = _specify(table, project, entity) if spec is None else Path(spec).expanduser()
+    path = _specify(table, project, entity) if spec is None else expanded(spec)
     content = read(path)
     if wandb_mode(mode) == "online":
         return upload(content)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relpos.errors import RelposError
+from relpos.places import expanded
 from relpos.ranges import Count, Names, Natural, Seeds
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _changes(seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str]
     # None is `not given`: the file's own value stays.
     changes: dict[str, Any] = {"seeds": seeds, "pretrain_seeds": pretrain_seeds}
     if tasks is not None:  # a file of the command line lies here and not beside the experiment file
-        changes["tasks"] = [str(Path(task).expanduser().absolute()) if is_file(task) else task for task in tasks]
+        changes["tasks"] = [str(expanded(task).absolute()) if is_file(task) else task for task in tasks]
     return {key: value for key, value in changes.items() if value is not None}
 
 

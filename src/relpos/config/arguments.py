@@ -7,16 +7,15 @@ import re
 from argparse import ArgumentError
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from os.path import expanduser
-from pathlib import Path
 from typing import Any
 
 from relpos.config.conf import key_of, keys_of
 from relpos.config.task_file import is_file, read_task_file
 from relpos.errors import RelposError, nearest
+from relpos.places import expanded
 from relpos.pretrained.files import is_published, read_config
 
-KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=|~")
+KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=")
 """How an argument with a key begins. `a = b` does not begin so, and is a text."""
 LISTED = {"fill": "text", "score": "text", "compare": "network", "merge": "folders"}
 """Command → the key whose list arguments without a key form."""
@@ -103,6 +102,12 @@ def _with_keys(command: str, overrides: list[str]) -> list[str]:
     if any(key_of(override) == LISTED[command] for override in overrides):
         raise RelposError(f"{bare[0]}: give it by itself or in {LISTED[command]}=[…], not both ways")
     return [*(override for override in overrides if override not in bare), f"{LISTED[command]}={_spelled(bare)}"]
+
+
+def _with_homes(command: str, overrides: list[str]) -> list[str]:
+    """`network=~/run` → `network='~/run'`: a shell may have left the `~`, and to Hydra it is no part of a word."""
+    pairs = [(override, *override.partition("=")[::2]) for override in overrides]
+    return [f"{key}={_spelled(value)}" if value[:1] == "~" and "," not in value else override for override, key, value in pairs]
 
 
 def _with_names_of_today(command: str, overrides: list[str]) -> list[str]:
@@ -205,7 +210,7 @@ def _size_of(name: str) -> str:
     """The preset size that a network is like: by its width if it is a folder, otherwise `base`, as most networks of the hub."""
     from relpos.train.weights import model_folder, read_model_config
 
-    folder = model_folder(Path(expanduser(name)))
+    folder = model_folder(expanded(name))
     folder = folder / "model" if (folder / "model").is_dir() else folder
     if ":" in name and not folder.exists():  # a row of a table, whose runs are found later
         raise RelposError(f"network={name}: the recipe must be named, too, as in recipe=finetune_small: it depends on the width")
@@ -222,6 +227,7 @@ def _size_of(name: str) -> str:
 
 REWRITES: tuple[Callable[[str, list[str]], list[str]], ...] = (
     _with_keys,
+    _with_homes,
     _with_names_of_today,
     _with_overrides_of_rows,
     _with_file_of_pairs,

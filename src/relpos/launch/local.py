@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from relpos.errors import RelposError
+from relpos.files import opened
 from relpos.launch.engine import Engine, Item, Result
 from relpos.launch.guard import Guard
 from relpos.launch.jobs import Standing
@@ -123,7 +124,7 @@ class LocalWorkers:
     def __init__(self, standing: Standing, folder: Path, environments: list[dict[str, str]]) -> None:
         self.standing, self.folder, self.environments = standing, folder, environments
         self.guard = Guard(standing)
-        self.logs: list[IO[bytes]] = [(folder / f"worker-{number + 1}.log").open("ab") for number in range(len(environments))]
+        self.logs: list[IO[bytes]] = [opened(folder / f"worker-{number + 1}.log", "ab") for number in range(len(environments))]
         self.processes = [self._start(place) for place in range(len(environments))]
 
     def _start(self, place: int) -> subprocess.Popen[bytes]:

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from relpos.errors import RelposError, one_line
+from relpos.places import expanded
 from relpos.pretrained.files import CONFIG, TOKENIZER
 
 ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w.-]+)?")
@@ -26,7 +27,7 @@ def located(name: str | Path) -> Path:
     Raises:
         RelposError: there is no such folder, or the hub does not give such a checkpoint; one line.
     """
-    folder = Path(name).expanduser()
+    folder = expanded(name)
     if folder.exists() or not is_id(str(name)):
         return folder
     try:

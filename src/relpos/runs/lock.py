@@ -14,6 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from relpos.errors import RelposError
+from relpos.files import check_place, opened, refuse_links
 
 LOCK, HOLDER = "claim.lock", "claim.json"
 """Files in a run's folder: the lock, and who held it last."""
@@ -30,11 +31,14 @@ def locked(folder: Path, wait: bool = True) -> Iterator[bool]:
         wait: until the present holder is done; otherwise yields False at once where another process holds the run.
 
     Raises:
-        RelposError: the folder cannot be made or written.
+        RelposError: the folder cannot be made or written, or there is a link in it.
     """
     lock = FileLock(folder / LOCK)
+    check_place(folder / LOCK)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # Once for all that is written under the lock, also by other programs: nothing of a run is a link that we have made.
+        refuse_links(folder.iterdir())
         free = _acquire(lock)
     except OSError as error:
         raise RelposError(f"cannot make the run's folder {folder} ({error.strerror}): see RELPOS_RUNS") from error
@@ -49,7 +53,8 @@ def locked(folder: Path, wait: bool = True) -> Iterator[bool]:
         # For those who wait and want to know for whom; the lock itself is the operating system's.
         now = datetime.now(UTC).isoformat(timespec="seconds")
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
-        (folder / HOLDER).write_text(json.dumps(holder), encoding="utf-8")
+        with opened(folder / HOLDER, "w", encoding="utf-8") as file:
+            json.dump(holder, file)
         yield True
     finally:
         lock.release()
@@ -62,6 +67,8 @@ def is_locked(folder: Path) -> bool:
     lock the folder, the run counts as locked: its record says `running`, and nothing speaks against it.
     """
     lock = FileLock(folder / LOCK)
+    if not (folder / LOCK).exists():  # nobody has ever locked it; and asking makes no files
+        return False
     try:
         free = _acquire(lock)
     except OSError:

@@ -13,7 +13,7 @@ from typing import Any
 from pytorch_lightning.loggers import Logger
 
 from relpos.errors import one_line
-from relpos.files import digest, whole_lines, write_text
+from relpos.files import digest, opened, whole_lines, write_text
 from relpos.process import command
 from relpos.train.wandb_settings import Mode, set_up, wandb_mode
 
@@ -49,7 +49,7 @@ class JsonLines(Logger):
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Appends one line."""
         # Closed after each line, so that a kill loses none and whoever watches the run reads it at once.
-        with self.path.open("a", encoding="utf-8") as file:
+        with opened(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step} | {name: float(value) for name, value in metrics.items()}) + "\n")
 
 
