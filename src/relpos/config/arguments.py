@@ -210,7 +210,10 @@ def _size_of(name: str) -> str:
     """The preset size that a network is like: by its width if it is a folder, otherwise `base`, as most networks of the hub."""
     from relpos.train.weights import model_folder, read_model_config
 
-    folder = model_folder(expanded(name))
+    try:
+        folder = model_folder(expanded(name))
+    except RelposError:  # a home that nobody has, as whoever opens the network will say
+        return "base"
     folder = folder / "model" if (folder / "model").is_dir() else folder
     if ":" in name and not folder.exists():  # a row of a table, whose runs are found later
         raise RelposError(f"network={name}: the recipe must be named, too, as in recipe=finetune_small: it depends on the width")
