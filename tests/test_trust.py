@@ -255,3 +255,48 @@ def test_a_file_of_the_current_folder_takes_no_package_place(tmp_path: Path) -> 
     arguments = [sys.executable, "-m", "relpos.cli", "params", "size=tiny", "position._target_=evil.X"]
     done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "shadowed" in done.stderr, (tmp_path / "marker").exists()) == (0, False, True), done.stderr
+
+
+PLANTED = """
+from pathlib import Path
+
+Path({marker!r}).touch()
+raise SystemExit("a planted module")
+"""
+STARTS_PROCESSES = """
+import os
+from pathlib import Path
+
+import relpos
+from relpos.data import encoding
+from relpos.launch.engine import run_all
+from relpos.launch.local import Local
+from relpos.runs import compose, plan
+
+tokenizer = Path(os.environ["TOKENIZER"])
+from relpos.data.tokenizer import Tokenizer
+encoding.ALONE = 0
+assert len(list(encoding.encoded(iter(["a dog.", "a cat."]), Tokenizer.load(tokenizer), 2))) == 2
+assert not run_all([plan(compose("noop", ["label=worker"]))], Path("."), Local(workers=1))
+assert Local(workers=2).each(len, ["ab", "cd"], "both") == [2, 2]
+overrides = ["size=tiny", "steps=1", "batch=2", "evaluations=1", "speed.devices=2", "speed.accelerator=cpu"]
+assert relpos.run(relpos.compose("pretrain", overrides)).state == "finished"
+"""
+
+
+@pytest.mark.slow
+def test_a_file_of_the_working_directory_is_no_module_of_the_processes_that_the_package_starts(
+    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "script").mkdir()
+    (tmp_path / "script" / "mine.py").write_text(STARTS_PROCESSES)
+    (tmp_path / "here").mkdir()
+    for name in ("relpos", "torch", "numpy", "sitecustomize", "pickle"):
+        (tmp_path / "here" / f"{name}.py").write_text(PLANTED.format(marker=str(tmp_path / "marker")))
+    monkeypatch.setenv("TOKENIZER", str(next((toy_runs / "tokenizer").iterdir())))
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script" / "mine.py"], cwd=tmp_path / "here", capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "marker").exists()

@@ -44,12 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     128 and its number.
     """
     if argv is None:  # this process is ours
-        from relpos.process import interrupt, on_stops
+        from relpos.process import SAFE_PATH, interrupt, on_stops
         from relpos.when_imported import keep_transformers_out
 
         on_stops(interrupt)
         keep_transformers_out()
-        os.environ["PYTHONSAFEPATH"] = "1"  # a file of the working directory is no module of the workers that are started with -m
+        os.environ[SAFE_PATH] = "1"  # for what others start, as launchers of sweeps
     try:
         status = _main(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()

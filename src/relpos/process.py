@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -21,8 +22,24 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 ASKED = "RELPOS_THREADS_ASKED"
 """Environment variable of workers whose threads the user has set: a run that goes on then takes them, not those of its record."""
 
+SAFE_PATH = "PYTHONSAFEPATH"
+"""Environment variable of Python: the working directory is no place of modules."""
+
 COMMAND = "RELPOS_COMMAND"
 """Environment variable with the command that the user has typed. Workers, ranks and jobs of a cluster inherit it."""
+
+
+def started(module: str, *arguments: str, environment: Mapping[str, str] = os.environ, **more: Any) -> subprocess.Popen[bytes]:
+    """A process of ours, with a pipe to its standard input.
+
+    No file of the working directory is a module of that process, as `python -m` would have it.
+
+    Args:
+        module: that it executes.
+        more: of `subprocess.Popen`.
+    """
+    words = [sys.executable, "-m", module, *arguments]
+    return subprocess.Popen(words, stdin=subprocess.PIPE, env={**environment, SAFE_PATH: "1"}, **more)
 
 
 def command() -> str:

@@ -29,7 +29,7 @@ from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.sentences import split
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
-from relpos.process import exit_status
+from relpos.process import exit_status, started
 
 Encoded = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]  # tokens of every sentence; their ids
 Mark = TypeVar("Mark")
@@ -103,8 +103,7 @@ class _Workers:
         return np.frombuffer(lengths, np.int32), np.frombuffer(ids, np.int32)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "relpos.data.encoding", str(self.model)]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = started("relpos.data.encoding", str(self.model), stdout=subprocess.PIPE)
         self.processes.append(process)
         self.this_thread.process = process
         return process

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from relpos.launch.engine import Engine, Item, Result
 from relpos.launch.guard import Guard
 from relpos.launch.jobs import Standing
 from relpos.launch.side_by_side import side_by_side
-from relpos.process import cores, exit_status, thread_variables
+from relpos.process import cores, exit_status, started, thread_variables
 from relpos.ranges import Count, Natural, Threads
 from relpos.runs.run import Run
 
@@ -129,12 +128,11 @@ class LocalWorkers:
 
     def _start(self, place: int) -> subprocess.Popen[bytes]:
         self.guard.begin(str(place))
-        return subprocess.Popen(
-            [sys.executable, "-m", "relpos.launch.worker", str(self.folder / "job.json"), "--tethered"],
-            stdin=subprocess.PIPE,
+        return started(
+            *("relpos.launch.worker", str(self.folder / "job.json"), "--tethered"),
+            environment=self.environments[place],
             stdout=self.logs[place],
             stderr=self.logs[place],
-            env=self.environments[place],
             process_group=0,  # Ctrl-C reaches the launcher alone, which passes it on once
         )
 

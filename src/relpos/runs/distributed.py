@@ -20,7 +20,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from relpos.errors import RelposError
-from relpos.process import cores, on_stops
+from relpos.process import cores, on_stops, started
 from relpos.runs.lock import locked
 from relpos.runs.run import Run
 
@@ -155,14 +155,8 @@ def _first_rank(devices: int, nodes: int, port: int) -> tuple[int, dict[str, str
 def _start(rank: int, local: int, world: int, meeting: dict[str, str], threads: int) -> subprocess.Popen[bytes]:
     numbers = {"RANK": rank, "LOCAL_RANK": local, "WORLD_SIZE": world, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     environment = os.environ | meeting | {name: str(number) for name, number in numbers.items()}
-    return subprocess.Popen(
-        # Output goes to stderr, since stdout has the result. A process group of its own keeps Ctrl-C from arriving twice.
-        [sys.executable, "-m", "relpos.runs.rank"],
-        stdin=subprocess.PIPE,
-        stdout=2,
-        env=environment,
-        process_group=0,
-    )
+    # Output goes to stderr, since stdout has the result. A process group of its own keeps Ctrl-C from arriving twice.
+    return started("relpos.runs.rank", environment=environment, stdout=2, process_group=0)
 
 
 def _watch(ranks: list[subprocess.Popen[bytes]]) -> list[int]:
