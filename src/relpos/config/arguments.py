@@ -53,11 +53,13 @@ def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]
     # Else argparse would print Hydra's usage, of forty lines, and end the process.
     parser.exit_on_error = False
     try:
-        _, unknown = parser.parse_known_args(flags)
+        known_flags, unknown = parser.parse_known_args(flags)
     except ArgumentError as error:
         raise RelposError(str(error)) from None
     if unknown:
         raise RelposError(f"unknown flag {unknown[0]!r}.{nearest(unknown[0], known)}")
+    if known_flags.experimental_rerun:  # Hydra unpickles that file
+        raise RelposError("--experimental-rerun runs what a file says: repeat the command instead, which record.json has")
     return flags, overrides
 
 

@@ -28,7 +28,7 @@ def located(name: str | Path) -> Path:
         RelposError: there is no such folder, or the hub does not give such a checkpoint; one line.
     """
     folder = expanded(name)
-    if folder.exists() or not is_id(str(name)):
+    if not is_remote(str(name)):
         return folder
     try:
         from huggingface_hub import snapshot_download
@@ -46,6 +46,11 @@ def located(name: str | Path) -> Path:
         return place if list(place.glob("*.safetensors")) else fetched(*TEXTS, *PICKLED)
     except Exception as error:  # offline, no such id, no permission: the library has a class for each
         raise RelposError(f"{name}: no such folder, and the hub gives no such checkpoint: {one_line(error)}") from None
+
+
+def is_remote(name: str) -> bool:
+    """Whether a name is no folder and may be an id of the hub."""
+    return not expanded(name).exists() and is_id(name)
 
 
 def is_id(name: str) -> bool:
