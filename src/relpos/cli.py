@@ -18,6 +18,7 @@ from inspect import signature
 from typing import Any, TextIO
 
 from relpos.config.conf import commands
+from relpos.errors import printable
 from relpos.process import COMMAND
 
 UNREAD = 141
@@ -93,7 +94,7 @@ def _line(error: Exception) -> str | None:
 
 def _say(text: str) -> None:
     """`relpos: TEXT` on stderr, in one line that fits on a screen."""
-    line = " ".join(text.splitlines())
+    line = " ".join(printable(text).splitlines())
     with suppress(OSError):  # the terminal is gone
         print(f"relpos: {line if len(line) < 3000 else f'{line[:1000]} … {line[-1000:]}'}", file=sys.stderr)
 
@@ -192,7 +193,7 @@ def _run(command: str, arguments: list[str]) -> int:
                 values = with_scheme(OmegaConf.to_container(cfg, resolve=False), command, typed)  # type: ignore[arg-type]
             paths.append(str(function(**with_words(values, rules(function)))))
             if os.getpid() != main_process:  # a sweep's launcher runs it elsewhere; the main process will not see this list
-                print(paths[-1])
+                print(printable(paths[-1]))
         except Exception as error:  # not passed on to Hydra, which would print a line of its own
             is_plain = _line(error) is not None or (isinstance(error, BrokenPipeError) and _is_unread(sys.stdout))
             if not is_plain or os.getpid() != main_process:
@@ -205,7 +206,7 @@ def _run(command: str, arguments: list[str]) -> int:
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=command)(task)()
     # Each once: combinations of a sweep may describe the same run.
     for path in dict.fromkeys(paths):
-        print(path)
+        print(printable(path))
     # The other runs of a sweep went on behind the first error; each has its line.
     for error in errors[:-1]:
         _say(_line(error) or str(error))

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import yaml
 
-from relpos.errors import RelposError
+from relpos.errors import CONTROL, RelposError
 from relpos.places import runs_root
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY
@@ -92,6 +92,7 @@ def _check_yaml(text: str) -> None:
         elif isinstance(event, yaml.ScalarEvent):
             sizes[event.anchor] = 1
             totals[-1] += 1
+            problem = "a control character, which a terminal would obey" if CONTROL.search(event.value) else ""
         elif isinstance(event, yaml.AliasEvent):
             problem = "" if event.anchor in sizes else f"*{event.anchor} stands before the end of what it stands for"
             totals[-1] += sizes.get(event.anchor, 0)

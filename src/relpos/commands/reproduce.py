@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, printable
 from relpos.places import expanded
 from relpos.ranges import Count, Names, Natural, Seeds
 
@@ -100,10 +100,10 @@ def tell(run: Run) -> None:
     """Prints why a run failed, with the last lines of its log."""
     from relpos.runs.log import LOG, last_lines
 
-    print(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})", file=sys.stderr)
+    print(printable(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})"), file=sys.stderr)
     # The error alone often does not say where; the whole log may have thousands of lines.
     for line in last_lines(run.path / LOG):
-        print(f"    {line}", file=sys.stderr)
+        print(printable(f"    {line}"), file=sys.stderr)
 
 
 def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, each: Each) -> None:

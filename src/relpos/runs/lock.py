@@ -13,7 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, printable
 from relpos.files import check_place, opened, refuse_links
 
 LOCK, HOLDER = "claim.lock", "claim.json"
@@ -46,7 +46,7 @@ def locked(folder: Path, wait: bool = True) -> Iterator[bool]:
         if not wait:
             yield False
             return
-        print(f"relpos: waiting for {_describe(folder / HOLDER)} to finish {folder}", file=sys.stderr)
+        print(printable(f"relpos: waiting for {_describe(folder / HOLDER)} to finish {folder}"), file=sys.stderr)
         # Without a limit: a training takes days, and the system frees the lock of a holder that dies.
         lock.acquire()
     try:
