@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+
+from relpos.errors import RelposError
 
 STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that ask a process to stop at the next step; of several, the first of these counts. A cluster sends SIGUSR2 before a
@@ -47,6 +50,39 @@ def command() -> str:
     return os.environ.get(COMMAND) or shlex.join(sys.argv)
 
 
+def number_in(name: str, default: int, environment: Mapping[str, str] = os.environ) -> int:
+    """The whole number in an environment variable; `default` where it is not set, or empty.
+
+    Raises:
+        RelposError: it holds something else.
+    """
+    value = environment.get(name, "").strip()
+    if value and not re.fullmatch(r"\d{1,18}", value):
+        raise RelposError(f"{name}={value}: a whole number is expected in this environment variable, or none")
+    return int(value or default)
+
+
+def omp_threads() -> int | None:
+    """The number of threads in OMP_NUM_THREADS, of a list the first, which is that of the outermost level; None where none is set.
+
+    Raises:
+        RelposError: it is no number.
+    """
+    first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return number_in("OMP_NUM_THREADS", 0, {"OMP_NUM_THREADS": first}) or None
+
+
+def end(process: subprocess.Popen[bytes], seconds: float = 600) -> int:
+    """Waits until a process of ours that has been asked to end has done so; one that hangs is killed after so many seconds. Returns
+    its exit status."""
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        print(f"relpos: process {process.pid} has not ended {seconds:.0f} seconds after it was asked to: killed", file=sys.stderr)
+        process.kill()
+        return process.wait()
+
+
 def cores() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -59,7 +95,8 @@ def thread_variables(threads: int, asked: bool) -> dict[str, str]:
     Args:
         asked: whether the user has said the number; then `ASKED` is set too.
     """
-    variables = {name: os.environ.get(name, os.environ.get("OMP_NUM_THREADS", str(threads))) for name in THREADS}
+    threads = omp_threads() or threads
+    variables = {name: os.environ.get(name) or str(threads) for name in THREADS}
     return variables | ({ASKED: "1"} if asked else {})
 
 

@@ -19,7 +19,7 @@ from relpos.launch.engine import Engine, Item, Result
 from relpos.launch.guard import Guard
 from relpos.launch.jobs import Standing
 from relpos.launch.side_by_side import side_by_side
-from relpos.process import cores, exit_status, started, thread_variables
+from relpos.process import cores, end, exit_status, started, thread_variables
 from relpos.ranges import Count, Natural, Threads
 from relpos.runs.run import Run
 
@@ -155,14 +155,14 @@ class LocalWorkers:
             self.processes[place] = self._start(place)
 
     def shutdown(self) -> None:
-        """Closes the pipes and waits; a second Ctrl-C kills."""
+        """Closes the pipes and waits, ten minutes at most; a second Ctrl-C kills."""
         # All pipes before the first wait, so that the workers write their checkpoints at the same time.
         for process in self.processes:
             assert process.stdin is not None
             process.stdin.close()
         try:
             for process in self.processes:
-                process.wait()
+                end(process)
         finally:
             for process in self.processes:
                 process.kill()

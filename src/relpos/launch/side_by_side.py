@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from relpos.errors import RelposError
-from relpos.process import exit_status, interruptible, started
+from relpos.process import end, exit_status, interruptible, started
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -93,6 +93,7 @@ def _process(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
         finally:
             with suppress(BrokenPipeError):  # what a process that died was not told
                 process.stdin.close()
+            end(process)
 
 
 def _serve() -> None:

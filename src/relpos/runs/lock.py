@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,10 +18,12 @@ from relpos.files import check_place, opened, refuse_links
 
 LOCK, HOLDER = "claim.lock", "claim.json"
 """Files in a run's folder: the lock, and who held it last."""
+MINUTE = 60.0
+"""Seconds."""
 
 
 @contextmanager
-def locked(folder: Path, wait: bool = True) -> Iterator[bool]:
+def locked(folder: Path, wait: bool = True, meanwhile: Callable[[], object] = int) -> Iterator[bool]:
     """Locks the run in `folder` for this process; yields whether it did.
 
     The lock file is never deleted: after an unlink two processes could hold "the" lock.
@@ -29,6 +31,7 @@ def locked(folder: Path, wait: bool = True) -> Iterator[bool]:
     Args:
         folder: the run's folder; made where it is missing.
         wait: until the present holder is done; otherwise yields False at once where another process holds the run.
+        meanwhile: is called once a minute as long as this process waits.
 
     Raises:
         RelposError: the folder cannot be made or written, or there is a link in it.
@@ -48,7 +51,8 @@ def locked(folder: Path, wait: bool = True) -> Iterator[bool]:
             return
         print(printable(f"relpos: waiting for {_describe(folder / HOLDER)} to finish {folder}"), file=sys.stderr)
         # Without a limit: a training takes days, and the system frees the lock of a holder that dies.
-        lock.acquire()
+        while not _acquire(lock, MINUTE):
+            meanwhile()
     try:
         # For those who wait and want to know for whom; the lock itself is the operating system's.
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -77,9 +81,9 @@ def is_locked(folder: Path) -> bool:
     return not free
 
 
-def _acquire(lock: FileLock) -> bool:
+def _acquire(lock: FileLock, seconds: float = 0) -> bool:
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=seconds)
     except Timeout:
         return False
     return True
