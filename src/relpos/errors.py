@@ -12,11 +12,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: object) -> str:
-    """Text, which may be a stranger's, as a terminal can show it: control characters are spelled out.
-
-    >>> print(printable("a\x1b[2J"))
-    a\x1b[2J
-    """
+    """Text, which may be a stranger's, as a terminal can show it: control characters are spelled out."""
     return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text))
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from relpos import run
 from relpos.ranges import Natural, NotNegative
 
 
-def noop(stage: str, seed: Natural, label: str | None, seconds: NotNegative, failures: Natural) -> str:
+def noop(stage: Literal["noop"], seed: Natural, label: str | None, seconds: NotNegative, failures: Natural) -> str:
     """Executes the run; returns the path of its folder."""
     config: dict[str, Any] = {"stage": stage, "seed": seed, "label": label, "seconds": seconds, "failures": failures}
     return str(run(config).path)

@@ -89,7 +89,6 @@ class First(TypedDict):
 
 
 class Training(Network):
-    stage: str
     data: dict[str, Any]
     recipe: RecipeKeys
     speed: Speed
@@ -107,6 +106,7 @@ class Training(Network):
 
 
 class Pretrain(Training):
+    stage: Literal["pretrain"]
     network: str | None
     steps: Count
     packing: Packing
@@ -138,6 +138,7 @@ class Intermediate(TypedDict):
 
 
 class Finetune(Training):
+    stage: Literal["finetune"]
     task: dict[str, Any]
     network: str | None
     pretrain: StartingPoint
@@ -148,6 +149,6 @@ class Finetune(Training):
 
 
 class Data(TypedDict):
-    stage: str
+    stage: Literal["store"]
     data: dict[str, Any]
     vocabulary: Width
