@@ -124,8 +124,9 @@ def _row(experiment: Experiment, network: Run | None, name: str, overrides: list
     if experiment.parameters:
         return row
     first, tasks = _contents(experiment, network, overrides)
-    for content in () if typed is None else [first, *tasks]:
-        _refuse_network(content, typed)
+    if typed is not None:
+        for content in (first, *tasks):
+            _refuse_network(content, typed)
     if "noop" in experiment.stages:
         return replace(row, noops=[noop_run(first | {"seed": seed}) for seed in experiment.seeds])
     label = partial(_labelled, table=experiment.name, row=name)

@@ -5,16 +5,23 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import chdir
-from typing import Literal
+from typing import Any, Literal
 
 from relpos.errors import RelposError
 
 Mode = Literal["auto", "online", "offline"]
-NAMES = {"online": "online", "run": "online", "offline": "offline", "dryrun": "offline", "disabled": "disabled"}
+Where = Literal["online", "offline", "disabled"]
+NAMES: dict[str, Where] = {
+    "online": "online",
+    "run": "online",
+    "offline": "offline",
+    "dryrun": "offline",
+    "disabled": "disabled",
+}
 """What WANDB_MODE may say → what it means."""
 
 
-def wandb_mode(mode: Mode) -> str:
+def wandb_mode(mode: Mode) -> Where:
     """online, offline or disabled: what the user has typed, else what WANDB_DISABLED or WANDB_MODE says, else online where
     WANDB_API_KEY is set and offline elsewhere.
 
@@ -31,7 +38,7 @@ def wandb_mode(mode: Mode) -> str:
     return NAMES[said.lower()]
 
 
-def set_up(mode: str) -> None:
+def set_up(mode: Where) -> None:
     """Loads the settings of Weights & Biases from the user's own file and the environment alone.
 
     By itself it reads `wandb/settings` of the working directory, too, which may have come from anywhere, and sends the user's key
@@ -40,7 +47,7 @@ def set_up(mode: str) -> None:
     import wandb
 
     home = os.path.expanduser(os.environ.get("WANDB_CONFIG_DIR") or "~/.config/wandb")
-    own = {"root_dir": os.getcwd(), "settings_system": os.path.abspath(os.path.join(home, "settings"))}
+    own: dict[str, Any] = {"root_dir": os.getcwd(), "settings_system": os.path.abspath(os.path.join(home, "settings"))}
     # The working directory is where it looks, whatever its settings say. Disabled, it starts no process there.
     with tempfile.TemporaryDirectory() as empty, chdir(empty):
         wandb.setup(wandb.Settings(mode="disabled", **own))
