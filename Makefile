@@ -21,15 +21,16 @@ help: ## Print this list
 
 install: .venv/.installed ## Make .venv with the `relpos` command; does nothing when it is up to date
 
-.venv/.installed: pyproject.toml constraints.txt
+.venv/.installed: pyproject.toml constraints.txt hashes.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "relpos needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo not there)." \
 	       "Name another one: make install PYTHON=python3.12" >&2; exit 1; }
 	@test "$$(cat $@ 2>/dev/null || echo '$(CURDIR)')" = '$(CURDIR)' && $(BIN)/python -m pip --version >/dev/null 2>&1 \
 	  || $(PYTHON) -m venv --clear .venv
 	@echo "Installing into .venv: a few minutes the first time" >&2
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement hashes.txt
 	$(PIP) $(TORCH)
-	$(PIP) --editable ".[dev]"
+	$(PIP) --no-build-isolation --editable ".[dev]"
 	@echo '$(CURDIR)' >$@
 
 # Commands in .venv/bin carry the folder's path: a copied or moved tree gets a new .venv.

@@ -40,9 +40,30 @@ def test_versions_with_an_advisory_are_not_allowed(name: str) -> None:
     assert [version for version in BAD[name] if any(version in specifier for specifier in asked)] == []
 
 
+def pins(file: str) -> dict[str, str]:
+    """Package → version, the first where there are several for versions of Python."""
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    found = [match for line in lines if (match := re.match(r"([\w.-]+)==([^; ]+)", line))]
+    return {canonicalize_name(match[1]): match[2] for match in reversed(found)}
+
+
+def test_the_files_that_are_installed_have_checksums() -> None:
+    pinned, hashed = pins("constraints.txt"), pins("hashes.txt")
+    assert {name: version for name, version in hashed.items() if pinned.get(name, version) != version} == {}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    lines = [
+        *project["dependencies"],
+        *(line for name in ("dev", "dashboard", "gpu", "launchers", "pretrained") for line in extras[name]),
+    ]
+    wanted = {canonicalize_name(Requirement(line).name) for line in lines} - {"relpos", "torch", "triton"}
+    assert wanted <= set(hashed)
+    entries = re.split(r"\n(?=[\w.-]+==)", (ROOT / "hashes.txt").read_text(encoding="utf-8"))[1:]
+    assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+
+
 def test_the_versions_that_are_installed_are_allowed() -> None:
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pinned = {canonicalize_name(found[1]): found[2] for line in lines if (found := re.match(r"([\w.-]+)==([^; ]+)", line))}
+    pinned = pins("constraints.txt")
     asked = [requirement for requirement in requirements() if canonicalize_name(requirement.name) in pinned]
     assert len(asked) > 20
     refused = [str(each) for each in asked if pinned[canonicalize_name(each.name)] not in each.specifier]
