@@ -138,13 +138,14 @@ def _files(run: Path, weights: bool) -> list[Path]:
 
 
 def _check_files(run: Path, weights: bool) -> None:
-    """Refuses links among what is copied, and on the way to it: they may lead to any file of this user's.
+    """Refuses links in a run's folder among what is copied: they may lead to any file of this user's. The folder itself may be one;
+    what it leads to is a run, with its record and its names.
 
     Raises:
         RelposError: names the link, or what else is no file.
     """
     for file in (*_files(run, weights), Path(RECORD)):
-        way = (run / file, *(run / folder for folder in file.parents), run.parent)
+        way = (run / file, *(run / folder for folder in file.parents[:-1]))
         if link := next((path for path in way if path.is_symlink()), None):
             raise RelposError(f"{link} is a link, and only files of the runs themselves are copied: put the file in its place")
         check_regular(run / file)
