@@ -51,16 +51,16 @@ def test_a_sweep_lies_in_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -
 ])  # fmt: skip
 def test_a_home_that_nobody_has_is_one_line(command: list[str], name: str, refused: Any) -> None:
     said = refused(*(word.format(name) for word in command))
-    assert "there is no home folder ~nobody-of-this-name" in said
+    assert "there is no such file or folder, nor a home ~nobody-of-this-name" in said
 
 
 def test_without_a_home_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("pwd.getpwuid", lambda _: {}["nobody"])  # a user of a container's
-    with pytest.raises(RelposError, match=re.escape("~/x: there is no home folder ~; HOME is not set")):
+    with pytest.raises(RelposError, match=re.escape("~/x: there is no such file or folder, nor a home ~; HOME is not set")):
         expanded("~/x")
     monkeypatch.setenv("RELPOS_RUNS", "~/x")
-    with pytest.raises(RelposError, match=re.escape("RELPOS_RUNS=~/x: there is no home folder ~")):
+    with pytest.raises(RelposError, match=re.escape("RELPOS_RUNS=~/x: there is no such file or folder, nor a home ~")):
         runs_root()
     monkeypatch.setenv("RELPOS_RUNS", "x")
     assert runs_root() == Path.cwd() / "x"

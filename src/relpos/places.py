@@ -19,7 +19,7 @@ def expanded(name: str | Path) -> Path:
     path = os.path.expanduser(name)
     if path.startswith("~") and not os.path.lexists(path):
         user = path.partition("/")[0]
-        raise RelposError(f"{name}: there is no home folder {user}{'; HOME is not set' if user == '~' else ''}")
+        raise RelposError(f"{name}: there is no such file or folder, nor a home {user}{'; HOME is not set' if user == '~' else ''}")
     return Path(path)
 
 
