@@ -25,7 +25,7 @@ help: ## Print this list
 
 install: .venv/.installed ## Make .venv with the `relpos` command and what it needs; does nothing when it is up to date
 
-.venv/.installed: pyproject.toml constraints.txt
+.venv/.installed: pyproject.toml constraints.txt hashes.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "relpos needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo not there)." \
 	       "Name another one: make install PYTHON=python3.12" >&2; exit 1; }
@@ -33,13 +33,15 @@ install: .venv/.installed ## Make .venv with the `relpos` command and what it ne
 	  || $(PYTHON) -m venv --clear .venv
 	@echo "Installing into .venv what the commands need$(if $(GPU),,; no GPU is here: torch without CUDA, no triton)." \
 	      "A minute or two the first time; make test adds what tests need" >&2
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement hashes.txt
 	$(PIP) $(CPU) $(TORCH)
-	$(PIP) --editable .
+	$(PIP) --no-build-isolation --editable .
 	@echo '$(CURDIR)' >$@
 
-.venv/.dev: .venv/.installed
+.venv/.dev: .venv/.installed hashes-dev.txt
 	@echo "Installing what tests and checks need" >&2
-	$(PIP) --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement hashes-dev.txt
+	$(PIP) --no-build-isolation --editable ".[dev]"
 	@touch $@
 
 # Commands in .venv/bin carry the folder's path: a copied or moved tree gets a new .venv.

@@ -2,12 +2,14 @@
 
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from linked import link_runs
-from relpos.process import interrupt, on_stops
+from relpos.errors import RelposError
+from relpos.process import end, interrupt, omp_threads, on_stops, thread_variables
 from relpos.runs import compose, execute, plan
 
 HALTING = """
@@ -65,3 +67,27 @@ def test_under_nohup_a_closed_terminal_is_no_reason_to_stop() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     on_stops(interrupt)
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize(("said", "threads"), [("4,2", 4), ("4", 4), ("", None), (" 3 , 1", 3), ("0", None)])
+def test_of_a_list_of_threads_the_outermost_level_counts(said: str, threads: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", said)
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    assert omp_threads() == threads
+    assert thread_variables(7, asked=False)["MKL_NUM_THREADS"] == str(threads or 7)
+
+
+def test_another_number_of_threads_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "many")
+    with pytest.raises(RelposError, match="OMP_NUM_THREADS=many: a whole number is expected"):
+        omp_threads()
+
+
+def test_a_process_that_hangs_is_killed_after_a_stated_time(capfd: pytest.CaptureFixture[str]) -> None:
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(1000)"
+    process = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE)
+    assert process.stdout
+    process.stdout.readline()
+    process.terminate()
+    assert end(process, 0.2) == -signal.SIGKILL
+    assert "has not ended 0 seconds after it was asked to: killed" in capfd.readouterr().err

@@ -2,6 +2,9 @@
 
 import json
 import os
+import pickle
+import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +17,10 @@ import relpos
 from relpos.claims.claim import Claim
 from relpos.cli import main
 from relpos.errors import RelposError
+from relpos.tables.experiment import load
+from relpos.tables.plan import plan_table
 from relpos.trust import asked, find, instantiate, refuse_names, trust
+from tables.small_data import write_experiment
 
 EVIL = """
 from pathlib import Path
@@ -255,3 +261,83 @@ def test_a_file_of_the_current_folder_takes_no_package_place(tmp_path: Path) -> 
     arguments = [sys.executable, "-m", "relpos.cli", "params", "size=tiny", "position._target_=evil.X"]
     done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "shadowed" in done.stderr, (tmp_path / "marker").exists()) == (0, False, True), done.stderr
+
+
+PLANTED = """
+from pathlib import Path
+
+Path({marker!r}).touch()
+raise SystemExit("a planted module")
+"""
+STARTS_PROCESSES = """
+import os
+from pathlib import Path
+
+import relpos
+from relpos.data import encoding
+from relpos.launch.engine import run_all
+from relpos.launch.local import Local
+from relpos.runs import compose, plan
+
+tokenizer = Path(os.environ["TOKENIZER"])
+from relpos.data.tokenizer import Tokenizer
+encoding.ALONE = 0
+assert len(list(encoding.encoded(iter(["a dog.", "a cat."]), Tokenizer.load(tokenizer), 2))) == 2
+assert not run_all([plan(compose("noop", ["label=worker"]))], Path("."), Local(workers=1))
+assert Local(workers=2).each(len, ["ab", "cd"], "both") == [2, 2]
+overrides = ["size=tiny", "steps=1", "batch=2", "evaluations=1", "speed.devices=2", "speed.accelerator=cpu"]
+assert relpos.run(relpos.compose("pretrain", overrides)).state == "finished"
+"""
+
+
+@pytest.mark.slow
+def test_a_file_of_the_working_directory_is_no_module_of_the_processes_that_the_package_starts(
+    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "script").mkdir()
+    (tmp_path / "script" / "mine.py").write_text(STARTS_PROCESSES)
+    (tmp_path / "here").mkdir()
+    for name in ("relpos", "torch", "numpy", "sitecustomize", "pickle"):
+        (tmp_path / "here" / f"{name}.py").write_text(PLANTED.format(marker=str(tmp_path / "marker")))
+    monkeypatch.setenv("TOKENIZER", str(next((toy_runs / "tokenizer").iterdir())))
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    done = subprocess.run([sys.executable, tmp_path / "script" / "mine.py"], cwd=tmp_path / "here", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "marker").exists()
+
+
+@pytest.mark.parametrize("flag", ["--experimental-rerun=FILE", "--experimental-rerun", "--experimental=FILE"])
+def test_a_run_that_hydra_has_pickled_is_not_unpickled(flag: str, tmp_path: Path, refused: Any, monkeypatch: Any) -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "marker"),)
+
+    (tmp_path / "FILE").write_bytes(pickle.dumps(Evil()))
+    monkeypatch.chdir(tmp_path)
+    said = refused("params", *([flag, "FILE"] if "=" not in flag else [flag]))
+    assert "--experimental-rerun runs what a file says" in said
+    assert not (tmp_path / "marker").exists()
+
+
+@pytest.mark.parametrize(("changes", "word", "typed"), [
+    ({"base": ["data=hub", "size=tiny"]}, "data=hub", "data=toy"),
+    ({"base": ["size=tiny"], "stages": {"pretrain": ["data=hub"]}}, "data=hub", ""),
+    ({"base": ["data=toy", "logger=wandb", "logger.entity=stranger"]}, "logger.entity=stranger", "logger.entity=me"),
+    ({"base": ["data=toy", "logger=wandb", "logger.mode=online"]}, "logger.mode=online", "logger.mode=offline"),
+    ({"base": ["data=toy", "logger=wandb"]}, "logger.mode=auto", "logger=none"),
+    ({"base": ["data=toy"], "rows": {"a": ["pretrain.network=stranger/model"]}}, "network=stranger/model", ""),
+    ({"base": ["data=toy"], "network": "stranger/model"}, "network: stranger/model", ""),
+])  # fmt: skip
+def test_an_experiment_file_uses_no_network_unasked(
+    changes: dict[str, Any], word: str, typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a connection"))
+    table = load(str(write_experiment(tmp_path, **changes)))
+    with pytest.raises(RelposError, match=rf"{re.escape(word)}: this file would use the network; type .*or trust=network"):
+        plan_table(table)
+    if typed:
+        plan_table(table, overrides=[typed])
+        trust("network")
+        plan_table(table)

@@ -18,6 +18,7 @@ from inspect import signature
 from typing import Any, TextIO
 
 from relpos.config.conf import commands
+from relpos.errors import printable
 from relpos.process import COMMAND
 
 UNREAD = 141
@@ -44,12 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     128 and its number.
     """
     if argv is None:  # this process is ours
-        from relpos.process import interrupt, on_stops
+        from relpos.process import SAFE_PATH, interrupt, on_stops
         from relpos.when_imported import keep_transformers_out
 
         on_stops(interrupt)
         keep_transformers_out()
-        os.environ["PYTHONSAFEPATH"] = "1"  # a file of the working directory is no module of the workers that are started with -m
+        os.environ[SAFE_PATH] = "1"  # for what others start, as launchers of sweeps
     try:
         status = _main(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
@@ -93,7 +94,7 @@ def _line(error: Exception) -> str | None:
 
 def _say(text: str) -> None:
     """`relpos: TEXT` on stderr, in one line that fits on a screen."""
-    line = " ".join(text.splitlines())
+    line = " ".join(printable(text).splitlines())
     with suppress(OSError):  # the terminal is gone
         print(f"relpos: {line if len(line) < 3000 else f'{line[:1000]} … {line[-1000:]}'}", file=sys.stderr)
 
@@ -154,10 +155,11 @@ def _run(command: str, arguments: list[str]) -> int:
 
     from relpos.config.arguments import flags_and_overrides, rewritten
     from relpos.config.check import check, one_line, targets
+    from relpos.config.compose import with_scheme
     from relpos.config.conf import conf_dir, function_of
     from relpos.errors import RelposError
+    from relpos.places import make_runs_root
     from relpos.ranges import rules, with_words
-    from relpos.runs.run import make_runs_root
     from relpos.trust import asked, outside, trust
 
     flags, overrides = flags_and_overrides(command, arguments)
@@ -190,10 +192,10 @@ def _run(command: str, arguments: list[str]) -> int:
             check(values, command, typed)
             function = function_of(command)
             if _takes_whole(function):  # a fine-tuning on an intermediate task resolves the interpolations anew
-                values = OmegaConf.to_container(cfg, resolve=False)
+                values = with_scheme(OmegaConf.to_container(cfg, resolve=False), command, typed)  # type: ignore[arg-type]
             paths.append(str(function(**with_words(values, rules(function)))))
             if os.getpid() != main_process:  # a sweep's launcher runs it elsewhere; the main process will not see this list
-                print(paths[-1])
+                print(printable(paths[-1]))
         except Exception as error:  # not passed on to Hydra, which would print a line of its own
             is_plain = _line(error) is not None or (isinstance(error, BrokenPipeError) and _is_unread(sys.stdout))
             if not is_plain or os.getpid() != main_process:
@@ -206,7 +208,7 @@ def _run(command: str, arguments: list[str]) -> int:
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=command)(task)()
     # Each once: combinations of a sweep may describe the same run.
     for path in dict.fromkeys(paths):
-        print(path)
+        print(printable(path))
     # The other runs of a sweep went on behind the first error; each has its line.
     for error in errors[:-1]:
         _say(_line(error) or str(error))

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from textwrap import shorten
 
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that a terminal takes for commands, and those that turn the direction of text; but for tabs and ends of lines."""
+
+
+def printable(text: object) -> str:
+    """Text, which may be a stranger's, as a terminal can show it: control characters are spelled out."""
+    return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text))
+
 
 class RelposError(ValueError):
     """What the user can mend (a wrong word, a full disk); not a bug. The message is one line; the command line exits with 1."""
+
+    def __init__(self, said: str = "") -> None:
+        super().__init__(printable(said))
 
 
 def one_line(error: BaseException) -> str:

@@ -6,16 +6,21 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
-from collections.abc import Hashable, Iterator
+import stat
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
-from relpos.errors import RelposError
+from relpos.errors import CONTROL, RelposError
+from relpos.places import runs_root
 
+_NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+"""Of `os.open`: a new file, and nothing where there is one or a link of this name."""
 BYTES, DEPTH, VALUES = 1_000_000, 50, 100_000
 """The largest YAML file that is read, how deep its lists and groups may be nested, and how many values it may hold, where an alias
 counts as all that it stands for. No configuration comes near; libyaml overflows the stack at some 30,000 brackets."""
@@ -87,6 +92,7 @@ def _check_yaml(text: str) -> None:
         elif isinstance(event, yaml.ScalarEvent):
             sizes[event.anchor] = 1
             totals[-1] += 1
+            problem = "a control character, which a terminal would obey" if CONTROL.search(event.value) else ""
         elif isinstance(event, yaml.AliasEvent):
             problem = "" if event.anchor in sizes else f"*{event.anchor} stands before the end of what it stands for"
             totals[-1] += sizes.get(event.anchor, 0)
@@ -159,12 +165,15 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path in the same folder; on success it takes the place of `path`, on failure nothing is left.
 
     Raises:
-        RelposError: where the disk is full or refuses the file; whatever stood at `path` before is untouched.
+        RelposError: where a link leads to the folder, or the disk is full or refuses the file; whatever stood at `path` before is
+            untouched.
     """
-    # In the same folder, because a rename between file systems is a copy; no pattern finds a name that ends in a number.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # In the same folder, because a rename between file systems is a copy; no pattern finds a name that ends in such a number.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
+        check_place(path)
         path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(temporary, _NEW, 0o666))
         yield temporary
         _flush(temporary)
         os.replace(temporary, path)
@@ -186,23 +195,95 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     Only one process at a time may write a folder: it begins by removing what a killed process has left behind.
 
     Raises:
-        RelposError: where the disk is full or refuses a file; whatever stood at `path` before is untouched.
+        RelposError: where a link leads to the folder, or the disk is full or refuses a file; whatever stood at `path` before is
+            untouched.
     """
     temporary = path.with_name(f".{path.name}.partial")
+    refuse_links(_below_runs(path.parent))
     try:
-        shutil.rmtree(temporary, ignore_errors=True)
+        _remove(temporary)
         temporary.mkdir(parents=True)
         yield temporary
         for file in temporary.rglob("*"):
             _flush(file)
         # A rename cannot replace a folder that has files in it.
-        shutil.rmtree(path, ignore_errors=True)
+        _remove(path)
         os.replace(temporary, path)
         _flush(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def opened(path: Path, mode: str, **more: Any) -> IO[Any]:
+    """Opens a file to write it anew (`w`) or to go on at its end (`a`), and never another file to which a link leads.
+
+    Args:
+        more: of `open`.
+
+    Raises:
+        RelposError: a link leads to its folder; or what is to go on is a link, a pipe or a device, or has another name besides.
+        OSError: of the system.
+    """
+    check_place(path)
+    if mode[0] == "w":
+        path.unlink(missing_ok=True)
+    elif os.path.lexists(path) and not (stat.S_ISREG((about := path.lstat()).st_mode) and about.st_nlink == 1):
+        raise RelposError(f"{path} is not a file of its own, but a link, a pipe or a device: delete it")
+    # A file that has come there since is not followed either, nor waited for.
+    flags = os.O_EXCL if mode[0] == "w" else os.O_NOFOLLOW | os.O_NONBLOCK
+    return open(path, mode, opener=lambda name, given: os.open(name, given | flags, 0o666), **more)
+
+
+def copied(source: Path, target: Path) -> None:
+    """Copies a regular file, whole or not at all.
+
+    Raises:
+        RelposError: it is a link, a pipe or a device, or cannot be read; or as `replacing`.
+    """
+    try:
+        with open(source, "rb", opener=lambda name, given: os.open(name, given | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise RelposError(f"{source} is not copied: it is no regular file")
+            with replacing(target) as temporary, temporary.open("wb") as copy:
+                shutil.copyfileobj(file, copy, 1 << 20)
+    except OSError as error:
+        raise RelposError(f"{source} is not copied: {error.strerror}") from error
+
+
+def check_place(path: Path) -> None:
+    """Refuses a file to whose folder a link leads: results would be written elsewhere. `$RELPOS_RUNS` itself may be a link, and so
+    may the folders above one that the user names.
+
+    Raises:
+        RelposError: names the link and where it leads.
+    """
+    refuse_links([path.parent, *_below_runs(path.parent)])
+
+
+def _below_runs(folder: Path) -> list[Path]:
+    """This folder and those above it, as far as they are below `$RELPOS_RUNS`."""
+    root, folder = runs_root(), folder.absolute()
+    return [each for each in (folder, *folder.parents) if root in each.parents]
+
+
+def refuse_links(paths: Iterable[Path]) -> None:
+    """Refuses links among the places where results go.
+
+    Raises:
+        RelposError: names the link and where it leads.
+    """
+    for path in paths:
+        if path.is_symlink():
+            raise RelposError(f"{path} is a link to {os.readlink(path)}: nothing is written there; delete it")
+
+
+def _remove(path: Path) -> None:
+    """Removes a folder with all that is in it, or the link that has its name."""
+    if path.is_symlink():
+        path.unlink()
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def cannot_write(path: Path, error: Exception) -> RelposError:

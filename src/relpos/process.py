@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+
+from relpos.errors import RelposError
 
 STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that ask a process to stop at the next step; of several, the first of these counts. A cluster sends SIGUSR2 before a
@@ -21,13 +25,62 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 ASKED = "RELPOS_THREADS_ASKED"
 """Environment variable of workers whose threads the user has set: a run that goes on then takes them, not those of its record."""
 
+SAFE_PATH = "PYTHONSAFEPATH"
+"""Environment variable of Python: the working directory is no place of modules."""
+
 COMMAND = "RELPOS_COMMAND"
 """Environment variable with the command that the user has typed. Workers, ranks and jobs of a cluster inherit it."""
+
+
+def started(module: str, *arguments: str, environment: Mapping[str, str] = os.environ, **more: Any) -> subprocess.Popen[bytes]:
+    """A process of ours, with a pipe to its standard input.
+
+    No file of the working directory is a module of that process, as `python -m` would have it.
+
+    Args:
+        module: that it executes.
+        more: of `subprocess.Popen`.
+    """
+    words = [sys.executable, "-m", module, *arguments]
+    return subprocess.Popen(words, stdin=subprocess.PIPE, env={**environment, SAFE_PATH: "1"}, **more)
 
 
 def command() -> str:
     """What the user has typed to start this process, or the one that started it: `relpos …`, or a script that calls relpos."""
     return os.environ.get(COMMAND) or shlex.join(sys.argv)
+
+
+def number_in(name: str, default: int, environment: Mapping[str, str] = os.environ) -> int:
+    """The whole number in an environment variable; `default` where it is not set, or empty.
+
+    Raises:
+        RelposError: it holds something else.
+    """
+    value = environment.get(name, "").strip()
+    if value and not re.fullmatch(r"\d{1,18}", value):
+        raise RelposError(f"{name}={value}: a whole number is expected in this environment variable, or none")
+    return int(value or default)
+
+
+def omp_threads() -> int | None:
+    """The number of threads in OMP_NUM_THREADS, of a list the first, which is that of the outermost level; None where none is set.
+
+    Raises:
+        RelposError: it is no number.
+    """
+    first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return number_in("OMP_NUM_THREADS", 0, {"OMP_NUM_THREADS": first}) or None
+
+
+def end(process: subprocess.Popen[bytes], seconds: float = 600) -> int:
+    """Waits until a process of ours that has been asked to end has done so; one that hangs is killed after so many seconds. Returns
+    its exit status."""
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        print(f"relpos: process {process.pid} has not ended {seconds:.0f} seconds after it was asked to: killed", file=sys.stderr)
+        process.kill()
+        return process.wait()
 
 
 def cores() -> int:
@@ -42,7 +95,8 @@ def thread_variables(threads: int, asked: bool) -> dict[str, str]:
     Args:
         asked: whether the user has said the number; then `ASKED` is set too.
     """
-    variables = {name: os.environ.get(name, os.environ.get("OMP_NUM_THREADS", str(threads))) for name in THREADS}
+    threads = omp_threads() or threads
+    variables = {name: os.environ.get(name) or str(threads) for name in THREADS}
     return variables | ({ASKED: "1"} if asked else {})
 
 

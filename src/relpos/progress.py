@@ -5,22 +5,41 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from relpos.errors import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, ProgressColumn
 
 Item = TypeVar("Item")
 
 
+def plain_console(**more: Any) -> Console:
+    """A console of rich on which control characters of a text are spelled out, as a stranger's file may have them.
+
+    Args:
+        more: of `rich.console.Console`.
+    """
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Spelling(Console):
+        def render(self, *what: Any, **options: Any) -> Iterator[Segment]:
+            for segment in super().render(*what, **options):
+                yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+    return Spelling(**more)
+
+
 def display(*columns: str | ProgressColumn) -> Progress:
     """A display of bars, with these columns of rich or with rich's usual ones."""
-    from rich.console import Console
     from rich.progress import Progress
 
     columns = columns or Progress.get_default_columns()
     # stdout has the result, for whoever reads it in a pipe.
-    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    return Progress(*columns, console=plain_console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
 @contextmanager

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,19 @@ def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **more:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    own_settings()
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplots(rows, columns, squeeze=False, **more)
+
+
+@cache
+def own_settings() -> None:
+    """Takes back what a `matplotlibrc` of the working directory, which may have come from anywhere, says of all figures."""
+    import matplotlib
+
+    if os.path.lexists("matplotlibrc"):
+        matplotlib.rcdefaults()
 
 
 def panel(width: float = 7.2, height: float = 4.2) -> tuple[Any, Any]:
@@ -105,7 +117,12 @@ def save(figure: Any, path: Path, dpi: int = 130, stamp: str = "") -> None:
     """
     # Else a PDF would have the time of its making, and the same figure other bytes.
     metadata = {".pdf": {"CreationDate": None}, ".png": {"Comment": stamp} if stamp else {}}
-    with replacing(path) as temporary:
+    import matplotlib
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # a $ in the name of a row is a dollar
+    with replacing(path) as temporary, matplotlib.rc_context({"text.parse_math": False}):
         figure.savefig(temporary, format=path.suffix[1:], dpi=dpi, metadata=metadata.get(path.suffix))
 
 

@@ -21,6 +21,8 @@ from relpos.ranges import check_arguments
 
 VARIABLE = "RELPOS_TRUST"
 """Environment variable with the trusted modules. Workers, ranks and jobs of a cluster inherit it from the command."""
+NETWORK = "network"
+"""A word for `trust=` that is no module: files may fetch data and models, and log online."""
 NAMING = ("_target_", "metric")
 """Last parts of the keys that name a class or a function."""
 RESOLVER = re.compile(r"\$\{[^}]*[:{]")
@@ -206,6 +208,11 @@ def instantiate(node: Mapping[str, Any], kind: str, **more: Any) -> Any:
     except TypeError as error:
         raise RelposError(f"{kind}: {plain['_target_']}: {error}") from None
     return made(**more)
+
+
+def allows(word: str) -> bool:
+    """Whether the user has typed `trust=WORD`."""
+    return word in _trusted()
 
 
 def _trusted() -> list[str]:

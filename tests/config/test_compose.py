@@ -211,3 +211,11 @@ def test_a_home_that_nobody_has_is_a_plain_name() -> None:
 
 def test_help_shows_a_long_value_to_its_end() -> None:
     assert "30]" in help_of("pretrain", [f"snapshots=[{','.join(map(str, range(1, 31)))}]"])
+
+
+@pytest.mark.parametrize(
+    ("command", "stage"), [("pretrain", "finetune"), ("finetune", "pretrain"), ("data", "noop"), ("pretrain", "x")]
+)
+def test_a_command_is_of_one_stage(command: str, stage: str) -> None:
+    with pytest.raises(RelposError, match=f"stage={stage}: .* is expected"):
+        compose(command, [f"stage={stage}"])

@@ -1,10 +1,12 @@
 """Layouts of plain text are told apart and brought to paragraphs."""
 
+import random
+import re
 import textwrap
 
 import pytest
 
-from relpos.data.documents import UNKNOWN, documents_of, wrapped_at
+from relpos.data.documents import HEADING, TITLE, UNKNOWN, documents_of, wrapped_at
 
 TEXT = "the old man and his dog walked along the river until they came to a bridge of grey stone where nobody was"
 WORDS = TEXT.split()
@@ -83,3 +85,18 @@ def test_copies_of_an_article_with_other_unknown_words_have_one_fingerprint() ->
         return [[document.fingerprint(line) for line in document.lines] for document in documents_of("x", iter([text]))]
 
     assert prints(WIKITEXT) == prints(WIKITEXT.replace("town", "<unk>"))
+
+
+TITLES = re.compile(r"^ ?= (?!=)(.*[^= ].*) = ?$"), re.compile(r"^ ?=( =)* .*= ?$")
+"""Titles and headings as they are defined; these take the square of a line's length."""
+
+
+def test_titles_and_headings_are_found_in_the_time_of_one_look() -> None:
+    chance = random.Random(0)
+    for _ in range(20_000):
+        inside = "".join(chance.choices(" =ab", k=chance.randint(0, 9)))
+        line = chance.choice(["", " ", "= ", " = ", "= = "]) + inside + chance.choice(["", " ", " =", " = ", "= ="])
+        assert [bool(pattern.match(line)) for pattern in (TITLE, HEADING)] == [bool(pattern.match(line)) for pattern in TITLES]
+    for long in ("= " * 500_000, " = a" + " " * 1_000_000, " = = " * 200_000 + "x", "=" * 1_000_000):
+        read(f"{long}\n")
+        HEADING.match(long)

@@ -8,6 +8,7 @@ from hashlib import sha256
 from importlib import import_module
 from math import comb, sqrt
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -233,16 +234,17 @@ def test_a_draw_that_is_never_accepted_ends() -> None:
 
 
 def test_a_full_disk_is_one_line_and_the_next_try_heals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("relpos.data.toy.write"), "EVALUATION", 2)
-    write_text = Path.write_text
+    toy = import_module("relpos.data.toy.write")
+    monkeypatch.setattr(toy, "EVALUATION", 2)
+    opened = toy.opened
     room = iter(range(10))
 
-    def write_while_there_is_room(path: Path, *given: str, **more: str) -> int:
+    def open_while_there_is_room(path: Path, *given: str, **more: str) -> IO[str]:
         if next(room, None) is None:
             raise OSError(ENOSPC, "No space left on device")
-        return write_text(path, *given, **more)
+        return opened(path, *given, **more)
 
-    monkeypatch.setattr(Path, "write_text", write_while_there_is_room)
+    monkeypatch.setattr(toy, "opened", open_while_there_is_room)
     with pytest.raises(RelposError, match=r"cannot write .*glue \([\d,]+ MB free\): No space left on device"):
         write(tmp_path, pairs=20, items=2)
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]

@@ -105,6 +105,20 @@ def test_the_classifier_reads_the_first_token_through_a_fresh_pooler() -> None:
     assert classifier.classifier.bias.abs().max() == 0
 
 
+@pytest.mark.parametrize("kind", ["mean", "jiant_mean"])
+def test_a_row_of_padding_has_the_mean_zero(kind: ClassifierKind) -> None:
+    classifier = Classifier(model_of("composite").encoder, 3, kind=kind).double().eval()
+    ids, mask = torch.ones(2, 5, dtype=torch.long), torch.tensor([[1, 1, 1, 0, 0], [0] * 5])
+    logits = classifier(ids, mask)
+    assert logits.isfinite().all()
+    pooled = torch.tanh(classifier.pooler.bias)
+    dense = torch.tanh(classifier.dense(pooled)) if classifier.dense is not None else pooled
+    torch.testing.assert_close(logits[1], classifier.classifier(dense))
+    torch.testing.assert_close(logits[:1], classifier(ids[:1], mask[:1]))
+    logits.sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in classifier.parameters())
+
+
 def test_a_classifier_of_the_mean_reads_all_real_tokens_and_no_padding() -> None:
     torch.manual_seed(0)
     classifier = Classifier(model_of("composite").encoder, 3, kind="mean").double().eval()

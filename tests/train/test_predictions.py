@@ -1,5 +1,6 @@
 """Files for the GLUE server: names, header, words, clipped scores."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,13 @@ def test_inference_tasks_are_written_in_words(tmp_path: Path, key: str, name: st
     count = len(words)
     lines = write_predictions(tmp_path, task(key), name, range(count), range(count)).read_text().splitlines()
     assert lines[1:] == [f"{row}\t{word}" for row, word in enumerate(words)]
+
+
+def test_a_label_is_one_value_of_one_line(tmp_path: Path) -> None:
+    labels = ["a\tb", "a\nb", "a\r\nb", "a\u2028b", "a b", "\\"]
+    path = write_predictions(tmp_path, replace(task("rte"), labels=labels), "RTE", range(len(labels)), range(len(labels)))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines[1:] == ["0\ta\\tb", "1\ta\\nb", "2\ta\\r\\nb", "3\ta\\u2028b", "4\ta b", "5\t\\"]
 
 
 def test_scores_are_clipped_to_their_range(tmp_path: Path) -> None:

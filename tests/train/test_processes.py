@@ -18,8 +18,9 @@ from safetensors.torch import load_file
 from linked import link_runs
 from relpos.errors import RelposError
 from relpos.runs import Run, compose, execute, plan
-from relpos.runs.distributed import launch, reserved_port
+from relpos.runs.distributed import Place, launch, place, reserved_port
 from relpos.runs.lock import locked
+from relpos.train import group
 from relpos.train.group import Broken, _exchange
 from schemes import FULL
 
@@ -176,6 +177,45 @@ def test_as_many_processes_as_asked_for(toy_runs: Path, monkeypatch: pytest.Monk
         monkeypatch.setenv(name, value)
     with pytest.raises(RelposError, match="ask for 3 processes, but 2 were started"):
         execute(plan(compose("pretrain", [*OVERRIDES, "steps=1", "speed.devices=3"])))
+
+
+def test_who_waits_says_for_whom_and_how_long(
+    toy_runs: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Plain `srun -n 4` of which one process alone comes, as srun sets its variables."""
+    variables = {"STEP_NUM_TASKS": 4, "NTASKS": 4, "PROCID": 0, "LOCALID": 0, "NODEID": 0, "JOB_ID": 4711, "NODELIST": "localhost"}
+    for name, value in variables.items():
+        monkeypatch.setenv(f"SLURM_{name}", str(value))
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(group, "MEETING", 1.0)
+    monkeypatch.setattr(group, "SOON", 0.1)
+    with pytest.raises(RelposError, match=r"process 0 of 4 waits at localhost:19711 for 1, 2, 3: not there after 1 seconds"):
+        execute(plan(compose("pretrain", [*OVERRIDES, "steps=1"])))
+    assert "process 0 of 4 waits at localhost:19711 for the others, 1 seconds at most" in capfd.readouterr().err
+    monkeypatch.setenv("SLURM_PROCID", "3")
+    with pytest.raises(RelposError, match=r"process 3 of 4 waits at localhost:19711 for process 0: none after 1 seconds"):
+        execute(plan(compose("pretrain", [*OVERRIDES, "steps=1"])))
+
+
+@pytest.mark.parametrize(("variables", "found"), [
+    ({"WORLD_SIZE": "", "RANK": "0"}, None),
+    ({"WORLD_SIZE": "4", "RANK": ""}, None),
+    ({"WORLD_SIZE": " 4", "RANK": "1"}, (1, 4, 0)),
+    ({"SLURM_STEP_NUM_TASKS": "", "SLURM_PROCID": "0"}, None),
+    ({"WORLD_SIZE": "1", "RANK": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}, (1, 2, 1)),
+])  # fmt: skip
+def test_variables_that_are_empty_are_not_set(variables: dict[str, str], found: tuple[int, int, int] | None) -> None:
+    assert place(variables) == (Place(*found) if found else None)
+
+
+@pytest.mark.parametrize("variables", [
+    {"WORLD_SIZE": "abc", "RANK": "0"}, {"WORLD_SIZE": "2", "RANK": "-1"}, {"WORLD_SIZE": "2", "RANK": "2"}, {"WORLD_SIZE": "2.5"},
+    {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "x"}, {"SLURM_STEP_NUM_TASKS": "4(x2)", "SLURM_PROCID": "0"},
+])  # fmt: skip
+def test_variables_that_make_no_sense_are_one_line(variables: dict[str, str]) -> None:
+    with pytest.raises(RelposError, match="whole number is expected|counted from 0"):
+        place(variables)
 
 
 def test_several_nodes_need_a_meeting_place(toy_runs: Path) -> None:

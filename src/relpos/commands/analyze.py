@@ -16,6 +16,7 @@ from relpos.analysis.kinds.subject import Drawing, Subject
 from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
 from relpos.files import digest
+from relpos.places import expanded
 from relpos.ranges import Names, Threads
 from relpos.runs.networks import Network, networks_of
 from relpos.runs.run import runs_root
@@ -64,7 +65,7 @@ def subjects_of(named: list[str] | None, file: str | None) -> list[Subject]:
     Raises:
         RelposError: none is named; there is no such network; or two different ones have one name.
     """
-    text = Path(file).expanduser() if file else None
+    text = expanded(file) if file else None
     if text is not None and not text.is_file():
         raise RelposError(f"text={file}: no such file")
     # By path: a network that is named twice is one.

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from relpos.errors import refuse_unknown
+from relpos.progress import plain_console
 from relpos.ranges import Names
 from relpos.tables.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED
 
@@ -54,8 +55,6 @@ def of_table(ids: list[str], primary: str) -> str:
     """
     import io
 
-    from rich.console import Console
-
     from relpos.claims import claim as claim_files
     from relpos.claims import reading
     from relpos.claims.to_run import ToRun
@@ -68,7 +67,7 @@ def of_table(ids: list[str], primary: str) -> str:
     runs = reading.read(rows, pilot_seeds=claim_files.pilot_seeds(experiments))
     content = page(wanted, runs, rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
     # So wide that no line is wrapped: the page is committed beside the table, and its changes are read as a diff.
-    _show_page(content, Console(file=text, highlight=False, width=1_000))
+    _show_page(content, plain_console(file=text, highlight=False, width=1_000))
     return text.getvalue()
 
 
@@ -152,9 +151,7 @@ def _tested(claim: Claim, runs: Scales, rows: dict[str, list[str]]) -> list[Verd
 
 def _show_page(content: dict[str, Any], console: Console | None = None) -> None:
     """Prints the claims, then how many hold and how many tests were made."""
-    from rich.console import Console
-
-    console = console or Console(highlight=False)
+    console = console or plain_console(highlight=False)
     for claim in content["claims"]:
         _show(claim, console)
     for text in _sums(content):

@@ -8,20 +8,21 @@ wandb-workspaces builds it when it is uploaded: at once if there is a key, or la
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from relpos.errors import RelposError
 from relpos.files import write_json
 from relpos.measures.measure import measured_columns
+from relpos.places import expanded
 from relpos.runs.run import runs_root
 from relpos.tables.render.side_tables import title
 from relpos.tables.render.text import markdown
 from relpos.tables.render.view import view_of
 from relpos.tables.table import Table, written
+from relpos.train.wandb_settings import Mode, set_up, wandb_mode
 
 FILE = "dashboard.json"
 SYNC = "wandb sync $RELPOS_RUNS/*/*/wandb/offline-run-*"
@@ -29,9 +30,7 @@ MAX_RUNS = 100
 """Lines that a panel draws at most; W&B does not allow more."""
 
 
-def dashboard(
-    table: str | None, spec: str | None, project: str, entity: str | None, mode: Literal["auto", "online", "offline"]
-) -> str:
+def dashboard(table: str | None, spec: str | None, project: str, entity: str | None, mode: Mode) -> str:
     """`relpos dashboard`: writes the specification, and uploads it if that is wanted.
 
     Returns:
@@ -40,9 +39,9 @@ def dashboard(
     Raises:
         RelposError: no such table or file; or the upload failed.
     """
-    path = _specify(table, project, entity) if spec is None else Path(spec).expanduser()
+    path = _specify(table, project, entity) if spec is None else expanded(spec)
     content = read(path)
-    if mode == "online" or (mode == "auto" and os.environ.get("WANDB_API_KEY")):
+    if wandb_mode(mode) == "online":
         return upload(content)
     print(f"relpos: nothing was uploaded. With a key: {SYNC}; relpos dashboard spec={path} mode=online", file=sys.stderr)
     return str(path)
@@ -166,6 +165,7 @@ def upload(spec: dict[str, Any]) -> str:
     try:
         import wandb
 
+        set_up("online")
         workspace = build(spec, str(spec["entity"] or wandb.Api().default_entity))
         return str(workspace.save().url)
     except RelposError:

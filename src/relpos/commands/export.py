@@ -14,6 +14,7 @@ from relpos.errors import RelposError
 from relpos.files import read_json, read_yaml
 from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, measures
+from relpos.places import expanded
 from relpos.pretrained.files import OWN, is_published
 from relpos.ranges import Positive
 from relpos.runs.networks import Network, resolve
@@ -35,7 +36,7 @@ def export(network: str, to: str, words: Positive | None) -> str:
     Raises:
         RelposError: `network` names no finished network, `to` has files, or `words` is given and the run has no snapshots.
     """
-    given, target = resolve(network), Path(to).expanduser()
+    given, target = resolve(network), expanded(to)
     revisions = {target: given} if words is None else {target / name: at for name, at in _revisions(given, words).items()}
     for folder, revision in revisions.items():
         config = _write(revision, folder)

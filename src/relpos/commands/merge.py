@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
+from relpos.places import expanded
 from relpos.ranges import Names
 
 
@@ -18,7 +18,7 @@ def merge(folders: Names, weights: bool) -> str:
     from relpos.runs.run import runs_root
     from relpos.tables.scores import merged_scores, write_scores
 
-    sources = [Path(folder).expanduser() for folder in folders]
+    sources = [expanded(folder) for folder in folders]
     scores = merged_scores(sources, runs_root())  # refuses before anything is written
     done = merge_runs(sources, weights)
     for table, recorded in scores.items():

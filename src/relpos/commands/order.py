@@ -17,6 +17,7 @@ from relpos.measures.dials import Dials, NothingToMeasure
 from relpos.measures.kept import is_measured, measured, snapshots
 from relpos.measures.measure import Measure, Results, chosen, measures
 from relpos.measures.sample import Sample, is_of_toy
+from relpos.places import expanded
 from relpos.ranges import Count, Names, Threads
 from relpos.runs.networks import Network, labels, networks_of, networks_of_table
 from relpos.runs.run import runs_root
@@ -54,7 +55,7 @@ def order(
     # None is more than a list of all: what does not suit a network is then left out without an error.
     asked = None if measure is None else chosen(measure)
     networks = networks_of_table(table) if table else []
-    networks += [each for name in folders for each in networks_of(name, Path(store).expanduser() if store else None)]
+    networks += [each for name in folders for each in networks_of(name, expanded(store) if store else None)]
     for each in networks:
         each.refuse_classifier()
     dials = Dials(examples, form, instantiate(pairs, "pairs"))

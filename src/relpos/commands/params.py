@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Unpack
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from relpos.config.compose import compose
 from relpos.config.conf import shipped
 from relpos.config.schema import Network
 from relpos.errors import RelposError, nearest
+from relpos.progress import plain_console
 from relpos.runs.model import counted, counted_without_memory
 from relpos.runs.networks import resolve
 from relpos.train.network import network, without_memory
@@ -105,5 +105,5 @@ def show(paper: str) -> str:
         printed = f"{line.printed:.{line.decimals}f}M" if line.decimals else f"{line.printed:,.0f}"
         difference = f"{line.difference:+,.{line.decimals}f}" if line.difference else "0"
         table.add_row(line.row, line.overrides, f"{line.ours:,}", printed, difference, line.note)
-    Console(stderr=True).print(table)
+    plain_console(stderr=True).print(table)
     return json.dumps([asdict(line) | {"difference": line.difference} for line in of_paper], ensure_ascii=False)

@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, printable
+from relpos.places import expanded
 from relpos.ranges import Count, Names, Natural, Seeds
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _changes(seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str]
     # None is `not given`: the file's own value stays.
     changes: dict[str, Any] = {"seeds": seeds, "pretrain_seeds": pretrain_seeds}
     if tasks is not None:  # a file of the command line lies here and not beside the experiment file
-        changes["tasks"] = [str(Path(task).expanduser().absolute()) if is_file(task) else task for task in tasks]
+        changes["tasks"] = [str(expanded(task).absolute()) if is_file(task) else task for task in tasks]
     return {key: value for key, value in changes.items() if value is not None}
 
 
@@ -100,10 +101,10 @@ def tell(run: Run) -> None:
     """Prints why a run failed, with the last lines of its log."""
     from relpos.runs.log import LOG, last_lines
 
-    print(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})", file=sys.stderr)
+    print(printable(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})"), file=sys.stderr)
     # The error alone often does not say where; the whole log may have thousands of lines.
     for line in last_lines(run.path / LOG):
-        print(f"    {line}", file=sys.stderr)
+        print(printable(f"    {line}"), file=sys.stderr)
 
 
 def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, each: Each) -> None:

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from relpos.launch.jobs import Job
 from relpos.launch.remaining import Remaining, clock
+from relpos.progress import plain_console
 from relpos.ranges import Names, Positive
 from relpos.runs.lock import is_locked
 from relpos.runs.run import Run, runs_root
@@ -35,7 +36,7 @@ def status(table: str, rows: Names | None, overrides: Sequence[str], every: Posi
     """
 
     name, runs = _runs(table, rows, overrides)
-    console = Console(highlight=False)
+    console = plain_console(highlight=False)
     try:
         if not sys.stdout.isatty():
             console.print(picture(name, look(runs)), soft_wrap=True)

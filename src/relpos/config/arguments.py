@@ -7,16 +7,15 @@ import re
 from argparse import ArgumentError
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from os.path import expanduser
-from pathlib import Path
 from typing import Any
 
 from relpos.config.conf import key_of, keys_of
 from relpos.config.task_file import is_file, read_task_file
 from relpos.errors import RelposError, nearest
+from relpos.places import expanded
 from relpos.pretrained.files import is_published, read_config
 
-KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=|~")
+KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=")
 """How an argument with a key begins. `a = b` does not begin so, and is a text."""
 LISTED = {"fill": "text", "score": "text", "compare": "network", "merge": "folders"}
 """Command → the key whose list arguments without a key form."""
@@ -52,7 +51,7 @@ def flags_and_overrides(command: str, arguments: Sequence[str]) -> tuple[list[st
     # Else argparse would print Hydra's usage, of forty lines, and end the process.
     parser.exit_on_error = False
     try:
-        _, unknown = parser.parse_known_args(flags)
+        known_flags, unknown = parser.parse_known_args(flags)
     except ArgumentError as error:
         raise RelposError(str(error)) from None
     if unknown:
@@ -62,6 +61,8 @@ def flags_and_overrides(command: str, arguments: Sequence[str]) -> tuple[list[st
             value = value or (behind[0] if behind and "=" not in behind[0] else "VALUE")
             raise RelposError(f"{flag}: keys have no dashes before them; write {key.replace('-', '_')}={value}")
         raise RelposError(f"unknown flag {flag!r}.{nearest(flag, known)}")
+    if known_flags.experimental_rerun:  # Hydra unpickles that file
+        raise RelposError("--experimental-rerun runs what a file says: repeat the command instead, which record.json has")
     return flags, overrides
 
 
@@ -106,6 +107,12 @@ def _with_keys(command: str, overrides: list[str]) -> list[str]:
     if any(key_of(override) == LISTED[command] for override in overrides):
         raise RelposError(f"{bare[0]}: give it by itself or in {LISTED[command]}=[…], not both ways")
     return [*(override for override in overrides if override not in bare), f"{LISTED[command]}={_spelled(bare)}"]
+
+
+def _with_homes(command: str, overrides: list[str]) -> list[str]:
+    """`network=~/run` → `network='~/run'`: a shell may have left the `~`, and to Hydra it is no part of a word."""
+    pairs = [(override, *override.partition("=")[::2]) for override in overrides]
+    return [f"{key}={_spelled(value)}" if value[:1] == "~" and "," not in value else override for override, key, value in pairs]
 
 
 def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
@@ -192,7 +199,10 @@ def _size_of(name: str) -> str:
     """The preset size that a network is like: by its width if it is a folder, otherwise `base`, as most networks of the hub."""
     from relpos.train.weights import model_folder, read_model_config
 
-    folder = model_folder(Path(expanduser(name)))
+    try:
+        folder = model_folder(expanded(name))
+    except RelposError:  # a home that nobody has, as whoever opens the network will say
+        return "base"
     folder = folder / "model" if (folder / "model").is_dir() else folder
     if ":" in name and not folder.exists():  # a row of a table, whose runs are found later
         raise RelposError(f"network={name}: the recipe must be named, too, as in recipe=finetune_small: it depends on the width")
@@ -209,6 +219,7 @@ def _size_of(name: str) -> str:
 
 REWRITES: tuple[Callable[[str, list[str]], list[str]], ...] = (
     _with_keys,
+    _with_homes,
     _with_overrides_of_rows,
     _with_file_of_pairs,
     _with_long_keys,

@@ -13,9 +13,12 @@ from omegaconf import DictConfig, OmegaConf
 from relpos.config import quick
 from relpos.config.arguments import rewritten
 from relpos.config.check import check, one_line
-from relpos.config.conf import commands, conf_dir, function_of
+from relpos.config.conf import chosen, commands, conf_dir, function_of
 from relpos.errors import refuse_unknown
 from relpos.ranges import rules, with_words
+
+TRAININGS = ("pretrain", "finetune")
+"""Commands whose configuration says how a network is trained."""
 
 
 def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
@@ -48,7 +51,12 @@ def composed(command: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
             content, values = _plain(cfg, resolve=False), _plain(cfg)
     # Checked with their values, returned without: a table changes the seed, and interpolations must follow.
     check(values, command, overrides)
-    return content
+    return with_scheme(content, command, overrides)
+
+
+def with_scheme(content: dict[str, Any], command: str, overrides: Sequence[str]) -> dict[str, Any]:
+    """The configuration of a training and `scheme`, the word that was typed for its position scheme: loggers show it."""
+    return content | {"scheme": chosen(command, "position", overrides)} if command in TRAININGS else content
 
 
 def resolved(content: DictConfig | Mapping[str, Any]) -> dict[str, Any]:

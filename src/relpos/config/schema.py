@@ -89,7 +89,6 @@ class First(TypedDict):
 
 
 class Training(Network):
-    stage: str
     data: dict[str, Any]
     recipe: RecipeKeys
     speed: Speed
@@ -102,9 +101,11 @@ class Training(Network):
     evaluations: Count
     checkpoint_every: Count
     log_every: Count
+    scheme: str  # of no file: the word for `position`, see `with_scheme`
 
 
 class Pretrain(Training):
+    stage: Literal["pretrain"]
     network: str | None
     steps: Count
     packing: Packing
@@ -136,6 +137,7 @@ class Intermediate(TypedDict):
 
 
 class Finetune(Training):
+    stage: Literal["finetune"]
     task: dict[str, Any]
     network: str | None
     pretrain: StartingPoint
@@ -146,6 +148,6 @@ class Finetune(Training):
 
 
 class Data(TypedDict):
-    stage: str
+    stage: Literal["store"]
     data: dict[str, Any]
     vocabulary: Width

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from os.path import expanduser
-from pathlib import Path
 from typing import Any
 
 from relpos.data.own_task import OwnTask
 from relpos.errors import RelposError, refuse_unknown
 from relpos.files import read_yaml
+from relpos.places import expanded
 from relpos.trust import refuse
 
 
@@ -24,7 +23,7 @@ def read_task_file(name: str) -> dict[str, Any]:
     Raises:
         RelposError: names the file and what is wrong.
     """
-    path = Path(expanduser(name))
+    path = expanded(name)
     content = read_yaml(path)
     if not isinstance(content, dict):
         raise RelposError(f"{name}: keys are expected (columns, label, …)")
@@ -40,5 +39,5 @@ def read_task_file(name: str) -> dict[str, Any]:
     if isinstance(labels, list) and any(isinstance(label, bool) for label in labels):
         raise RelposError(f'{name}: labels: YAML reads yes, no, true and false as truth values; put them in quotes, ["no", "yes"]')
     # From the file's folder and absolute: the same task must be found from any working directory.
-    folder = path.resolve().parent / expanduser(str(content.get("folder") or "."))
+    folder = path.resolve().parent / expanded(str(content.get("folder") or "."))
     return {"name": path.stem} | content | {"folder": str(folder.resolve())}

@@ -29,7 +29,7 @@ from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.sentences import split
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
-from relpos.process import exit_status
+from relpos.process import end, exit_status, started
 
 Encoded = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]  # tokens of every sentence; their ids
 Mark = TypeVar("Mark")
@@ -83,7 +83,9 @@ class _Workers:
         # Threads before processes: `communicate` reads a process's output, and would take the answer that a thread waits for.
         self.threads.shutdown(cancel_futures=True)
         for process in self.processes:
-            process.communicate()  # closes its input, at which it ends
+            assert process.stdin
+            process.stdin.close()  # at which it ends
+            end(process)
 
     def submit(self, text: str) -> Future[Encoded]:
         return self.threads.submit(self._encode, text)
@@ -103,8 +105,7 @@ class _Workers:
         return np.frombuffer(lengths, np.int32), np.frombuffer(ids, np.int32)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "relpos.data.encoding", str(self.model)]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = started("relpos.data.encoding", str(self.model), stdout=subprocess.PIPE)
         self.processes.append(process)
         self.this_thread.process = process
         return process

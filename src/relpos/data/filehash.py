@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from relpos.errors import RelposError
 from relpos.files import sha256, write_json
+from relpos.places import runs_root
 
 Described = list[str | int]  # [name, size, sha256]
 
@@ -31,7 +31,7 @@ def described(files: Iterable[Path], below: Path) -> list[Described]:
 
 
 def _location() -> Path:
-    return Path(os.environ.get("RELPOS_RUNS", "runs")).expanduser() / "cache" / "hashes.json"
+    return runs_root() / "cache" / "hashes.json"
 
 
 def _read() -> dict[str, str]:

@@ -15,6 +15,7 @@ from relpos.data.glue import read
 from relpos.data.own_files import OwnFiles
 from relpos.data.tasks import Task, epoch_steps
 from relpos.errors import RelposError
+from relpos.places import expanded
 from relpos.ranges import Batch, NotNegative, Positive, check, rules
 
 METRICS = "relpos.train.metrics"
@@ -66,7 +67,7 @@ class OwnTask:
     def files(self) -> OwnFiles:
         """The folder with the task's files."""
         assert self.folder is not None
-        return OwnFiles(Path(os.environ.get("RELPOS_DATA") or "").expanduser() / Path(str(self.folder)).expanduser())
+        return OwnFiles(expanded(os.environ.get("RELPOS_DATA") or "") / expanded(str(self.folder)))
 
     @property
     def dotted_metric(self) -> str:

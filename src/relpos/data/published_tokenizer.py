@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from relpos.data.tokenizer import FILE, SPACE, Tokenizer
 from relpos.errors import RelposError, one_line
+from relpos.files import copied
 
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "spm.model", "sentencepiece.bpe.model")
 """Every published tokenizer has one of these files."""
@@ -67,6 +69,8 @@ class PublishedTokenizer(Tokenizer):
             # The folder may be a stranger's: code that lies in it is not run.
             self.host: Any = AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
             self.backend = self.host.backend_tokenizer
+            # It may name a stranger's code, which whoever opens what `save` writes with `trust_remote_code` would run.
+            self.host.init_kwargs.pop("auto_map", None)
         except Exception as error:  # damaged files raise errors of many unrelated types
             raise RelposError(f"tokenizer {path}: {one_line(error)}"[:300]) from None
         # Tokenizers that sentence-transformers wrote cut at 128 tokens and pad; here a text has all its tokens and no others.
@@ -128,8 +132,10 @@ class PublishedTokenizer(Tokenizer):
         return " ".join(str(text).split())
 
     def save(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.host.save_pretrained(str(folder))
+        with TemporaryDirectory() as made:
+            self.host.save_pretrained(made)
+            for file in sorted(Path(made).iterdir()):
+                copied(file, folder / file.name)
 
     def _marks_around(self, first: str, second: str | None) -> int:
         """How many special tokens stand around and between two texts, or around one."""

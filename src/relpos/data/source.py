@@ -18,6 +18,7 @@ from relpos.data.filehash import described
 from relpos.data.glue_hub import HubGlue
 from relpos.data.textfile import SUFFIXES, blocks, is_text
 from relpos.errors import RelposError
+from relpos.places import expanded
 from relpos.ranges import Count, Natural, Share
 
 Progress = Callable[[int], None]  # called with the characters of every portion of text that is read
@@ -174,11 +175,11 @@ class Toy:
 def _place(folder: str | None, root: str | None, name: str) -> Path:
     """`folder`, else `root`/`name`, else $RELPOS_DATA/`name`; relative names below $RELPOS_DATA, where it is set."""
     home = os.environ.get("RELPOS_DATA")
-    base = Path(home).expanduser() if home else Path.cwd()
+    base = expanded(home) if home else Path.cwd()
     if folder is not None:
-        return base / Path(str(folder)).expanduser()
+        return base / expanded(str(folder))
     if root is not None:
-        return base / Path(str(root)).expanduser() / name
+        return base / expanded(str(root)) / name
     if home:
         return base / name
     raise RelposError(f"data.root: no folder of data is given; give data.root=FOLDER, data.{name}=FOLDER or RELPOS_DATA")

@@ -20,7 +20,7 @@ from relpos.data.shuffle import ngrams_permuted
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError
-from relpos.files import cannot_write, write_json
+from relpos.files import cannot_write, opened, write_json
 from relpos.process import cores
 
 MANIFEST = "manifest.json"
@@ -172,7 +172,7 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.file = path.open("wb", buffering=1 << 20)
+        self.file = opened(path, "wb", buffering=1 << 20)
         self.hash = hashlib.sha256()
         self.size = 0
 

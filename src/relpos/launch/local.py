@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from relpos.errors import RelposError
+from relpos.files import opened
 from relpos.launch.engine import Engine, Item, Result
 from relpos.launch.guard import Guard
 from relpos.launch.jobs import Standing
 from relpos.launch.side_by_side import side_by_side
-from relpos.process import cores, exit_status, thread_variables
+from relpos.process import cores, end, exit_status, started, thread_variables
 from relpos.ranges import Count, Natural, Threads
 from relpos.runs.run import Run
 
@@ -123,17 +123,16 @@ class LocalWorkers:
     def __init__(self, standing: Standing, folder: Path, environments: list[dict[str, str]]) -> None:
         self.standing, self.folder, self.environments = standing, folder, environments
         self.guard = Guard(standing)
-        self.logs: list[IO[bytes]] = [(folder / f"worker-{number + 1}.log").open("ab") for number in range(len(environments))]
+        self.logs: list[IO[bytes]] = [opened(folder / f"worker-{number + 1}.log", "ab") for number in range(len(environments))]
         self.processes = [self._start(place) for place in range(len(environments))]
 
     def _start(self, place: int) -> subprocess.Popen[bytes]:
         self.guard.begin(str(place))
-        return subprocess.Popen(
-            [sys.executable, "-m", "relpos.launch.worker", str(self.folder / "job.json"), "--tethered"],
-            stdin=subprocess.PIPE,
+        return started(
+            *("relpos.launch.worker", str(self.folder / "job.json"), "--tethered"),
+            environment=self.environments[place],
             stdout=self.logs[place],
             stderr=self.logs[place],
-            env=self.environments[place],
             process_group=0,  # Ctrl-C reaches the launcher alone, which passes it on once
         )
 
@@ -156,14 +155,14 @@ class LocalWorkers:
             self.processes[place] = self._start(place)
 
     def shutdown(self) -> None:
-        """Closes the pipes and waits; a second Ctrl-C kills."""
+        """Closes the pipes and waits, ten minutes at most; a second Ctrl-C kills."""
         # All pipes before the first wait, so that the workers write their checkpoints at the same time.
         for process in self.processes:
             assert process.stdin is not None
             process.stdin.close()
         try:
             for process in self.processes:
-                process.wait()
+                end(process)
         finally:
             for process in self.processes:
                 process.kill()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import time
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 from rich.text import Text
 
 from relpos.launch.jobs import Standing
 from relpos.launch.remaining import Remaining, clock
+from relpos.progress import plain_console
 from relpos.runs.run import Run
 from relpos.runs.shelf import newest
 
@@ -28,7 +29,7 @@ class Display:
 
     def __init__(self, standing: Standing) -> None:
         self.job, self.standing = standing.job, standing
-        self.console = Console(stderr=True, highlight=False)
+        self.console = plain_console(stderr=True, highlight=False)
         columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         self.progress = Progress(*columns, console=self.console)
         self.bar = self.progress.add_task("runs", total=len(self.job.runs))

@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from relpos.errors import RelposError
-from relpos.process import exit_status, interruptible
+from relpos.process import end, exit_status, interruptible, started
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -84,15 +84,16 @@ def side_by_side(
 
 @contextmanager
 def _process(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "relpos.launch.side_by_side"]
+    name = "relpos.launch.side_by_side"
     # Its own process group: Ctrl-C reaches the launcher alone, which stops the processes.
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, process_group=0) as process:
+    with started(name, environment=environment, stdout=subprocess.PIPE, process_group=0) as process:
         assert process.stdin is not None
         try:
             yield process
         finally:
             with suppress(BrokenPipeError):  # what a process that died was not told
                 process.stdin.close()
+            end(process)
 
 
 def _serve() -> None:

@@ -29,6 +29,7 @@ from relpos.launch.engine import Engine
 from relpos.launch.guard import Guard
 from relpos.launch.jobs import Standing
 from relpos.launch.slurm_task import task
+from relpos.process import SAFE_PATH
 from relpos.ranges import Count, Natural, Threads
 from relpos.runs.lock import is_locked
 from relpos.runs.run import Run
@@ -181,7 +182,8 @@ class SlurmJobs:
         executor = submitit.AutoExecutor(self.folder / "slurm", cluster="slurm", slurm_python=sys.executable)
         # afterany, not afterok: if a job is lost, later ones can still do a part of their runs; a worker checks which are ready
         dependency = {"slurm_dependency": f"afterany:{':'.join(after)}"} if after else {}
-        executor.update_parameters(**self.engine.options(group[0]), **dependency)
+        setup = {"slurm_setup": [f"export {SAFE_PATH}=1", *(self.engine.setup or ())]}  # as `started` has it
+        executor.update_parameters(**self.engine.options(group[0]) | setup, **dependency)
         files = []
         for bundle in group:
             files.append(self.folder / f"{bundle.name}-{self.rounds}.json")  # a job of an earlier round may still need its file

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from relpos.errors import RelposError
 from relpos.launch.jobs import Job, Standing
-from relpos.process import interrupt, on_stops, tether
+from relpos.process import interrupt, omp_threads, on_stops, tether
 from relpos.runs.distributed import SHARED, place
 from relpos.runs.execute import execute
 from relpos.runs.lock import locked
@@ -115,8 +115,8 @@ def _reset() -> None:
     if "torch" not in sys.modules:
         return
     gc.collect()  # trainer and module refer to each other; without this, weights and maps of the store stay for several runs more
-    if threads := os.environ.get("OMP_NUM_THREADS"):
-        sys.modules["torch"].set_num_threads(int(threads))
+    if threads := omp_threads():
+        sys.modules["torch"].set_num_threads(threads)
 
 
 def interrupted(job: Job) -> int | None:

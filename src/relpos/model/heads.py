@@ -215,12 +215,12 @@ def class_logits(
 
 
 def _mean(x: Float[Tensor, "batch n hidden"], attention_mask: Shaped[Tensor, "batch n"] | None) -> Float[Tensor, "batch hidden"]:
-    """The mean over the real tokens of each row."""
+    """The mean over the real tokens of each row; zeros for a row of padding, whose outputs are no numbers."""
     if attention_mask is None:
         return x.mean(1)
     # In bfloat16 more than 256 tokens could not be counted.
     real = attention_mask.to(torch.promote_types(x.dtype, torch.float32)).unsqueeze(2)
-    return ((x * real).sum(1) / real.sum(1)).to(x.dtype)
+    return (x.masked_fill(real == 0, 0).to(real.dtype).sum(1) / real.sum(1).clamp(min=1)).to(x.dtype)
 
 
 def _of_row(encoder: Encoder, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None) -> Int[Tensor, "batch"]:

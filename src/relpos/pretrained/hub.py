@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from relpos.errors import RelposError, one_line
+from relpos.places import expanded
 from relpos.pretrained.files import CONFIG, TOKENIZER
 
 ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w.-]+)?")
@@ -26,8 +27,8 @@ def located(name: str | Path) -> Path:
     Raises:
         RelposError: there is no such folder, or the hub does not give such a checkpoint; one line.
     """
-    folder = Path(name).expanduser()
-    if folder.exists() or not is_id(str(name)):
+    folder = expanded(name)
+    if not is_remote(str(name)):
         return folder
     try:
         from huggingface_hub import snapshot_download
@@ -45,6 +46,11 @@ def located(name: str | Path) -> Path:
         return place if list(place.glob("*.safetensors")) else fetched(*TEXTS, *PICKLED)
     except Exception as error:  # offline, no such id, no permission: the library has a class for each
         raise RelposError(f"{name}: no such folder, and the hub gives no such checkpoint: {one_line(error)}") from None
+
+
+def is_remote(name: str) -> bool:
+    """Whether a name is no folder and may be an id of the hub."""
+    return not expanded(name).exists() and is_id(name)
 
 
 def is_id(name: str) -> bool:

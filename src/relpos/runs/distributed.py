@@ -20,7 +20,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from relpos.errors import RelposError
-from relpos.process import cores, on_stops
+from relpos.process import cores, number_in, omp_threads, on_stops, started
 from relpos.runs.lock import locked
 from relpos.runs.run import Run
 
@@ -54,12 +54,16 @@ def place(environment: Mapping[str, str] = os.environ) -> Place | None:
     """Where torchrun, srun or `launch` has put this process; None where it stands alone.
 
     SLURM_NTASKS would not do: a batch script has it too. Only a process that srun has started has SLURM_STEP_NUM_TASKS.
+
+    Raises:
+        RelposError: a variable holds no number, or one that does not fit the others.
     """
-    if int(environment.get("WORLD_SIZE", 1)) > 1 and "RANK" in environment:
-        return Place(int(environment["RANK"]), int(environment["WORLD_SIZE"]), int(environment.get("LOCAL_RANK", 0)))
-    if int(environment.get("SLURM_STEP_NUM_TASKS", 1)) > 1 and "SLURM_PROCID" in environment:
-        rank, world = int(environment["SLURM_PROCID"]), int(environment["SLURM_STEP_NUM_TASKS"])
-        return Place(rank, world, int(environment.get("SLURM_LOCALID", 0)))
+    for size, number, local in (("WORLD_SIZE", "RANK", "LOCAL_RANK"), ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID")):
+        world, rank = number_in(size, 1, environment), number_in(number, -1, environment)
+        if world > 1 and rank >= world:
+            raise RelposError(f"{number}={rank}: processes are counted from 0, and {size}={world}")
+        if world > 1 and rank >= 0:
+            return Place(rank, world, number_in(local, 0, environment))
     return None
 
 
@@ -76,11 +80,15 @@ def meet(here: Place, run: Run) -> Group:
         raise RelposError(f"{what}, but {here.world} were started; leave both out to take what is there")
     from relpos.train.group import join
 
-    if "MASTER_ADDR" not in os.environ or "MASTER_PORT" not in os.environ:
+    # Not Lightning's own object: it refuses `srun -n 4`, and takes one port for all steps of a job.
+    if not os.environ.get("MASTER_ADDR"):
         from lightning_fabric.plugins.environments import SLURMEnvironment
 
-        slurm = SLURMEnvironment(auto_requeue=False)
-        os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = slurm.main_address, str(slurm.main_port)
+        nodes = os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_NODELIST") or "127.0.0.1"
+        os.environ["MASTER_ADDR"] = SLURMEnvironment.resolve_root_node_address(nodes)
+    if not os.environ.get("MASTER_PORT"):
+        number = number_in("SLURM_JOB_ID", 0) + 101 * (number_in("SLURM_STEP_ID", 0) % 10_000)
+        os.environ["MASTER_PORT"] = str(15_000 + number % 10_000)
     return join(here.rank, here.world, here.local, run.config["speed"]["accelerator"])
 
 
@@ -96,7 +104,7 @@ def launch(run: Run, wait: bool = True) -> None:
     """
     devices, nodes = int(run.config["speed"]["devices"]), int(run.config["speed"]["nodes"])
     content = json.dumps({"run": run.to_dict(), "wait": wait}).encode() + b"\n"
-    budget = int(os.environ.get("OMP_NUM_THREADS") or cores())  # a table's engine sets the variable for each worker
+    budget = omp_threads() or cores()  # a table's engine sets the variable for each worker
     # Divided among the processes: each with all cores would be slower than one alone.
     threads = run.config["speed"].get("threads") or max(1, budget // devices)
     with reserved_port() as port:
@@ -149,20 +157,14 @@ def _first_rank(devices: int, nodes: int, port: int) -> tuple[int, dict[str, str
             f"speed.nodes={nodes}: start the command on every node with torchrun or srun, or set {', '.join(missing)}; "
             "a table does it with engine=slurm"
         )
-    return int(os.environ["NODE_RANK"]) * devices, {name: os.environ[name] for name in names[:2]}
+    return number_in("NODE_RANK", 0) * devices, {name: os.environ[name] for name in names[:2]}
 
 
 def _start(rank: int, local: int, world: int, meeting: dict[str, str], threads: int) -> subprocess.Popen[bytes]:
     numbers = {"RANK": rank, "LOCAL_RANK": local, "WORLD_SIZE": world, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     environment = os.environ | meeting | {name: str(number) for name, number in numbers.items()}
-    return subprocess.Popen(
-        # Output goes to stderr, since stdout has the result. A process group of its own keeps Ctrl-C from arriving twice.
-        [sys.executable, "-m", "relpos.runs.rank"],
-        stdin=subprocess.PIPE,
-        stdout=2,
-        env=environment,
-        process_group=0,
-    )
+    # Output goes to stderr, since stdout has the result. A process group of its own keeps Ctrl-C from arriving twice.
+    return started("relpos.runs.rank", environment=environment, stdout=2, process_group=0)
 
 
 def _watch(ranks: list[subprocess.Popen[bytes]]) -> list[int]:

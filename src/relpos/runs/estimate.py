@@ -16,9 +16,10 @@ from typing import Any
 
 from relpos.errors import RelposError
 from relpos.files import write_json
+from relpos.places import make_runs_root
 from relpos.runs.cost import ADAMW, Rate, flops, flops_done, flops_per_token, optimizer_of
 from relpos.runs.execute import hardware
-from relpos.runs.run import Run, make_runs_root, runs_root
+from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import finished
 
 RATES = "rates.json"

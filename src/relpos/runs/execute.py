@@ -35,6 +35,8 @@ WIDEST = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
 """Sets of vector instructions, as Linux names them, the widest first."""
 GPUS = Path("/proc/driver/nvidia/gpus")
 """Where NVIDIA's driver lists the GPUs."""
+WAITS = 2.0
+"""What the first of several processes says while it waits for the run's lock; then whether the run is started."""
 PACKAGES = ("relpos", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sentencex")
 
 
@@ -90,13 +92,16 @@ def _together(run: Run, here: Place, wait: bool, retries: Retries | None) -> Non
     """Does this process's part of a run that several processes share. The first process locks the run, decides whether to start it,
     and tells the others: all start it or none does, even if the record changes while they arrive."""
     group = meet(here, run)
-    with locked(run.path, wait) if group.first else nullcontext(False) as held:
-        if not group.agreed(held and _take_up(run, retries)):
-            return
-        if group.first:
-            _carry_out(run)
-        else:
+    if not group.first:
+        while (said := group.said()) == WAITS:
+            pass
+        if said:
             STAGES[run.stage](run)
+        return
+    # Others that hear nothing for long take it that this process hangs.
+    with locked(run.path, wait, lambda: group.said(WAITS)) as held:
+        if group.said(held and _take_up(run, retries)):
+            _carry_out(run)
 
 
 def _apart(run: Run, wait: bool, log: bool, retries: Retries | None) -> None:

@@ -24,7 +24,7 @@ from relpos.model.position.merge import name_of
 from relpos.model.precision import has_bf16
 from relpos.process import ASKED
 from relpos.runs import trunk
-from relpos.runs.run import Run
+from relpos.runs.run import Run, closure
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, logged
 from relpos.train.checkpoint import Checkpointing, Kept, Snapshots, WholeCheckpoints, newest, stopping
 from relpos.train.group import Group
@@ -264,12 +264,12 @@ def _checked_step(path: Path, module: Training) -> int:
 def _more_loggers(run: Run, model: Any) -> list[Any]:
     if not run.config["logger"]:
         return []
-    names: dict[str, Any] = {
-        "scheme": name_of(model.encoder.position),
-        "table": run.config.get("table"),
-        "row": run.config.get("row"),
-    }
-    fields = identified(run.identity, run.path.name, run.stage, run.meaning, **names)
+    names: dict[str, Any] = {key: run.config.get(key) for key in ("scheme", "table", "row")}
+    names["scheme"] = names["scheme"] or name_of(model.encoder.position)  # of a network that nobody has named by a word
+    # A pre-training's text is that of its inputs, whose meaning is not part of its own.
+    said = [each.config for each in closure([run])]
+    text = {key: values[-1] for key in ("data", "vocabulary") if (values := [each[key] for each in said if each.get(key)])}
+    fields = identified(run.identity, run.path.name, run.stage, text | run.meaning, **names)
     logger = instantiate(run.config["logger"], "logger", run=fields, folder=run.path)
     log_again(logger, logged(run.path))
     return [logger]

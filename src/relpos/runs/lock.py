@@ -6,21 +6,24 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, printable
+from relpos.files import check_place, opened, refuse_links
 
 LOCK, HOLDER = "claim.lock", "claim.json"
 """Files in a run's folder: the lock, and who held it last."""
+MINUTE = 60.0
+"""Seconds."""
 
 
 @contextmanager
-def locked(folder: Path, wait: bool = True) -> Iterator[bool]:
+def locked(folder: Path, wait: bool = True, meanwhile: Callable[[], object] = int) -> Iterator[bool]:
     """Locks the run in `folder` for this process; yields whether it did.
 
     The lock file is never deleted: after an unlink two processes could hold "the" lock.
@@ -28,13 +31,17 @@ def locked(folder: Path, wait: bool = True) -> Iterator[bool]:
     Args:
         folder: the run's folder; made where it is missing.
         wait: until the present holder is done; otherwise yields False at once where another process holds the run.
+        meanwhile: is called once a minute as long as this process waits.
 
     Raises:
-        RelposError: the folder cannot be made or written.
+        RelposError: the folder cannot be made or written, or there is a link in it.
     """
     lock = FileLock(folder / LOCK)
+    check_place(folder / LOCK)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # Once for all that is written under the lock, also by other programs: nothing of a run is a link that we have made.
+        refuse_links(folder.iterdir())
         free = _acquire(lock)
     except OSError as error:
         raise RelposError(f"cannot make the run's folder {folder} ({error.strerror}): see RELPOS_RUNS") from error
@@ -42,14 +49,16 @@ def locked(folder: Path, wait: bool = True) -> Iterator[bool]:
         if not wait:
             yield False
             return
-        print(f"relpos: waiting for {_describe(folder / HOLDER)} to finish {folder}", file=sys.stderr)
+        print(printable(f"relpos: waiting for {_describe(folder / HOLDER)} to finish {folder}"), file=sys.stderr)
         # Without a limit: a training takes days, and the system frees the lock of a holder that dies.
-        lock.acquire()
+        while not _acquire(lock, MINUTE):
+            meanwhile()
     try:
         # For those who wait and want to know for whom; the lock itself is the operating system's.
         now = datetime.now(UTC).isoformat(timespec="seconds")
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
-        (folder / HOLDER).write_text(json.dumps(holder), encoding="utf-8")
+        with opened(folder / HOLDER, "w", encoding="utf-8") as file:
+            json.dump(holder, file)
         yield True
     finally:
         lock.release()
@@ -62,6 +71,8 @@ def is_locked(folder: Path) -> bool:
     lock the folder, the run counts as locked: its record says `running`, and nothing speaks against it.
     """
     lock = FileLock(folder / LOCK)
+    if not (folder / LOCK).exists():  # nobody has ever locked it; and asking makes no files
+        return False
     try:
         free = _acquire(lock)
     except OSError:
@@ -70,9 +81,9 @@ def is_locked(folder: Path) -> bool:
     return not free
 
 
-def _acquire(lock: FileLock) -> bool:
+def _acquire(lock: FileLock, seconds: float = 0) -> bool:
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=seconds)
     except Timeout:
         return False
     return True

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from relpos.files import opened
+
 LOG = "log.txt"
 
 
@@ -21,7 +23,7 @@ def logged(path: Path) -> Iterator[None]:
     sys.stderr.flush()
     # What Python still held back was flushed above: it belongs to the terminal, not to this log.
     originals = os.dup(1), os.dup(2)
-    with path.open("ab") as file:
+    with opened(path, "ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     try:

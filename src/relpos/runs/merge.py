@@ -8,20 +8,33 @@ In each run the record is written last: a merge that is killed leaves no run tha
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.files import replacing, write_json
-from relpos.runs.lock import HOLDER, LOCK, is_locked, locked
+from relpos.files import check_regular, copied, write_json
+from relpos.pretrained.files import TOKENIZER
+from relpos.runs.lock import is_locked, locked
 from relpos.runs.run import read_record, runs_root
 from relpos.runs.shelf import is_current, run_folders
 
-RESULTS = ("config.yaml", "metrics.jsonl", "log.txt", "lengths-*.json", "order/*.json", "dev/*.tsv", "figures/*")
+RESULTS = ("config.yaml", "metrics.jsonl", "log.txt", "lengths-*.json", "order/*.json", "dev/*.tsv", "figures/*.png")
 """Files of a run that tables and claims read, beside its record."""
+TOKENIZERS = tuple(f"{folder}{pattern}" for folder in ("", "model/") for pattern in TOKENIZER)
+WEIGHTS = (
+    *(
+        "model/config.yaml",
+        "model/*.safetensors",
+        "snapshots/*.safetensors",
+        "checkpoint/*.ckpt",
+        "trunk/*.ckpt",
+        "predictions/*.tsv",
+    ),
+    *("manifest.json", "*.bin", "sources.txt", "corpus/*.txt", "glue/*/*.tsv", *TOKENIZERS),
+)
+"""The other files that a run has written."""
 OF_DATA = ("toy", "tokenizer", "store")
 """Stages that are nothing but data: without weights only their configuration is copied, which says what the text was."""
 TRAINED = ("pretrain", "finetune")
@@ -67,6 +80,9 @@ def merge(folders: Sequence[Path], weights: bool = False) -> Merged:
             else:
                 unfinished += 1
     # All checks first: a conflict that is found half-way would leave a folder of two minds.
+    for paths in sources.values():
+        for path in paths:
+            _check_files(path, weights)
     known = [name for name, paths in sources.items() if _check_places(name, paths, root)]
     for name, paths in sources.items():
         for path in paths:
@@ -113,6 +129,28 @@ def _check_places(name: str, sources: Sequence[Path], root: Path) -> bool:
     return is_here
 
 
+def _files(run: Path, weights: bool) -> list[Path]:
+    """The files that are copied, below the run's folder, without its record."""
+    is_data = run.parent.name in OF_DATA
+    patterns = (*RESULTS, *WEIGHTS) if weights else ("config.yaml",) if is_data else RESULTS
+    # A dot begins what a kill has left half-written.
+    return sorted({path.relative_to(run) for pattern in patterns for path in run.glob(pattern) if path.name[0] != "."})
+
+
+def _check_files(run: Path, weights: bool) -> None:
+    """Refuses links in a run's folder among what is copied: they may lead to any file of this user's. The folder itself may be one;
+    what it leads to is a run, with its record and its names.
+
+    Raises:
+        RelposError: names the link, or what else is no file.
+    """
+    for file in (*_files(run, weights), Path(RECORD)):
+        way = (run / file, *(run / folder for folder in file.parents[:-1]))
+        if link := next((path for path in way if path.is_symlink()), None):
+            raise RelposError(f"{link} is a link, and only files of the runs themselves are copied: put the file in its place")
+        check_regular(run / file)
+
+
 def _check_record(path: Path, record: dict[str, Any]) -> None:
     lacking = [key for key in ("stage", "identity", "meaning", "inputs", "metrics") if key not in record]
     if lacking:
@@ -146,22 +184,16 @@ def _same(ours: Any, theirs: Any) -> bool:
 
 def _copy(source: Path, target: Path, root: Path, weights: bool) -> None:
     """Copies the files that are missing in `target`, the record last."""
-    is_data = source.parent.name in OF_DATA
-    patterns = ("**/*",) if weights else ("config.yaml",) if is_data else RESULTS
-    files = sorted({file.relative_to(source) for pattern in patterns for file in source.glob(pattern) if file.is_file()})
-    needs_record = (weights or not is_data) and read_record(target).get("state") != "finished"
-    # A lock belongs to the machine that holds it; the record comes last, see above. A dot begins what a kill has left half-written.
-    files = [file for file in files if file.name not in (RECORD, LOCK, HOLDER) and not any(part[0] == "." for part in file.parts)]
+    needs_record = (weights or source.parent.name not in OF_DATA) and read_record(target).get("state") != "finished"
     # What a run has that is not finished here, its log for instance, ends before the results that are copied.
-    wanted = [file for file in files if needs_record or not (target / file).is_file()]
+    wanted = [file for file in _files(source, weights) if needs_record or not (target / file).is_file()]
     if not wanted and not needs_record:
         return
     with locked(target, wait=False) as held:
         if not held:
             raise RelposError(f"{target} is being executed here; merge when it is done")
         for file in wanted:
-            with replacing(target / file) as temporary:
-                shutil.copyfile(source / file, temporary)
+            copied(source / file, target / file)
         if needs_record:
             record = read_record(source)
             # Records name inputs by absolute paths of the machine that wrote them.

@@ -11,13 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from os.path import expanduser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relpos.data.filehash import described
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.files import read_yaml
+from relpos.places import expanded
 from relpos.pretrained.files import checkpoint_files, is_published, name_of, read_config, tokenizer_files, weight_files
 from relpos.pretrained.hub import located
 from relpos.runs.run import Run, read_record, runs_root
@@ -156,7 +156,7 @@ def networks_of(name: str | Path, store: Path | None = None) -> list[Network]:
     Raises:
         RelposError: as `resolve`; or no pre-training is finished.
     """
-    path = Path(expanduser(name))
+    path = expanded(name)
     # At the last colon: a table may be named by a path with a colon in it.
     table, colon, row = str(name).rpartition(":")
     if (path / TABLE).is_file():
@@ -183,7 +183,7 @@ def given_run(name: str) -> Run:
     Raises:
         RelposError: there is no such network.
     """
-    network, path = resolve(name), Path(expanduser(name))
+    network, path = resolve(name), expanded(name)
     folder = network.folder
     if is_published(folder):
         # The hub's cache keeps the files of a commit in snapshots/COMMIT: the folder's name identifies them, unhashed.

@@ -97,6 +97,7 @@ def pretrain_run(content: Content) -> Run:
     if start:
         # After the composed values: the network on disk says what it is, and overrides of its shape were refused.
         config |= described_by(start)
+        config.pop("scheme", None)  # the network has another one, for which no word was typed
     store = store_run(config, tokenizer_of(start, config["vocabulary"]) if start else None)
     meaning = {key: config[key] for key in (*DIALS, "packing")} | _architecture(config) | {"recipe": _recipe(config["recipe"])}
     meaning["pairs"] = config["data"].get("pairs")
@@ -150,7 +151,8 @@ def finetune_run(content: Content, start: Run | None = None) -> Run:
             meaning["glue"] = source.glue_identity(task["name"], task.get("hub"))
     # For the reader alone: the identity behind it tells apart what these words do not.
     name = f"{task['name']}-{_network_name(start)}{_change_name(meaning)}-seed{config['seed']}"
-    return Run("finetune", name, meaning, meaning | _machine(config) | {"data": config["data"], "task": task}, inputs)
+    more = {"data": config["data"], "task": task, "scheme": start.config.get("scheme")}
+    return Run("finetune", name, meaning, meaning | _machine(config) | more, inputs)
 
 
 def _network_name(start: Run) -> str:
@@ -167,7 +169,7 @@ def _network_name(start: Run) -> str:
 def _pretraining_of(config: Content) -> Content:
     """The configuration of the pre-training that a fine-tuning's configuration describes; both are resolved."""
     shared = ("size", "position", "conv", "data", "vocabulary", "k", "outside", "kernels", "length", *MACHINE)
-    return {key: config[key] for key in shared} | config["pretrain"] | {"stage": "pretrain"}
+    return {key: config[key] for key in (*shared, "scheme") if key in config} | config["pretrain"] | {"stage": "pretrain"}
 
 
 def with_task(cfg: DictConfig | Content, name: str, **dials: Any) -> Content:
@@ -245,7 +247,7 @@ def _change_name(meaning: dict[str, Any]) -> str:
 
 
 def _machine(plain: dict[str, Any]) -> dict[str, Any]:
-    return {key: plain[key] for key in MACHINE}
+    return {key: plain[key] for key in (*MACHINE, "scheme") if key in plain}
 
 
 def _shape_name(plain: dict[str, Any]) -> str:

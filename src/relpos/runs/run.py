@@ -10,49 +10,17 @@ import os
 import socket
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError
 from relpos.files import digest, read_yaml, write_json
+from relpos.places import make_runs_root as make_runs_root  # both belong to what a run is
+from relpos.places import runs_root
 
 VERSIONS = {"toy": 1, "tokenizer": 1, "store": 1, "pretrain": 3, "finetune": 3}
 """Bumped when a change of code alters the results of a stage; the golden values of the tests make such a change visible."""
-
-
-def runs_root() -> Path:
-    """`$RELPOS_RUNS`, by default `./runs`.
-
-    Raises:
-        RelposError: it is empty, or a file.
-    """
-    # The working directory is an argument, so that the cache does not outlive a change of it.
-    return _resolved(os.environ.get("RELPOS_RUNS", "runs"), os.getcwd())
-
-
-def make_runs_root() -> None:
-    """Makes `$RELPOS_RUNS`.
-
-    Raises:
-        RelposError: it cannot be made.
-    """
-    try:
-        runs_root().mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RelposError(
-            f"RELPOS_RUNS={os.environ.get('RELPOS_RUNS', 'runs')}: cannot make this folder ({error.strerror})"
-        ) from error
-
-
-@cache
-def _resolved(folder: str, below: str) -> Path:
-    if not folder:
-        raise RelposError("RELPOS_RUNS is empty: name a folder, or unset it for ./runs")
-    path = Path(below, folder).resolve()
-    if path.exists() and not path.is_dir():
-        raise RelposError(f"RELPOS_RUNS={folder}: a folder is expected, this is a file")
-    return path
 
 
 def identity_of(stage: str, meaning: dict[str, Any], inputs: dict[str, str]) -> str:

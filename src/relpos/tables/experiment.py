@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from os.path import expanduser  # not Path's, which raises where there is no such user
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from relpos.config.task_file import is_file
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.files import read_yaml
 from relpos.measures.measure import measured_columns, measures
+from relpos.places import expanded
 from relpos.ranges import Count, Length, Natural, Seeds, Threads, check, rules
 from relpos.tables.checks import Check, parse
 from relpos.trust import refuse_names
@@ -128,7 +128,7 @@ def load(table: str, changes: Mapping[str, Any] | None = None) -> Experiment:
 
 def _find(table: str) -> Path:
     if table.endswith((".yaml", ".yml")) or "/" in table:
-        path = Path(expanduser(table))
+        path = expanded(table)
         if not path.is_file():
             raise RelposError(f"table={table}: there is no such file")
         return path
@@ -205,7 +205,7 @@ def _task(name: str, folder: Path) -> str:
     The path is absolute: a relative one would mean another file in another working directory.
     """
     if is_file(name):
-        return str((folder / expanduser(name)).resolve())
+        return str((folder / expanded(name)).resolve())
     refuse_unknown("tasks: unknown task", name, set(options()["task"]) - {"custom"})
     return name
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,12 +12,15 @@ from typing import Any
 
 from relpos.config.check import refuse_overrides
 from relpos.config.compose import composed
-from relpos.config.conf import key_of
+from relpos.config.conf import key_of, shipped
 from relpos.errors import RelposError, refuse_unknown
+from relpos.pretrained.hub import is_remote
 from relpos.runs.networks import given_run
 from relpos.runs.plan import finetune_run, pretrain_run
 from relpos.runs.run import Run, closure
 from relpos.tables.experiment import STAGES, Experiment
+from relpos.train.wandb_settings import wandb_mode
+from relpos.trust import NETWORK, allows
 
 NETWORK_KEYS = ("network", "finetune.network")
 """Keys that name another network than the experiment file for its rows to be fine-tuned from."""
@@ -75,12 +79,15 @@ def plan_table(experiment: Experiment, rows: list[str] | None = None, overrides:
     (1, 'cola', True)
     """
     overrides = list(overrides)
+    typed = None if allows(NETWORK) or experiment.folder.resolve() == shipped("experiments") else {*map(key_of, overrides)}
+    if typed is not None and not typed & {*NETWORK_KEYS} and is_remote(experiment.network or "???"):
+        raise _asks_for_network(f"table {experiment.name}, network: {experiment.network}", "network=…")
     network = _network_of(experiment, overrides)
     result = []
     with _without_garbage_collection():
         for name, row_overrides in experiment.select(rows).items():
             try:
-                result.append(_row(experiment, network, name, [*row_overrides, *overrides]))
+                result.append(_row(experiment, network, name, [*row_overrides, *overrides], typed))
             except RelposError as error:
                 raise RelposError(f"table {experiment.name}, row {name!r}: {error}") from error
     return result
@@ -98,7 +105,7 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _row(experiment: Experiment, network: Run | None, name: str, overrides: list[str]) -> PlannedRow:
+def _row(experiment: Experiment, network: Run | None, name: str, overrides: list[str], typed: Collection[str] | None) -> PlannedRow:
     """The row of this name.
 
     Args:
@@ -106,6 +113,7 @@ def _row(experiment: Experiment, network: Run | None, name: str, overrides: list
         network: that all rows are fine-tuned from, if there is one.
         name: of the row.
         overrides: of the row in the file, and those of the command line.
+        typed: keys of the latter; None: the file may use the network.
     """
     row = PlannedRow(name, experiment.rows[name], [], [])
     # A row without runs still shows its printed numbers, and says what it needs.
@@ -114,11 +122,42 @@ def _row(experiment: Experiment, network: Run | None, name: str, overrides: list
     if experiment.parameters:
         return row
     first, tasks = _contents(experiment, network, overrides)
+    if typed is not None:
+        for content in (first, *tasks):
+            _refuse_network(content, typed)
     label = partial(_labelled, table=experiment.name, row=name)
     seeds = [] if network else experiment.pretrain_seeds or [first["seed"]]
     pretrainings = [label(pretrain_run(first | {"seed": seed})) for seed in seeds]
     tunings = _tunings([network] if network else pretrainings, tasks, experiment.seeds, label)
     return replace(row, pretrainings=pretrainings, tunings=tunings)
+
+
+def _refuse_network(content: Mapping[str, Any], typed: Collection[str]) -> None:
+    """Refuses what would use the network, and the user's key, because a file says so.
+
+    Args:
+        content: of a training, with its interpolations.
+        typed: keys for which the user has typed a value.
+
+    Raises:
+        RelposError: says what to type.
+    """
+    data, logger = content.get("data") or {}, content.get("logger") or {}
+    if str(data.get("_target_")).endswith(".Hub") and "data" not in typed:
+        raise _asks_for_network("data=hub", "data=hub")
+    if content.get("stage") == "pretrain" and "network" not in typed and is_remote(content.get("network") or "???"):
+        raise _asks_for_network(f"network={content['network']}", "network=…")
+    if not str(logger.get("_target_")).endswith(".wandb_logger"):
+        return
+    if logger.get("entity") and "logger.entity" not in typed:
+        raise _asks_for_network(f"logger.entity={logger['entity']}", "logger.entity=…")
+    said_so = "WANDB_MODE" in os.environ or any(key.partition(".")[0] == "logger" for key in typed)
+    if wandb_mode(logger.get("mode", "auto")) == "online" and not said_so:
+        raise _asks_for_network(f"logger.mode={logger.get('mode')}", "logger=wandb")
+
+
+def _asks_for_network(what: str, typed: str) -> RelposError:
+    return RelposError(f"{what}: this file would use the network; type {typed} yourself, or trust={NETWORK}")
 
 
 def _contents(experiment: Experiment, network: Run | None, overrides: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
+import threading
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -19,13 +22,19 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from relpos.errors import RelposError, one_line
+from relpos.process import number_in
 
-PATIENCE = timedelta(days=14)
-"""Timeout of small messages: the others may wait while the first process waits for another launcher to finish the run."""
+PATIENCE = timedelta(minutes=30)
+"""How long a process waits for a message of another one. None is longer at work between two: the longest are evaluations, and the
+writing of checkpoints."""
+MEETING = 120.0
+"""Seconds that processes wait for one another at the beginning; imports from a busy file system take minutes."""
+SOON = 10.0
+"""Seconds after which one says that it waits."""
 
 
 class Broken(RelposError):
-    """Another process of the group has ended."""
+    """Another process of the group has ended, or hangs."""
 
 
 class Group:
@@ -64,9 +73,9 @@ class Group:
         """Whether the flag is true in any process."""
         return self.sums([flag])[0] > 0
 
-    def agreed(self, flag: bool) -> bool:
-        """The flag of the first process."""
-        return self.any(flag and self.first)
+    def said(self, number: float = 0.0) -> float:
+        """The number that the first process says."""
+        return self.sums([number if self.first else 0.0])[0]
 
     def sum_gradients(self, model: nn.Module) -> None:
         """Sums the gradients of all parameters in place, in one message.
@@ -92,7 +101,8 @@ def _exchange(values: Tensor, group: dist.ProcessGroup | None) -> None:
         dist.all_reduce(values, group=group)
     except RuntimeError as error:  # gloo: "Connection closed by peer"; NCCL: DistBackendError
         atexit.unregister(_leave)  # it would wait for the lost one
-        raise Broken(f"another process of this run has ended ({one_line(error)})") from error
+        ended = f"has been silent for {PATIENCE.total_seconds() / 60:.0f} minutes" if "imed out" in str(error) else "has ended"
+        raise Broken(f"another process of this run {ended} ({one_line(error)})") from error
 
 
 ALONE = Group()
@@ -103,6 +113,9 @@ def join(rank: int, world: int, local: int, accelerator: str = "auto") -> Group:
     """Joins the group of processes that meet at `MASTER_ADDR` and `MASTER_PORT`. Later calls return the same group.
 
     Gradients travel over NCCL where there are GPUs, over gloo elsewhere and with accelerator `cpu`.
+
+    Raises:
+        RelposError: some of the others do not come.
     """
     global _joined
     if _joined is None:
@@ -111,10 +124,43 @@ def join(rank: int, world: int, local: int, accelerator: str = "auto") -> Group:
             # Modulo, because srun may show each process its own GPU alone, as number 0.
             torch.cuda.set_device(local % gpus)
         os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-        dist.init_process_group("nccl" if gpus else "gloo", rank=rank, world_size=world)
+        backend = "nccl" if gpus else "gloo"
+        dist.init_process_group(backend, store=_met(rank, world), rank=rank, world_size=world, timeout=PATIENCE)
         atexit.register(_leave)
         _joined = Group(rank, world, local)
     return _joined
+
+
+def _met(rank: int, world: int) -> dist.Store:
+    """Where the processes leave each other the addresses of their connections; returned once all of them are there.
+
+    Raises:
+        RelposError: names those that did not come, and how long this one has waited.
+    """
+    address, port = os.environ["MASTER_ADDR"], number_in("MASTER_PORT", 0)
+    what = f"process {rank} of {world} waits at {address}:{port} for"
+    names = [str(other) for other in range(world)]
+    # Whoever waits for the place itself is in torch's hands, and can say nothing.
+    notice = threading.Timer(SOON, print, [f"relpos: {what} the others, {MEETING:.0f} seconds at most"], {"file": sys.stderr})
+    notice.start()
+    try:
+        # torchrun holds the place in a process of its own.
+        first = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        place = dist.TCPStore(address, port, world, first, timedelta(seconds=MEETING), wait_for_workers=False, multi_tenant=True)
+        store = dist.PrefixStore(f"relpos {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", place)
+        store.set(str(rank), "")
+        deadline = time.monotonic() + MEETING
+        while not store.check(names) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        missing = [name for name in names if not store.check([name])]
+    except (RuntimeError, ValueError) as error:  # torch has several classes of RuntimeError for its network
+        raise RelposError(f"{what} process 0: none after {MEETING:.0f} seconds ({one_line(error)})") from error
+    finally:
+        notice.cancel()
+    if missing:
+        hint = "start as many as WORLD_SIZE or srun's -n says"
+        raise RelposError(f"{what} {', '.join(missing)}: not there after {MEETING:.0f} seconds; {hint}")
+    return store
 
 
 def _leave() -> None:

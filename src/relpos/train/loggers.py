@@ -8,14 +8,15 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pytorch_lightning.loggers import Logger
 
 from relpos.errors import RelposError, one_line
-from relpos.files import whole_lines, write_text
+from relpos.files import digest, opened, whole_lines, write_text
+from relpos.process import command
+from relpos.train.wandb_settings import Mode, set_up, wandb_mode
 
-Mode = Literal["auto", "online", "offline"]
 LONGEST_TAG = 64
 """Characters; Weights & Biases allows no more."""
 _begun: list[Any] = []
@@ -48,7 +49,7 @@ class JsonLines(Logger):
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Appends one line."""
         # Closed after each line, so that a kill loses none and whoever watches the run reads it at once.
-        with self.path.open("a", encoding="utf-8") as file:
+        with opened(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step} | {name: float(value) for name, value in metrics.items()}) + "\n")
 
 
@@ -63,15 +64,22 @@ def _step(line: str) -> float:
 def identified(
     identity: str, name: str, stage: str, meaning: dict[str, Any], *, scheme: str, table: str | None = None, row: str | None = None
 ) -> dict[str, Any]:
-    """What a logger is told about a run. The runs of a table share its group; table, row, scheme and stage are tags, and keys to
-    group by.
+    """What a logger is told about a run. The runs of a table share its group, and so do those of a `-m` sweep; table, row, scheme
+    and stage are tags, and keys to group by.
 
     A run that several tables share is logged under the table that made it.
     """
     names = {"table": table, "row": row, "scheme": scheme, "stage": stage}
     known = {key: value for key, value in names.items() if value}
     tags = list(dict.fromkeys(value[:LONGEST_TAG] for value in known.values()))  # W&B refuses two that are equal
-    return {"id": identity, "name": name, "group": table or name, "job_type": stage, "tags": tags, "config": meaning | known}
+    group = table or _sweep() or name
+    return {"id": identity, "name": name, "group": group, "job_type": stage, "tags": tags, "config": meaning | known}
+
+
+def _sweep() -> str | None:
+    """A name for the sweep that this process is part of, the same whenever it is typed; None where there is none."""
+    program, *words = command().split()
+    return f"{words[0]}-sweep-{digest(words)}" if program == "relpos" and {"-m", "--multirun"} & {*words} else None
 
 
 def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str, Any], folder: Path) -> Logger:
@@ -80,7 +88,7 @@ def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str,
     Metrics of a fine-tuning are called `finetune-…`, so that no panel averages its loss with that of the pre-training.
 
     Args:
-        mode: `auto` is online where a key is at hand and offline elsewhere.
+        mode: see `wandb_mode`.
         run: as `identified` gives it.
         folder: where the offline files go; they are uploaded later with `wandb sync`.
 
@@ -93,19 +101,21 @@ def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str,
         raise RelposError("logger=wandb needs wandb: pip install wandb") from None
     from pytorch_lightning.loggers import WandbLogger
 
-    if mode == "auto":
-        mode = "online" if os.environ.get("WANDB_API_KEY") else "offline"
     os.environ.setdefault("WANDB_SILENT", "true")
+    where = wandb_mode(mode)
+    set_up(where)
     folder.mkdir(parents=True, exist_ok=True)
     while _begun:
         _begun.pop().finish(exit_code=1)  # does nothing where `conclude` has closed it
-    arguments: dict[str, Any] = {"project": project, "entity": entity, "dir": folder, "mode": mode, **run}
+    arguments: dict[str, Any] = {"project": project, "entity": entity, "dir": folder, "mode": where, **run}
     # A worker makes one run after another; by default the second would be logged into a first that was interrupted.
     settings = wandb.Settings(console="off", reinit="create_new")
     try:
         experiment = wandb.init(settings=settings, **arguments)
     except wandb.errors.Error as error:
         print(f"relpos: Weights & Biases is out of reach ({one_line(error)}); logging offline", file=sys.stderr)
+        wandb.teardown()  # else its process has this run still, and refuses it
+        set_up("offline")
         experiment = wandb.init(settings=settings, **arguments | {"mode": "offline"})
     _begun.append(experiment)
     return WandbLogger(experiment=experiment, prefix="" if run["job_type"] == "pretrain" else run["job_type"])

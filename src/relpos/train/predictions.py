@@ -11,6 +11,9 @@ from numpy.typing import ArrayLike
 from relpos.data.tasks import Task
 from relpos.files import write_text
 
+BETWEEN = {ord(sign): repr(sign)[1:-1] for sign in "\t\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
+"""Signs that end a value or a line for some reader → how they are spelled."""
+
 
 def write_predictions(folder: Path, task: Task, name: str, indices: Sequence[int], predictions: ArrayLike) -> Path:
     """Writes `folder/NAME.tsv` in one piece and returns its path. `name` is a key of `task.test`.
@@ -38,6 +41,7 @@ def write_answers(path: Path, predictions: ArrayLike, targets: ArrayLike, groups
 
 def _words(task: Task, predictions: np.ndarray) -> list[str]:
     if task.labels is not None:
-        return [task.labels[int(number)] for number in predictions]
+        # CSV and JSON lines may have any sign in a label; here tabs and ends of lines stand between values.
+        return [task.labels[int(number)].translate(BETWEEN) for number in predictions]
     low, high = task.range or (-np.inf, np.inf)
     return [f"{number:.3f}" for number in np.clip(np.nan_to_num(predictions, nan=low), low, high)]

@@ -38,7 +38,6 @@ def save_weights(model: nn.Module, path: Path) -> None:
 def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
     """Writes a file of safetensors, whole or not at all, which those may read who may read other new files."""
     with replacing(path) as temporary:
-        temporary.touch()
         mode = temporary.stat().st_mode
         save_file(tensors, temporary, metadata)
         temporary.chmod(mode)  # safetensors makes it the owner's alone

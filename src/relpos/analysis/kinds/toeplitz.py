@@ -110,7 +110,7 @@ def _course_figure(rows: Sequence[dict[str, Any]]) -> Any:
     for number, name in enumerate(dict.fromkeys(row["network"] for row in rows)):
         points = [(row["per_cent"], row["r2"]) for row in rows if row["network"] == name]
         axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name, **style.look(number))
-    axes.set_xscale("log")
+    style.logarithmic(axes, {row["per_cent"] for row in rows})
     axes.set_xlabel("per cent of the steps")
     axes.set_ylabel("R² of P")
     axes.legend(fontsize=7, frameon=False)

@@ -9,7 +9,7 @@ from relpos.data.toy import bag_tasks, corpus, order_tasks
 from relpos.data.toy.chance import Chance
 from relpos.data.toy.grammar import spelled
 from relpos.data.toy.order_tasks import Item, fair
-from relpos.files import replacing_folder
+from relpos.files import opened, replacing_folder
 
 VERSION = 1  # raise it when the written bytes change: it stands in the identity of every run on this data
 DOCUMENT = 100  # pairs
@@ -49,7 +49,8 @@ def write_corpus(folder: Path, seed: int, pairs: int) -> None:
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    with opened(path, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines)
 
 
 def _items(task: Task, seed: int, name: str, part: str, count: int) -> list[Item]:

@@ -90,6 +90,7 @@ def _svg(label: str, height: float, draw: Callable[[Axes], None]) -> str:
     looks: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": label, "font.size": 10, "text.parse_math": False}
     # `fonttype` none keeps letters as text, `hashsalt` gives the same bytes again, `parse_math` would read $ in names.
     looks |= dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
+    style.own_settings()
     with matplotlib.rc_context(looks):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         FigureCanvasSVG(figure)

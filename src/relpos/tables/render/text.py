@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from relpos.progress import plain_console
 from relpos.tables.render.cell import MISSING
 from relpos.tables.render.view import View
 from relpos.tables.row import Column
@@ -26,7 +27,7 @@ VERDICTS = {"reproduced": "green", "holds": "green", "above": "blue", "below": "
 
 def terminal(view: View, console: Console | None = None) -> None:
     """Prints the table, the best in colour, and the checks. Where it is too wide, rows become columns."""
-    console = console or Console()
+    console = console or plain_console()
     texts = [[Text(head, style="bold") for head in view.all_heads]]
     for line in view.lines:
         cells = zip(line.texts, line.is_best, strict=True)
@@ -127,6 +128,15 @@ PARTS: dict[str, Callable[[Column], Value]] = {
 ALWAYS = ("sem", "best", "n")
 
 
+def no_formula(text: str) -> str:
+    """Text that no spreadsheet takes for a formula: an apostrophe stands before one.
+
+    >>> no_formula("=1+1"), no_formula("rope")
+    ("'=1+1", 'rope')
+    """
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
 def comma_separated(view: View) -> str:
     """One line per row. Each column has standard error, best, number of runs, and what else any row has; empty = missing."""
     lines = [(line.row, [cell.column for cell in line.cells]) for line in view.lines]
@@ -136,8 +146,8 @@ def comma_separated(view: View) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     heads = [head for name in names for head in (name, *(f"{name}_{part}" for part in parts))]
-    writer.writerow(["row", "parameters", "perplexity", *heads])
+    writer.writerow(["row", "parameters", "perplexity", *map(no_formula, heads)])
     for row, of_row in lines:
         values = [value for column in of_row for value in (column.mean, *(PARTS[part](column) for part in parts))]
-        writer.writerow([row.name, row.parameters, row.perplexity, *values])
+        writer.writerow([no_formula(row.name), row.parameters, row.perplexity, *values])
     return text.getvalue()

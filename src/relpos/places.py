@@ -1,0 +1,61 @@
+"""Where things lie: what `~` stands for, and `$RELPOS_RUNS`, the folder below which results go."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from relpos.errors import RelposError
+
+
+def expanded(name: str | Path) -> Path:
+    """The path of a name that the user gives; a `~` before it is a home folder, as in a shell.
+
+    Raises:
+        RelposError: nobody has that home.
+    """
+    # Not Path's: it ends in an error of Python's own, and takes away the `./` that tells a file from a home.
+    path = os.path.expanduser(name)
+    if path.startswith("~") and not os.path.lexists(path):
+        user = path.partition("/")[0]
+        raise RelposError(f"{name}: there is no such file or folder, nor a home {user}{'; HOME is not set' if user == '~' else ''}")
+    return Path(path)
+
+
+def runs_root() -> Path:
+    """`$RELPOS_RUNS`, by default `./runs`.
+
+    Raises:
+        RelposError: it is empty, or a file.
+    """
+    # The working directory is an argument, so that the cache does not outlive a change of it; nor of the home.
+    return _resolved(os.environ.get("RELPOS_RUNS", "runs"), os.getcwd(), os.environ.get("HOME"))
+
+
+def make_runs_root() -> None:
+    """Makes `$RELPOS_RUNS`. From here on the variable has no `~` any more, which Hydra would not read.
+
+    Raises:
+        RelposError: it cannot be made.
+    """
+    try:
+        runs_root().mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RelposError(
+            f"RELPOS_RUNS={os.environ.get('RELPOS_RUNS', 'runs')}: cannot make this folder ({error.strerror})"
+        ) from error
+    os.environ["RELPOS_RUNS"] = str(runs_root())
+
+
+@cache
+def _resolved(folder: str, below: str, home: str | None) -> Path:
+    if not folder:
+        raise RelposError("RELPOS_RUNS is empty: name a folder, or unset it for ./runs")
+    try:
+        path = Path(below, expanded(folder)).resolve()
+    except RelposError as error:
+        raise RelposError(f"RELPOS_RUNS={error}") from None
+    if path.exists() and not path.is_dir():
+        raise RelposError(f"RELPOS_RUNS={folder}: a folder is expected, this is a file")
+    return path

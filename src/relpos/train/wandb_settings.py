@@ -1,0 +1,54 @@
+"""Whether Weights & Biases is asked, and at which address: the user says so, and no file that lies about."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import chdir
+from typing import Any, Literal
+
+from relpos.errors import RelposError
+
+Mode = Literal["auto", "online", "offline"]
+Where = Literal["online", "offline", "disabled"]
+NAMES: dict[str, Where] = {
+    "online": "online",
+    "run": "online",
+    "offline": "offline",
+    "dryrun": "offline",
+    "disabled": "disabled",
+}
+"""What WANDB_MODE may say → what it means."""
+
+
+def wandb_mode(mode: Mode) -> Where:
+    """online, offline or disabled: what the user has typed, else what WANDB_DISABLED or WANDB_MODE says, else online where
+    WANDB_API_KEY is set and offline elsewhere.
+
+    Raises:
+        RelposError: WANDB_MODE says something else.
+    """
+    if mode != "auto":
+        return mode
+    if os.environ.get("WANDB_DISABLED", "").lower() in ("1", "true", "yes", "on"):
+        return "disabled"
+    said = os.environ.get("WANDB_MODE") or ("online" if os.environ.get("WANDB_API_KEY") else "offline")
+    if said.lower() not in NAMES:
+        raise RelposError(f"WANDB_MODE={said}: online, offline or disabled is expected")
+    return NAMES[said.lower()]
+
+
+def set_up(mode: Where) -> None:
+    """Loads the settings of Weights & Biases from the user's own file and the environment alone.
+
+    By itself it reads `wandb/settings` of the working directory, too, which may have come from anywhere, and sends the user's key
+    to the address that stands there.
+    """
+    import wandb
+
+    home = os.path.expanduser(os.environ.get("WANDB_CONFIG_DIR") or "~/.config/wandb")
+    own: dict[str, Any] = {"root_dir": os.getcwd(), "settings_system": os.path.abspath(os.path.join(home, "settings"))}
+    # The working directory is where it looks, whatever its settings say. Disabled, it starts no process there.
+    with tempfile.TemporaryDirectory() as empty, chdir(empty):
+        wandb.setup(wandb.Settings(mode="disabled", **own))
+    wandb.setup(wandb.Settings(mode=mode))

@@ -1,0 +1,177 @@
+"""No link is followed where results are written or copied: neither one in a stranger's folder nor a planted one."""
+
+import ast
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import relpos
+from relpos import files
+from relpos.cli import main
+from relpos.errors import RelposError
+from relpos.runs import Run, compose, execute, plan
+from relpos.runs.lock import is_locked
+
+SOURCE = Path(relpos.__file__).parent
+OWN = {"files.py", "cli.py", "model/kernels/kept.py", "model/kernels/library.py"}
+"""`files`; and those that write into what they have just made: /dev/null, a folder that is this user's alone, a file in memory."""
+SECRET = "the content of another file"
+
+
+@pytest.fixture
+def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of the user's that no result may touch."""
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
+    path = tmp_path / "home" / "id_rsa"
+    path.parent.mkdir()
+    path.write_text(SECRET)
+    return path
+
+
+def noop() -> Run:
+    return plan(compose("noop", ["label=x"]))
+
+
+@pytest.mark.parametrize("name", ["claim.json", "log.txt", "config.yaml", "metrics.jsonl", "claim.lock", "anything"])
+def test_a_link_in_a_runs_folder_is_refused_by_name(name: str, secret: Path) -> None:
+    run = noop()
+    run.path.mkdir(parents=True)
+    (run.path / name).symlink_to(secret)
+    with pytest.raises(RelposError, match=rf"{name} is a link to .*id_rsa"):
+        execute(run, log=True)
+    assert secret.read_text() == SECRET
+    assert [path.name for path in run.path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_link_in_the_place_of_a_folder_is_refused(depth: int, secret: Path) -> None:
+    run = noop()
+    link = [run.path, *run.path.parents][depth - 1]
+    link.parent.mkdir(parents=True)
+    link.symlink_to(secret.parent)
+    with pytest.raises(RelposError, match="is a link to"):
+        execute(run)
+    assert [path.name for path in secret.parent.iterdir()] == ["id_rsa"]
+
+
+def test_the_runs_folder_itself_may_be_a_link(secret: Path, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "runs").symlink_to(tmp_path / "disk")
+    assert execute(noop()).state == "finished"
+
+
+@pytest.mark.parametrize("below", ["runs/pretrain/run", "received/run"])
+def test_results_beside_a_network_do_not_land_elsewhere(below: str, secret: Path, tmp_path: Path) -> None:
+    (tmp_path / below).mkdir(parents=True)
+    (tmp_path / below / "order").symlink_to(secret.parent)
+    with pytest.raises(RelposError, match=r"order is a link to .*home"):
+        files.write_json(tmp_path / below / "order" / "shuffle-1.json", {})
+    assert [path.name for path in secret.parent.iterdir()] == ["id_rsa"]
+
+
+def test_a_planted_temporary_name_is_not_followed(secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "feed")  # as if somebody had guessed it
+    (tmp_path / f".a.txt.{os.getpid()}.feed").symlink_to(secret)
+    with pytest.raises(RelposError, match=r"cannot write .*a\.txt .*File exists"):
+        files.write_text(tmp_path / "a.txt", "x")
+    assert secret.read_text() == SECRET
+
+
+def test_a_folder_takes_the_place_of_a_link_and_of_a_planted_one(secret: Path, tmp_path: Path) -> None:
+    for name in ("place", ".place.partial"):
+        (tmp_path / name).symlink_to(secret.parent)
+    with files.replacing_folder(tmp_path / "place") as folder:
+        (folder / "new").touch()
+    assert [path.name for path in (tmp_path / "place").iterdir()] == ["new"]
+    assert secret.read_text() == SECRET
+
+
+def test_a_file_is_written_anew_and_not_under_its_other_name(secret: Path, tmp_path: Path) -> None:
+    for make in (os.symlink, os.link):
+        (tmp_path / "a").unlink(missing_ok=True)
+        make(secret, tmp_path / "a")
+        with pytest.raises(RelposError, match="not a file of its own"):
+            files.opened(tmp_path / "a", "ab")
+        with files.opened(tmp_path / "a", "w") as file:
+            file.write("new")
+        assert (tmp_path / "a").read_text() == "new"
+    assert secret.read_text() == SECRET
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RelposError, match="not a file of its own"):
+        files.opened(tmp_path / "pipe", "ab")
+    with pytest.raises(RelposError, match="no regular file"):
+        files.copied(tmp_path / "pipe", tmp_path / "copy")
+
+
+@pytest.mark.parametrize(("link", "target", "weights"), [
+    ("log.txt", "id_rsa", False),
+    ("figures", ".", False),
+    ("order", ".", False),
+    ("model", ".", True),
+    ("sources.txt", "id_rsa", True),
+    ("predictions", ".", True),
+    ("record.json", "id_rsa", False),
+])  # fmt: skip
+def test_merge_copies_nothing_that_a_link_leads_to(
+    link: str, target: str, weights: bool, secret: Path, tmp_path: Path, refused: Any
+) -> None:
+    for name in ("k.png", "k.json", "config.yaml", "k.tsv"):
+        (secret.parent / name).write_text(SECRET)
+    run = tmp_path / "other" / "pretrain" / "x-0123456789ab"
+    run.mkdir(parents=True)
+    record = {"state": "finished", "stage": "pretrain", "identity": "0123456789ab", "meaning": {}, "inputs": {}, "metrics": {}}
+    if link == "record.json":
+        files.write_json(secret, record)
+    else:
+        files.write_json(run / "record.json", record)
+    (run / link).symlink_to(secret.parent / target)
+    said = refused("merge", str(tmp_path / "other"), *(["weights=true"] if weights else []))
+    assert f"{run / link} is a link" in said
+    assert not (tmp_path / "runs" / "pretrain").exists()
+
+
+def test_merge_copies_known_names_alone(secret: Path, tmp_path: Path) -> None:
+    run = tmp_path / "other" / "pretrain" / "x-0123456789ab"
+    record = {"state": "finished", "stage": "pretrain", "identity": "0123456789ab", "meaning": {}, "inputs": {}, "metrics": {}}
+    files.write_json(run / "record.json", record)
+    for name in ("model/model.safetensors", "model/evil.py", "wandb/latest/x.wandb", "sitecustomize.py", "model/tokenizer.json"):
+        files.write_text(run / name, "x")
+    assert main(["merge", str(tmp_path / "other"), "weights=true"]) == 0
+    here = tmp_path / "runs" / "pretrain" / run.name
+    names = {str(path.relative_to(here)) for path in here.rglob("*") if path.is_file() and "claim" not in path.name}
+    assert names == {"record.json", "model/model.safetensors", "model/tokenizer.json"}
+
+
+def test_asking_for_a_lock_makes_no_file(secret: Path) -> None:
+    assert not is_locked(secret.parent)
+    assert [path.name for path in secret.parent.iterdir()] == ["id_rsa"]
+
+
+def opens_for_writing(call: ast.Call) -> bool:
+    """Whether it writes to a file, but for the temporary one that `replacing` yields."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+    of = call.func.value.id if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) else ""
+    if of == "temporary" or any(isinstance(word, ast.Name) and word.id == "temporary" for word in call.args):
+        return False
+    if of == "shutil" and name not in ("rmtree", "disk_usage", "which"):
+        return True
+    if name in ("write_bytes", "write_text", "symlink_to", "touch"):
+        return isinstance(call.func, ast.Attribute)  # of a path; the function `write_text` is that of `files`
+    modes = [word.value for word in (*call.args, *(more.value for more in call.keywords)) if isinstance(word, ast.Constant)]
+    return name == "open" and any(isinstance(mode, str) and mode[:1] in ("w", "a", "x") and len(mode) < 4 for mode in modes)
+
+
+def test_nothing_in_the_package_opens_a_file_for_writing_by_itself() -> None:
+    found = []
+    for path in SOURCE.rglob("*.py"):
+        if str(path.relative_to(SOURCE)) in OWN:
+            continue
+        calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+        found += [f"{path.relative_to(SOURCE)}:{call.lineno}" for call in calls if opens_for_writing(call)]
+    assert not found

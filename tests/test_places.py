@@ -1,0 +1,78 @@
+"""`~` is a home everywhere alike, and a home that nobody has is one line."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import relpos
+from relpos.cli import main
+from relpos.data import filehash
+from relpos.errors import RelposError
+from relpos.places import expanded, runs_root
+
+SOURCE = Path(relpos.__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+def test_the_runs_and_the_cache_lie_in_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", "~/x")  # as Docker, systemd and files of variables give it
+    assert runs_root() == home / "x"
+    assert filehash._location() == home / "x" / "cache" / "hashes.json"
+
+
+def test_a_sweep_lies_in_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", "~/x")
+    assert main(["params", "-m", "size=tiny", "position=none,fixed"]) == 0
+    assert (home / "x" / "sweeps").is_dir()
+    assert not Path("~").exists()
+
+
+@pytest.mark.parametrize("name", ["~nobody-of-this-name/x", "~nobody-of-this-name"])
+@pytest.mark.parametrize("command", [
+    ["fill", "a [MASK]", "network={}"],
+    ["finetune", "task=rte", "network={}"],
+    ["pretrain", "data=files", "data.root={}"],
+    ["reproduce", "table={}.yaml"],
+    ["merge", "{}"],
+    ["dashboard", "spec={}"],
+    ["export", "network={}", "to=x"],
+    ["analyze", "toeplitz", "network={}"],
+    ["analyze", "toeplitz", "network='{}'"],
+    ["order", "network={}"],
+    ["compare", "{}", "{}"],
+])  # fmt: skip
+def test_a_home_that_nobody_has_is_one_line(command: list[str], name: str, refused: Any) -> None:
+    said = refused(*(word.format(name) for word in command))
+    assert "there is no such file or folder, nor a home ~nobody-of-this-name" in said
+
+
+def test_without_a_home_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", lambda _: {}["nobody"])  # a user of a container's
+    with pytest.raises(RelposError, match=re.escape("~/x: there is no such file or folder, nor a home ~; HOME is not set")):
+        expanded("~/x")
+    monkeypatch.setenv("RELPOS_RUNS", "~/x")
+    with pytest.raises(RelposError, match=re.escape("RELPOS_RUNS=~/x: there is no such file or folder, nor a home ~")):
+        runs_root()
+    monkeypatch.setenv("RELPOS_RUNS", "x")
+    assert runs_root() == Path.cwd() / "x"
+
+
+def test_a_file_may_begin_with_a_tilde() -> None:
+    Path("~notes.txt").touch()
+    assert expanded("~notes.txt") == Path("~notes.txt")
+    assert expanded("./~other") == Path("~other")
+
+
+def test_nobody_reads_a_home_in_another_way() -> None:
+    by_itself = re.compile(r"\.expanduser\(\)|import expanduser|Path\.home\(\)|environ.*RELPOS_RUNS")
+    found = [str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if by_itself.search(path.read_text(encoding="utf-8"))]
+    assert sorted(found) == ["model/kernels/library.py", "places.py"]  # that of compiled kernels does without a home

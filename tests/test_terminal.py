@@ -1,0 +1,81 @@
+"""What a stranger has written is no command to a terminal, and no formula to a spreadsheet."""
+
+import csv
+import io
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.text import Text
+
+from relpos.cli import main
+from relpos.errors import RelposError, printable
+from relpos.launch.jobs import Job
+from relpos.progress import plain_console
+from relpos.runs import Run, compose, plan
+from relpos.tables.render import text
+from relpos.tables.render.view import view_of
+from tables.small_data import write_experiment
+from tables.written_table import table
+
+CLEAR = "\x1b[2J\x1b]0;title\x07"
+"""Clears a terminal and gives its window another title."""
+
+
+def test_control_characters_are_spelled_out() -> None:
+    assert printable(f"a{CLEAR}b\tc\nd\x9b\u202e") == "a\\x1b[2J\\x1b]0;title\\x07b\tc\nd\\x9b\\u202e"
+    assert str(RelposError(CLEAR)) == printable(CLEAR)
+    assert str(pickle.loads(pickle.dumps(RelposError(CLEAR)))) == printable(CLEAR)
+
+
+def test_a_question_with_control_characters_is_refused_with_its_line(tmp_path: Path, refused: Any) -> None:
+    path = write_experiment(tmp_path, question=CLEAR)
+    said = refused("reproduce", f"table={path}", "dry_run=true")
+    assert f"{path}:1: not YAML: a control character" in said
+
+
+def test_an_error_line_with_a_strangers_text_is_plain(tmp_path: Path, refused: Any) -> None:
+    folder = tmp_path / f"model{CLEAR}"
+    folder.mkdir()
+    for network in (folder, tmp_path / f"none{CLEAR}"):
+        said = refused("fill", "a [MASK]", f"network='{network}'")
+        assert "\x1b" not in said
+        assert "\\x1b[2J" in said
+
+
+def test_a_record_is_shown_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
+    file = write_experiment(tmp_path, stages={"noop": ["seconds=0"]}, base=[], rows={"a": ["label=x"]}, tasks=[])
+    run = plan(compose("noop", ["label=x"]))
+    run.update(state="failed", error=f"no{CLEAR}", starts=[{"host": CLEAR}])
+    assert main(["status", f"table={file}"]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "no\\x1b[2J" in shown
+
+
+def test_a_console_keeps_its_own_colours() -> None:
+    shown = io.StringIO()
+    plain_console(force_terminal=True, file=shown, color_system="standard").print(Text("a\x1b[2J", style="red"))
+    assert shown.getvalue() == "\x1b[31ma\\x1b[2J\x1b[0m\n"
+
+
+def test_a_plan_that_was_edited_makes_no_files_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
+    file = write_experiment(tmp_path, stages={"noop": ["seconds=0"]}, base=[], rows={"a": ["label=x"]}, tasks=[])
+    (tmp_path / "elsewhere").mkdir()
+    record = {"state": "running", "starts": [{"pid": 1, "host": "there"}]}
+    (tmp_path / "elsewhere" / "record.json").write_text(json.dumps(record))
+    Job([Run("noop", "x", {}, {}, folder=str(tmp_path / "elsewhere"))]).write(tmp_path / "runs" / "tables" / "small" / "plan.json")
+    assert main(["status", f"table={file}"]) == 0
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["record.json"]
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"])
+def test_no_cell_of_a_table_is_a_formula(name: str) -> None:
+    made = table()
+    made.rows[0].__dict__["name"] = name  # frozen
+    first = next(csv.DictReader(io.StringIO(text.comma_separated(view_of(made)))))
+    assert first["row"] == f"'{name}"
