@@ -185,13 +185,14 @@ def Score(network: str | Path, form: str = "within_word") -> score.Score:
 def _register_with_transformers() -> None:
     """Lets `AutoConfig` and `AutoModel…` open exported networks that `transformers` has no class for. It takes effect when that
     library is imported, before or after relpos; `import relpos` does not import it."""
+    from functools import partial
     from importlib import import_module
 
     from relpos.when_imported import when_imported
 
-    auto = "transformers.models.auto"
-    when_imported(f"{auto}.configuration_auto", lambda: import_module("relpos.train.huggingface_config"))
-    when_imported(f"{auto}.modeling_auto", lambda: import_module("relpos.train.huggingface"))
+    for module, function in ("configuration_auto", "register_config"), ("modeling_auto", "register_models"):
+        call = partial(lambda name: getattr(import_module("relpos.train.huggingface_auto"), name)(), function)
+        when_imported(f"transformers.models.auto.{module}", call)
 
 
 _register_with_transformers()

@@ -13,10 +13,10 @@ from hosts import all_in_float64
 from relpos.analysis.fill import FillMask
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
+from relpos.model.build import network
 from relpos.model.heads import Classifier
 from relpos.train.card import card
 from relpos.train.export import export
-from relpos.train.network import network
 from schemes import CONVS, POSITIONS, SIZE, node
 
 transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")

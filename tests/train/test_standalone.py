@@ -15,9 +15,9 @@ import torch
 import relpos
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
+from relpos.model.build import network
 from relpos.train import standalone
 from relpos.train.export import export
-from relpos.train.network import network
 from schemes import CONVS, POSITIONS, SIZE, node
 
 transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")

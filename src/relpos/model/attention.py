@@ -105,9 +105,7 @@ class Attention(nn.Module):
         # Last, so that no scheme needs to know of it.
         if call.causal:
             terms = terms.causal(v)
-        kernel = kernels.select(self.kernel, terms, v, self.training, scale is not None)
-        self.ran = kernels.name_of(kernel)
-        y: Tensor = kernel.attention(q, k, v, terms, call.mask, dropout)
+        y, self.ran = kernels.attend(self.kernel, q, k, v, terms, call.mask, dropout, self.training)
         y = y[..., :-spare] if spare else y
         # Heads that the scheme has split stand side by side: their halves become one head again.
         return y if y.shape[1] == self.scored else y.unflatten(1, (self.scored, -1)).transpose(2, 3).flatten(3)

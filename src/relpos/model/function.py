@@ -94,8 +94,7 @@ def attention(
         terms = terms.causal(v)
     # A function is in no training mode: that gradients are wanted stands for it.
     needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given.values())
-    kernel = kernels.select("auto", terms, v, needed, content=q is not None)
-    return kernel.attention(q, k, v, terms, mask, _draw(dropout, seed))
+    return kernels.attend("auto", q, k, v, terms, mask, _draw(dropout, seed), needed)[0]
 
 
 def _draw(rate: float, seed: int | None) -> Draw:

@@ -215,7 +215,7 @@ def _given(label: str, path: Path, files: Mapping[str, list[Path]], config: Mapp
 
 
 def description(config: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
-    """Size, position and conv of a configuration, with the vocabulary: what `relpos.train.network.network` builds."""
+    """Size, position and conv of a configuration, with the vocabulary: what `relpos.model.build.network` builds."""
     return {key: config[key] for key in ("size", "position", "conv")} | {"vocabulary": vocabulary}
 
 

@@ -12,21 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import (
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSequenceClassification,
-    PreTrainedModel,
-)
+from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
 
 from relpos.errors import RelposError
+from relpos.model.build import network
 from relpos.model.heads import at_outputs, class_logits
-from relpos.train import standalone
+from relpos.train.standalone import write as write_code
 from relpos.train.huggingface_config import RelposConfig
-from relpos.train.network import network
 
 
 class RelposPreTrainedModel(PreTrainedModel):
@@ -58,10 +52,9 @@ class RelposPreTrainedModel(PreTrainedModel):
 
     def save_pretrained(self, save_directory: Any, is_main_process: bool = True, *arguments: Any, **options: Any) -> None:
         """As for every model of transformers; the folder carries the code of the network, as that of `relpos export`."""
-        self.config.auto_map = standalone.AUTO_MAP
+        if is_main_process and (auto_map := write_code(Path(save_directory), self.config.settings())):
+            self.config.auto_map = auto_map
         super().save_pretrained(save_directory, is_main_process, *arguments, **options)
-        if is_main_process:
-            standalone.write(Path(save_directory), self.config.settings())
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -175,9 +168,3 @@ class RelposForSequenceClassification(RelposPreTrainedModel):
         elif labels is not None:
             loss = functional.cross_entropy(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
-
-
-AutoModel.register(RelposConfig, RelposModel, exist_ok=True)
-AutoModelForMaskedLM.register(RelposConfig, RelposForMaskedLM, exist_ok=True)
-AutoModelForCausalLM.register(RelposConfig, RelposForCausalLM, exist_ok=True)
-AutoModelForSequenceClassification.register(RelposConfig, RelposForSequenceClassification, exist_ok=True)

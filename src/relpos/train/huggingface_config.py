@@ -1,10 +1,10 @@
-"""`AutoConfig` opens folders whose `model_type` is relpos. Imported when `transformers` is, see `relpos/__init__.py`."""
+"""The configuration of folders whose `model_type` is relpos."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from transformers import AutoConfig, PretrainedConfig
+from transformers import PretrainedConfig
 
 
 class RelposConfig(PretrainedConfig):
@@ -43,6 +43,3 @@ class RelposConfig(PretrainedConfig):
         """The configuration as a dictionary, without the keys that are not set."""
         names = ("size", "position", "conv", "vocabulary", "head")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
-
-
-AutoConfig.register("relpos", RelposConfig, exist_ok=True)

@@ -10,10 +10,11 @@ from types import ModuleType
 from typing import Literal
 
 from relpos.errors import RelposError
+from relpos.model.dropout import Draw
 from relpos.model.kernels import compiled, eager, fused, proof, sweeps, triton
 from relpos.model.position.base import Terms
 from relpos.model.precision import compute_dtype
-from relpos.model.shape import Heads, Hidden
+from relpos.model.shape import Heads, Hidden, Mask
 
 FASTEST_FIRST: tuple[ModuleType, ...] = (triton, compiled, fused, eager)
 OPTIONAL: frozenset[ModuleType] = frozenset({triton, compiled})
@@ -32,6 +33,21 @@ def sweeps_serve(name: str, x: Hidden, training: bool) -> bool:
 
 def name_of(kernel: ModuleType) -> str:
     return kernel.__name__.rpartition(".")[2]
+
+
+def attend(
+    name: str,
+    q: Heads | None,
+    k: Heads | None,
+    v: Heads,
+    terms: Terms,
+    mask: Mask | None,
+    dropout: Draw | tuple[float, int],
+    training: bool,
+) -> tuple[Heads, str]:
+    """y of the attention kernel that `select` chooses, and its name; q scaled."""
+    kernel = select(name, terms, v, training, q is not None)
+    return kernel.attention(q, k, v, terms, mask, dropout), name_of(kernel)
 
 
 def select(name: str, terms: Terms, v: Heads, training: bool, content: bool = True) -> ModuleType:
