@@ -114,12 +114,15 @@ def load(network: str | Path) -> tuple[nn.Module, Tokenizer | None]:
         'MaskedLM'
     """
     from relpos.data.published_tokenizer import has_tokenizer
-    from relpos.pretrained.files import is_published
+    from relpos.data.tokenizer import FILE
+    from relpos.pretrained.files import is_exported, is_published
     from relpos.runs.networks import resolve
 
     named = resolve(network)
     model = named.load()
-    return model, None if is_published(named.folder) and not has_tokenizer(named.folder) else named.tokenizer()
+    from_elsewhere = is_published(named.folder) or is_exported(named.folder)
+    has_one = (named.folder / FILE).is_file() or has_tokenizer(named.folder)
+    return model, named.tokenizer() if has_one or not from_elsewhere else None
 
 
 def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:

@@ -9,6 +9,10 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Literal
 
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
 from relpos.errors import RelposError
 from relpos.model.dropout import Draw
 from relpos.model.kernels import compiled, eager, fused, proof, sweeps, triton
@@ -35,6 +39,11 @@ def name_of(kernel: ModuleType) -> str:
     return kernel.__name__.rpartition(".")[2]
 
 
+def transformed() -> bool:
+    """Whether a transform of torch.func, or forward-mode differentiation, is at work: it needs operations of torch's own."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0  # type: ignore[attr-defined]
+
+
 def attend(
     name: str,
     q: Heads | None,
@@ -44,9 +53,17 @@ def attend(
     mask: Mask | None,
     dropout: Draw | tuple[float, int],
     training: bool,
+    maps: list[Tensor] | None = None,
 ) -> tuple[Heads, str]:
-    """y of the attention kernel that `select` chooses, and its name; q scaled."""
-    kernel = select(name, terms, v, training, q is not None)
+    """y of the attention kernel that `select` chooses, and its name; q scaled.
+
+    The definition in plain torch serves where others cannot: to compilers, to transforms of torch.func, and to whoever wants `maps`, the
+    list to which it adds the probabilities.
+    """
+    plain = maps is not None or torch.compiler.is_compiling() or transformed()
+    kernel = eager if plain else select(name, terms, v, training, q is not None)
+    if maps is not None:
+        return eager.attention(q, k, v, terms, mask, dropout, maps), name_of(eager)
     return kernel.attention(q, k, v, terms, mask, dropout), name_of(kernel)
 
 

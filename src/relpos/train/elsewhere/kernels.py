@@ -17,6 +17,8 @@ def sweeps_serve(name: str, x: Tensor, training: bool) -> bool:
     return False
 
 
-def attend(name: str, q: Any, k: Any, v: Tensor, terms: Any, mask: Any, dropout: Any, training: bool) -> tuple[Tensor, str]:
+def attend(
+    name: str, q: Any, k: Any, v: Tensor, terms: Any, mask: Any, dropout: Any, training: bool, maps: list[Tensor] | None = None
+) -> tuple[Tensor, str]:
     """The attention, and the name of the kernel that has computed it."""
-    return attention(q, k, v, terms, mask, dropout), "eager"
+    return attention(q, k, v, terms, mask, dropout, maps), "eager"
