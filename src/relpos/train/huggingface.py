@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils._pytree import tree_flatten, tree_unflatten
 from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -27,6 +28,7 @@ from transformers.modeling_outputs import (
 from transformers.utils import can_return_tuple
 
 from relpos.errors import RelposError
+from relpos.model.attention import LayerCall
 from relpos.model.build import network
 from relpos.model.dropout import Dropout
 from relpos.model.encoder import Encoder, Layer
@@ -37,6 +39,16 @@ from relpos.train.standalone import write as write_code
 
 class RelposLayer(GradientCheckpointingLayer, Layer):
     """A layer of ours, which transformers may compute again in the backward pass instead of keeping its activations."""
+
+    def __call__(self, x: Tensor, call: LayerCall) -> Tensor:
+        # Tensors that several layers share are arguments: a checkpoint that differentiates by itself knows of no others.
+        leaves, spec = tree_flatten(call.state)
+        y: Tensor = super().__call__(x, call._replace(state=None), spec, *leaves)
+        return y
+
+    def forward(self, x: Tensor, call: LayerCall, spec: Any, *leaves: Any) -> Tensor:
+        """The layer's output, with the state in parts."""
+        return Layer.forward(self, x, call._replace(state=tree_unflatten(leaves, spec)))
 
 
 class RelposPreTrainedModel(PreTrainedModel):
@@ -142,7 +154,7 @@ class RelposModel(RelposPreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> Any:
-        """`last_hidden_state` (B, n, hidden); where they are asked for, `hidden_states` and `attentions`, (B, heads, n, n) of the heads
+        """`last_hidden_state` (B, n, hidden); where they are asked for, `hidden_states`, and `attentions` (B, heads, n, n) of the heads
         that have scores.
 
         Args:
@@ -199,6 +211,13 @@ class RelposForMaskedLM(RelposPreTrainedModel):
         self.head.bias = new_embeddings.bias
         if self.head.table is not None:
             self.head.table = new_embeddings.weight
+
+    def resize_token_embeddings(self, *arguments: Any, **options: Any) -> nn.Embedding:
+        """As for every model of transformers; the bias has as many numbers as the table has rows, new ones 0."""
+        words: nn.Embedding = super().resize_token_embeddings(*arguments, **options)
+        if new := words.num_embeddings - len(self.head.bias):
+            self.head.bias = nn.Parameter(functional.pad(self.head.bias.detach(), (0, new)), self.head.bias.requires_grad)
+        return words
 
     @can_return_tuple
     def forward(
@@ -265,8 +284,8 @@ class RelposForSequenceClassification(RelposPreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> Any:
-        """`logits` (B, labels); with `labels` the mean of what `config.problem_type` says as `loss`: cross-entropy, squared error, or
-        for several labels at once the cross-entropy of each. None: what number of labels and type of numbers suggest."""
+        """`logits` (B, labels); with `labels` the mean of what `config.problem_type` says as `loss`: cross-entropy, squared error,
+        or for several labels at once the cross-entropy of each. None: what number of labels and type of numbers suggest."""
         outputs = self.encoder(
             input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states, return_dict=True
         )
@@ -375,8 +394,8 @@ class RelposForQuestionAnswering(RelposPreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> Any:
-        """`start_logits`, `end_logits` (B, n); with both positions (B,) the mean of the two cross-entropies as `loss`; positions outside
-        of the text do not count."""
+        """`start_logits`, `end_logits` (B, n); with both positions (B,) the mean of the two cross-entropies as `loss`; positions
+        outside of the text do not count."""
         outputs = self.encoder(
             input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states, return_dict=True
         )

@@ -57,8 +57,8 @@ def attend(
 ) -> tuple[Heads, str]:
     """y of the attention kernel that `select` chooses, and its name; q scaled.
 
-    The definition in plain torch serves where others cannot: to compilers, to transforms of torch.func, and to whoever wants `maps`, the
-    list to which it adds the probabilities.
+    The definition in plain torch serves where others cannot: to compilers, to transforms of torch.func, and to whoever wants
+    `maps`, the list to which it adds the probabilities.
     """
     plain = maps is not None or torch.compiler.is_compiling() or transformed()
     kernel = eager if plain else select(name, terms, v, training, q is not None)
