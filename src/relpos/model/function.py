@@ -80,13 +80,15 @@ def attention(
         >>> torch.allclose(y, torch.nn.functional.scaled_dot_product_attention(q, k, v), atol=1e-6)  # they begin at 0
         True
     """
-    for name, number, allowed in (("outside", outside, Outside), ("dropout", dropout, Rate), ("seed", seed, Natural | None)):
+    compiling = torch.compiler.is_compiling()  # which knows shapes by itself, and nothing of messages
+    for name, number, allowed in () if compiling else (("outside", outside, Outside), ("dropout", dropout, Rate), ("seed", seed, Natural | None)):
         check(name, number, allowed)
     if (q is None) != (k is None):
         raise RelposError(f"{'q' if q is None else 'k'} is None and {'k' if q is None else 'q'} is not: give both, or neither")
     given = {"q": q, "k": k, "v": v, "offset": offset, "dense": dense, "value": value, "mask": mask}
     given |= {"from_query": from_query, "from_key": from_key}
-    _check({name: x for name, x in given.items() if x is not None or name == "v"})
+    if not compiling:
+        _check({name: x for name, x in given.items() if x is not None or name == "v"})
     if q is not None:
         q = q * (v.shape[-1] ** -0.5 if scale is None else scale)
     terms = Terms(offset, from_query, from_key, dense, value, outside)
@@ -100,7 +102,10 @@ def attention(
 def _draw(rate: float, seed: int | None) -> Draw:
     if rate == 0:
         return Draw(0.0, 0)
-    return Draw(rate, int(torch.randint(1 << 62, (), device="cpu")) if seed is None else fold(seed))
+    if seed is not None:
+        return Draw(rate, fold(seed))
+    drawn = torch.randint(1 << 62, (), device="cpu")
+    return Draw(rate, drawn if torch.compiler.is_compiling() else int(drawn))  # a compiler does not know its value
 
 
 def _check(given: dict[str, Any]) -> None:

@@ -42,7 +42,7 @@ class Tokens:
 
 def in_batch(columns: Int[Tensor, "batch"], n: int) -> Int[Tensor, "batch"]:
     """One token of each row of a batch (B, n), by its column → by its place in the batch."""
-    return torch.arange(len(columns), device=columns.device) * n + columns
+    return torch.arange(columns.shape[0], device=columns.device) * n + columns
 
 
 def _taken(x: Tensor, at: Tensor) -> Tensor:

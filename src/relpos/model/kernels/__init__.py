@@ -11,10 +11,9 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from relpos.errors import RelposError
-from relpos.model.dropout import Draw
+from relpos.model.dropout import Draw, transformed
 from relpos.model.kernels import compiled, eager, fused, proof, sweeps, triton
 from relpos.model.position.base import Terms
 from relpos.model.precision import compute_dtype
@@ -37,11 +36,6 @@ def sweeps_serve(name: str, x: Hidden, training: bool) -> bool:
 
 def name_of(kernel: ModuleType) -> str:
     return kernel.__name__.rpartition(".")[2]
-
-
-def transformed() -> bool:
-    """Whether a transform of torch.func, or forward-mode differentiation, is at work: it needs operations of torch's own."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0  # type: ignore[attr-defined]
 
 
 def attend(
