@@ -87,7 +87,10 @@ def classes(folder: str) -> tuple[Any, list[Any]]:
     if folder == "bert":
         sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 37}
         config = transformers.BertConfig(vocab_size=99, max_position_embeddings=32, **sizes)
-        return config, [transformers.AutoModel._model_mapping[type(config)], *(getattr(transformers, f"Bert{head[9:]}") for head in list(HEADS)[1:])]
+        return config, [
+            transformers.AutoModel._model_mapping[type(config)],
+            *(getattr(transformers, f"Bert{head[9:]}") for head in list(HEADS)[1:]),
+        ]
     config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=True)
     made = []
     for auto, table in HEADS.items():
@@ -129,7 +132,9 @@ def main(source: str, folder: str, *names: str) -> None:
             self.model_tester = Tester(config)
 
         def test_config(self) -> None:
-            given = {"vocab_size": 99, "hidden_size": 32} if folder == "bert" else {"size": config.size, "position": config.position}
+            given = (
+                {"vocab_size": 99, "hidden_size": 32} if folder == "bert" else {"size": config.size, "position": config.position}
+            )
             config_tester(self, config_class=type(config), **given).run_common_tests()
 
     found, results = unittest.defaultTestLoader.getTestCaseNames(Case), Results()

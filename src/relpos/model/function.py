@@ -80,9 +80,10 @@ def attention(
         >>> torch.allclose(y, torch.nn.functional.scaled_dot_product_attention(q, k, v), atol=1e-6)  # they begin at 0
         True
     """
-    compiling = torch.compiler.is_compiling()  # which knows shapes by itself, and nothing of messages
-    for name, number, allowed in () if compiling else (("outside", outside, Outside), ("dropout", dropout, Rate), ("seed", seed, Natural | None)):
-        check(name, number, allowed)
+    compiling = torch.compiler.is_compiling()  # a compiler cannot follow the checks
+    if not compiling:
+        for name, number, allowed in (("outside", outside, Outside), ("dropout", dropout, Rate), ("seed", seed, Natural | None)):
+            check(name, number, allowed)
     if (q is None) != (k is None):
         raise RelposError(f"{'q' if q is None else 'k'} is None and {'k' if q is None else 'q'} is not: give both, or neither")
     given = {"q": q, "k": k, "v": v, "offset": offset, "dense": dense, "value": value, "mask": mask}
@@ -119,7 +120,7 @@ def _check(given: dict[str, Any]) -> None:
             f"v is {_described(v)}; expected (batch, heads, n, head_dim), none of them 0, of float32, bfloat16 or float64"
         )
     if compute_dtype(v) not in FORMATS:
-        raise RelposError("torch.autocast is in float16, which cannot hold the scores of hidden tokens; bfloat16 is expected")
+        raise RelposError("torch.autocast is in float16; bfloat16 is expected")
     batch, heads, n, width = v.shape
     shapes: dict[str, tuple[int | str, ...]] = {
         "q": (batch, heads, n, width),

@@ -33,6 +33,7 @@ from relpos.model.build import network
 from relpos.model.dropout import Dropout
 from relpos.model.encoder import Encoder, Layer
 from relpos.model.heads import at_outputs, class_logits, pooled
+from relpos.model.initial import normal_
 from relpos.train.huggingface_config import RelposConfig
 from relpos.train.standalone import write as write_code
 
@@ -154,8 +155,8 @@ class RelposModel(RelposPreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> Any:
-        """`last_hidden_state` (B, n, hidden); where they are asked for, `hidden_states`, and `attentions` (B, heads, n, n) of the heads
-        that have scores.
+        """`last_hidden_state` (B, n, hidden); where they are asked for, `hidden_states`, and `attentions` (B, heads, n, n) of the
+        heads that have scores.
 
         Args:
             inputs_embeds: (B, n, size.embedding) in place of rows of the word table.
@@ -342,13 +343,12 @@ class RelposForTokenClassification(RelposPreTrainedModel):
     _keys_to_ignore_on_load_unexpected = [r"^(head|pooler|dense)\."]  # noqa: RUF012
 
     def _network(self, filled: bool) -> nn.Module:
-        return nn.ModuleDict({"encoder": _without_head(self.config, filled)})
+        return _with_linear(self.config, filled, "classifier", self.config.num_labels)
 
     def _adopt(self, made: Any) -> None:
         super()._adopt(made)
-        self.num_labels = self.config.num_labels
+        self.num_labels, self.classifier = self.config.num_labels, made.classifier
         self.dropout = Dropout(self.encoder.network.block.dropout)
-        self.classifier = nn.Linear(self.config.hidden_size, self.num_labels)
 
     @can_return_tuple
     def forward(
@@ -376,11 +376,11 @@ class RelposForQuestionAnswering(RelposPreTrainedModel):
     _keys_to_ignore_on_load_unexpected = [r"^(head|pooler|dense|classifier)\."]  # noqa: RUF012
 
     def _network(self, filled: bool) -> nn.Module:
-        return nn.ModuleDict({"encoder": _without_head(self.config, filled)})
+        return _with_linear(self.config, filled, "qa_outputs", 2)
 
     def _adopt(self, made: Any) -> None:
         super()._adopt(made)
-        self.qa_outputs = nn.Linear(self.config.hidden_size, 2)
+        self.qa_outputs = made.qa_outputs
 
     @can_return_tuple
     def forward(
@@ -414,6 +414,15 @@ def _without_head(config: RelposConfig, filled: bool) -> Encoder:
     head = {"kind": "none", "pooler": bool((config.head or {}).get("pooler"))}
     made: Encoder = network(config.settings() | {"head": head}, filled)
     return made
+
+
+def _with_linear(config: RelposConfig, filled: bool, name: str, outputs: int) -> nn.ModuleDict:
+    """The encoder with a linear map of this name on it."""
+    encoder = _without_head(config, filled)
+    linear = nn.Linear(config.hidden_size, outputs, device=None if filled else "meta")
+    normal_(linear.weight, 0.02)
+    nn.init.zeros_(linear.bias)
+    return nn.ModuleDict({"encoder": encoder, name: linear})
 
 
 def _or(asked: bool | None, default: bool) -> bool:
