@@ -112,12 +112,15 @@ def load(network: str | Path) -> tuple[nn.Module, Tokenizer | None]:
         'MaskedLM'
     """
     from relpos.data.published_tokenizer import has_tokenizer
-    from relpos.pretrained.files import is_published
+    from relpos.data.tokenizer import FILE
+    from relpos.pretrained.files import is_exported, is_published
     from relpos.runs.networks import resolve
 
     named = resolve(network)
     model = named.load()
-    return model, None if is_published(named.folder) and not has_tokenizer(named.folder) else named.tokenizer()
+    from_elsewhere = is_published(named.folder) or is_exported(named.folder)
+    has_one = (named.folder / FILE).is_file() or has_tokenizer(named.folder)
+    return model, named.tokenizer() if has_one or not from_elsewhere else None
 
 
 def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -183,13 +186,14 @@ def Score(network: str | Path, form: str = "within_word") -> score.Score:
 def _register_with_transformers() -> None:
     """Lets `AutoConfig` and `AutoModel…` open exported networks that `transformers` has no class for. It takes effect when that
     library is imported, before or after relpos; `import relpos` does not import it."""
+    from functools import partial
     from importlib import import_module
 
     from relpos.when_imported import when_imported
 
-    auto = "transformers.models.auto"
-    when_imported(f"{auto}.configuration_auto", lambda: import_module("relpos.train.huggingface_config"))
-    when_imported(f"{auto}.modeling_auto", lambda: import_module("relpos.train.huggingface"))
+    for module, function in ("configuration_auto", "register_config"), ("modeling_auto", "register_models"):
+        call = partial(lambda name: getattr(import_module("relpos.train.huggingface_auto"), name)(), function)
+        when_imported(f"transformers.models.auto.{module}", call)
 
 
 _register_with_transformers()

@@ -15,8 +15,8 @@ from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier
 from relpos.train.card import card
+from relpos.train.described import network
 from relpos.train.export import export
-from relpos.train.network import network
 from schemes import CONVS, POSITIONS, SIZE, node
 
 transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")
@@ -137,10 +137,15 @@ def test_a_classifier_leaves_with_its_labels(
     assert pair["token_type_ids"] == [0, 0, 0, 1, 1]
 
 
-def test_a_classifier_is_not_opened_with_another_number_of_labels(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_classifier_with_another_number_of_labels_is_what_it_is_in_transformers(tokenizer: Tokenizer, tmp_path: Path) -> None:
     exported(tokenizer, tmp_path / "out", {}, "composite", outputs=3)
-    with pytest.raises(RelposError, match="^num_labels=4: this network has 3 outputs$"):
-        transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out", num_labels=4)
+    auto = transformers.AutoModelForSequenceClassification
+    with pytest.raises(RuntimeError, match=r"(?i)size"):
+        auto.from_pretrained(tmp_path / "out", num_labels=4)
+    torch.manual_seed(7)
+    opened = auto.from_pretrained(tmp_path / "out", num_labels=4, ignore_mismatched_sizes=True)
+    torch.manual_seed(7)
+    assert torch.equal(opened.classifier.weight, auto.from_config(opened.config).classifier.weight.to(opened.dtype))
 
 
 def test_a_causal_network_predicts_the_next_token_there_with_our_loss(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -196,7 +201,8 @@ def test_a_new_model_of_the_configuration_has_a_fresh_head(tokenizer: Tokenizer,
     ids, mask = batch(tokenizer)
     assert classifier(ids, mask).logits.shape == (2, 4)
     assert 0.01 < classifier.pooler.weight.std() < 0.03
-    torch.testing.assert_close(classifier.double().encoder(ids, mask), model.encoder(ids, mask), rtol=0, atol=1e-4)
+    states = classifier.double().encoder(ids, mask).last_hidden_state
+    torch.testing.assert_close(states, model.encoder(ids, mask), rtol=0, atol=1e-4)
     fresh = transformers.AutoModelForMaskedLM.from_config(classifier.config)
     assert 0.01 < fresh.encoder.layers[0].widen.weight.std() < 0.03
 

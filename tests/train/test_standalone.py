@@ -2,9 +2,10 @@
 
 import json
 import os
-import runpy
+import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +17,8 @@ import relpos
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.train import standalone
+from relpos.train.described import network
 from relpos.train.export import export
-from relpos.train.network import network
 from schemes import CONVS, POSITIONS, SIZE, node
 
 transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")
@@ -140,7 +141,8 @@ def test_what_is_saved_with_relpos_carries_the_code_too(exported: Path, tmp_path
     assert type(model).__module__ == "relpos.train.huggingface"
     model.save_pretrained(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["auto_map"] == standalone.AUTO_MAP
-    assert (tmp_path / "modeling_relpos.py").read_text() == (exported / "tisa" / "modeling_relpos.py").read_text()
+    for path in (exported / "tisa").glob("*.py"):
+        assert (tmp_path / path.name).read_text() == path.read_text()
 
 
 def test_relpos_never_runs_the_code_of_a_folder(exported: Path, tmp_path: Path) -> None:
@@ -157,74 +159,60 @@ def test_relpos_never_runs_the_code_of_a_folder(exported: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", ["position", "conv"])
-def test_the_file_is_complete_and_fit_to_read_for_every_scheme(kind: str, tmp_path: Path, ruff: Any) -> None:
+def test_the_code_is_complete_for_every_scheme(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
     for name in POSITIONS if kind == "position" else CONVS:
         settings = {"position": node("position", "none"), "conv": node("conv", "none")} | {kind: node(kind, name)}
-        (tmp_path / f"{name}.py").write_text(standalone.code(settings), encoding="utf-8")
-        assert ">>>" not in (tmp_path / f"{name}.py").read_text(), name
-        runpy.run_path(str(tmp_path / f"{name}.py"), run_name="modeling_relpos")  # every name in it is defined
-    ruff("check", "--isolated", "--select", "F401,F811,E9", str(tmp_path))
-    if kind == "position":  # no two of these share a name, which would get a longer one
-        ruff("format", "--isolated", "--line-length", "132", "--check", str(tmp_path))
+        opened = carried(tmp_path / name, settings)
+        assert settings[kind]["_target_"] in import_module(f"{name}.named").NAMED
+        assert not [line for line in opened if re.search(r"(from|import) (relpos|jaxtyping)\b", line) and ">>>" not in line], name
 
 
-@pytest.fixture
-def ruff() -> Any:
-    def run(*arguments: str) -> None:
-        done = subprocess.run([sys.executable, "-m", "ruff", *arguments], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    return run
-
-
-def test_a_scheme_of_the_users_own_travels_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine_of_standalone.py").write_text(
-        "import torch\nfrom relpos.model.position import Scheme, Terms\n\n\n"
-        "class Mine(Scheme):\n    def terms(self, layer, q, k, state):\n"
-        "        return Terms(offset=torch.zeros(self.shape.heads, 2 * q.shape[2] - 1))\n",
-        encoding="utf-8",
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("RELPOS_TRUST", "mine_of_standalone")
-    settings = {"position": {"_target_": "mine_of_standalone.Mine"}, "conv": node("conv", "none")}
-    code = standalone.code(settings)
-    assert "class Mine(Scheme):" in code
-    assert '"mine_of_standalone.Mine": Mine' in code
-    monkeypatch.delenv("RELPOS_TRUST")
-    with pytest.raises(RelposError, match="trust=mine_of_standalone"):
-        standalone.code(settings)
+def carried(folder: Path, settings: dict[str, Any]) -> list[str]:
+    """Imports the code of a network from a folder; all its lines."""
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    standalone.write(folder, settings)
+    import_module(f"{folder.name}.modeling_relpos")
+    return [line for path in folder.glob("*.py") for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.parametrize(
-    ("module", "head", "message"),
-    [
-        ("a_tuple", "WHOLE, HALF = 1, 0.5\n", None),
-        ("a_try", "try:\n    HALF = 0.5\nfinally:\n    pass\n", "HALF is neither defined nor imported at the top level"),
-        ("a_star", "from math import *\nHALF = tau\n", "tau is neither defined nor imported at the top level"),
-        ("a_point", "from .helper import HALF\n", "HALF is imported from .helper: write the full name of that module"),
-    ],
-)
-def test_what_a_scheme_of_the_users_own_uses_travels_or_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, head: str, message: str | None
-) -> None:
+def test_transformers_finds_every_file_of_the_code(exported: Path) -> None:
+    from transformers.dynamic_module_utils import get_relative_import_files
+
+    for name in NETWORKS:
+        found = {Path(file).name for file in get_relative_import_files(exported / name / "modeling_relpos.py")}
+        assert found | {"modeling_relpos.py"} == {path.name for path in (exported / name).glob("*.py")}, name
+
+
+@pytest.mark.parametrize("module", ["mine_of_standalone", "heads"])
+def test_a_scheme_of_the_users_own_travels_too(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / f"{module}.py").write_text(
-        "from __future__ import annotations\n"
-        "from typing import TYPE_CHECKING\n"
-        f"from relpos.model.position import Scheme\n{head}"
-        "if TYPE_CHECKING:\n    from torch import Tensor\n\n\n"
-        "class Mine(Scheme):\n    names = ['q']\n    length = len(names)\n\n"
-        "    def turn(self, layer: int, q: Tensor, k: Tensor, v: Tensor, state: object) -> tuple[Tensor, ...]:\n"
-        "        import math as own\n\n"
-        "        try:\n            return own.sqrt(HALF) * q, *[part for part in (k, v)]\n"
-        "        except ValueError as error:\n            raise error\n",
+        "from math import *\n\nimport torch\nfrom relpos.model.position import Scheme, Terms\nfrom jaxtyping import Float\n\n"
+        "try:\n    HALF = 0.5\nfinally:\n    pass\n\n"
+        "class Mine(Scheme):\n    def terms(self, layer: int, q: Float[torch.Tensor, 'b h n d'], k, state):\n"
+        "        return Terms(offset=torch.full((self.shape.heads, 2 * q.shape[2] - 1), HALF))\n",
         encoding="utf-8",
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(standalone, "find", lambda target, *_: SimpleNamespace(__module__=module, __qualname__="Mine"))
-    settings = {"position": {"_target_": f"{module}.Mine"}, "conv": {}}
-    if message:
-        with pytest.raises(RelposError, match=f"^module {module}: {message}"):
-            standalone.code(settings)
-        return
-    (tmp_path / "exported.py").write_text(standalone.code(settings), encoding="utf-8")
-    assert runpy.run_path(str(tmp_path / "exported.py"), run_name="modeling_relpos")["HALF"] == 0.5
+    monkeypatch.setenv("RELPOS_TRUST", module)
+    settings = {"position": {"_target_": f"{module}.Mine"}, "conv": node("conv", "none")}
+    carried(tmp_path / f"opened_{module}", settings)
+    mine = import_module(f"opened_{module}.named").NAMED[f"{module}.Mine"]
+    shape = import_module(f"opened_{module}.shape").Shape.example()
+    assert mine(shape).terms(0, torch.zeros(1, 2, 3, 4), None, None).offset.unique().tolist() == [0.5]
+    assert mine.__module__ == f"opened_{module}.own_{module}"
+    monkeypatch.delenv("RELPOS_TRUST")
+    with pytest.raises(RelposError, match=f"trust={module}"):
+        standalone.code(settings)
+    sys.modules.pop(module, None)
+
+
+def test_what_a_scheme_of_the_users_own_imports_from_a_relative_place_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a_point.py").write_text("from .helper import HALF\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(standalone, "find", lambda target, *_: SimpleNamespace(__module__="a_point", __qualname__="Mine"))
+    with pytest.raises(RelposError, match=r"^module a_point: HALF is imported from .helper: write the full name of that module"):
+        standalone.code({"position": {"_target_": "a_point.Mine"}, "conv": {}})

@@ -55,8 +55,8 @@ def _measured(config: Cost, per_token: float, step: float, seconds: float) -> di
     from relpos.runs.estimate import keep
     from relpos.runs.measurement import measure
     from relpos.runs.networks import description
+    from relpos.train.described import network
     from relpos.train.module import set_threads
-    from relpos.train.network import network
     from relpos.train.optim import Recipe
 
     speed, tokens = config["speed"], config["batch"] * config["length"]

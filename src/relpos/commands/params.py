@@ -17,7 +17,8 @@ from relpos.errors import RelposError, nearest
 from relpos.progress import plain_console
 from relpos.runs.model import counted, counted_without_memory
 from relpos.runs.networks import resolve
-from relpos.train.network import network, without_memory
+from relpos.train.described import network
+from relpos.train.network import without_memory
 from relpos.train.weights import read_model_config
 
 _SUFFIX = "_parameters.csv"

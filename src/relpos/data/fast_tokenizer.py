@@ -5,7 +5,8 @@ model holds, white space as `▁`, and the unigram model itself. It reads `[MASK
 tokens, as `Tokenizer.encode_marked` does, and puts [CLS] before a text and [SEP] after it.
 
 Differs from our tokenizer: `<unk>` is called `[UNK]`, because the library reads the name of the unknown token in a text as that
-token, and WikiText has `<unk>` in its text.
+token, and WikiText has `<unk>` in its text. Marks for which there is no letter that holds them, as on A̐, may be lost behind a
+capital, and several of them may change places.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ def fast_tokenizer(tokenizer: Tokenizer, second_type: int = 0, open_end: bool = 
     fast = Fast(models.Unigram(pieces, unk_id=UNK, byte_fallback=False))
     fast.normalizer = normalizers.Sequence(
         [
+            # The library reads the table letter by letter, where SentencePiece finds letters and marks that belong together.
+            normalizers.NFC(),
             normalizers.Precompiled(model.normalizer_spec.precompiled_charsmap),
             # The model's table of characters does not hold these two: SentencePiece removes needless spaces in a step of its own.
             normalizers.Replace(Regex(" {2,}"), " "),

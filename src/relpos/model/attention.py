@@ -32,6 +32,7 @@ class LayerCall(NamedTuple):
         held: the tokens that x holds.
         kept: the tokens at which the layer's output is needed.
         causal: whether token i sees the tokens j ≤ i alone.
+        maps: a list to which the attention adds (B, heads, n, n): how much each token reads of each, dropout included.
     """
 
     layer: int
@@ -41,6 +42,7 @@ class LayerCall(NamedTuple):
     held: Tokens
     kept: Tokens
     causal: bool = False
+    maps: list[Tensor] | None = None
 
     def terms(self, q: Any, k: Any) -> Terms:
         """What the scheme adds to the scores and to the values of this pass."""
@@ -111,9 +113,8 @@ class Attention(nn.Module):
         # Last, so that no scheme needs to know of it.
         if call.causal:
             terms = terms.causal(v)
-        kernel = kernels.select(self.kernel, terms, v, self.training, scale is not None)
-        self.ran = kernels.name_of(kernel)
-        y: Tensor = kernel.attention(q, k, v, terms, call.mask, dropout, 1.0 if scale is None else scale)
+        factor = 1.0 if scale is None else scale
+        y, self.ran = kernels.attend(self.kernel, q, k, v, terms, call.mask, dropout, self.training, factor, call.maps)
         y = y[..., :-spare] if spare else y
         # Heads that the scheme has split stand side by side: their halves become one head again.
         return y if y.shape[1] == self.scored else y.unflatten(1, (self.scored, -1)).transpose(2, 3).flatten(3)

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import torch
 from jaxtyping import Float, Int16, Int64
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 from relpos.counter import counter_hash, fold
@@ -175,7 +176,14 @@ class _Drop(torch.autograd.Function):
 def drop(x: Float[Tensor, "*shape"], draw: Draw | tuple[float, int]) -> Float[Tensor, "*shape"]:
     """Inverted dropout of x, of one of the shapes of `dropped`."""
     draw = Draw(*draw)
+    if draw.rate > 0 and transformed():
+        return x * (dropped(x.shape, draw, x.device) >= 0).to(x.dtype) * rescale(draw.rate)
     return _Drop.apply(x, draw) if draw.rate > 0 else x
+
+
+def transformed() -> bool:
+    """Whether a transform of torch.func, or forward-mode differentiation, is at work: it needs operations of torch's own."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 class Dropout(nn.Module):
@@ -200,7 +208,8 @@ class Dropout(nn.Module):
     def key(self, number: int = 0) -> int | Tensor:
         """The key of the pass `number` through this place in the present step."""
         if self.seed is None:
-            return int(torch.randint(1 << 62, (), device="cpu"))
+            drawn = torch.randint(1 << 62, (), device="cpu")
+            return drawn if torch.compiler.is_compiling() else int(drawn)  # a compiler does not know its value
         if isinstance(self.seed, RecordedKeys):
             return self.seed.key(self.place, number)
         return fold(self.seed, self.place, number)

@@ -25,6 +25,8 @@ from relpos.model.shape import Ids, Mask, Shape
 from relpos.model.tokens import Tokens
 from relpos.ranges import Positive, Rate, Width, between, checked
 
+Words = Ids | Float[Tensor, "batch n embedding"]  # numbers of words, or vectors in place of their rows of the table
+
 
 class Embedding(nn.Module):
     """ids (B, n) → (B, n, hidden), or the rows of some tokens: words + token types + positions → norm over the embedding's
@@ -41,9 +43,9 @@ class Embedding(nn.Module):
         self.widen = nn.Identity() if shape.embedding == shape.hidden else nn.Linear(shape.embedding, shape.hidden, block.bias)
 
     def forward(
-        self, input_ids: Ids, token_types: Ids | None, positions: Float[Tensor, "n embedding"] | None, held: Tokens
+        self, words: Words, token_types: Ids | None, positions: Float[Tensor, "n embedding"] | None, held: Tokens
     ) -> Float[Tensor, "*tokens hidden"]:
-        x = self.words(input_ids)
+        x = words if words.is_floating_point() else self.words(words)
         if self.types is not None:
             # A network with one type, such as RoBERTa, does not see which sentence a token belongs to.
             x = x + (self.types.weight[0] if token_types is None or len(self.types.weight) == 1 else self.types(token_types))
@@ -190,12 +192,13 @@ class Encoder(nn.Module):
 
     def forward(
         self,
-        input_ids: Ids,
+        input_ids: Words,
         attention_mask: Shaped[Tensor, "batch n"] | None = None,
         token_types: Ids | None = None,
         at: Int[Tensor, "kept"] | None = None,
         hidden_states: bool = False,
         held: Tokens | None = None,
+        maps: list[Tensor] | None = None,
     ) -> Float[Tensor, "*kept hidden"] | list[Float[Tensor, "batch n hidden"]]:
         """The output of the last layer.
 
@@ -208,15 +211,16 @@ class Encoder(nn.Module):
                 or `held`.
             held: the tokens that are computed, and returned where there is no `at`: the real ones, those of `at` and any others.
                 None: with `at` they are counted, for which a GPU is waited for; without it all are computed.
+            maps: a list, to which each layer adds its attention map, see `LayerCall`.
         """
-        batch, n = input_ids.shape
+        batch, n = input_ids.shape[:2]
         self.position.check_length(n)
         mask = None if attention_mask is None else attention_mask.to(torch.bool)
         if held is None:
             held = Tokens(batch, n, None if at is None else self._needed(mask, at))
         kept = held if at is None else Tokens(batch, n, at)
         x = self.embedding(input_ids, token_types, self.position.embed(n), held)
-        call = LayerCall(0, self.position, self.position.prepare(n), mask, held, held, self.causal)
+        call = LayerCall(0, self.position, self.position.prepare(n), mask, held, held, self.causal, maps)
         states = [x]
         for number in range(self.shape.layers):
             last = number == self.shape.layers - 1

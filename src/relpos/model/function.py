@@ -80,26 +80,32 @@ def attention(
         >>> torch.allclose(y, torch.nn.functional.scaled_dot_product_attention(q, k, v), atol=1e-6)  # they begin at 0
         True
     """
-    for name, number, allowed in (("outside", outside, Outside), ("dropout", dropout, Rate), ("seed", seed, Natural | None)):
-        check(name, number, allowed)
+    compiling = torch.compiler.is_compiling()  # a compiler cannot follow the checks
+    if not compiling:
+        for name, number, allowed in (("outside", outside, Outside), ("dropout", dropout, Rate), ("seed", seed, Natural | None)):
+            check(name, number, allowed)
     if (q is None) != (k is None):
         raise RelposError(f"{'q' if q is None else 'k'} is None and {'k' if q is None else 'q'} is not: give both, or neither")
     given = {"q": q, "k": k, "v": v, "offset": offset, "dense": dense, "value": value, "mask": mask}
     given |= {"from_query": from_query, "from_key": from_key}
-    _check({name: x for name, x in given.items() if x is not None or name == "v"})
+    if not compiling:
+        _check({name: x for name, x in given.items() if x is not None or name == "v"})
     terms = Terms(offset, from_query, from_key, dense, value, outside)
     if causal:
         terms = terms.causal(v)
     # A function is in no training mode: that gradients are wanted stands for it.
     needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given.values())
-    kernel = kernels.select("auto", terms, v, needed, content=q is not None)
-    return kernel.attention(q, k, v, terms, mask, _draw(dropout, seed), v.shape[-1] ** -0.5 if scale is None else scale)
+    factor = v.shape[-1] ** -0.5 if scale is None else scale
+    return kernels.attend("auto", q, k, v, terms, mask, _draw(dropout, seed), needed, factor)[0]
 
 
 def _draw(rate: float, seed: int | None) -> Draw:
     if rate == 0:
         return Draw(0.0, 0)
-    return Draw(rate, int(torch.randint(1 << 62, (), device="cpu")) if seed is None else fold(seed))
+    if seed is not None:
+        return Draw(rate, fold(seed))
+    drawn = torch.randint(1 << 62, (), device="cpu")
+    return Draw(rate, drawn if torch.compiler.is_compiling() else int(drawn))  # a compiler does not know its value
 
 
 def _check(given: dict[str, Any]) -> None:
@@ -113,7 +119,7 @@ def _check(given: dict[str, Any]) -> None:
             f"v is {_described(v)}; expected (batch, heads, n, head_dim), none of them 0, of float32, bfloat16 or float64"
         )
     if compute_dtype(v) not in FORMATS:
-        raise RelposError("torch.autocast is in float16, which cannot hold the scores of hidden tokens; bfloat16 is expected")
+        raise RelposError("torch.autocast is in float16; bfloat16 is expected")
     batch, heads, n, width = v.shape
     shapes: dict[str, tuple[int | str, ...]] = {
         "q": (batch, heads, n, width),

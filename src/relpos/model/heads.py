@@ -179,15 +179,18 @@ class Classifier(nn.Module):
         held: Tokens | None = None,
     ) -> Float[Tensor, "batch labels"]:
         """(B, labels). `held` are the tokens that the encoder computes, see there."""
-        return class_logits(self, input_ids, attention_mask, token_types, held)
+        if self.mean:
+            x = self.encoder(input_ids, attention_mask, token_types, held=held)
+            x = _mean(x if held is None else held.spread(x), attention_mask)
+        else:  # of the last layer, the rows of these tokens alone
+            x = self.encoder(input_ids, attention_mask, token_types, _of_row(self.encoder, input_ids, attention_mask), held=held)
+        return class_logits(self, x)
 
 
 @runtime_checkable
 class ClassifierParts(Protocol):
     """The parts of a `Classifier`. `class_logits` also takes a module of another library that has them."""
 
-    encoder: Encoder
-    mean: bool
     pooler: nn.Linear
     dense: nn.Linear | None
     dense_dropout: Dropout | None
@@ -195,23 +198,22 @@ class ClassifierParts(Protocol):
     classifier: nn.Linear
 
 
-def class_logits(
-    parts: ClassifierParts,
-    input_ids: Ids,
-    attention_mask: Shaped[Tensor, "batch n"] | None = None,
-    token_types: Ids | None = None,
-    held: Tokens | None = None,
-) -> Float[Tensor, "batch labels"]:
-    """(B, labels), in float32 or wider."""
-    at = None if parts.mean else _of_row(parts.encoder, input_ids, attention_mask)
-    pooled = parts.encoder(input_ids, attention_mask, token_types, at, held=held)
-    if parts.mean:
-        pooled = _mean(pooled if held is None else held.spread(pooled), attention_mask)
-    pooled = torch.tanh(parts.pooler(pooled))
+def class_logits(parts: ClassifierParts, x: Float[Tensor, "batch hidden"]) -> Float[Tensor, "batch labels"]:
+    """(B, labels) of the vector that stands for each row, in float32 or wider."""
+    x = torch.tanh(parts.pooler(x))
     if parts.dense is not None and parts.dense_dropout is not None:
-        pooled = torch.tanh(parts.dense(parts.dense_dropout(pooled)))
-    logits: Tensor = parts.classifier(parts.dropout(pooled))
+        x = torch.tanh(parts.dense(parts.dense_dropout(x)))
+    logits: Tensor = parts.classifier(parts.dropout(x))
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def pooled(
+    encoder: Encoder, x: Float[Tensor, "batch n hidden"], attention_mask: Shaped[Tensor, "batch n"] | None, mean: bool
+) -> Float[Tensor, "batch hidden"]:
+    """The output that stands for each row, out of those of all tokens: of one token, or the mean."""
+    if mean:
+        return _mean(x, attention_mask)
+    return x.flatten(0, 1)[_of_row(encoder, x[..., 0], attention_mask)]
 
 
 def _mean(x: Float[Tensor, "batch n hidden"], attention_mask: Shaped[Tensor, "batch n"] | None) -> Float[Tensor, "batch hidden"]:
@@ -223,11 +225,13 @@ def _mean(x: Float[Tensor, "batch n hidden"], attention_mask: Shaped[Tensor, "ba
     return (x.masked_fill(real == 0, 0).to(real.dtype).sum(1) / real.sum(1).clamp(min=1)).to(x.dtype)
 
 
-def _of_row(encoder: Encoder, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None) -> Int[Tensor, "batch"]:
+def _of_row(
+    encoder: Encoder, like: Shaped[Tensor, "batch n"], attention_mask: Shaped[Tensor, "batch n"] | None
+) -> Int[Tensor, "batch"]:
     """The place in the batch of the token that stands for each row: the first one; if the encoder is causal, the last real one."""
-    columns, n = torch.zeros_like(input_ids[:, 0]), input_ids.shape[1]
+    real = torch.ones_like(like, dtype=torch.int64) if attention_mask is None else attention_mask.to(torch.int64)
+    columns, n = torch.zeros_like(real[:, 0]), like.shape[1]
     if encoder.causal:
-        real = torch.ones_like(input_ids) if attention_mask is None else attention_mask.to(torch.int64)
         # The largest column of a real token, whichever side the padding is on.
-        columns = (real * torch.arange(n, device=input_ids.device)).argmax(1)
+        columns = (real * torch.arange(n, device=like.device)).argmax(1)
     return in_batch(columns, n)

@@ -49,8 +49,8 @@ def add_norm(
     x: Float[Tensor, "*batch hidden"], y: Float[Tensor, "*batch hidden"], norm: Norm, dropout: Draw | tuple[float, int]
 ) -> Float[Tensor, "*batch hidden"]:
     """norm(x + drop(y))."""
-    # `_AddNorm` is written for the norm of the papers' networks.
-    if isinstance(norm, nn.LayerNorm) and norm.bias is not None:
+    # `_AddNorm` is written for the norm of the papers' networks; a compiler fuses what it can see.
+    if isinstance(norm, nn.LayerNorm) and norm.bias is not None and not torch.compiler.is_compiling():
         out: Tensor = _AddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, Draw(*dropout))
         return out
     return normed(added(x, y, dropout), norm)

@@ -42,7 +42,7 @@ class Tokens:
 
 def side_by_side(x: Float[Tensor, "batch n width"], widths: list[int]) -> tuple[Tensor, ...]:
     """x in parts of these widths, as `split` gives them. Where the gradients of all parts lie side by side, too, they are not copied."""
-    if x.device.type == "cpu":
+    if x.device.type == "cpu" or torch.compiler.is_compiling():
         return x.split(widths, -1)
     parts: tuple[Tensor, ...] = _Split.apply(x, widths)
     return parts
@@ -68,7 +68,7 @@ class _Split(torch.autograd.Function):
 
 def in_batch(columns: Int[Tensor, "batch"], n: int) -> Int[Tensor, "batch"]:
     """One token of each row of a batch (B, n), by its column → by its place in the batch."""
-    return torch.arange(len(columns), device=columns.device) * n + columns
+    return torch.arange(columns.shape[0], device=columns.device) * n + columns
 
 
 def _taken(x: Tensor, at: Tensor) -> Tensor:

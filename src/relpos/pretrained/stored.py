@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -18,8 +19,11 @@ OLD_NAMES = {"gamma": "weight", "beta": "bias"}
 """Last parts of names in checkpoints converted from TensorFlow → ours."""
 
 
-def read_weights(folder: Path) -> dict[str, Tensor]:
+def read_weights(folder: Path, names: Callable[[str], str] | None = None) -> dict[str, Tensor]:
     """Name → weight. The files are mapped into memory, so that weights that are not used are not read.
+
+    Args:
+        names: what a weight is called here; None: as in newer checkpoints.
 
     Raises:
         RelposError: a file is missing, truncated, damaged or has code inside; or shards do not match their index.
@@ -38,7 +42,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
                 what = "lacks" if wrong[0] in expected else "has a foreign"
                 raise RelposError(f"{file}: {what} weight {wrong[0]!r}; {index.name} says otherwise")
         tensors |= part
-    return {_renamed(name): tensor for name, tensor in tensors.items()}
+    return {(names or _renamed)(name): tensor for name, tensor in tensors.items()}
 
 
 def _safetensors(path: Path) -> dict[str, Tensor]:

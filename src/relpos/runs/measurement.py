@@ -18,7 +18,7 @@ from relpos.process import one_thread
 from relpos.runs.cost import Rate, flops_done, forward, origin_of, predicted, vocabulary_of
 from relpos.runs.networks import described_by
 from relpos.runs.run import Run
-from relpos.train.network import network
+from relpos.train.described import network
 from relpos.train.optim import Recipe
 from relpos.train.room import fitting_microbatch
 

@@ -17,7 +17,8 @@ from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs.changed import change_positions, changed_position
 from relpos.runs.networks import described_by, description
 from relpos.runs.run import Run
-from relpos.train.network import MOST, build_model, classifier_on, masked_lm_on, network, without_memory
+from relpos.train.described import network
+from relpos.train.network import MOST, build_model, classifier_on, masked_lm_on, without_memory
 from relpos.train.optim import Recipe
 from relpos.train.weights import load_model, read_model_config
 from relpos.trust import instantiate

@@ -51,7 +51,7 @@ def export(
     try:
         config, weights = to_huggingface(model, settings)
     except RelposError:  # transformers has no such network; it opens ours after `import relpos`, or with the code in the folder
-        config = {"model_type": OWN, "architectures": [ours], "tie_word_embeddings": False} | dict(settings)
+        config = {"model_type": OWN, "architectures": [ours]} | dict(settings)
         config["auto_map"] = standalone.AUTO_MAP
         weights = {name: value.detach() for name, value in model.named_parameters()}
     # In a file, parts of one tensor may not share memory, and numbers must lie side by side.

@@ -1,7 +1,8 @@
-"""`AutoModel…` opens folders whose `model_type` is relpos. Imported when `transformers` is, see `relpos/__init__.py`.
+"""The classes with which `AutoModel…` opens folders whose `model_type` is relpos (huggingface_auto.py).
 
-The parameters have our own names, so that the folder opens with `relpos.load` too. The classes contain no code of the
-network: they build ours and return its outputs. Where relpos is not installed, they come with the folder (standalone.py).
+The parameters have our own names, so that the folder opens with `relpos.load` too. The classes contain no code of the network: they
+build ours and return its outputs, with the losses of transformers' BERT. Where relpos is not installed, they come with the folder
+(standalone.py). Arguments that they do not know are refused by Python, by name.
 """
 
 from __future__ import annotations
@@ -12,85 +13,177 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import (
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSequenceClassification,
-    PreTrainedModel,
-)
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from transformers import PreTrainedModel
 from transformers import initialization as init
-from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    MaskedLMOutput,
+    MultipleChoiceModelOutput,
+    QuestionAnsweringModelOutput,
+    SequenceClassifierOutput,
+    TokenClassifierOutput,
+)
+from transformers.utils import can_return_tuple
 
 from relpos.errors import RelposError
-from relpos.model.heads import at_outputs, class_logits
-from relpos.train import standalone
+from relpos.model.attention import LayerCall
+from relpos.model.dropout import Dropout
+from relpos.model.encoder import Encoder, Layer
+from relpos.model.heads import at_outputs, class_logits, pooled
+from relpos.model.initial import normal_
+from relpos.train.described import network
 from relpos.train.huggingface_config import RelposConfig
-from relpos.train.network import network
+from relpos.train.standalone import write as write_code
+
+
+class RelposLayer(GradientCheckpointingLayer, Layer):
+    """A layer of ours, which transformers may compute again in the backward pass instead of keeping its activations."""
+
+    def __call__(self, x: Tensor, call: LayerCall) -> Tensor:
+        # Tensors that several layers share are arguments: a checkpoint that differentiates by itself knows of no others.
+        leaves, spec = tree_flatten(call.state)
+        y: Tensor = super().__call__(x, call._replace(state=None), spec, *leaves)
+        return y
+
+    def forward(self, x: Tensor, call: LayerCall, spec: Any = None, *leaves: Any) -> Tensor:
+        """The layer's output, with the state in parts."""
+        return Layer.forward(self, x, call._replace(state=tree_unflatten(leaves, spec)))
 
 
 class RelposPreTrainedModel(PreTrainedModel):
     """Builds the network that a configuration describes, with its encoder as `encoder`."""
 
+    config: Any  # a RelposConfig
+    encoder: Any  # a RelposModel
     config_class = RelposConfig
-    base_model_prefix = ""
+    base_model_prefix = "encoder"
     main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    accepts_loss_kwargs = False  # so that Trainer divides the losses of the passes of a step by their number
+    _no_split_modules = ["RelposLayer"]  # noqa: RUF012
 
-    def __init__(self, config: RelposConfig, **settings: Any) -> None:
+    def __init__(self, config: RelposConfig, made: nn.Module | None = None) -> None:
         super().__init__(config)
         is_meta = torch.empty(0).device.type == "meta"  # `from_pretrained` will read the weights from a file
-        self._adopt(network(config.settings() | settings, filled=not is_meta))
-        for module in self.modules():  # `from_pretrained` overwrites buffers that no file stores: `_init_weights` puts them back
-            module._computed = {name: value.clone() for name, value in module.named_buffers(recurse=False)}  # type: ignore[assignment]
+        self._is_part = self._is_hf_initialized = made is not None  # the network of which this one is a part draws it
+        if made is None:
+            # Without memory: `_init_weights` draws what no file gives.
+            with torch.random.fork_rng(devices=[]):
+                made = self._network(filled=False)
+            for module in made.modules():  # buffers that no file stores, which `from_pretrained` overwrites
+                module._computed = {name: value.clone() for name, value in module.named_buffers(recurse=False)}  # type: ignore[assignment]
+        self._computed: dict[str, Tensor] = {}
+        self._adopt(made)
         self.post_init()
+        if not is_meta and not self._is_part:
+            for name, value in list(self.named_parameters()):  # where transformers was told to draw nothing
+                if value.is_meta:
+                    self._replace(name, torch.empty_like(value, device="cpu"))
 
-    def _adopt(self, model: Any) -> None:
-        self.encoder = model.encoder
+    def _network(self, filled: bool) -> nn.Module:
+        """The network whose parts `_adopt` takes, with the names that its parameters have here."""
+        return network(self.config.settings(), filled)
+
+    def _adopt(self, made: Any) -> None:
+        self.encoder = RelposModel(self.config, made.encoder)
 
     def get_input_embeddings(self) -> nn.Module:
         """The word table."""
-        table: nn.Module = self.encoder.embedding.words
+        table: nn.Module = self._embedding().words
         return table
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         """Replaces the word table."""
-        self.encoder.embedding.words = value
+        self._embedding().words = value
+
+    def _embedding(self) -> Any:
+        return self.base_model.embedding
 
     def save_pretrained(self, save_directory: Any, is_main_process: bool = True, *arguments: Any, **options: Any) -> None:
         """As for every model of transformers; the folder carries the code of the network, as that of `relpos export`."""
-        self.config.auto_map = standalone.AUTO_MAP
+        if is_main_process and (auto_map := write_code(Path(save_directory), self.config.settings())):
+            self.config.auto_map = auto_map
         super().save_pretrained(save_directory, is_main_process, *arguments, **options)
-        if is_main_process:
-            standalone.write(Path(save_directory), self.config.settings())
+
+    def _initialize_weights(self, module: nn.Module, is_custom_code: bool = False) -> None:
+        # Of a folder's own code, transformers passes over modules without parameters of their own, as the whole network is.
+        super()._initialize_weights(module, is_custom_code=False)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Draws parameters that the file lacks, as ours are drawn; `init` does not touch those that were read."""
-        # Tables of a position scheme begin as the scheme says, often at zero.
-        if isinstance(module, nn.Linear | nn.Embedding) and module not in set(self.encoder.position.modules()):
-            init.normal_(module.weight, std=0.02)
-            if isinstance(module, nn.Linear) and module.bias is not None:
-                init.zeros_(module.bias)
-        for name, value in getattr(module, "_computed", {}).items():
-            init.copy_(getattr(module, name), value)
+        """Draws parameters that no file has given, as those of a new network; buffers get the values that they were built with."""
+        computed = getattr(module, "_computed", None)
+        if computed is None:  # a head of transformers' kind, or a larger word table
+            super()._init_weights(module)
+            return
+        for name, value in computed.items():
+            init.copy_(module.get_buffer(name), value)
+        given = dict(self.named_parameters()) if module is self else {}
+        missing = {name: value for name, value in given.items() if not getattr(value, "_is_hf_initialized", False)}
+        if not missing:
+            return
+        for name, drawn in self._network(filled=True).named_parameters():
+            if name in missing and missing[name].is_meta:
+                self._replace(name, drawn)
+            elif name in missing:
+                missing[name].copy_(drawn)
+
+    def _replace(self, name: str, value: Tensor) -> None:
+        place, _, last = name.rpartition(".")
+        self.get_submodule(place)._parameters[last] = nn.Parameter(value)
 
 
 class RelposModel(RelposPreTrainedModel):
-    """The encoder."""
+    """The encoder, with the names of its parameters."""
 
-    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^pooler\.", r"^classifier\."]  # noqa: RUF012
+    _keys_to_ignore_on_load_unexpected = [r"^(head|pooler|dense|classifier|qa_outputs)\."]  # noqa: RUF012
 
+    network: Any  # an Encoder
+
+    def _network(self, filled: bool) -> nn.Module:
+        return _without_head(self.config, filled)
+
+    def _adopt(self, made: Any) -> None:
+        for layer in made.layers:
+            layer.__class__ = RelposLayer
+        # Its parts are ours, too, and have the same names here; as a part itself it would be saved under another one.
+        self.__dict__["network"] = made
+        self._modules.update(made._modules)
+
+    @can_return_tuple
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-        **_: Any,
     ) -> Any:
-        """`last_hidden_state` (B, n, hidden), and `hidden_states` where they are asked for."""
-        states = self.encoder(input_ids, attention_mask, token_type_ids, hidden_states=True)
-        return BaseModelOutput(last_hidden_state=states[-1], hidden_states=tuple(states) if output_hidden_states else None)
+        """`last_hidden_state` (B, n, hidden); where they are asked for, `hidden_states`, and `attentions` (B, heads, n, n) of the
+        heads that have scores.
+
+        Args:
+            inputs_embeds: (B, n, size.embedding) in place of rows of the word table.
+
+        Raises:
+            RelposError: not one of `input_ids` and `inputs_embeds`; `attention_mask` is not (B, n); or no head has scores.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise RelposError("You must specify exactly one of input_ids or inputs_embeds")
+        if attention_mask is not None and attention_mask.dim() != 2:
+            raise RelposError(f"attention_mask has {attention_mask.dim()} axes; (batch, n) is expected, 1 at real tokens")
+        given = input_ids if inputs_embeds is None else inputs_embeds
+        maps: list[Tensor] | None = [] if _or(output_attentions, self.config.output_attentions) else None
+        states = self.network(given, attention_mask, token_type_ids, hidden_states=True, maps=maps)
+        if maps == []:
+            raise RelposError("output_attentions: no head of this network has scores")
+        keep = _or(output_hidden_states, self.config.output_hidden_states)
+        return BaseModelOutput(
+            last_hidden_state=states[-1], hidden_states=tuple(states) if keep else None, attentions=tuple(maps) if maps else None
+        )
 
 
 class RelposForMaskedLM(RelposPreTrainedModel):
@@ -102,33 +195,62 @@ class RelposForMaskedLM(RelposPreTrainedModel):
 
     causal = False
 
-    def _adopt(self, model: Any) -> None:
-        self.encoder, self.head = model.encoder, model.head
-        if self.encoder.causal != self.causal:
+    def _adopt(self, made: Any) -> None:
+        super()._adopt(made)
+        self.head = made.head
+        if made.encoder.causal != self.causal:
             kinds = ("bidirectional", "AutoModelForMaskedLM"), ("causal", "AutoModelForCausalLM")
-            kind, auto = kinds[self.encoder.causal]
+            kind, auto = kinds[made.encoder.causal]
             raise RelposError(f"this network is {kind}: {auto} opens it")
 
+    def _table(self) -> Tensor:
+        table: Tensor = self._embedding().words.weight if self.head.table is None else self.head.table
+        return table
+
+    def get_output_embeddings(self) -> nn.Linear:
+        """The linear map to the logits: of the word table, or of the head's own, and the head's bias."""
+        linear = nn.Linear(1, 1, device="meta")
+        linear.weight, linear.bias = nn.Parameter(self._table()), self.head.bias
+        linear.out_features, linear.in_features = linear.weight.shape
+        return linear
+
+    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
+        """Replaces bias and table; a tied table is the word table."""
+        self.head.bias = new_embeddings.bias
+        if self.head.table is not None:
+            self.head.table = new_embeddings.weight
+
+    def resize_token_embeddings(self, *arguments: Any, **options: Any) -> nn.Embedding:
+        """As for every model of transformers; the bias has as many numbers as the table has rows, new ones 0."""
+        words: nn.Embedding = super().resize_token_embeddings(*arguments, **options)
+        if new := words.num_embeddings - len(self.head.bias):
+            self.head.bias = nn.Parameter(functional.pad(self.head.bias.detach(), (0, new)), self.head.bias.requires_grad)
+        return words
+
+    @can_return_tuple
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
+        output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-        **_: Any,
     ) -> Any:
         """`logits` (B, n, vocabulary); with `labels` (−100: not predicted) the mean cross-entropy as `loss`.
 
         Labels stand at the token that is predicted, whichever logits predict it.
         """
-        states = self.encoder(input_ids, attention_mask, token_type_ids, hidden_states=True)
-        table = self.encoder.embedding.words.weight if self.head.table is None else self.head.table
-        logits = self.head(states[-1], table)
-        loss = None
+        outputs = self.encoder(
+            input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states, return_dict=True
+        )
+        logits, loss = self.head(outputs.last_hidden_state, self._table()), None
         if labels is not None:
-            loss = functional.cross_entropy(logits.flatten(0, 1), at_outputs(self.encoder, labels).flatten())
-        return MaskedLMOutput(loss=loss, logits=logits, hidden_states=tuple(states) if output_hidden_states else None)
+            loss = functional.cross_entropy(
+                logits.flatten(0, 1), at_outputs(self.encoder.network, labels.view(logits.shape[:2])).flatten()
+            )
+        return MaskedLMOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions)
 
 
 class RelposForCausalLM(RelposForMaskedLM):
@@ -142,42 +264,174 @@ class RelposForCausalLM(RelposForMaskedLM):
 
 
 class RelposForSequenceClassification(RelposPreTrainedModel):
-    """The encoder with pooler and classifier; one label means regression.
-
-    Raises:
-        RelposError: another number of labels is asked for than the network of the folder has.
-    """
+    """The encoder with pooler and classifier of a text; one label means regression."""
 
     _keys_to_ignore_on_load_unexpected = [r"^head\."]  # noqa: RUF012
+    outputs: int | None = None  # those of its classifier; None: as many as labels
 
-    def __init__(self, config: RelposConfig) -> None:
-        if config.outputs not in (None, config.num_labels):
-            raise RelposError(f"num_labels={config.num_labels}: this network has {config.outputs} outputs")
-        super().__init__(config, outputs=config.outputs or config.num_labels)
+    def _network(self, filled: bool) -> nn.Module:
+        self.num_labels = self.config.num_labels
+        return network(self.config.settings() | {"outputs": self.outputs or self.num_labels}, filled)
 
-    def _adopt(self, model: Any) -> None:
-        self.encoder, self.pooler, self.dropout, self.classifier = model.encoder, model.pooler, model.dropout, model.classifier
-        self.dense, self.dense_dropout, self.mean = model.dense, model.dense_dropout, model.mean
+    def _adopt(self, made: Any) -> None:
+        super()._adopt(made)
+        self.pooler, self.dropout, self.classifier = made.pooler, made.dropout, made.classifier
+        self.dense, self.dense_dropout, self.mean = made.dense, made.dense_dropout, made.mean
 
+    def _logits(self, outputs: Any, attention_mask: Tensor | None) -> Tensor:
+        return class_logits(self, pooled(self.encoder.network, outputs.last_hidden_state, attention_mask, self.mean))
+
+    @can_return_tuple
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        **_: Any,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
     ) -> Any:
-        """`logits` (B, labels); with `labels` the mean cross-entropy, or squared error, as `loss`."""
-        logits = class_logits(self, input_ids, attention_mask, token_type_ids)
+        """`logits` (B, labels); with `labels` the mean of what `config.problem_type` says as `loss`: cross-entropy, squared error,
+        or for several labels at once the cross-entropy of each. None: what number of labels and type of numbers suggest."""
+        outputs = self.encoder(
+            input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states, return_dict=True
+        )
+        logits, loss = self._logits(outputs, attention_mask), None
+        if labels is not None:
+            if self.config.problem_type is None:
+                many = "single_label" if labels.dtype in (torch.long, torch.int) else "multi_label"
+                self.config.problem_type = "regression" if self.num_labels == 1 else f"{many}_classification"
+            if self.config.problem_type == "regression":
+                flat = (logits.squeeze(), labels.squeeze()) if self.num_labels == 1 else (logits, labels)
+                loss = functional.mse_loss(flat[0], flat[1].to(logits.dtype))
+            elif self.config.problem_type == "single_label_classification":
+                loss = functional.cross_entropy(logits, labels.view(-1))
+            else:
+                loss = functional.binary_cross_entropy_with_logits(logits, labels)
+        return SequenceClassifierOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
+
+
+class RelposForMultipleChoice(RelposForSequenceClassification):
+    """The same with one output: a row of texts → which of them."""
+
+    outputs = 1
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> Any:
+        """`logits` (B, choices); with `labels` (B,) the mean cross-entropy as `loss`. Inputs are (B, choices, n)."""
+        given = (input_ids, attention_mask, token_type_ids, inputs_embeds)
+        choices = next(x.shape[1] for x in (input_ids, inputs_embeds) if x is not None)
+        input_ids, attention_mask, token_type_ids, inputs_embeds = (None if x is None else x.flatten(0, 1) for x in given)
+        outputs = self.encoder(
+            input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states, return_dict=True
+        )
+        logits = self._logits(outputs, attention_mask).view(-1, choices)
+        loss = None if labels is None else functional.cross_entropy(logits, labels)
+        return MultipleChoiceModelOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
+
+
+class RelposForTokenClassification(RelposPreTrainedModel):
+    """The encoder with dropout and a linear map from each token to its labels."""
+
+    _keys_to_ignore_on_load_unexpected = [r"^(head|pooler|dense)\."]  # noqa: RUF012
+
+    def _network(self, filled: bool) -> nn.Module:
+        return _with_linear(self.config, filled, "classifier", self.config.num_labels)
+
+    def _adopt(self, made: Any) -> None:
+        super()._adopt(made)
+        self.num_labels, self.classifier = self.config.num_labels, made.classifier
+        self.dropout = Dropout(self.encoder.network.block.dropout)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> Any:
+        """`logits` (B, n, labels); with `labels` (−100: none) the mean cross-entropy as `loss`."""
+        outputs = self.encoder(
+            input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states, return_dict=True
+        )
+        logits = self.classifier(self.dropout(outputs.last_hidden_state))
+        loss = None if labels is None else functional.cross_entropy(logits.flatten(0, 1), labels.view(-1))
+        return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions)
+
+
+class RelposForQuestionAnswering(RelposPreTrainedModel):
+    """The encoder with two logits for each token: whether the answer starts or ends there."""
+
+    _keys_to_ignore_on_load_unexpected = [r"^(head|pooler|dense|classifier)\."]  # noqa: RUF012
+
+    def _network(self, filled: bool) -> nn.Module:
+        return _with_linear(self.config, filled, "qa_outputs", 2)
+
+    def _adopt(self, made: Any) -> None:
+        super()._adopt(made)
+        self.qa_outputs = made.qa_outputs
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> Any:
+        """`start_logits`, `end_logits` (B, n); with both positions (B,) the mean of the two cross-entropies as `loss`; positions
+        outside of the text do not count."""
+        outputs = self.encoder(
+            input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states, return_dict=True
+        )
+        start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
         loss = None
-        if labels is not None and logits.shape[1] == 1:
-            loss = functional.mse_loss(logits.squeeze(1), labels.to(logits.dtype))
-        elif labels is not None:
-            loss = functional.cross_entropy(logits, labels)
-        return SequenceClassifierOutput(loss=loss, logits=logits)
+        if start_positions is not None and end_positions is not None:
+            n = start.shape[1]
+            targets = [positions.view(-1).clamp(0, n) for positions in (start_positions, end_positions)]
+            losses = [functional.cross_entropy(*pair, ignore_index=n) for pair in zip((start, end), targets, strict=True)]
+            loss = (losses[0] + losses[1]) / 2
+        return QuestionAnsweringModelOutput(
+            loss=loss, start_logits=start, end_logits=end, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
 
 
-AutoModel.register(RelposConfig, RelposModel, exist_ok=True)
-AutoModelForMaskedLM.register(RelposConfig, RelposForMaskedLM, exist_ok=True)
-AutoModelForCausalLM.register(RelposConfig, RelposForCausalLM, exist_ok=True)
-AutoModelForSequenceClassification.register(RelposConfig, RelposForSequenceClassification, exist_ok=True)
+def _without_head(config: RelposConfig, filled: bool) -> Encoder:
+    head = {"kind": "none", "pooler": bool((config.head or {}).get("pooler"))}
+    made: Encoder = network(config.settings() | {"head": head}, filled)
+    return made
+
+
+def _with_linear(config: RelposConfig, filled: bool, name: str, outputs: int) -> nn.ModuleDict:
+    """The encoder with a linear map of this name on it."""
+    encoder = _without_head(config, filled)
+    linear = nn.Linear(config.hidden_size, outputs, device=None if filled else "meta")
+    normal_(linear.weight, 0.02)
+    nn.init.zeros_(linear.bias)
+    return nn.ModuleDict({"encoder": encoder, name: linear})
+
+
+def _or(asked: bool | None, default: bool) -> bool:
+    return default if asked is None else asked

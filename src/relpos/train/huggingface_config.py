@@ -1,10 +1,22 @@
-"""`AutoConfig` opens folders whose `model_type` is relpos. Imported when `transformers` is, see `relpos/__init__.py`."""
+"""The configuration of folders whose `model_type` is relpos."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from transformers import AutoConfig, PretrainedConfig
+from transformers import PretrainedConfig
+
+
+def _of_size(key: str) -> Any:
+    """A key of `size` under the name that it has in transformers."""
+
+    def read(self: RelposConfig) -> Any:
+        return self.size.get(key)
+
+    def write(self: RelposConfig, value: Any) -> None:
+        self.size = self.size | {key: value}
+
+    return property(read, write, doc=f"`size.{key}`")
 
 
 class RelposConfig(PretrainedConfig):
@@ -14,11 +26,16 @@ class RelposConfig(PretrainedConfig):
         size, position, conv: nodes of the configuration, with all their keys.
         vocabulary: number of ids.
         head: describes the head where it is not our masked language model's.
-        outputs: number of a classifier's outputs.
     """
 
     model_type = "relpos"
     attribute_map = {"vocab_size": "vocabulary"}  # noqa: RUF012
+
+    hidden_size = _of_size("hidden")
+    num_hidden_layers = _of_size("layers")
+    num_attention_heads = _of_size("heads")
+    intermediate_size = _of_size("ffn")
+    max_position_embeddings = _of_size("max_positions")
 
     def __init__(
         self,
@@ -27,22 +44,24 @@ class RelposConfig(PretrainedConfig):
         conv: dict[str, Any] | None = None,
         vocabulary: int = 0,
         head: dict[str, Any] | None = None,
-        outputs: int | None = None,
+        tie_word_embeddings: bool | None = None,
         **others: Any,
     ) -> None:
-        self.size, self.position, self.conv, self.vocabulary = size, position, conv, vocabulary
-        self.head, self.outputs = head, outputs
+        # Not in `others`, because folders of older versions say that nothing is tied; `head` tells.
+        self.size, self.position, self.conv, self.vocabulary, self.head = dict(size or {}), position, conv, vocabulary, head
         super().__init__(**others)
 
     @property
-    def hidden_size(self) -> int:
-        """Width of the encoder's output."""
-        return int((self.size or {})["hidden"])
+    def tie_word_embeddings(self) -> bool:
+        """Whether the logits are products with the word table; false: with a table of the head's own."""
+        return bool((self.head or {}).get("tied", True))
+
+    @tie_word_embeddings.setter
+    def tie_word_embeddings(self, value: bool) -> None:
+        if value != self.tie_word_embeddings:
+            self.head = (self.head or {}) | {"tied": value}
 
     def settings(self) -> dict[str, Any]:
-        """The configuration as a dictionary, without the keys that are not set."""
+        """The configuration of the network as a dictionary, without the keys that are not set."""
         names = ("size", "position", "conv", "vocabulary", "head")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
-
-
-AutoConfig.register("relpos", RelposConfig, exist_ok=True)

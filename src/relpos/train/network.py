@@ -1,4 +1,4 @@
-"""From the keys `size`, `position`, `conv`, `vocabulary` to a network, without touching data; and new heads on its encoder."""
+"""The network of a composed configuration, without touching data; and new heads on its encoder."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from relpos.errors import RelposError
-from relpos.model.build import WEIGHTS, build
+from relpos.model.build import WEIGHTS
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier, ClassifierKind, MaskedLM
 from relpos.model.initial import describe, redraw
-from relpos.model.position import Scheme
-from relpos.model.shape import Shape
-from relpos.trust import constructor
+from relpos.train.described import network
 
 MOST = 10**13
 """Parameters; a network of more is a typing mistake."""
@@ -33,35 +31,6 @@ def build_model(cfg: DictConfig | Mapping[str, Any]) -> MaskedLM:
     config: Any = OmegaConf.to_container(cfg, resolve=True) if isinstance(cfg, DictConfig) else cfg
     model: MaskedLM = network({key: config[key] for key in ("size", "position", "conv", "vocabulary")})
     return model
-
-
-def network(config: dict[str, Any], filled: bool = True) -> Any:
-    """The network that `size`, `position`, `conv`, `vocabulary` describe; initialised from torch's present seed.
-
-    It is a `MaskedLM`; a `Classifier` where `outputs` gives a number of outputs; or has the head that `head` describes.
-
-    Args:
-        filled: false leaves the parameters without memory (torch's device `meta`), until those of a file are assigned. Only the
-            position scheme has values all the same: it holds numbers that no file stores, and parameters that the file may lack.
-
-    Raises:
-        RelposError: a class named by `_target_` is not a Scheme, or refuses its arguments.
-    """
-    position, conv = (constructor(config[key], key) for key in ("position", "conv"))
-    head: Any = config.get("head")
-    if "outputs" in config:
-        head = (head or {}) | {"kind": "classifier", "outputs": config["outputs"]}
-    kernel = config.get("kernel", "auto")
-    if filled:
-        return build(config["size"], position, config["vocabulary"], conv, kernel, head)
-
-    def with_values(shape: Shape) -> Scheme:
-        with torch.device("cpu"):
-            scheme: Scheme = position(shape)
-        return scheme
-
-    with torch.device("meta"):
-        return build(config["size"], with_values, config["vocabulary"], conv, kernel, head)
 
 
 def classifier_on(model: nn.Module, outputs: int, dropout: float, kind: ClassifierKind = "plain") -> Classifier:

@@ -18,10 +18,12 @@ from relpos.errors import RelposError, nearest, one_line
 from relpos.files import read_yaml, replacing, write_text
 from relpos.model.build import HeadSettings
 from relpos.model.encoder import Encoder
-from relpos.pretrained.checkpoint import Checkpoint
+from relpos.pretrained.checkpoint import OTHER_HEADS, Checkpoint
 from relpos.pretrained.files import CONFIG, is_exported, is_published, read_config
+from relpos.pretrained.stored import read_weights
 from relpos.ranges import check, check_arguments, rules
-from relpos.train.network import network, without_memory
+from relpos.train.described import network
+from relpos.train.network import without_memory
 from relpos.trust import constructor
 
 WEIGHTS = "model.safetensors"
@@ -44,7 +46,7 @@ def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str
 
 
 def load_weights(model: nn.Module, path: Path, strict: bool = True, assign: bool = False) -> None:
-    """Fills the parameters from a file.
+    """Fills the parameters from a file, or from the shards of a folder.
 
     Args:
         strict: refuse a file that lacks some parameter of `model` or has one more.
@@ -57,10 +59,10 @@ def load_weights(model: nn.Module, path: Path, strict: bool = True, assign: bool
 
 
 def _stored(model: nn.Module, path: Path, strict: bool) -> dict[str, Tensor]:
-    """The parameters in a file, once they are known to be those of `model`, which may have no memory."""
+    """The parameters in a file or in shards, once they are known to be those of `model`, which may have no memory."""
     try:
         # safetensors: reading it executes nothing, whoever wrote the file.
-        stored = load_file(path)
+        stored = read_weights(path, str) if path.is_dir() else load_file(path)
     except (SafetensorError, OSError) as error:
         raise RelposError(f"cannot read {path}: {one_line(error)}") from error
     parameters = dict(model.named_parameters())
@@ -110,8 +112,7 @@ def read_model_config(path: Path) -> dict[str, Any]:
     if is_published(folder):
         settings: Any = Checkpoint(folder).settings
     elif is_exported(folder):
-        config = read_config(folder)
-        settings = {name: config[name] for name in SETTINGS if config.get(name) is not None}
+        settings = _exported(read_config(folder))
     else:
         file = folder / "config.yaml"
         if not file.is_file() or not (folder / WEIGHTS).is_file():
@@ -120,6 +121,23 @@ def read_model_config(path: Path) -> dict[str, Any]:
         settings = read_yaml(file)
     with _naming(file, folder / WEIGHTS):
         return _checked(settings)
+
+
+def _exported(config: dict[str, Any]) -> dict[str, Any]:
+    """Our keys in the `config.json` of an exported network, or of what transformers has made of it; the class tells the head.
+
+    Raises:
+        RelposError: we have no such head.
+    """
+    settings = {name: config[name] for name in SETTINGS if config.get(name) is not None}
+    architecture = str((config.get("architectures") or [""])[0])
+    if reason := next((reason for kind, reason in OTHER_HEADS.items() if architecture.endswith(f"For{kind}")), None):
+        raise RelposError(f"architectures={architecture}: {reason}")
+    if architecture == "RelposForSequenceClassification":
+        return settings | {"outputs": len(config.get("id2label") or (0, 1))}  # transformers does not write two, the usual number
+    settings.pop("outputs", None)
+    head = settings.get("head") or {}
+    return settings | ({"head": head | {"kind": "none"}} if architecture == "RelposModel" else {})
 
 
 def _checked(settings: Any) -> dict[str, Any]:
@@ -184,7 +202,8 @@ def load_model(path: Path, kernel: str = "auto") -> Any:
             Checkpoint(folder).fill(model)
         elif is_exported(folder):
             model = network(settings, filled=False)
-            load_weights(model, weights, assign=True)
+            shards = path == folder and not weights.is_file()
+            load_weights(model, folder if shards else weights, assign=True)
         else:
             with without_memory():  # a file of a few bytes may ask for more memory than there is: only what has weights is built
                 expected = network(settings)

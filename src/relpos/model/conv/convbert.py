@@ -14,7 +14,7 @@ from relpos.model.conv.base import Conv
 from relpos.model.conv.separable import SeparableConv
 from relpos.model.conv.window import hide, weighted
 from relpos.model.dropout import Draw, drop
-from relpos.model.kernels.eager import MASKED
+from relpos.model.kernels.eager import masked
 from relpos.model.shape import Heads, Hidden, Mask, Shape
 from relpos.ranges import Count, checked
 
@@ -90,7 +90,7 @@ class ConvBert(Conv):
         if self.edges == "zero":
             w = self._read(torch.softmax(logits, -1))
             return w.masked_fill(~reached, 0)
-        return torch.softmax(self._read(logits).masked_fill(~reached, MASKED), -1)
+        return torch.softmax(self._read(logits).masked_fill(~reached, masked(logits.dtype)), -1)
 
     def _read(self, r: Float[Tensor, "batch heads n width"]) -> Float[Tensor, "batch heads n width"]:
         """What each owner has → of each query: itself, or for [i, o] the entry o of token i + o − k."""

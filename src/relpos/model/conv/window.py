@@ -34,7 +34,7 @@ def depthwise_each(x: Channels, *kernels: tuple[Float[Tensor, "channels _"], Flo
     """`depthwise` of one x with each (weight, bias); together they cost less than one by one."""
     dtype = compute_dtype(x)
     x, flat = x.to(dtype), [None if part is None else part.to(dtype) for kernel in kernels for part in kernel]
-    if x.device.type == "cpu" or sweeps.serve("auto", x, training=True):
+    if not torch.compiler.is_compiling() and (x.device.type == "cpu" or sweeps.serve("auto", x, training=True)):
         return list(_Depthwise.apply(x, *flat))
     return [_conv1d(x, flat[i], flat[i + 1]) for i in range(0, len(flat), 2)]
 

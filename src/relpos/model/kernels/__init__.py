@@ -9,10 +9,14 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Literal
 
+import torch
+from torch import Tensor
+
 from relpos.errors import RelposError
+from relpos.model.dropout import Draw, transformed
 from relpos.model.kernels import compiled, eager, fused, proof, triton
 from relpos.model.position.base import Terms
-from relpos.model.shape import Heads
+from relpos.model.shape import Heads, Mask
 
 FASTEST_FIRST: tuple[ModuleType, ...] = (triton, compiled, fused, eager)
 OPTIONAL: frozenset[ModuleType] = frozenset({triton, compiled})
@@ -22,6 +26,30 @@ Name = Literal["auto", "triton", "compiled", "fused", "eager"]
 
 def name_of(kernel: ModuleType) -> str:
     return kernel.__name__.rpartition(".")[2]
+
+
+def attend(
+    name: str,
+    q: Heads | None,
+    k: Heads | None,
+    v: Heads,
+    terms: Terms,
+    mask: Mask | None,
+    dropout: Draw | tuple[float, int],
+    training: bool,
+    scale: float = 1.0,
+    maps: list[Tensor] | None = None,
+) -> tuple[Heads, str]:
+    """y of the attention kernel that `select` chooses, and its name; `scale` is the factor of q·k.
+
+    The definition in plain torch serves where others cannot: to compilers, to transforms of torch.func, and to whoever wants
+    `maps`, the list to which it adds the probabilities.
+    """
+    plain = maps is not None or torch.compiler.is_compiling() or transformed()
+    kernel = eager if plain else select(name, terms, v, training, q is not None)
+    if maps is not None:
+        return eager.attention(q, k, v, terms, mask, dropout, scale, maps), name_of(eager)
+    return kernel.attention(q, k, v, terms, mask, dropout, scale), name_of(kernel)
 
 
 def select(name: str, terms: Terms, v: Heads, training: bool, content: bool = True) -> ModuleType:

@@ -14,7 +14,12 @@ from relpos.model.position.base import Terms
 from relpos.model.shape import Heads, Mask, scaled
 
 Scores = Float[Tensor, "batch heads n n"]
-MASKED = -1e30  # the score of a padding token; finite, so that a row of nothing but padding has no NaN
+MASKED = -1e30
+
+
+def masked(dtype: torch.dtype) -> float:
+    """The score of a padding token; finite, so that a row of nothing but padding has no NaN, also where it is added to a score."""
+    return max(MASKED, torch.finfo(dtype).min / 2)
 
 
 def supports(terms: Terms, v: Heads, training: bool) -> bool:
@@ -41,7 +46,7 @@ def scores(q: Heads | None, k: Heads | None, terms: Terms, like: Heads) -> Score
 def probabilities(s: Scores, mask: Mask | None, reach: int | None = None) -> Scores:
     """Softmax over the real keys that are at most `reach` tokens away."""
     if mask is not None:
-        s = s.masked_fill(~mask[:, None, None, :], MASKED)
+        s = s.masked_fill(~mask[:, None, None, :], masked(s.dtype))
     if reach is not None:
         s = s.masked_fill(_offsets(s.shape[-1], s.device).abs() > reach, -torch.inf)
     return torch.softmax(s, -1)
@@ -49,9 +54,9 @@ def probabilities(s: Scores, mask: Mask | None, reach: int | None = None) -> Sco
 
 def attention(
     q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int],
-    scale: float = 1.0,
+    scale: float = 1.0, maps: list[Tensor] | None = None,
 ) -> Heads:  # fmt: skip
-    """y; `scale` is the factor of q·k.
+    """y; `scale` is the factor of q·k. The weights of the values are added to `maps`.
 
     Example:
         >>> v = torch.arange(3.0).view(1, 1, 3, 1)
@@ -62,6 +67,8 @@ def attention(
         [1.0, 2.0, 1.0]
     """
     p = drop(probabilities(scores(scaled(q, scale), k, terms, v), mask, terms.reach), dropout).to(v.dtype)
+    if maps is not None:
+        maps.append(p)
     y = p @ v
     return y if terms.value is None else y + _weighted(p, terms.value, terms.outside)
 

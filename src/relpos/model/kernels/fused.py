@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from relpos.model.dropout import Draw, dropped, rescale
 from relpos.model.kernels.band import Kernels, Matrices, add_band_, beyond, diagonal_sums, read_band, toeplitz
-from relpos.model.kernels.eager import MASKED
+from relpos.model.kernels.eager import masked
 from relpos.model.position.base import Terms
 from relpos.model.precision import as_given, compute_dtype
 from relpos.model.shape import Heads, Mask, scaled
@@ -90,7 +90,7 @@ class _Attention(torch.autograd.Function):
         if key is not None:
             _add_key_(s, key.reshape(batch * heads, n, -1), outside)
         if mask is not None:
-            by_head.add_(s.new_zeros(mask.shape).masked_fill_(~mask, MASKED)[:, None, None, :])
+            by_head.add_(s.new_zeros(mask.shape).masked_fill_(~mask, masked(s.dtype))[:, None, None, :])
         signed = torch.softmax(s, -1)
         if p > 0:
             # A probability needs no sign, so its sign bit can be the mask; that of an int16 is where bfloat16 has its own.

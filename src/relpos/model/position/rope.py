@@ -66,7 +66,7 @@ class Rope(Scheme):
     def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: Complex[Tensor, "n pairs"]) -> tuple[Heads, Heads, Heads]:
         dtype = torch.promote_types(q.dtype, torch.float32)
         # Angles of far positions need float64; their cosines and sines do not.
-        turns = state.to(dtype.to_complex())
+        turns = state.to(torch.promote_types(dtype, torch.complex32))
         if self.values:
             v = turned(v.to(dtype), turns).to(v.dtype)
         return turned(q.to(dtype), turns), turned(k.to(dtype), turns), v

@@ -1,0 +1,34 @@
+"""Attention by its definition, in plain torch; relpos itself computes the same faster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from relpos.model.kernels.eager import attention
+
+Name = str
+
+
+class sweeps:
+    """Single passes: there are none."""
+
+    @staticmethod
+    def serve(name: str, x: Tensor, training: bool) -> bool:
+        """They never serve."""
+        return False
+
+    @staticmethod
+    def linear(x: Tensor, part: Any, name: str, training: bool) -> Tensor:
+        """The linear map `part` of x."""
+        y: Tensor = part(x)
+        return y
+
+
+def attend(
+    name: str, q: Any, k: Any, v: Tensor, terms: Any, mask: Any, dropout: Any, training: bool, scale: float = 1.0,
+    maps: list[Tensor] | None = None,
+) -> tuple[Tensor, str]:  # fmt: skip
+    """The attention, and the name of the kernel that has computed it."""
+    return attention(q, k, v, terms, mask, dropout, scale, maps), "eager"

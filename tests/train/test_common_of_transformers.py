@@ -1,0 +1,144 @@
+"""The common tests of transformers (test_modeling_common and test_configuration_common of its source package) run on our
+classes and on exported folders, with and without relpos.
+
+RELPOS_FULL=1 fetches the source package from PyPI, once, and runs all of them. Without it a sample runs where the package is there
+already: in pytest's cache, or where RELPOS_TRANSFORMERS names it unpacked.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import urllib.request
+from importlib.metadata import version
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from relpos.data.tokenizer import Tokenizer
+from relpos.train.described import network
+from relpos.train.export import export
+from schemes import FULL, SIZE, node
+
+pytest.importorskip("transformers", reason="needs relpos[pretrained]")
+
+RUNNER = Path(__file__).with_name("common_of_transformers.py")
+SAMPLE = ("test_save_load", "test_resize_tokens_embeddings", "test_problem_types", "test_model_outputs_equivalence", "test_config")
+NETWORKS = {
+    "composite": (node("position", "composite"), node("conv", "none")),
+    "absolute": (node("position", "absolute"), node("conv", "depthwise")),  # without a convolution it would be a BERT
+    "rope_canon": (node("position", "rope"), node("conv", "canon")),
+}
+BERT = 102
+"""How many pass with BERT's six classes."""
+OURS = 73
+"""How many pass with ours. Of BERT's, 27 about SDPA skip, and two about how transformers collects the outputs of its layers."""
+REASONS = {
+    "accelerator": "needs a GPU",
+    "accelerators": "needs GPUs",
+    "MPS": "needs a Mac",
+    "accelerate": "needs accelerate, and a GPU",
+    "deepspeed": "needs deepspeed",
+    "the kernels library": "needs kernels",
+    "Flash Attention": "has attention kernels of its own",
+    "SDPA": "has attention kernels of its own",
+    "sdpa": "has attention kernels of its own",
+    "RoPE": "has schemes of its own",
+    "grouped_mm": "no experts",
+    "experts": "no experts",
+    "router_logits": "no experts",
+    "capture": "collects outputs by itself",
+    "No conversion found": "has one form of weights",
+    "TP plan": "no tensor parallelism",
+    "composite": "one network",
+    "subconfigs": "one network",
+    "language modeling head": "no decoder among these classes",
+    "_keep_in_fp32_modules": "any number format",
+    "position embeddings": "schemes are no tables that could be resized",
+    "sliding window": "`window` is a scheme",
+    "test is slow": "compiles for minutes",
+}
+"""Words of the reason with which a test skips → what that is for us."""
+
+
+@pytest.fixture(scope="module")
+def source(pytestconfig: pytest.Config) -> Path:
+    """The unpacked source package of the installed version."""
+    wanted = f"transformers-{version('transformers')}"
+    folder = Path(os.environ.get("RELPOS_TRANSFORMERS") or pytestconfig.cache.mkdir(wanted) / wanted)  # type: ignore[union-attr]
+    if not (folder / "tests").is_dir() and FULL:
+        try:
+            fetch(wanted, folder.parent)
+        except OSError as error:
+            pytest.skip(f"the source package of {wanted} cannot be fetched: {error}")
+    if not (folder / "tests").is_dir():
+        pytest.skip(f"the source package of {wanted} is not here: RELPOS_FULL=1 fetches it, RELPOS_TRANSFORMERS=FOLDER names it")
+    return folder
+
+
+def fetch(wanted: str, to: Path) -> None:
+    index = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple").rstrip("/")
+    asked = urllib.request.Request(f"{index}/transformers/", headers={"Accept": "application/vnd.pypi.simple.v1+json"})
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        files = {file["filename"]: file for file in json.load(answer)["files"]}
+    file = files.get(f"{wanted}.tar.gz")
+    if file is None:
+        raise OSError("the index has no source of it")
+    with urllib.request.urlopen(file["url"], timeout=300) as answer:
+        content = answer.read()
+    if hashlib.sha256(content).hexdigest() != file["hashes"]["sha256"]:
+        raise OSError("it is damaged")
+    with tarfile.open(fileobj=BytesIO(content)) as archive:
+        archive.extractall(to, [member for member in archive if member.name.startswith(f"{wanted}/tests/")], filter="data")
+
+
+@pytest.fixture(scope="module")
+def folders(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for each network, as `relpos export` writes it."""
+    tokenizer = Tokenizer.load(next((prepared / "tokenizer").glob("*/tokenizer.model")))
+    root = tmp_path_factory.mktemp("folders")
+    for name, (position, conv) in NETWORKS.items():
+        settings = {"size": SIZE, "position": position, "conv": conv, "vocabulary": tokenizer.size}
+        torch.manual_seed(0)
+        export(root / name, network(settings), settings, tokenizer, str)
+    return root
+
+
+def common(source: Path, folder: str, cache: Path, before: str = "") -> dict[str, Any]:
+    """What became of the tests in a process of its own, at whose beginning some lines run."""
+    names = [] if FULL else list(SAMPLE)
+    start = f"{before}\nimport runpy, sys\nsys.argv[0] = {str(RUNNER)!r}\nrunpy.run_path({str(RUNNER)!r}, run_name='__main__')"
+    environment = os.environ | {"HF_HOME": str(cache), "HF_HUB_OFFLINE": "1", "RELPOS_COMPILE": "0"}
+    command = [sys.executable, "-c", start, str(source), folder, *names]
+    done = subprocess.run(
+        command, cwd=cache, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return results
+
+
+HIDDEN = """
+import sys
+class Refusing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("relpos", "jaxtyping", "pytorch_lightning", "hydra", "omegaconf"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Refusing())
+"""
+
+
+@pytest.mark.parametrize("name", [*(NETWORKS if FULL else ["composite"]), "without relpos", *(["bert"] if FULL else [])])
+def test_the_common_tests_of_transformers_hold(name: str, source: Path, folders: Path, tmp_path: Path) -> None:
+    folder = name if name == "bert" else str(folders / ("composite" if name == "without relpos" else name))
+    results = common(source, folder, tmp_path, HIDDEN if name == "without relpos" else "import relpos")
+    assert results["failed"] == []
+    unexplained = [skipped for skipped in results["skipped"] if not any(words in skipped[1] for words in REASONS)]
+    assert unexplained == []
+    passed = len(results["passed"])
+    assert passed == (len(SAMPLE) if not FULL else BERT if name == "bert" else OURS)

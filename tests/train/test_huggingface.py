@@ -1,0 +1,348 @@
+"""Our classes in the hands of transformers: values as BERT's, missing weights as a new network's, what is not known refused."""
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+import relpos
+from relpos.errors import RelposError
+from relpos.model.heads import Classifier
+from schemes import CONVS, FULL, POSITIONS, SIZE, node
+
+transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")
+transformers.utils.logging.disable_progress_bar()
+transformers.utils.logging.set_verbosity_error()
+
+VOCABULARY = 99
+IDS = torch.randint(5, VOCABULARY, (4, 9), generator=torch.Generator().manual_seed(1))
+MASK = torch.ones_like(IDS).index_put((torch.tensor([1, 1, 1]), torch.tensor([6, 7, 8])), torch.tensor(0))
+HEADS = ("MaskedLM", "SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice")
+
+
+def config(position: str = "composite", conv: str = "none", size: dict[str, Any] | None = None, **more: Any) -> Any:
+    settings = {"size": SIZE | (size or {}), "position": node("position", position), "conv": node("conv", conv)}
+    return transformers.AutoConfig.for_model("relpos", **settings, vocabulary=VOCABULARY, **more)
+
+
+def made(head: str = "MaskedLM", **more: Any) -> Any:
+    torch.manual_seed(0)
+    return auto(head).from_config(config(**more)).eval()
+
+
+def auto(head: str) -> Any:
+    return getattr(transformers, f"AutoModelFor{head}" if head else "AutoModel")
+
+
+class Given(nn.Module):
+    """Gives the same logits whatever comes in: what a class of BERT computes of them is its loss."""
+
+    def __init__(self, logits: Tensor) -> None:
+        super().__init__()
+        self.logits = logits
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.logits
+
+
+def of_bert(head: str, part: str, logits: Tensor, labels: dict[str, Tensor], **more: Any) -> Tensor:
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    theirs = getattr(transformers, f"BertFor{head}")(transformers.BertConfig(vocab_size=VOCABULARY, **sizes, **more))
+    setattr(theirs, part, Given(logits))
+    ids = IDS[:, None].repeat(1, 3, 1) if head == "MultipleChoice" else IDS
+    loss: Tensor = theirs(ids, **labels).loss
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("outputs", "kind", "labels"),
+    [
+        (1, None, torch.tensor([0.5, -1.0, 2.0, 0.0])),
+        (1, None, torch.tensor([[0.5], [-1.0], [2.0], [0.0]])),
+        (1, "regression", torch.tensor([0.5, -1.0, 2.0, 0.0])),
+        (3, "regression", torch.arange(12.0).view(4, 3)),
+        (3, None, torch.tensor([0, 2, 1, 1])),
+        (3, "single_label_classification", torch.tensor([[0], [2], [1], [1]])),
+        (3, None, torch.tensor([[0.0, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1, 1]])),
+        (3, "multi_label_classification", torch.tensor([[0.0, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1, 1]])),
+    ],
+)
+def test_the_loss_of_every_kind_of_problem_is_that_of_bert(outputs: int, kind: str | None, labels: Tensor) -> None:
+    model = made("SequenceClassification", num_labels=outputs, problem_type=kind)
+    answer = model(IDS, MASK, labels=labels)
+    expected = of_bert(
+        "SequenceClassification", "classifier", answer.logits, {"labels": labels}, num_labels=outputs, problem_type=kind
+    )
+    assert torch.equal(answer.loss, expected)
+    assert model.config.problem_type is not None
+
+
+@pytest.mark.parametrize("shape", [(4, 9), (36,)])
+def test_the_losses_of_the_other_heads_are_those_of_bert(shape: tuple[int, ...]) -> None:
+    labels = torch.where(torch.arange(36) % 3 == 0, -100, torch.arange(36) % 5).view(shape)
+    answer = made()(IDS, MASK, labels=labels)
+    assert torch.equal(answer.loss, of_bert("MaskedLM", "cls", answer.logits, {"labels": labels}))
+    answer = made("TokenClassification", num_labels=5)(IDS, MASK, labels=labels)
+    assert torch.equal(answer.loss, of_bert("TokenClassification", "classifier", answer.logits, {"labels": labels}, num_labels=5))
+    places = {"start_positions": torch.tensor([0, 3, 20, 1]), "end_positions": torch.tensor([[1], [8], [30], [-1]])}
+    answer = made("QuestionAnswering")(IDS, MASK, **places)
+    logits = torch.stack((answer.start_logits, answer.end_logits), -1)
+    torch.testing.assert_close(answer.loss, of_bert("QuestionAnswering", "qa_outputs", logits, places))
+    chosen = torch.tensor([0, 2, 1, 0])
+    answer = made("MultipleChoice")(IDS[:, None].expand(-1, 3, -1), labels=chosen)
+    assert torch.equal(answer.loss, of_bert("MultipleChoice", "classifier", answer.logits.view(-1, 1), {"labels": chosen}))
+
+
+@pytest.mark.parametrize("head", ["SequenceClassification", "MaskedLM"])
+def test_a_step_in_four_passes_has_the_gradient_of_one(head: str) -> None:
+    whole, parts = made(head, num_labels=2), made(head, num_labels=2)
+    labels = IDS if head == "MaskedLM" else torch.tensor([0, 1, 1, 0])
+    whole(IDS, labels=labels).loss.backward()
+    for row in range(4):
+        (parts(IDS[row : row + 1], labels=labels[row : row + 1]).loss / 4).backward()
+    for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+    assert not whole.accepts_loss_kwargs  # Trainer then divides by the number of passes
+
+
+def test_gradient_accumulation_by_trainer_has_the_gradient_of_one_pass(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    rows = [{"input_ids": ids, "labels": torch.tensor(number % 2)} for number, ids in enumerate(IDS)]
+    norms = []
+    for passes in (1, 4):
+        model = made("SequenceClassification", num_labels=2, size={"dropout": 0.0, "attention_dropout": 0.0})
+        model.dropout.p = 0.0
+        how = {"per_device_train_batch_size": 4 // passes, "gradient_accumulation_steps": passes, "max_steps": 1}
+        quiet = {"report_to": [], "save_strategy": "no", "use_cpu": True, "disable_tqdm": True, "max_grad_norm": 1e9}
+        trainer = transformers.Trainer(
+            model=model, args=transformers.TrainingArguments(str(tmp_path), logging_steps=1, **how, **quiet), train_dataset=rows
+        )
+        trainer.train()
+        norms.append(next(line["grad_norm"] for line in trainer.state.log_history if "grad_norm" in line))
+    assert norms[1] == pytest.approx(norms[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("head", ["", *HEADS])
+@pytest.mark.parametrize(
+    "name", ["position_ids", "num_items_in_batch", "past_key_values", "use_cache", "head_mask", "outptu_attentions"]
+)
+def test_what_a_class_does_not_know_is_refused_by_name(head: str, name: str) -> None:
+    with pytest.raises(TypeError, match=name):
+        made(head)(IDS, **{name: torch.arange(9)[None]})
+
+
+def test_inputs_are_ids_or_vectors_and_a_mask_of_tokens() -> None:
+    model = made(position="rope", conv="canon")
+    vectors = model.get_input_embeddings()(IDS)
+    torch.testing.assert_close(model(inputs_embeds=vectors, attention_mask=MASK).logits, model(IDS, MASK).logits)
+    for given in ({}, {"input_ids": IDS, "inputs_embeds": vectors}):
+        with pytest.raises(RelposError, match="exactly one of input_ids or inputs_embeds"):
+            model(**given)
+    with pytest.raises(RelposError, match="attention_mask has 4 axes"):
+        model(IDS, MASK[:, None, None])
+
+
+@pytest.mark.parametrize("head", ["", *HEADS])
+def test_outputs_are_those_that_are_asked_for(head: str) -> None:
+    model, ids = made(head), IDS[:, None] if head == "MultipleChoice" else IDS
+    assert isinstance(model(ids, return_dict=False), tuple)
+    given = model(ids, output_attentions=True, output_hidden_states=True)
+    layers = model.config.num_hidden_layers
+    assert (len(given.attentions), len(given.hidden_states)) == (layers, layers + 1)
+    assert model(ids).attentions is None
+    assert model(ids).hidden_states is None
+    model.config.output_hidden_states = model.config.output_attentions = True
+    assert len(model(ids).hidden_states) == layers + 1
+    assert len(model(ids, output_hidden_states=False).attentions) == layers
+
+
+@pytest.mark.parametrize("position", ["absolute", "composite", "shaw", "dual_triangle_split", "window"])
+def test_attention_maps_are_what_the_values_are_weighed_with(position: str) -> None:
+    model = made(position=position)
+    answer = model(IDS, MASK, output_attentions=True)
+    torch.testing.assert_close(answer.logits[MASK.bool()], model(IDS, MASK).logits[MASK.bool()], atol=1e-5, rtol=1e-5)
+    for weights in answer.attentions:
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]))
+        assert not weights[1, :, :6, 6:].any()
+
+
+def test_a_network_without_scores_has_no_attention_maps() -> None:
+    with pytest.raises(RelposError, match="output_attentions: no head of this network has scores"):
+        made(position="none", conv="lightconv")(IDS, output_attentions=True)
+
+
+def test_a_larger_vocabulary_keeps_the_logits_and_opens_here(tmp_path: Path) -> None:
+    for tied in (True, False):
+        model = made(head="MaskedLM") if tied else auto("MaskedLM").from_config(untied()).eval()
+        torch.nn.init.normal_(model.head.bias)
+        before = model(IDS).logits
+        model.resize_token_embeddings(VOCABULARY + 5, mean_resizing=False)
+        linear = model.get_output_embeddings()
+        assert (linear.weight.shape[0], len(linear.bias), model.config.vocab_size) == (VOCABULARY + 5,) * 3
+        after = model(IDS).logits
+        torch.testing.assert_close(after[..., :VOCABULARY], before)
+        model.save_pretrained(tmp_path / str(tied))
+        again, _ = relpos.load(tmp_path / str(tied))
+        torch.testing.assert_close(again(IDS), after)
+        model.resize_token_embeddings(VOCABULARY)
+        torch.testing.assert_close(model(IDS).logits, before)
+
+
+def untied() -> Any:
+    given = config()
+    given.tie_word_embeddings = False
+    assert given.settings()["head"] == {"tied": False}
+    return given
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_activations_that_are_computed_again_give_the_same_gradients(reentrant: bool) -> None:
+    grads = []
+    for again in (False, True):
+        model = made(position="composite", conv="canon").train()
+        if again:
+            model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+            model.enable_input_require_grads()
+        torch.manual_seed(5)
+        model(IDS, MASK, labels=IDS).loss.backward()
+        grads.append([part.grad for part in model.parameters()])
+    assert model.is_gradient_checkpointing
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("position", ["absolute", "composite", "rope", "dual_triangle"])
+@pytest.mark.parametrize("kernel", ["auto", "eager"])
+def test_in_half_precision_a_mask_hides_padding(position: str, kernel: str) -> None:
+    model = made(position=position)
+    for layer in model.encoder.layers:
+        layer.attention.kernel = kernel
+    logits = model(IDS, MASK).logits
+    half = model.half()
+    torch.testing.assert_close(half(IDS, MASK).logits.float(), logits, atol=5e-3, rtol=1e-2)
+    other = IDS.masked_fill(MASK == 0, 7)
+    assert torch.equal(half(other, MASK).logits[MASK.bool()], half(IDS, MASK).logits[MASK.bool()])
+    assert half(IDS, MASK * 0).logits.isfinite().all()
+
+
+MISSING = [
+    ("", "composite", "canon"),
+    ("MaskedLM", "tisa", "none"),
+    ("MaskedLM", "composite", "inkling"),
+    ("MaskedLM", "kerple", "depthwise"),
+    ("MaskedLM", "none", "lightconv"),
+    ("MaskedLM", "floater", "none"),
+    ("SequenceClassification", "tupe", "none"),
+    ("TokenClassification", "fire", "convbert"),
+    ("QuestionAnswering", "shaw", "qk"),
+    ("MultipleChoice", "deberta", "none"),
+]
+
+
+@pytest.mark.parametrize(("head", "position", "conv"), MISSING)
+def test_what_a_folder_lacks_is_drawn_as_in_a_new_network(head: str, position: str, conv: str, tmp_path: Path) -> None:
+    saved = made(head, position=position, conv=conv)
+    with torch.no_grad():
+        for parameter in saved.parameters():
+            parameter.fill_(7.0)
+    saved.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    order = torch.randperm(len(weights), generator=torch.Generator().manual_seed(3)).tolist()
+    kept = {name: weights[name] for name in (sorted(weights)[place] for place in order[::2])}
+    save_file(kept, tmp_path / "model.safetensors", {"format": "pt"})
+    torch.manual_seed(11)
+    opened = dict(auto(head).from_pretrained(tmp_path).named_parameters())
+    torch.manual_seed(11)
+    new = dict(auto(head).from_config(saved.config).named_parameters())
+    assert opened.keys() == new.keys() > kept.keys()
+    for name, value in opened.items():
+        assert torch.equal(value, kept.get(name, new[name])), name
+
+
+def test_every_scheme_and_convolution_is_drawn_whole() -> None:
+    from relpos.train.huggingface import RelposModel
+
+    for position, conv in [*((name, "none") for name in POSITIONS), *(("none", name) for name in CONVS)]:
+        given = config(position, conv)
+        torch.manual_seed(2)
+        empty = RelposModel.from_pretrained(None, config=copy.deepcopy(given), state_dict={})
+        torch.manual_seed(2)
+        for (name, one), two in zip(empty.named_parameters(), auto("").from_config(given).parameters(), strict=True):
+            assert torch.equal(one, two), (position, conv, name)
+
+
+def test_what_transformers_makes_of_a_pretraining_opens_here(tmp_path: Path) -> None:
+    made().save_pretrained(tmp_path / "saved")
+    for number, more in enumerate(({"num_labels": 3}, {}, {"num_labels": 1})):
+        theirs = auto("SequenceClassification").from_pretrained(tmp_path / "saved", **more).eval()
+        theirs.save_pretrained(tmp_path / f"classifier{number}", max_shard_size="2KB")
+        ours, tokenizer = relpos.load(tmp_path / f"classifier{number}")
+        assert isinstance(ours, Classifier)
+        assert tokenizer is None
+        torch.testing.assert_close(ours(IDS, MASK), theirs(IDS, MASK).logits)
+    assert len(list((tmp_path / "classifier0").glob("*.safetensors"))) > 1
+    encoder = auto("").from_pretrained(tmp_path / "classifier0").eval()
+    encoder.save_pretrained(tmp_path / "encoder")
+    ours, _ = relpos.load(tmp_path / "encoder")
+    torch.testing.assert_close(ours(IDS, MASK), encoder(IDS, MASK).last_hidden_state)
+    back = auto("SequenceClassification").from_pretrained(tmp_path / "encoder").encoder.eval()
+    torch.testing.assert_close(back(IDS, MASK).last_hidden_state, ours(IDS, MASK))
+
+
+@pytest.mark.parametrize("head", ["TokenClassification", "QuestionAnswering", "MultipleChoice"])
+def test_a_head_that_we_do_not_have_is_refused_here(head: str, tmp_path: Path) -> None:
+    made(head).save_pretrained(tmp_path)
+    with pytest.raises(RelposError, match=f"architectures=RelposFor{head}"):
+        relpos.load(tmp_path)
+
+
+def test_the_configuration_has_the_names_of_transformers(tmp_path: Path) -> None:
+    given = config()
+    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings")
+    assert [getattr(given, name) for name in names] == [SIZE[key] for key in ("hidden", "layers", "heads", "ffn", "max_positions")]
+    given.num_hidden_layers = 1
+    assert len(auto("").from_config(given).layers) == 1
+    given.save_pretrained(tmp_path)
+    assert transformers.AutoConfig.from_pretrained(tmp_path).size == SIZE | {"layers": 1}
+
+
+COMPILED = """
+import sys, torch, relpos
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceClassification
+size = relpos.compose("params", ["size=tiny"]).size
+ids, mask = torch.randint(5, 99, (2, 9)), torch.ones(2, 9, dtype=torch.long)
+mask[1, 6:] = 0
+for scheme in sys.argv[2:]:
+    cfg = relpos.compose("params", ["size=tiny", f"position={scheme}"])
+    config = AutoConfig.for_model("relpos", size=dict(cfg.size), position=dict(cfg.position), conv=dict(cfg.conv), vocabulary=99)
+    for auto in (AutoModelForMaskedLM, AutoModelForSequenceClassification):
+        model = auto.from_config(config).eval()
+        if sys.argv[1] == "compile":
+            compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+            with torch.no_grad():
+                torch.testing.assert_close(compiled(ids, mask).logits, model(ids, mask).logits)
+            model.train()
+            compiled(ids, mask, labels=ids if auto is AutoModelForMaskedLM else ids[:, 0] % 2).loss.backward()
+            assert all(part.grad is not None for part in model.parameters())
+            continue
+        axes = {0: torch.export.Dim("batch", min=1, max=64), 1: torch.export.Dim("n", min=2, max=128)}
+        given = {"input_ids": ids, "attention_mask": mask}
+        program = torch.export.export(model, (), given, dynamic_shapes={name: axes for name in given}).module()
+        more = torch.randint(5, 99, (3, 12))
+        answer = program(input_ids=more, attention_mask=torch.ones_like(more)).logits
+        torch.testing.assert_close(answer, model(more).logits)
+"""
+
+
+@pytest.mark.skipif(not FULL, reason="a compiler's minute: RELPOS_FULL=1")
+@pytest.mark.parametrize("what", ["compile", "export"])
+def test_networks_compile_as_one_graph_and_as_a_program_for_texts_of_any_size(what: str) -> None:
+    """In a process of its own: here annotations are checked, which a compiler would have to understand."""
+    done = subprocess.run([sys.executable, "-c", COMPILED, what, "composite", "rope"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
