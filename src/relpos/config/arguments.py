@@ -24,7 +24,7 @@ SINGLE = {"analyze": "kind", "figures": "paper"}
 """Command → the key or group of its one argument without a key."""
 RENAMED = {"from": ("network", "folders"), "run": ("network",), "runs": ("network",), "pretrained": ("network",)}
 """Key of an earlier version → its names today, of which a command has one."""
-SHORT = {"finetune": {"intermediate": "task"}}
+SHORT = {"finetune": {"intermediate": "task", "tokenizer": "file"}, "pretrain": {"tokenizer": "file"}, "data": {"tokenizer": "file"}}
 """Command → group → its key that the group's own name sets."""
 RECIPES = {"pretrain": "{}", "finetune": "finetune_{}"}
 """Command → the name of its recipe for networks of some size."""

@@ -82,6 +82,15 @@ class Cost(Network):
     length: Length
 
 
+class Pieces(TypedDict):
+    """The keys `tokenizer.…`."""
+
+    file: str | None
+    kind: Annotated[str, As("relpos.data.tokenizer.Kind")]
+    cased: bool
+    byte_fallback: bool
+
+
 class First(TypedDict):
     share: Rate
     length: Length
@@ -91,6 +100,7 @@ class First(TypedDict):
 class Training(Network):
     stage: str
     data: dict[str, Any]
+    tokenizer: Pieces
     recipe: RecipeKeys
     speed: Speed
     logger: dict[str, Any]
@@ -149,4 +159,5 @@ class Finetune(Training):
 class Data(TypedDict):
     stage: str
     data: dict[str, Any]
+    tokenizer: Pieces
     vocabulary: Width

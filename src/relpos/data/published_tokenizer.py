@@ -117,8 +117,7 @@ class PublishedTokenizer(Tokenizer):
         return self._characters(piece) if self._is_bytes else str(piece)
 
     def encode_marked(self, text: str) -> npt.NDArray[np.int64]:
-        ours = {"[PAD]": self.pad, "[CLS]": self.cls, "[SEP]": self.sep, "[MASK]": self.mask}
-        for name, number in ours.items():  # what the user types for every network
+        for name, number in self.typed.items():
             text = text.replace(name, self.piece(number))
         self.backend.encode_special_tokens = False
         return np.array(self.backend.encode(text, add_special_tokens=False).ids, np.int64)
