@@ -104,6 +104,7 @@ class Training(Network):
     recipe: RecipeKeys
     speed: Speed
     logger: dict[str, Any]
+    metric: str | None
     batch: Batch
     seed: Natural
     precision: Precision

@@ -117,17 +117,14 @@ def log_again(logger: Logger, lines: Iterable[dict[str, Any]]) -> None:
             logger.log_metrics({name: value for name, value in line.items() if name != "step"}, step=line["step"])
 
 
-def conclude(loggers: list[Logger], metrics: dict[str, Any]) -> None:
+def conclude(loggers: list[Logger], figures: dict[str, float]) -> None:
     """Tells the loggers that the run is over. Its final figures become summary metrics of Weights & Biases, by which pages sort and
-    group: all numbers, and the columns by their names."""
+    group."""
     from pytorch_lightning.loggers import WandbLogger
 
-    # By their own names: pages cannot sort by a value inside a value.
-    figures = {**metrics, **metrics.get("columns", {})}
-    plain = {name: value for name, value in figures.items() if isinstance(value, int | float)}
     for logger in loggers:
         if isinstance(logger, WandbLogger):
-            logger.experiment.summary.update(plain)
+            logger.experiment.summary.update(figures)
         logger.finalize("success")
         if isinstance(logger, WandbLogger):
             logger.experiment.finish()  # Lightning leaves it open
