@@ -45,7 +45,9 @@ def ids(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
 @pytest.mark.parametrize("cased", [False, True])
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 @pytest.mark.parametrize("texts", TEXTS)
-def test_the_fast_tokenizer_of_each_kind_gives_its_ids(texts: str, kind: str, cased: bool, byte_fallback: bool, tmp_path: Path) -> None:
+def test_the_fast_tokenizer_of_each_kind_gives_its_ids(
+    texts: str, kind: str, cased: bool, byte_fallback: bool, tmp_path: Path
+) -> None:
     ours = trained(tmp_path, TEXTS[texts], kind=kind, cased=cased, byte_fallback=byte_fallback)
     fast = fast_tokenizer(ours)
     assert [row.ids for row in fast.encode_batch(TEXTS[texts] + ODD, add_special_tokens=False)] == ids(ours, TEXTS[texts] + ODD)
@@ -107,7 +109,9 @@ def stranger(folder: Path, texts: list[str], special: list[str]) -> Any:
     made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = tokenizers.decoders.ByteLevel()
     alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(texts, tokenizers.trainers.BpeTrainer(vocab_size=600, special_tokens=special, initial_alphabet=alphabet))
+    made.train_from_iterator(
+        texts, tokenizers.trainers.BpeTrainer(vocab_size=600, special_tokens=special, initial_alphabet=alphabet)
+    )
     folder.mkdir(exist_ok=True)
     made.save(str(folder / "bytes.json"))
     return made

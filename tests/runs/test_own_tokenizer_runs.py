@@ -104,7 +104,12 @@ def test_the_identity_is_that_of_the_content_and_defaults_keep_theirs(tmp_path: 
     bytes_of_bpe(second)
     assert planned(f"tokenizer={second}").identity not in (identity, planned().identity)
     assert planned("tokenizer.kind=unigram", "tokenizer.cased=false", "tokenizer=null").identity == planned().identity
-    others = [["tokenizer.kind=bpe"], ["tokenizer.cased=true"], ["tokenizer.byte_fallback=true"], ["tokenizer.kind=bpe", "tokenizer.cased=true"]]
+    others = [
+        ["tokenizer.kind=bpe"],
+        ["tokenizer.cased=true"],
+        ["tokenizer.byte_fallback=true"],
+        ["tokenizer.kind=bpe", "tokenizer.cased=true"],
+    ]
     assert len({planned(*other).identity for other in [[], *others]}) == 5
     tuned = plan(compose("finetune", ["task=rte", "intermediate=none", f"tokenizer={first}", "pretrain.steps=4"]))
     assert tuned.inputs["start"].inputs["tokenizer"].meaning == planned(f"tokenizer={first}").inputs["tokenizer"].meaning

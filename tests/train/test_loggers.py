@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import relpos
-from relpos.cli import main
 from relpos import compose
+from relpos.cli import main
 from relpos.runs import plan
 
 TINY = ["size=tiny", "steps=2", "batch=4", "evaluations=1", "log_every=1", "position=none"]
@@ -38,7 +38,9 @@ def test_a_logger_of_lightnings_writes_into_the_runs_folder_and_changes_no_ident
     assert f"identity: {run.identity}" in (written.parent / "hparams.yaml").read_text()
 
 
-def test_a_function_of_the_users_own_is_told_what_the_run_is(toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_of_the_users_own_is_told_what_the_run_is(
+    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "my_loggers.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     assert main(["pretrain", *TINY, "logger=custom", "logger._target_=my_loggers.logger", "+logger.word=hello"]) == 0
@@ -60,7 +62,9 @@ def test_a_wrong_logger_is_refused_before_anything_is_trained(overrides: list[st
 
 def test_a_file_may_not_name_a_logger(tmp_path: Path, refused: Callable[..., str]) -> None:
     row = {"a": ["logger=custom", "logger._target_=pytorch_lightning.loggers.CSVLogger"]}
-    (tmp_path / "table.yaml").write_text(json.dumps({"question": "?", "base": ["size=tiny"], "rows": row, "tasks": [], "seeds": {"pretrain": 1, "finetune": 1}}))
+    (tmp_path / "table.yaml").write_text(
+        json.dumps({"question": "?", "base": ["size=tiny"], "rows": row, "tasks": [], "seeds": {"pretrain": 1, "finetune": 1}})
+    )
     said = refused("reproduce", f"table={tmp_path / 'table.yaml'}", "dry_run=true")
     assert "trust=pytorch_lightning.loggers allows it" in said
 
@@ -85,6 +89,8 @@ def test_trackio_has_one_run_with_every_figure(toy_runs: Path, tmp_path: Path, m
     assert [row["heldout_loss"] for row in told if "heldout_loss" in row] == [run.metrics["heldout_loss"]]
 
 
-def test_without_trackio_it_is_said_how_to_install_it(toy_runs: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_trackio_it_is_said_how_to_install_it(
+    toy_runs: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "trackio", None)
     assert refused("pretrain", *TINY, "logger=trackio").endswith("logger=trackio needs trackio: pip install trackio")

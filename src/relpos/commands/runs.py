@@ -51,7 +51,9 @@ class Seen:
 
     @property
     def used_by(self) -> str:
-        return ", ".join([*(f"table {table}" for table in self.tables), *([f"{len(self.readers)} of these runs"] if self.readers else [])])
+        return ", ".join(
+            [*(f"table {table}" for table in self.tables), *([f"{len(self.readers)} of these runs"] if self.readers else [])]
+        )
 
 
 def runs(removed: Names | None, ask: bool) -> str:

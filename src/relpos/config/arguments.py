@@ -24,7 +24,11 @@ SINGLE = {"analyze": "kind", "figures": "paper"}
 """Command → the key or group of its one argument without a key."""
 RENAMED = {"from": ("network", "folders"), "run": ("network",), "runs": ("network",), "pretrained": ("network",)}
 """Key of an earlier version → its names today, of which a command has one."""
-SHORT = {"finetune": {"intermediate": "task", "tokenizer": "file"}, "pretrain": {"tokenizer": "file"}, "data": {"tokenizer": "file"}}
+SHORT = {
+    "finetune": {"intermediate": "task", "tokenizer": "file"},
+    "pretrain": {"tokenizer": "file"},
+    "data": {"tokenizer": "file"},
+}
 """Command → group → its key that the group's own name sets."""
 RECIPES = {"pretrain": "{}", "finetune": "finetune_{}"}
 """Command → the name of its recipe for networks of some size."""
@@ -104,7 +108,10 @@ def _with_keys(command: str, overrides: list[str]) -> list[str]:
         raise RelposError(f"relpos runs {bare[0]}: relpos runs, or relpos runs remove NAME, is expected")
     if any(key_of(override) == LISTED[command] for override in overrides):
         raise RelposError(f"{bare[0]}: give it by itself or in {LISTED[command]}=[…], not both ways")
-    return [*(override for override in overrides if override not in bare), f"{LISTED[command]}={_spelled(bare[command == 'runs' :])}"]
+    return [
+        *(override for override in overrides if override not in bare),
+        f"{LISTED[command]}={_spelled(bare[command == 'runs' :])}",
+    ]
 
 
 def _with_names_of_today(command: str, overrides: list[str]) -> list[str]:

@@ -158,7 +158,9 @@ def refuse_overrides(command: str, overrides: Iterable[str], plain: Mapping[str,
     for override in overrides if (plain.get("tokenizer") or {}).get("file") else ():
         key = key_of(override)
         if key in ("vocabulary", "data.sample") or (key.startswith("tokenizer.") and key != "tokenizer.file"):
-            raise RelposError(f"{override}: the pieces come from tokenizer={plain['tokenizer']['file']}, where this changes nothing")
+            raise RelposError(
+                f"{override}: the pieces come from tokenizer={plain['tokenizer']['file']}, where this changes nothing"
+            )
     if not plain.get("network"):
         return
     for override in overrides:

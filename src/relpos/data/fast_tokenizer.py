@@ -1,8 +1,8 @@
 """Our SentencePiece tokenizer as a fast tokenizer of Hugging Face: the same pieces under the same ids.
 
 A fast tokenizer is `tokenizer.json`, a description that the library `tokenizers` executes: the normalisation that the SentencePiece
-model holds, white space as `▁`, and the model itself: unigram or BPE. It reads `[MASK]`, `[CLS]`, `[SEP]` and `[PAD]` in a text as special
-tokens, as `Tokenizer.encode_marked` does, and puts [CLS] before a text and [SEP] after it.
+model holds, white space as `▁`, and the model itself: unigram or BPE. It reads `[MASK]`, `[CLS]`, `[SEP]` and `[PAD]` in a text as
+special tokens, as `Tokenizer.encode_marked` does, and puts [CLS] before a text and [SEP] after it.
 
 Differs from our tokenizer: `<unk>` is called `[UNK]`, because the library reads the name of the unknown token in a text as that
 token, and WikiText has `<unk>` in its text. A model that keeps all white space, as somebody else's may, adds one more space before
@@ -53,9 +53,7 @@ def fast_tokenizer(tokenizer: Tokenizer, second_type: int = 0, open_end: bool = 
         raise RelposError(f"tokenizer {tokenizer.path}: a model of words or characters, for which there is no fast tokenizer")
     if trained.model_type == BPE:
         numbers = {piece: number for number, piece in enumerate(names)}
-        fast = Fast(
-            models.BPE(numbers, _merges(pieces), unk_token=UNKNOWN, fuse_unk=True, byte_fallback=trained.byte_fallback)
-        )
+        fast = Fast(models.BPE(numbers, _merges(pieces), unk_token=UNKNOWN, fuse_unk=True, byte_fallback=trained.byte_fallback))
     else:
         fast = Fast(models.Unigram(pieces, unk_id=tokenizer.unk, byte_fallback=trained.byte_fallback))
     rules: list[Any] = [normalizers.Precompiled(spec.precompiled_charsmap)] if spec.precompiled_charsmap else []

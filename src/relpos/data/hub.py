@@ -42,7 +42,9 @@ def documents(text: dict[str, Any], lines: int, streaming: bool, reporting: Repo
     `unique` leaves out repeated books.
     """
     where = f"data.texts: {text['id']}"
-    rows = _rows(where, text["text"], text["id"], text["config"], revision=text["revision"], split=text["split"], streaming=streaming)
+    rows = _rows(
+        where, text["text"], text["id"], text["config"], revision=text["revision"], split=text["split"], streaming=streaming
+    )
     yield from _documents(text["id"], rows, lines, text["unique"], reporting)
 
 

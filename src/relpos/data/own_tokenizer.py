@@ -40,7 +40,7 @@ def _adopt_sentencepiece(content: bytes, file: Path, folder: Path) -> None:
         raise RelposError(f"tokenizer={file}: neither a SentencePiece model nor a tokenizer.json: {one_line(error)}") from None
     numbers = {piece.piece: number for number, piece in enumerate(model.pieces)}
     control = form.ModelProto.SentencePiece.CONTROL  # type: ignore[attr-defined]
-    for role, names in NAMES.items():
+    for names in NAMES.values():
         name = next((name for name in names if name in numbers), names[0])
         piece = model.pieces[numbers[name]] if name in numbers else model.pieces.add(piece=name, score=0.0)
         piece.type = control  # a text that spells it is not encoded as the special token

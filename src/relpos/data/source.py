@@ -25,6 +25,7 @@ Progress = Callable[[int], None]  # called with the characters of every portion 
 
 HELDOUT = 0.01  # share of the documents
 SAMPLE = 2_000_000  # sentences a tokenizer is trained on
+COLUMN = "text"
 KINDS = (SUFFIXES, tuple(hub.TABLES), MARKDOWN)
 """Ends of the names of text files, of tables with a column of text, and of Markdown. A folder is read for the first kind that it
 has: a README.md, or a table of where texts are from, is no text beside texts."""
@@ -32,12 +33,12 @@ has: a README.md, or a table of where texts are from, is no text beside texts.""
 
 @dataclass(frozen=True)
 class Files:
-    """Files of one kind (see KINDS) in a folder of any depth, or one file, in the order of their names. Links to folders are followed.
+    """Files of one kind (see KINDS) in a folder of any depth, or one file, by their names. Links to folders are followed.
 
     `root` holds `corpus/` and `glue/`; `corpus` and `glue` name one of them and take precedence. Relative names are looked up below
     the folder that RELPOS_DATA names, where it is set; where none of the three is given, that folder is the root.
 
-    `text` is the column of tables, by default `text`; so many rows make a document as `lines` says.
+    `text` is the column of tables, by default COLUMN; so many rows make a document as `lines` says.
     """
 
     root: str | None = None
@@ -65,15 +66,15 @@ class Files:
             raise RelposError(f"data.corpus: there is no folder or file {place}")
         found = [place] if place.is_file() else sorted(_files(place), key=lambda path: path.relative_to(place).parts)
         # A column that is named says that tables are meant.
-        for kind in KINDS if self.text is None else KINDS[1:2]:
+        kinds = KINDS if self.text is None else KINDS[1:2]
+        for kind in kinds:
             if texts := [path for path in found if suffix(path) in kind]:
                 return texts
-        of_tables = "" if self.text is None else f"data.text={self.text} is a column of a table, and "
-        kinds = ", ".join(sum(KINDS if self.text is None else KINDS[1:2], ()))
-        others = sorted({suffix(path) for path in found} - {""})
-        instead = f"; it has {', '.join(others[:5])}, which are not read" if others and place.is_dir() else ""
-        what = f"no text file ({kinds}, or these in gz, xz, zst) in {place}" if place.is_dir() else f"{place} is no {kinds}"
-        raise RelposError(f"data.corpus: {of_tables}{what}{instead}")
+        of_tables = f"data.text={self.text} is a column of a table, and " if self.text else ""
+        others = ", ".join(sorted({suffix(path) for path in found} - {""})[:5])
+        instead = f"; it has {others}, which are not read" if others and place.is_dir() else ""
+        what = f"no text file ({', '.join(sum(kinds, ()))}, or these in gz, xz, zst)"
+        raise RelposError(f"data.corpus: {of_tables}{what} in {place}{instead}")
 
     def identity(self) -> dict[str, Any] | None:
         """Name, size and SHA-256 of every file, of tables also the column and the rows of a document; None where there is no
@@ -82,7 +83,7 @@ class Files:
             place, files = self.corpus_location(), self.files()
         except RelposError:
             return None
-        of_tables = {"text": self.text or hub.KEYS["text"], "lines": self.lines} if suffix(files[0]) in hub.TABLES else {}
+        of_tables = {"text": self.text or COLUMN, "lines": self.lines} if suffix(files[0]) in hub.TABLES else {}
         return {"files": described(files, place if place.is_dir() else place.parent)} | of_tables
 
     def glue_identity(self, task: str, hub: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
@@ -101,7 +102,9 @@ class Files:
     def characters(self) -> int | None:
         """About how much text there is, for a progress bar; None where some of it is compressed."""
         files = self.files()
-        return None if any(path.suffix not in (*SUFFIXES, *MARKDOWN) for path in files) else sum(path.stat().st_size for path in files)
+        return (
+            None if any(path.suffix not in (*SUFFIXES, *MARKDOWN) for path in files) else sum(path.stat().st_size for path in files)
+        )
 
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all files, one file after the other."""
@@ -109,8 +112,7 @@ class Files:
         for path in self.files():
             name = path.name if place.is_file() else path.relative_to(place).as_posix()
             if suffix(path) in hub.TABLES:
-                column = self.text or hub.KEYS["text"]
-                yield from hub.documents_of_file(name, path, column, self.lines, lambda blocks: _reporting(blocks, progress))
+                yield from hub.documents_of_file(name, path, self.text or COLUMN, self.lines, lambda it: _reporting(it, progress))
             else:
                 yield from documents_of(name, _reporting(blocks(path), progress))
 
@@ -221,8 +223,8 @@ def _files(place: Path) -> Iterator[Path]:
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             if "dataset_dict.json" in names:
                 if "train" not in folders:
-                    names = " or ".join(f"data.corpus={folder}/{name}" for name in folders)
-                    raise RelposError(f"data.corpus: {folder} holds splits and none is called train; name one: {names}")
+                    splits = " or ".join(f"data.corpus={folder}/{name}" for name in folders)
+                    raise RelposError(f"data.corpus: {folder} holds splits and none is called train; name one: {splits}")
                 folders[:] = ["train"]
             if {"state.json", "dataset_info.json"} <= {*names}:  # beside the parts of the data set there may be what `map` has kept
                 parts = read_json(Path(folder, "state.json"))["_data_files"]

@@ -45,8 +45,8 @@ def train_tokenizer(
     """Write `folder`/tokenizer.model, trained on `sample` sentences drawn evenly from all documents.
 
     The pieces depend on the documents, `vocabulary`, `sample` and `threads` (the sums of the EM steps are split by
-    thread), the kind of model, `cased` (case is kept) and `byte_fallback` (a character without a piece is encoded as its bytes, which
-    are 256 of the pieces), and on nothing else. A small text yields fewer than `vocabulary` pieces.
+    thread), the kind of model, `cased` (case is kept) and `byte_fallback` (a character without a piece is encoded as its bytes,
+    which are 256 of the pieces), and on nothing else. A small text yields fewer than `vocabulary` pieces.
 
     Raises:
         RelposError: there is no text, none of its sentences is short enough, or `vocabulary` has no room for its characters.
@@ -67,7 +67,8 @@ def train_tokenizer(
         sentencepiece.SentencePieceTrainer.train(
             # With less room than the special tokens need, SentencePiece may fail before it says how many ids the characters need.
             sentence_iterator=iter(drawn), model_writer=model, model_type=kind, vocab_size=max(vocabulary, MASK + 1),
-            hard_vocab_limit=False, normalization_rule_name="nmt_nfkc" if cased else "nmt_nfkc_cf", num_threads=threads, minloglevel=2,
+            hard_vocab_limit=False, normalization_rule_name="nmt_nfkc" if cased else "nmt_nfkc_cf",
+            num_threads=threads, minloglevel=2,
             pad_id=PAD, pad_piece="[PAD]", unk_id=UNK, unk_piece="<unk>", bos_id=-1, eos_id=-1,
             # Control symbols, not user-defined ones: a text that spells [MASK] must not be encoded as that token.
             control_symbols=["[CLS]", "[SEP]", "[MASK]"], max_sentence_length=LONGEST, byte_fallback=byte_fallback,
@@ -128,10 +129,11 @@ class Tokenizer:
             raise RelposError(f"tokenizer {path}: {one_line(error)}") from None
         self.unk = self.processor.unk_id()
         for role, names in NAMES.items():
-            known = (number for name in names if self.piece(number := self.processor.piece_to_id(name)) == name)
-            if (number := next(known, None)) is None:
+            numbers = [self.processor.piece_to_id(name) for name in names]
+            known = [number for number, name in zip(numbers, names, strict=True) if self.piece(number) == name]
+            if not known:
                 raise RelposError(f"tokenizer {path}: it has no {names[0]}; tokenizer=FILE adds what is missing")
-            setattr(self, role, number)
+            setattr(self, role, known[0])
 
     @classmethod
     def load(cls, path: Path | str) -> Tokenizer:
@@ -203,7 +205,9 @@ class Tokenizer:
                 ids.append(specials[part])
             else:
                 is_inside_word = bool(ids) and not part[:1].isspace()
-                ids += self._without_prefix.encode(part) if is_inside_word else self.processor.encode(part.lstrip() if ids else part)
+                ids += (
+                    self._without_prefix.encode(part) if is_inside_word else self.processor.encode(part.lstrip() if ids else part)
+                )
         return np.array(ids, np.int64)
 
     def decode_marked(self, ids: Iterable[int]) -> str:

@@ -100,7 +100,9 @@ def store_run(config: Content, tokenizer: Run | None = None) -> Run:
         tokenizer = _own_tokenizer(Path(own["file"]).expanduser().resolve(), config["vocabulary"])
     # Left out where they are ours: tokenizers keep the identity from before there were others.
     text |= {key: value for key, value in own.items() if key in TOKENIZER and value != TOKENIZER[key]}
-    label = "-".join([name, str(config["vocabulary"]), *(str(text[key] if key == "kind" else key) for key in TOKENIZER if key in text)])
+    label = "-".join(
+        [name, str(config["vocabulary"]), *(str(text[key] if key == "kind" else key) for key in TOKENIZER if key in text)]
+    )
     tokenizer = tokenizer or Run("tokenizer", label, corpus | text, text | data, inputs)
     meaning = {"heldout": source.heldout}
     # The run's name says so, too: two stores of one text would differ by their hash alone.
