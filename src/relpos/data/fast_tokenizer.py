@@ -42,7 +42,7 @@ def fast_tokenizer(tokenizer: Tokenizer, second_type: int = 0, open_end: bool = 
         from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
         from tokenizers import Tokenizer as Fast
     except ImportError:
-        raise RelposError("a fast tokenizer needs the library tokenizers: pip install 'relpos[pretrained]'") from None
+        raise RelposError("a fast tokenizer needs the library tokenizers: pip install transformers") from None
     from sentencepiece import sentencepiece_model_pb2
 
     model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.path.read_bytes())  # type: ignore[attr-defined]

@@ -54,7 +54,7 @@ def _adopt_json(file: Path, folder: Path) -> None:
         from tokenizers import processors
         from transformers import PreTrainedTokenizerFast
     except ImportError:
-        raise RelposError(f"tokenizer={file}: needs the library transformers: pip install 'transformers>=5'") from None
+        raise RelposError(f"tokenizer={file}: needs transformers: pip install transformers") from None
     try:
         host = PreTrainedTokenizerFast(tokenizer_file=str(file))
     except Exception as error:  # damaged files raise errors of many unrelated types

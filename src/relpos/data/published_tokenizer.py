@@ -1,6 +1,6 @@
 """Tokenizers of published checkpoints (WordPiece, byte-level BPE, SentencePiece) with the methods of ours.
 
-They need the extra `relpos[pretrained]`. Their special tokens have other ids and other names than ours: `<s>` is the `[CLS]` of
+They need `transformers`. Their special tokens have other ids and other names than ours: `<s>` is the `[CLS]` of
 RoBERTa, `</s>` its `[SEP]`.
 """
 
@@ -62,7 +62,7 @@ class PublishedTokenizer(Tokenizer):
         try:
             from transformers import AutoTokenizer
         except ImportError:
-            raise RelposError(f"tokenizer {path}: needs transformers: pip install 'relpos[pretrained]'") from None
+            raise RelposError(f"tokenizer {path}: needs transformers: pip install transformers") from None
         try:
             # The folder may be a stranger's: code that lies in it is not run.
             self.host: Any = AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
