@@ -211,7 +211,10 @@ def test_an_option_file_of_ones_own(relpos: Relpos, tmp_path: Path) -> None:
 @pytest.mark.skipif(not FULL, reason="RELPOS_FULL=1 runs sweeps through Hydra's launchers, which import torch in every process")
 @pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
 def test_a_sweep_goes_through_the_launchers_of_hydra(launcher: str, toy_runs: Path, tmp_path: Path) -> None:
-    pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher", reason="pip install 'relpos[launchers]'")
+    pytest.importorskip(
+        f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher",
+        reason="pip install hydra-joblib-launcher hydra-submitit-launcher",
+    )
     arguments = ["position=none,tisa", "steps=2", "batch=4", "speed.threads=1", f"hydra/launcher={launcher}"]
     done = process("pretrain", "-m", *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

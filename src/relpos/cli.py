@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import select
 import shlex
@@ -15,6 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from inspect import signature
+from pathlib import Path
 from typing import Any, TextIO
 
 from relpos.config.conf import commands
@@ -160,6 +162,7 @@ def _run(command: str, arguments: list[str]) -> int:
     from relpos.errors import RelposError
     from relpos.places import make_runs_root
     from relpos.ranges import rules, with_words
+    from relpos.runs.shelf import figure
     from relpos.trust import asked, outside, trust
 
     flags, overrides = flags_and_overrides(command, arguments)
@@ -181,7 +184,8 @@ def _run(command: str, arguments: list[str]) -> int:
 
     main_process = os.getpid()
 
-    def task(cfg: Any) -> None:
+    def task(cfg: Any) -> float | None:
+        """What a sweeper minimises: the figure that `metric` names; infinity where there is none because of an error."""
         try:
             typed = _typed(HydraConfig.get())
             if any("hydra.searchpath=" in override for override in typed):  # the user's own option files
@@ -196,11 +200,14 @@ def _run(command: str, arguments: list[str]) -> int:
             paths.append(str(function(**with_words(values, rules(function)))))
             if os.getpid() != main_process:  # a sweep's launcher runs it elsewhere; the main process will not see this list
                 print(printable(paths[-1]))
+            metric = values.get("metric")
+            return figure(Path(paths[-1]), metric) if metric else None
         except Exception as error:  # not passed on to Hydra, which would print a line of its own
             is_plain = _line(error) is not None or (isinstance(error, BrokenPipeError) and _is_unread(sys.stdout))
             if not is_plain or os.getpid() != main_process:
                 raise
             errors.append(error)
+            return math.inf
 
     if {"-m", "--multirun"} & set(flags):
         make_runs_root()  # Hydra keeps a sweep there, and would answer with a traceback

@@ -247,7 +247,7 @@ def test_a_run_that_broke_off_does_not_swallow_the_next(tmp_path: Path) -> None:
         )
         logger.log_metrics({"loss": 1.0}, step=1)
         if name == "second":
-            conclude([logger], {"columns": {"cola": 3.0}})
+            conclude([logger], {"cola": 3.0})
     found = offline(tmp_path / "second")
     assert (found["run"]["id"], len(found["history"]), found["summary"]["cola"]) == ("second", 1, 3.0)
 

@@ -1,13 +1,20 @@
-"""The wheel carries all that the command needs, and works in another environment from any folder."""
+"""The wheel carries all that the command needs, and works in other environments from any folder.
+
+These have no network: what an environment is to hold is linked from the one that runs the tests, package by package.
+"""
 
 import json
+import os
 import subprocess
 import sys
-import sysconfig
 import zipfile
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+
+from schemes import FULL
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,17 +28,45 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The scripts folder of a fresh environment that holds the wheel; its dependencies are this environment's."""
-    folder = tmp_path_factory.mktemp("environment")
+    """The scripts folder of a fresh environment with the wheel and what it requires without extras."""
+    return environment(tmp_path_factory.mktemp("environment"), wheel, "relpos").parent
+
+
+def needed(*requirements: str) -> dict[str, Distribution]:
+    """What an index would install for these, by name; relpos itself is not among it."""
+    waiting, seen, found = [Requirement(name) for name in requirements], set(), {}
+    while waiting:
+        wanted = waiting.pop()
+        if (key := (wanted.name.lower().replace("_", "-"), *sorted(wanted.extras))) in seen:
+            continue
+        seen.add(key)
+        found[key[0]] = package = distribution(wanted.name)
+        for line in package.requires or ():
+            other = Requirement(line)
+            if other.marker is None or any(other.marker.evaluate({"extra": extra}) for extra in ("", *wanted.extras)):
+                waiting.append(other)
+    found.pop("relpos", None)
+    return found
+
+
+def environment(folder: Path, wheel: Path, *requirements: str) -> Path:
+    """The interpreter of a fresh environment with the wheel, and with what these require and nothing else."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
-    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    site = Path(subprocess.run([python, "-c", where], capture_output=True, text=True, check=True).stdout.strip())
-    # Only its folders are shared: .pth files in there are not read, so our own editable install stays out of sight.
-    paths = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
-    (site / "dependencies.pth").write_text("\n".join(paths) + "\n")
+    (site,) = folder.glob("lib/python*/site-packages")
+    for package in needed(*requirements).values():
+        for file in package.files or ():
+            first = Path(str(package.locate_file(file.parts[0])))
+            if file.parts[0] in ("..", "__pycache__"):
+                continue
+            # A folder without __init__.py belongs to several packages.
+            shared = first.is_dir() and first.suffix != ".dist-info" and not (first / "__init__.py").is_file()
+            name = Path(*file.parts[: 2 if shared else 1])
+            if not (site / name).exists():
+                (site / name).parent.mkdir(exist_ok=True)
+                (site / name).symlink_to(Path(str(package.locate_file(name))))
     pip(sys.executable, "--python", str(python), "install", "--no-deps", "--no-index", "--quiet", str(wheel))
-    return folder / "bin"
+    return python
 
 
 def pip(python: str, *arguments: str) -> None:
@@ -85,3 +120,74 @@ def test_installed_package_is_not_the_tree(elsewhere: Path, tmp_path: Path) -> N
     arguments = [elsewhere / "python", "-c", "import relpos; print(relpos.__file__)"]
     shown = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert not Path(shown.stdout.strip()).is_relative_to(ROOT)
+
+
+def done(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command of that environment, in an empty folder with runs of its own."""
+    folder.mkdir(exist_ok=True)
+    clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    runs = {"RELPOS_RUNS": str(folder / "runs"), "OMP_NUM_THREADS": "1", "PATH": f"{python.parent}:{os.environ['PATH']}"}
+    command = [str(python), *(arguments if arguments[0].startswith("-") else ("-m", "relpos.cli", *arguments))]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=clean | runs)
+
+
+ATTENTION = """
+import sys, torch, relpos
+
+q, k, v = torch.randn(3, 1, 2, 5, 4, requires_grad=True).unbind()
+bias = torch.zeros(2, 9, requires_grad=True)
+relpos.attention(q, k, v, offset=bias).sum().backward()
+assert bias.grad.shape == (2, 9)
+from relpos.model.position import Tisa
+assert not {"pytorch_lightning", "hydra", "datasets", "transformers"} & set(sys.modules)
+"""
+
+
+def test_attention_needs_torch_numpy_and_jaxtyping_alone(wheel: Path, tmp_path: Path) -> None:
+    python = environment(tmp_path / "env", wheel, "torch", "numpy", "jaxtyping")
+    ran = done(python, tmp_path / "empty", "-c", ATTENTION)
+    assert ran.returncode == 0, ran.stderr
+
+
+EXTRAS = {
+    "pretrained": (
+        ["-c", "import transformers, relpos.data.own_tokenizer"],
+        ["export", "network=RUN", "to=EXPORTED"],
+        "transformers",
+    ),
+    "slurm": (["-c", "import submitit"], ["reproduce", "table=demo", "engine=slurm"], "submitit"),
+    "dashboard": (
+        ["-c", "import wandb_workspaces"],
+        ["-c", "from relpos.commands.dashboard import build; build({}, '')"],
+        "wandb-workspaces",
+    ),
+}
+"""Extra -> what works with it, and what is refused without it, naming which package."""
+
+
+@pytest.mark.skipif(not FULL, reason="fresh environments, in which torch is imported many times: RELPOS_FULL=1")
+def test_without_extras_all_works_but_what_an_extra_is_for(elsewhere: Path, tmp_path: Path) -> None:
+    python = elsewhere / "python"
+    for package in ("transformers", "submitit", "wandb_workspaces", "triton", "pytest"):
+        assert done(python, tmp_path / "empty", "-c", f"import {package}").returncode
+    short = ["steps=2", "batch=4", "evaluations=1", "size=tiny"]
+    trained = done(python, tmp_path / "empty", "pretrain", *short)
+    assert trained.returncode == 0, trained.stderr
+    run = trained.stdout.splitlines()[-1]
+    (sbatch := elsewhere / "sbatch").write_text("#!/bin/sh\n")
+    sbatch.chmod(0o755)
+    for _, refused, package in EXTRAS.values():
+        said = done(python, tmp_path / "empty", *(word.replace("RUN", run) for word in refused))
+        assert said.returncode == 1, said.stdout
+        assert said.stderr.splitlines()[-1].endswith(f"pip install {package}")
+
+
+@pytest.mark.skipif(not FULL, reason="fresh environments: RELPOS_FULL=1")
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_brings_what_its_commands_need(extra: str, wheel: Path, tmp_path: Path) -> None:
+    try:
+        python = environment(tmp_path / "env", wheel, f"relpos[{extra}]")
+    except ModuleNotFoundError as error:
+        pytest.skip(f"this environment lacks {error}")
+    ran = done(python, tmp_path / "empty", *EXTRAS[extra][0])
+    assert ran.returncode == 0, ran.stderr

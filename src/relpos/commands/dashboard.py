@@ -122,7 +122,7 @@ def build(spec: dict[str, Any], entity: str) -> Any:
         import wandb_workspaces.reports.v2 as panels
         import wandb_workspaces.workspaces as workspaces
     except ImportError as error:
-        raise RelposError("the dashboard needs wandb-workspaces: pip install 'relpos[dashboard]'") from error
+        raise RelposError("the dashboard needs wandb-workspaces: pip install wandb-workspaces") from error
     try:
         sections = [
             workspaces.Section(name=section["name"], panels=[_panel(panels, panel) for panel in section["panels"]], is_open=True)

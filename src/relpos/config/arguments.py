@@ -17,11 +17,15 @@ from relpos.pretrained.files import is_published, read_config
 
 KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=")
 """How an argument with a key begins. `a = b` does not begin so, and is a text."""
-LISTED = {"fill": "text", "score": "text", "compare": "network", "merge": "folders"}
+LISTED = {"fill": "text", "score": "text", "compare": "network", "merge": "folders", "runs": "removed"}
 """Command → the key whose list arguments without a key form."""
 SINGLE = {"analyze": "kind", "figures": "paper"}
 """Command → the key or group of its one argument without a key."""
-SHORT = {"finetune": {"intermediate": "task"}}
+SHORT = {
+    "finetune": {"intermediate": "task", "tokenizer": "file"},
+    "pretrain": {"tokenizer": "file"},
+    "data": {"tokenizer": "file"},
+}
 """Command → group → its key that the group's own name sets."""
 RECIPES = {"pretrain": "{}", "finetune": "finetune_{}"}
 """Command → the name of its recipe for networks of some size."""
@@ -104,9 +108,14 @@ def _with_keys(command: str, overrides: list[str]) -> list[str]:
         return [f"{SINGLE[command]}={override}" if override in bare else override for override in overrides]
     if command not in LISTED or not bare:
         return overrides
+    if command == "runs" and (bare[0] != "remove" or not bare[1:]):
+        raise RelposError(f"relpos runs {bare[0]}: relpos runs, or relpos runs remove NAME, is expected")
     if any(key_of(override) == LISTED[command] for override in overrides):
         raise RelposError(f"{bare[0]}: give it by itself or in {LISTED[command]}=[…], not both ways")
-    return [*(override for override in overrides if override not in bare), f"{LISTED[command]}={_spelled(bare)}"]
+    return [
+        *(override for override in overrides if override not in bare),
+        f"{LISTED[command]}={_spelled(bare[command == 'runs' :])}",
+    ]
 
 
 def _with_homes(command: str, overrides: list[str]) -> list[str]:

@@ -35,8 +35,8 @@ ELSEWHERE = {"learning_rate": "lr"}
 """What other libraries call a key → its name here."""
 OF_SCHEME = {"size", "block", "position", "conv", "k", "outside", "kernels"}
 OF_NETWORK = {
-    "pretrain": OF_SCHEME | {"vocabulary"},
-    "finetune": OF_SCHEME | {"vocabulary", "pretrain"},  # pretrain.steps=… and the like
+    "pretrain": OF_SCHEME | {"vocabulary", "tokenizer"},
+    "finetune": OF_SCHEME | {"vocabulary", "tokenizer", "pretrain"},  # pretrain.steps=… and the like
     "draw": OF_SCHEME,
     "params": OF_SCHEME | {"vocabulary"},
 }
@@ -147,7 +147,7 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]
 
 
 def refuse_overrides(command: str, overrides: Iterable[str], plain: Mapping[str, Any]) -> None:
-    """Refuses overrides that a network from a folder makes meaningless.
+    """Refuses overrides that a network, or a tokenizer, from a file makes meaningless.
 
     Args:
         command: a primary configuration.
@@ -155,8 +155,14 @@ def refuse_overrides(command: str, overrides: Iterable[str], plain: Mapping[str,
         plain: the configuration that they give.
 
     Raises:
-        RelposError: there is such an override beside `network=`.
+        RelposError: there is such an override beside `network=`, or one for a tokenizer that is trained beside `tokenizer=FILE`.
     """
+    for override in overrides if (plain.get("tokenizer") or {}).get("file") else ():
+        key = key_of(override)
+        if key in ("vocabulary", "data.sample") or (key.startswith("tokenizer.") and key != "tokenizer.file"):
+            raise RelposError(
+                f"{override}: the pieces come from tokenizer={plain['tokenizer']['file']}, where this changes nothing"
+            )
     if not plain.get("network"):
         return
     for override in overrides:

@@ -82,6 +82,15 @@ class Cost(Network):
     length: Length
 
 
+class Pieces(TypedDict):
+    """The keys `tokenizer.…`."""
+
+    file: str | None
+    kind: Annotated[str, As("relpos.data.tokenizer.Kind")]
+    cased: bool
+    byte_fallback: bool
+
+
 class First(TypedDict):
     share: Rate
     length: Length
@@ -90,9 +99,11 @@ class First(TypedDict):
 
 class Training(Network):
     data: dict[str, Any]
+    tokenizer: Pieces
     recipe: RecipeKeys
     speed: Speed
     logger: dict[str, Any]
+    metric: str | None
     batch: Batch
     seed: Natural
     precision: Precision
@@ -150,4 +161,5 @@ class Finetune(Training):
 class Data(TypedDict):
     stage: Literal["store"]
     data: dict[str, Any]
+    tokenizer: Pieces
     vocabulary: Width

@@ -1,17 +1,21 @@
-"""Text data sets of the Hugging Face hub through `datasets`, which is imported when one is read and not before."""
+"""Tables with a column of text, of the Hugging Face hub or in files, through `datasets`, which is imported when one is read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 from relpos.data.documents import TITLE, Document, documents_of
 from relpos.data.repeats import without_repeats
+from relpos.data.textfile import suffix
 from relpos.errors import RelposError, nearest, one_line
 
 KEYS = {"id": None, "config": None, "revision": None, "split": "train", "text": "text", "unique": False}
 ROWS = 1_000  # read at a time
+TABLES = {".jsonl": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
+"""End of a file's name -> the builder of `datasets` that reads it."""
 
 Reporting = Callable[[Iterator[str]], Iterator[str]]  # passes blocks through and reports their sizes to a progress bar
 
@@ -37,18 +41,33 @@ def documents(text: dict[str, Any], lines: int, streaming: bool, reporting: Repo
 
     `unique` leaves out repeated books.
     """
-    rows = _rows(text, streaming)
+    where = f"data.texts: {text['id']}"
+    rows = _rows(
+        where, text["text"], text["id"], text["config"], revision=text["revision"], split=text["split"], streaming=streaming
+    )
+    yield from _documents(text["id"], rows, lines, text["unique"], reporting)
+
+
+def documents_of_file(name: str, path: Path, column: str, lines: int, reporting: Reporting) -> Iterator[Document]:
+    """The same of a file in one of the formats of `TABLES`, JSONL and CSV also compressed."""
+    kind = TABLES[suffix(path)]
+    more = {"keep_default_na": False} if kind == "csv" else {}  # else a text `NA` or `null` would be no text
+    rows = _rows(f"data.text: {path}", column, kind, data_files=str(path), split="train", streaming=True, **more)
+    yield from _documents(name, rows, lines, False, reporting)
+
+
+def _documents(name: str, rows: Iterator[str], lines: int, unique: bool, reporting: Reporting) -> Iterator[Document]:
     head = list(islice(rows, 100))
     rows = chain(head, rows)
     if TITLE.match(next((row for row in head if row.strip()), "")):
-        yield from documents_of(text["id"], reporting(_blocks(rows)))
+        yield from documents_of(name, reporting(_blocks(rows)))
         return
-    if text["unique"]:
+    if unique:
         rows = without_repeats(rows)
     number = 0
     while part := list(islice(rows, lines)):
         number += 1
-        yield Document(f"{text['id']}#{number}", chain.from_iterable(b.split("\n") for b in reporting(_blocks(iter(part)))))
+        yield Document(f"{name}#{number}", chain.from_iterable(b.split("\n") for b in reporting(_blocks(iter(part)))))
 
 
 def _blocks(rows: Iterator[str]) -> Iterator[str]:
@@ -57,25 +76,19 @@ def _blocks(rows: Iterator[str]) -> Iterator[str]:
         yield "\n".join(row.replace("\r\n", "\n").rstrip("\n") for row in part) + "\n"
 
 
-def _rows(text: dict[str, Any], streaming: bool) -> Iterator[str]:
-    """The column of text, row by row; RelposError where the data set cannot be loaded, or the column holds something else."""
+def _rows(where: str, column: str, *what: Any, **how: Any) -> Iterator[str]:
+    """The column of text, row by row; RelposError where `datasets` cannot load it, or the column holds something else."""
     try:
         import datasets
 
-        dataset = datasets.load_dataset(
-            text["id"], text["config"], revision=text["revision"], split=text["split"], streaming=streaming
-        )
-        # None: a streamed data set may not know its columns before a row is read.
-        if dataset.column_names is not None and text["text"] not in dataset.column_names:
-            raise RelposError(
-                f"data.texts: {text['id']} has no column {text['text']!r}.{nearest(text['text'], dataset.column_names)}"
-            )
-        for batch in dataset.iter(ROWS):
-            for row in batch[text["text"]]:
+        for batch in datasets.load_dataset(*what, **how).iter(ROWS):
+            if column not in batch:
+                raise RelposError(f"{where} has no column {column!r}.{nearest(column, batch)}")
+            for row in batch[column]:
                 if not isinstance(row, str | None):
-                    raise RelposError(f"data.texts: {text['id']}: column {text['text']!r} holds {row!r:.40}, a text is expected")
+                    raise RelposError(f"{where}: column {column!r} holds {row!r:.40}, a text is expected")
                 yield row or ""
     except RelposError:
         raise
     except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
-        raise RelposError(f"data.texts: {text['id']}: {one_line(error)}") from error
+        raise RelposError(f"{where}: {one_line(error)}") from error

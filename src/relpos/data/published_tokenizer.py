@@ -1,6 +1,6 @@
 """Tokenizers of published checkpoints (WordPiece, byte-level BPE, SentencePiece) with the methods of ours.
 
-They need the extra `relpos[pretrained]`. Their special tokens have other ids and other names than ours: `<s>` is the `[CLS]` of
+They need `transformers`. Their special tokens have other ids and other names than ours: `<s>` is the `[CLS]` of
 RoBERTa, `</s>` its `[SEP]`.
 """
 
@@ -64,7 +64,7 @@ class PublishedTokenizer(Tokenizer):
         try:
             from transformers import AutoTokenizer
         except ImportError:
-            raise RelposError(f"tokenizer {path}: needs transformers: pip install 'relpos[pretrained]'") from None
+            raise RelposError(f"tokenizer {path}: needs transformers: pip install transformers") from None
         try:
             # The folder may be a stranger's: code that lies in it is not run.
             self.host: Any = AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
@@ -121,8 +121,7 @@ class PublishedTokenizer(Tokenizer):
         return self._characters(piece) if self._is_bytes else str(piece)
 
     def encode_marked(self, text: str) -> npt.NDArray[np.int64]:
-        ours = {"[PAD]": self.pad, "[CLS]": self.cls, "[SEP]": self.sep, "[MASK]": self.mask}
-        for name, number in ours.items():  # what the user types for every network
+        for name, number in self.typed.items():
             text = text.replace(name, self.piece(number))
         self.backend.encode_special_tokens = False
         return np.array(self.backend.encode(text, add_special_tokens=False).ids, np.int64)

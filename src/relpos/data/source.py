@@ -16,8 +16,9 @@ from relpos.data import hub
 from relpos.data.documents import Document, documents_of
 from relpos.data.filehash import described
 from relpos.data.glue_hub import HubGlue
-from relpos.data.textfile import SUFFIXES, blocks, is_text
+from relpos.data.textfile import MARKDOWN, SUFFIXES, blocks, suffix
 from relpos.errors import RelposError
+from relpos.files import read_json
 from relpos.places import expanded
 from relpos.ranges import Count, Natural, Share
 
@@ -25,19 +26,27 @@ Progress = Callable[[int], None]  # called with the characters of every portion 
 
 HELDOUT = 0.01  # share of the documents
 SAMPLE = 2_000_000  # sentences a tokenizer is trained on
+COLUMN = "text"
+KINDS = (SUFFIXES, tuple(hub.TABLES), MARKDOWN)
+"""Ends of the names of text files, of tables with a column of text, and of Markdown. A folder is read for the first kind that it
+has: a README.md, or a table of where texts are from, is no text beside texts."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """Text files in a folder of any depth, or one file, in the order of their names. Links to folders are followed.
+    """Files of one kind (see KINDS) in a folder of any depth, or one file, by their names. Links to folders are followed.
 
     `root` holds `corpus/` and `glue/`; `corpus` and `glue` name one of them and take precedence. Relative names are looked up below
     the folder that RELPOS_DATA names, where it is set; where none of the three is given, that folder is the root.
+
+    `text` is the column of tables, by default COLUMN; so many rows make a document as `lines` says.
     """
 
     root: str | None = None
     corpus: str | None = None
     glue: str | None = None
+    text: str | None = None
+    lines: Count = 1
     pairs: Count | None = None
     heldout: Share = HELDOUT
     sample: Count = SAMPLE
@@ -52,26 +61,31 @@ class Files:
         return _place(self.glue, self.root, "glue")
 
     def files(self) -> list[Path]:
-        """The text files, sorted by name; RelposError where there is no folder or no text in it."""
+        """The files that are read, sorted by name; RelposError where there is no folder or no text in it."""
         place = self.corpus_location()
-        if place.is_file():
-            if not is_text(place):
-                raise RelposError(f"data.corpus: {place} is not a text file ({', '.join(SUFFIXES)}, or these in gz, xz, zst)")
-            return [place]
-        if not place.is_dir():
+        if not place.exists():
             raise RelposError(f"data.corpus: there is no folder or file {place}")
-        texts = sorted(_texts(place), key=lambda path: path.relative_to(place).parts)
-        if not texts:
-            raise RelposError(f"data.corpus: no text file ({', '.join(SUFFIXES)}, or these in gz, xz, zst) in {place}")
-        return texts
+        found = [place] if place.is_file() else sorted(_files(place), key=lambda path: path.relative_to(place).parts)
+        # A column that is named says that tables are meant.
+        kinds = KINDS if self.text is None else KINDS[1:2]
+        for kind in kinds:
+            if texts := [path for path in found if suffix(path) in kind]:
+                return texts
+        of_tables = f"data.text={self.text} is a column of a table, and " if self.text else ""
+        others = ", ".join(sorted({suffix(path) for path in found} - {""})[:5])
+        instead = f"; it has {others}, which are not read" if others and place.is_dir() else ""
+        what = f"no text file ({', '.join(sum(kinds, ()))}, or these in gz, xz, zst)"
+        raise RelposError(f"data.corpus: {of_tables}{what} in {place}{instead}")
 
     def identity(self) -> dict[str, Any] | None:
-        """Name, size and SHA-256 of every file; None where there is no corpus."""
+        """Name, size and SHA-256 of every file, of tables also the column and the rows of a document; None where there is no
+        corpus."""
         try:
             place, files = self.corpus_location(), self.files()
         except RelposError:
             return None
-        return {"files": described(files, place if place.is_dir() else place.parent)}
+        of_tables = {"text": self.text or COLUMN, "lines": self.lines} if suffix(files[0]) in hub.TABLES else {}
+        return {"files": described(files, place if place.is_dir() else place.parent)} | of_tables
 
     def glue_identity(self, task: str, hub: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """Name, size and SHA-256 of the files of one task's folder but for hidden ones; None where it is absent."""
@@ -89,14 +103,19 @@ class Files:
     def characters(self) -> int | None:
         """About how much text there is, for a progress bar; None where some of it is compressed."""
         files = self.files()
-        return None if any(path.suffix not in SUFFIXES for path in files) else sum(path.stat().st_size for path in files)
+        return (
+            None if any(path.suffix not in (*SUFFIXES, *MARKDOWN) for path in files) else sum(path.stat().st_size for path in files)
+        )
 
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all files, one file after the other."""
         place = self.corpus_location()
         for path in self.files():
             name = path.name if place.is_file() else path.relative_to(place).as_posix()
-            yield from documents_of(name, _reporting(blocks(path), progress))
+            if suffix(path) in hub.TABLES:
+                yield from hub.documents_of_file(name, path, self.text or COLUMN, self.lines, lambda it: _reporting(it, progress))
+            else:
+                yield from documents_of(name, _reporting(blocks(path), progress))
 
 
 @dataclass(frozen=True)
@@ -185,8 +204,14 @@ def _place(folder: str | None, root: str | None, name: str) -> Path:
     raise RelposError(f"data.root: no folder of data is given; give data.root=FOLDER, data.{name}=FOLDER or RELPOS_DATA")
 
 
-def _texts(place: Path) -> Iterator[Path]:
-    """The text files below a folder but for hidden ones, of each folder once: links may form a circle."""
+def _files(place: Path) -> Iterator[Path]:
+    """The files below a folder but for hidden ones, of each folder once: links may form a circle.
+
+    Of what `datasets` has saved those that its lists name, and of several splits the one for training.
+
+    Raises:
+        RelposError: there are splits, and none is called `train`.
+    """
     seen = set()
     # Links wait until all that `walk` reaches without them is read: a link to a folder inside `place` then changes no file's name.
     starts = [place]
@@ -197,9 +222,17 @@ def _texts(place: Path) -> Iterator[Path]:
                 continue
             seen.add(real)
             folders[:] = sorted(name for name in folders if not name.startswith("."))
+            if "dataset_dict.json" in names:
+                if "train" not in folders:
+                    splits = " or ".join(f"data.corpus={folder}/{name}" for name in folders)
+                    raise RelposError(f"data.corpus: {folder} holds splits and none is called train; name one: {splits}")
+                folders[:] = ["train"]
+            if {"state.json", "dataset_info.json"} <= {*names}:  # beside the parts of the data set there may be what `map` has kept
+                parts = read_json(Path(folder, "state.json"))["_data_files"]
+                names = [Path(part["filename"]).name for part in parts]
             starts += [path for name in folders if (path := Path(folder, name)).is_symlink()]
             paths = (Path(folder, name) for name in names if not name.startswith("."))
-            yield from (path for path in paths if is_text(path) and path.is_file())
+            yield from (path for path in paths if path.is_file())
 
 
 def _is_hidden(path: Path, below: Path) -> bool:

@@ -95,7 +95,7 @@ class Steps(IterableDataset[Step | UnmaskedStep]):
         unmasked: bool = False,
     ) -> None:
         if len(examples) == 0:
-            raise RelposError("data: no training pairs: the corpus is too small")
+            raise RelposError("data: no training pairs: no document has two sentences; packing=document takes text as it comes")
         self.examples, self.seed, self.batch, self.vocabulary = examples, seed, batch, vocabulary
         self.room = microbatch * examples.length
         self.start, self.stop, self.rank, self.world = start, stop, rank, world

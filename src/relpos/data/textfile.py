@@ -18,14 +18,15 @@ from relpos.errors import RelposError, one_line
 from relpos.files import check_regular
 
 SUFFIXES = (".txt", ".tokens", ".train")  # WikiText's files end in .tokens, BabyLM's in .train
+MARKDOWN = (".md", ".markdown")
 BLOCK = 1 << 20  # bytes
 # Bytes of a Zstandard file that are unpacked at a time. Few: four of them may stand for 128 kB of text.
 PACKED = 1 << 12
 
 
-def is_text(path: Path) -> bool:
-    """Whether the name is that of a text: `a.txt`, or `a.txt.gz`."""
-    return path.suffix in SUFFIXES or (path.suffix in _OPEN and Path(path.stem).suffix in SUFFIXES)
+def suffix(path: Path) -> str:
+    """`.txt` of `a.txt` and of `a.txt.gz`."""
+    return Path(path.stem).suffix if path.suffix in _OPEN else path.suffix
 
 
 def blocks(path: Path) -> Iterator[str]:

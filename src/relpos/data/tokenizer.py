@@ -1,4 +1,4 @@
-"""The tokenizer: an uncased SentencePiece unigram model that holds everything it needs, case folding too.
+"""The tokenizer: a SentencePiece model that holds everything it needs, case folding too; by default an uncased unigram model.
 
 Differs from the authors' code: ids 0 [PAD], 1 <unk>, 2 [CLS], 3 [SEP], 4 [MASK] and then the pieces (they append the
 special ones); case folding by the rule `nmt_nfkc_cf` inside the model, in training as in encoding (they lower-case and
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from math import exp, floor, log
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,18 +28,25 @@ from relpos.errors import RelposError, one_line
 from relpos.files import replacing
 
 Ids = npt.NDArray[np.int64]
+Kind = Literal["unigram", "bpe"]
 PAD, UNK, CLS, SEP, MASK = range(5)
+NAMES = {"pad": ("[PAD]", "<pad>"), "cls": ("[CLS]", "<s>"), "sep": ("[SEP]", "</s>"), "mask": ("[MASK]", "<mask>")}
+"""What we call a special token -> its names in tokenizers of ours and of others."""
 FILE = "tokenizer.model"
 SPACE = "▁"  # U+2581, SentencePiece's white space
 LONGEST = 4192  # bytes of a sentence; SentencePiece does not train on longer ones
 NEEDED = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")  # SentencePiece: the ids that no vocabulary can do without
 
 
-def train_tokenizer(documents: Iterable[Document], folder: Path, vocabulary: int, sample: int, threads: int) -> None:
+def train_tokenizer(
+    documents: Iterable[Document], folder: Path, vocabulary: int, sample: int, threads: int, kind: Kind = "unigram",
+    cased: bool = False, byte_fallback: bool = False,
+) -> None:  # fmt: skip
     """Write `folder`/tokenizer.model, trained on `sample` sentences drawn evenly from all documents.
 
     The pieces depend on the documents, `vocabulary`, `sample` and `threads` (the sums of the EM steps are split by
-    thread) and on nothing else. A small text yields fewer than `vocabulary` pieces.
+    thread), the kind of model, `cased` (case is kept) and `byte_fallback` (a character without a piece is encoded as its bytes,
+    which are 256 of the pieces), and on nothing else. A small text yields fewer than `vocabulary` pieces.
 
     Raises:
         RelposError: there is no text, none of its sentences is short enough, or `vocabulary` has no room for its characters.
@@ -58,11 +66,12 @@ def train_tokenizer(documents: Iterable[Document], folder: Path, vocabulary: int
     try:
         sentencepiece.SentencePieceTrainer.train(
             # With less room than the special tokens need, SentencePiece may fail before it says how many ids the characters need.
-            sentence_iterator=iter(drawn), model_writer=model, model_type="unigram", vocab_size=max(vocabulary, MASK + 1),
-            hard_vocab_limit=False, normalization_rule_name="nmt_nfkc_cf", num_threads=threads, minloglevel=2,
+            sentence_iterator=iter(drawn), model_writer=model, model_type=kind, vocab_size=max(vocabulary, MASK + 1),
+            hard_vocab_limit=False, normalization_rule_name="nmt_nfkc" if cased else "nmt_nfkc_cf",
+            num_threads=threads, minloglevel=2,
             pad_id=PAD, pad_piece="[PAD]", unk_id=UNK, unk_piece="<unk>", bos_id=-1, eos_id=-1,
             # Control symbols, not user-defined ones: a text that spells [MASK] must not be encoded as that token.
-            control_symbols=["[CLS]", "[SEP]", "[MASK]"], max_sentence_length=LONGEST,
+            control_symbols=["[CLS]", "[SEP]", "[MASK]"], max_sentence_length=LONGEST, byte_fallback=byte_fallback,
         )  # fmt: skip
     except RuntimeError as error:
         if needed := NEEDED.search(str(error)):
@@ -101,7 +110,11 @@ class Tokenizer:
     `relpos.data.published_tokenizer` has a class with the same methods for tokenizers of published checkpoints.
     """
 
-    pad, unk, cls, sep, mask = PAD, UNK, CLS, SEP, MASK
+    pad: int
+    unk: int
+    cls: int
+    sep: int
+    mask: int
     separators = 1
     """How many [SEP] stand between the two texts of a pair; RoBERTa has two."""
 
@@ -114,6 +127,13 @@ class Tokenizer:
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=content)
         except (OSError, RuntimeError) as error:
             raise RelposError(f"tokenizer {path}: {one_line(error)}") from None
+        self.unk = self.processor.unk_id()
+        for role, names in NAMES.items():
+            numbers = [self.processor.piece_to_id(name) for name in names]
+            known = [number for number, name in zip(numbers, names, strict=True) if self.piece(number) == name]
+            if not known:
+                raise RelposError(f"tokenizer {path}: it has no {names[0]}; tokenizer=FILE adds what is missing")
+            setattr(self, role, known[0])
 
     @classmethod
     def load(cls, path: Path | str) -> Tokenizer:
@@ -151,15 +171,21 @@ class Tokenizer:
     @property
     def specials(self) -> dict[str, int]:
         """Name → id of the special tokens, `<unk>` not among them."""
-        return {self.piece(number): number for number in (PAD, CLS, SEP, MASK)}
+        return {self.piece(number): number for number in (self.pad, self.cls, self.sep, self.mask)}
+
+    @property
+    def typed(self) -> dict[str, int]:
+        """What the user types for every network -> id."""
+        return {"[PAD]": self.pad, "[CLS]": self.cls, "[SEP]": self.sep, "[MASK]": self.mask}
 
     def piece(self, number: int) -> str:
         """The piece of an id; one that begins a word begins with `▁`."""
         return str(self.processor.id_to_piece(int(number)))
 
     def word_piece(self, number: int) -> str:
-        """The piece of an id, beginning with `▁` where it begins a word; empty for special tokens and the unknown one."""
-        hidden = self.processor.is_control(number) or self.processor.is_unknown(number)
+        """The piece of an id, beginning with `▁` where it begins a word; empty for special tokens, the unknown one and bytes."""
+        processor = self.processor
+        hidden = processor.is_control(number) or processor.is_unknown(number) or processor.is_byte(number)
         return "" if hidden else self.piece(number)
 
     def save(self, folder: Path) -> None:
@@ -173,20 +199,24 @@ class Tokenizer:
         A special token takes the place of a word, with the space before it: text after it begins a word only after a space.
         """
         ids: list[int] = []
-        for part in re.split(f"({'|'.join(map(re.escape, self.specials))})", text):
-            if part in self.specials:
-                ids.append(self.specials[part])
+        specials = self.specials | self.typed
+        for part in re.split(rf"\s*({'|'.join(map(re.escape, specials))})", text):
+            if part in specials:
+                ids.append(specials[part])
             else:
                 is_inside_word = bool(ids) and not part[:1].isspace()
-                processor = self._without_prefix if is_inside_word else self.processor
-                ids += processor.encode(part)
+                ids += (
+                    self._without_prefix.encode(part) if is_inside_word else self.processor.encode(part.lstrip() if ids else part)
+                )
         return np.array(ids, np.int64)
 
     def decode_marked(self, ids: Iterable[int]) -> str:
         """The text of some ids, with special tokens by name and without padding."""
-        ids = [int(number) for number in ids]
-        pieces = [f"▁{self.piece(number)}" if number in (CLS, SEP, MASK) else self.piece(number) for number in ids if number != PAD]
-        return "".join(pieces).replace("▁", " ").strip()
+        text = b""
+        for number in (int(number) for number in ids if int(number) != self.pad):
+            piece = f"▁{self.piece(number)}" if number in (self.cls, self.sep, self.mask) else self.piece(number)
+            text += bytes([int(piece[1:-1], 16)]) if self.processor.is_byte(number) else piece.encode()  # <0xC3>
+        return text.decode(errors="replace").replace("▁", " ").strip()
 
     @cached_property
     def _without_prefix(self) -> sentencepiece.SentencePieceProcessor:

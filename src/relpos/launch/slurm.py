@@ -91,7 +91,7 @@ class Slurm(Engine):
         if shutil.which("sbatch") is None:
             raise RelposError("engine=slurm: there is no sbatch here")
         if importlib.util.find_spec("submitit") is None:
-            raise RelposError("engine=slurm needs submitit: pip install 'relpos[slurm]'")
+            raise RelposError("engine=slurm needs submitit: pip install submitit")
         jobs = SlurmJobs(self, standing, folder)
         jobs.submit(in_queue())
         if self.watch:

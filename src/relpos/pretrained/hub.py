@@ -33,7 +33,7 @@ def located(name: str | Path) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
-        raise RelposError(f"{name}: fetching from the hub needs huggingface_hub: pip install 'relpos[pretrained]'") from None
+        raise RelposError(f"{name}: fetching from the hub needs huggingface_hub: pip install huggingface-hub") from None
     repository, _, revision = str(name).partition("@")
 
     def fetched(*patterns: str) -> Path:

@@ -28,12 +28,11 @@ from relpos.runs.run import Run, closure
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, logged
 from relpos.train.checkpoint import Checkpointing, Kept, Snapshots, WholeCheckpoints, newest, stopping
 from relpos.train.group import Group
-from relpos.train.loggers import JsonLines, identified, log_again
+from relpos.train.loggers import JsonLines, identified, log_again, made
 from relpos.train.module import Training, set_threads
 from relpos.train.progress import Bar
 from relpos.train.replay import Recorder, recorder_for
 from relpos.train.room import explained_memory, fitting_microbatch
-from relpos.trust import instantiate
 
 for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
     logging.getLogger(noisy).setLevel(logging.ERROR)
@@ -270,6 +269,6 @@ def _more_loggers(run: Run, model: Any) -> list[Any]:
     said = [each.config for each in closure([run])]
     text = {key: values[-1] for key in ("data", "vocabulary") if (values := [each[key] for each in said if each.get(key)])}
     fields = identified(run.identity, run.path.name, run.stage, text | run.meaning, **names)
-    logger = instantiate(run.config["logger"], "logger", run=fields, folder=run.path)
+    logger = made(run.config["logger"], fields, run.path)
     log_again(logger, logged(run.path))
     return [logger]

@@ -27,6 +27,8 @@ DIALS = ("steps", "batch", "seed", "precision", "length")
 """Keys that are part of the identity of every training run."""
 TOKENIZER_THREADS = 2
 """Fixed, because SentencePiece's pieces depend on the number of threads."""
+TOKENIZER: Mapping[str, Any] = {"kind": "unigram", "cased": False, "byte_fallback": False}
+"""The default of `tokenizer` in conf/pretrain.yaml, but for its file."""
 INTERMEDIATE = {"task": "${task.intermediate}", "steps": None}
 """The default of `intermediate` in conf/finetune.yaml."""
 PAPERS_LAYERS = {
@@ -78,12 +80,32 @@ def store_run(config: Content, tokenizer: Run | None = None) -> Run:
     name = type(source).__name__.lower()
     text = {"vocabulary": config["vocabulary"], "sample": source.sample, "threads": TOKENIZER_THREADS}
     data = {"data": config["data"]}
-    tokenizer = tokenizer or Run("tokenizer", f"{name}-{config['vocabulary']}", corpus | text, text | data, inputs)
+    own = config.get("tokenizer") or {}  # records from before have none
+    if tokenizer is None and own.get("file"):
+        tokenizer = _own_tokenizer(Path(own["file"]).expanduser().resolve(), config["vocabulary"])
+    # Left out where they are ours: tokenizers keep the identity from before there were others.
+    text |= {key: value for key, value in own.items() if key in TOKENIZER and value != TOKENIZER[key]}
+    label = "-".join(
+        [name, str(config["vocabulary"]), *(str(text[key] if key == "kind" else key) for key in TOKENIZER if key in text)]
+    )
+    tokenizer = tokenizer or Run("tokenizer", label, corpus | text, text | data, inputs)
     meaning = {"heldout": source.heldout}
     # The run's name says so, too: two stores of one text would differ by their hash alone.
     if source.shuffle:  # the tokenizer's text stays as it stands, so that the pieces are the same
         name, meaning["shuffle"] = f"{name}-shuffled{source.shuffle}", source.shuffle
     return Run("store", name, corpus | meaning, meaning | data, inputs | {"tokenizer": tokenizer})
+
+
+def _own_tokenizer(file: Path, vocabulary: int) -> Run:
+    """The tokenizer of a file, which is identified by what it contains; nothing else of the configuration counts.
+
+    Raises:
+        RelposError: there is no such file.
+    """
+    if not file.is_file():
+        what = "a folder; name the tokenizer.json or SentencePiece model in it" if file.is_dir() else "there is no such file"
+        raise RelposError(f"tokenizer={file}: {what}")
+    return Run("tokenizer", "own", {"file": sha256(file)}, {"file": str(file), "vocabulary": vocabulary})
 
 
 def pretrain_run(content: Content) -> Run:
@@ -168,7 +190,7 @@ def _network_name(start: Run) -> str:
 
 def _pretraining_of(config: Content) -> Content:
     """The configuration of the pre-training that a fine-tuning's configuration describes; both are resolved."""
-    shared = ("size", "position", "conv", "data", "vocabulary", "k", "outside", "kernels", "length", *MACHINE)
+    shared = ("size", "position", "conv", "data", "vocabulary", "tokenizer", "k", "outside", "kernels", "length", *MACHINE)
     return {key: config[key] for key in (*shared, "scheme") if key in config} | config["pretrain"] | {"stage": "pretrain"}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, refuse_unknown
 from relpos.files import whole_lines
 from relpos.progress import tracked
 from relpos.runs.run import identity_of, read_record, runs_root
@@ -95,6 +95,23 @@ def newest(run: Path) -> dict[str, Any]:
         return dict(json.loads(lines[-1])) if lines else {}
     except (ValueError, TypeError):  # those who watch a run go on watching it, whatever a crash left in the file
         return {}
+
+
+def figures(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers among the final metrics of a run, and its columns, by their names."""
+    named = {**metrics, **metrics.get("columns", {})}
+    return {name: value for name, value in named.items() if isinstance(value, int | float)}
+
+
+def figure(run: Path, metric: str) -> float:
+    """The final figure of this name; with a minus sign in front, as in `-RTE`, its negative, so that the least is the best.
+
+    Raises:
+        RelposError: the run has none of this name.
+    """
+    known, name = figures(read_record(run)["metrics"]), metric.removeprefix("-")
+    refuse_unknown(f"metric={metric}: the run has no figure", name, known)
+    return -known[name] if metric.startswith("-") else known[name]
 
 
 def protocol(*meanings: Mapping[str, Any], without: Collection[str] = ("seed",)) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relpos.data.toy import FOLDERS
@@ -26,14 +27,19 @@ def toy(run: Run) -> Metrics:
 
 
 def tokenizer(run: Run) -> Metrics:
-    """Text → `tokenizer.model`."""
+    """Text, or a file of the user's own → `tokenizer.model` or, of another kind, `tokenizer.json`."""
+    from relpos.data.own_tokenizer import adopt
     from relpos.data.published_tokenizer import load_tokenizer
     from relpos.data.tokenizer import train_tokenizer
 
+    if "file" in run.config:
+        adopt(Path(run.config["file"]), run.path)
+        return {"pieces": load_tokenizer(run.path).size}
     source = source_of(run)
     with reading(f"reading text for {run.name}", source.characters()) as progress:
         documents = source.documents(progress)
-        train_tokenizer(documents, run.path, run.config["vocabulary"], run.config["sample"], run.config["threads"])
+        dials = ("vocabulary", "sample", "threads", "kind", "cased", "byte_fallback")
+        train_tokenizer(documents, run.path, **{key: run.config[key] for key in dials if key in run.config})
     pieces = load_tokenizer(run.path).size
     if pieces < run.config["vocabulary"]:
         print(f"relpos: the text yields {pieces:,} pieces instead of {run.config['vocabulary']:,}", file=sys.stderr)

@@ -17,6 +17,7 @@ from relpos.runs.fit import fit, interval, microbatch_of, recorder_of
 from relpos.runs.model import finetuned_settings, of_finetuning, of_pretraining, pretrained_settings
 from relpos.runs.plan import task_files
 from relpos.runs.run import Run
+from relpos.runs.shelf import figures
 from relpos.train.checkpoint import stopping
 from relpos.train.finetune import Finetuning, FinetuningData, columns
 from relpos.train.group import ALONE, present
@@ -68,7 +69,7 @@ def pretrain(run: Run) -> dict[str, Any]:
         "position_parameters": parameters["position"],
         "steps": config["steps"],
     }
-    conclude(trainer.loggers, metrics)
+    conclude(trainer.loggers, figures(metrics))
     return metrics
 
 
@@ -93,7 +94,7 @@ def finetune(run: Run) -> dict[str, Any]:
     for logger in trainer.loggers:
         logger.log_metrics(result["columns"], step=steps)
     save_model(run.path / "model", model, settings, tokenizer)
-    conclude(trainer.loggers, result | {"steps": steps})
+    conclude(trainer.loggers, figures(result | {"steps": steps}))
     return result | {"steps": steps}
 
 

@@ -1,12 +1,14 @@
-"""Where metrics go: always a JSON line for each logged step in the run's folder, on request Weights & Biases or TensorBoard too."""
+"""Where metrics go: always a JSON line for each logged step in the run's folder, on request to another logger, too."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from relpos.errors import RelposError, one_line
 from relpos.files import digest, opened, whole_lines, write_text
 from relpos.process import command
 from relpos.train.wandb_settings import Mode, set_up, wandb_mode
+from relpos.trust import find, instantiate
 
 LONGEST_TAG = 64
 """Characters; Weights & Biases allows no more."""
@@ -59,6 +62,21 @@ def _step(line: str) -> float:
         return int(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
         return math.inf
+
+
+def made(node: dict[str, Any], run: dict[str, Any], folder: Path) -> Logger:
+    """The logger that a configuration describes: a function, as those below, or a class of Lightning's.
+
+    Such a class has its own arguments alone, of which `save_dir` is the run's folder if it is not given, and is told of the run as
+    of hyperparameters.
+    """
+    found = find(node["_target_"], "logger", "logger._target_")
+    if not (inspect.isclass(found) and issubclass(found, Logger)):
+        return instantiate(node, "logger", run=run, folder=folder)
+    takes_folder = "save_dir" in inspect.signature(found).parameters and "save_dir" not in node
+    logger: Logger = instantiate(node, "logger", **({"save_dir": str(folder)} if takes_folder else {}))
+    logger.log_hyperparams({"identity": run["id"], **run["config"]})
+    return logger
 
 
 def identified(
@@ -121,6 +139,33 @@ def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str,
     return WandbLogger(experiment=experiment, prefix="" if run["job_type"] == "pretrain" else run["job_type"])
 
 
+class Trackio(Logger):
+    """A run of trackio; after an interruption it is found again by its name."""
+
+    name, version = "trackio", 0
+
+    def __init__(self, project: str, run: dict[str, Any]) -> None:
+        super().__init__()
+        try:
+            import trackio
+        except ImportError:
+            raise RelposError("logger=trackio needs trackio: pip install trackio") from None
+        told = {key: run[key] for key in ("name", "group", "config")}
+        with redirect_stdout(sys.stderr):  # it greets the user
+            self.experiment = trackio.init(project, resume="allow", embed=False, **told)
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """The configuration was told at the beginning."""
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        self.experiment.log(dict(metrics), step=step)
+
+
+def trackio_logger(project: str, *, run: dict[str, Any], folder: Path) -> Logger:
+    """trackio, on this machine: `trackio show`."""
+    return Trackio(project, run)
+
+
 def log_again(logger: Logger, lines: Iterable[dict[str, Any]]) -> None:
     """Tells Weights & Biases what a run logged before it was interrupted, or what the run logged whose checkpoint it begins with.
 
@@ -133,20 +178,18 @@ def log_again(logger: Logger, lines: Iterable[dict[str, Any]]) -> None:
             logger.log_metrics({name: value for name, value in line.items() if name != "step"}, step=line["step"])
 
 
-def conclude(loggers: list[Logger], metrics: dict[str, Any]) -> None:
+def conclude(loggers: list[Logger], figures: dict[str, float]) -> None:
     """Tells the loggers that the run is over. Its final figures become summary metrics of Weights & Biases, by which pages sort and
-    group: all numbers, and the columns by their names."""
+    group."""
     from pytorch_lightning.loggers import WandbLogger
 
-    # By their own names: pages cannot sort by a value inside a value.
-    figures = {**metrics, **metrics.get("columns", {})}
-    plain = {name: value for name, value in figures.items() if isinstance(value, int | float)}
     for logger in loggers:
         if isinstance(logger, WandbLogger):
-            logger.experiment.summary.update(plain)
+            logger.experiment.summary.update(figures)
         logger.finalize("success")
-        if isinstance(logger, WandbLogger):
-            logger.experiment.finish()  # Lightning leaves it open
+        if isinstance(logger, WandbLogger | Trackio):
+            with redirect_stdout(sys.stderr):
+                logger.experiment.finish()  # Lightning leaves it open
 
 
 def tensorboard_logger(*, run: dict[str, Any], folder: Path) -> Logger:

@@ -1,0 +1,102 @@
+"""`relpos runs` and `relpos runs remove`."""
+
+import io
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from relpos.cli import main
+from relpos.launch.jobs import Job
+from relpos.runs import Run, compose, execute, plan
+from relpos.runs.lock import locked
+
+
+class Terminal(io.StringIO):
+    """A person who answers once."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def three(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Run]:
+    """Runs that sleep, of which a table uses the first."""
+    runs = {name: execute(plan(compose("noop", [f"label={name}", "seconds=0"]))) for name in ("used", "first", "second")}
+    (runs["first"].path / "big").write_bytes(bytes(2_500_000))
+    Job.now([runs["used"]], 0).write(tmp_path / "runs" / "tables" / "mine" / "plan.json")
+    return runs
+
+
+def listed(capsys: pytest.CaptureFixture[str], *command: str) -> list[list[str]]:
+    capsys.readouterr()
+    assert main(["runs", *command]) == 0
+    return [re.split(r" {2,}", line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_each_run_is_a_line_and_what_no_table_uses_stands_first(
+    three: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head, *lines, last = listed(capsys)
+    assert head == ["run", "state", "figure", "on disk", "used by"]
+    assert [line[0] for line in lines] == [f"noop/{three[name].path.name}" for name in ("first", "second", "used")]
+    assert [line[1] for line in lines] == ["finished"] * 3
+    assert [line[-1] for line in lines] == ["–", "–", "table mine"]
+    assert lines[0][-2].endswith("3 MB")
+    assert last == [str(tmp_path / "runs")]
+
+
+def test_figures_states_and_readers_are_told(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = execute(plan(compose("pretrain", ["steps=2", "batch=4", "evaluations=1"])))
+    stopped = toy_runs / "pretrain" / "stopped"
+    stopped.mkdir()
+    (stopped / "record.json").write_text(json.dumps({"state": "running", "inputs": {}}))
+    damaged = toy_runs / "pretrain" / "damaged"
+    damaged.mkdir()
+    (damaged / "record.json").write_text("{")
+    lines = {line[0].partition("-")[0]: line for line in listed(capsys)}
+    assert lines["pretrain/absolute"][2] == f"heldout_loss {run.metrics['heldout_loss']:.4g}"
+    assert lines["store/toy"][2] == f"tokens {run.inputs['store'].metrics['tokens']:,}"
+    assert lines["store/toy"][-1] == "1 of these runs"
+    assert (lines["pretrain/stopped"][1], lines["pretrain/damaged"][1]) == ("interrupted", "damaged")
+
+
+@pytest.mark.parametrize(("answer", "goes"), [("y\n", True), ("YES\n", True), ("\n", False), ("n\n", False), ("", False)])
+def test_what_is_named_is_removed_after_a_question(
+    answer: str, goes: bool, three: dict[str, Run], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    assert main(["runs", "remove", three["first"].path.name, "noop/used-*"]) == 0
+    shown = capsys.readouterr()
+    assert "remove 2 runs, 3 MB" in shown.err
+    assert shown.out.index("first-") < shown.out.index("used-")  # what no table uses first
+    assert [three[name].path.exists() for name in three] == [not goes, not goes, True]
+
+
+def test_without_a_terminal_nobody_is_asked_and_nothing_removed_unless_it_is_said(
+    three: dict[str, Run], refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert refused("runs", "remove", "noop/*").endswith("Answer on a terminal, or add ask=false")
+    assert all(run.path.exists() for run in three.values())
+    assert main(["runs", "remove", "noop/*", "ask=false"]) == 0
+    assert not any(run.path.exists() for run in three.values())
+
+
+@pytest.mark.parametrize("command", [["remove"], ["delete", "x"], ["remove", "frist-seed0-*"], ["remove", ""]])
+def test_what_names_no_run_is_refused(command: list[str], three: dict[str, Run], refused: Callable[..., str]) -> None:
+    refused("runs", *command)
+    assert all(run.path.exists() for run in three.values())
+
+
+def test_a_run_under_way_is_not_removed(three: dict[str, Run], refused: Callable[..., str]) -> None:
+    with locked(three["first"].path):
+        assert "a process is at work on it" in refused("runs", "remove", "noop/*", "ask=false")
+    assert all(run.path.exists() for run in three.values())
+
+
+def test_no_runs_are_no_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(listed(capsys)) == 2

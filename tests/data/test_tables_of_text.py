@@ -1,0 +1,156 @@
+"""Text in a column of JSONL, CSV, Parquet or a saved data set: what is read, what it is known by, what is refused."""
+
+import csv
+import gzip
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+import zstandard
+
+from relpos.data.source import Files
+from relpos.errors import RelposError
+from relpos.runs import compose, plan
+
+TEXTS = ["Die Straße ist lang. Sie führt nach Köln.\nEin Absatz.", "NA", "Größe, „Anführung“ und 1,5.", "null"]
+
+
+@pytest.fixture(autouse=True)
+def _offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.delenv("RELPOS_DATA", raising=False)
+
+
+def rows(texts: list[Any], column: str = "text") -> list[dict[str, Any]]:
+    return [{"id": number, column: text} for number, text in enumerate(texts)]
+
+
+def jsonl(path: Path, *given: Any) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows(*given)), encoding="utf-8")
+
+
+def table(path: Path, *given: Any) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows(*given)[0]))
+        writer.writeheader()
+        writer.writerows(rows(*given))
+
+
+def parquet(path: Path, *given: Any) -> None:
+    datasets.Dataset.from_list(rows(*given)).to_parquet(path)
+
+
+def saved(path: Path, *given: Any) -> None:
+    datasets.Dataset.from_list(rows(*given)).save_to_disk(path, num_shards=2)
+
+
+WRITERS: dict[str, Callable[..., None]] = {"a.jsonl": jsonl, "a.csv": table, "a.parquet": parquet, "a": saved}
+PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+
+
+def documents(source: Files) -> list[str]:
+    return ["\n".join(document.lines).strip() for document in source.documents()]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_each_row_is_a_document(name: str, tmp_path: Path) -> None:
+    WRITERS[name](tmp_path / name, TEXTS)
+    assert documents(Files(corpus=str(tmp_path))) == TEXTS
+    assert documents(Files(corpus=str(tmp_path / name))) == TEXTS
+
+
+@pytest.mark.parametrize("packed", PACKERS)
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_tables_of_text_may_be_compressed(name: str, packed: str, tmp_path: Path) -> None:
+    WRITERS[name](tmp_path / name, TEXTS)
+    (tmp_path / "packed").mkdir()
+    (tmp_path / "packed" / f"{name}{packed}").write_bytes(PACKERS[packed]((tmp_path / name).read_bytes()))
+    assert documents(Files(corpus=str(tmp_path / "packed"))) == TEXTS
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_the_column_is_named_once(name: str, tmp_path: Path) -> None:
+    WRITERS[name](tmp_path / name, TEXTS, "body")
+    assert documents(Files(corpus=str(tmp_path), text="body")) == TEXTS
+    with pytest.raises(RelposError, match=r"^data\.text: .* has no column 'text'.* Known: body, id\."):
+        documents(Files(corpus=str(tmp_path)))
+
+
+def test_several_rows_may_make_a_document(tmp_path: Path) -> None:
+    jsonl(tmp_path / "a.jsonl", [f"Row {number}." for number in range(5)])
+    assert documents(Files(corpus=str(tmp_path), lines=2)) == ["Row 0.\nRow 1.", "Row 2.\nRow 3.", "Row 4."]
+
+
+def test_markdown_is_read_as_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# Title\n\nOne *word*.\n")
+    (tmp_path / "b.md.gz").write_bytes(gzip.compress(b"Two.\n"))
+    assert documents(Files(corpus=str(tmp_path))) == ["# Title\n\nOne *word*.", "Two."]
+
+
+def test_beside_texts_tables_and_markdown_are_read_where_they_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("A text.\n")
+    before = Files(corpus=str(tmp_path)).identity()
+    (tmp_path / "README.md").write_text("About these texts.\n")
+    jsonl(tmp_path / "from.jsonl", ["A row."])
+    assert Files(corpus=str(tmp_path)).identity() == before
+    assert documents(Files(corpus=str(tmp_path))) == ["A text."]
+    assert documents(Files(corpus=str(tmp_path), text="text")) == ["A row."]
+    assert documents(Files(corpus=str(tmp_path / "README.md"))) == ["About these texts."]
+
+
+def test_of_saved_splits_the_one_for_training_is_read(tmp_path: Path) -> None:
+    splits = {name: datasets.Dataset.from_list(rows([f"In {name}."])) for name in ("test", "train")}
+    datasets.DatasetDict(splits).save_to_disk(tmp_path / "saved")
+    assert documents(Files(corpus=str(tmp_path / "saved"))) == ["In train."]
+    assert documents(Files(corpus=str(tmp_path / "saved" / "test"))) == ["In test."]
+    datasets.DatasetDict({"test": splits["test"]}).save_to_disk(tmp_path / "other")
+    with pytest.raises(RelposError, match=r"splits and none is called train; name one: data\.corpus=.*/other/test"):
+        documents(Files(corpus=str(tmp_path / "other")))
+
+
+def test_what_map_has_kept_beside_a_saved_data_set_is_not_read(tmp_path: Path) -> None:
+    saved(tmp_path / "saved", TEXTS)
+    cached = str(tmp_path / "saved" / "cache-0123.arrow")
+    datasets.load_from_disk(tmp_path / "saved").map(lambda row: {"text": "mapped"}, cache_file_name=cached)
+    assert (tmp_path / "saved" / "cache-0123.arrow").is_file()
+    assert documents(Files(corpus=str(tmp_path))) == TEXTS
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_other_content_in_a_table_makes_another_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
+    overrides = ["data=files", f"data.corpus={tmp_path / 'texts'}"]
+    (tmp_path / "texts").mkdir()
+    WRITERS[name](tmp_path / "texts" / name, TEXTS)
+    first = plan(compose("pretrain", overrides)).identity
+    assert plan(compose("pretrain", [*overrides, "data.text=text"])).identity == first
+    assert plan(compose("pretrain", [*overrides, "data.lines=2"])).identity != first
+    WRITERS[name](tmp_path / "texts" / name, [text.replace("Köln", "Bonn") for text in TEXTS])
+    assert plan(compose("pretrain", overrides)).identity != first
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.jsonl", b'{"text": "One."}\n{"text": \n', "a.jsonl: JSON parse error"),
+        ("a.jsonl", b'{"text": 3}\n', "column 'text' holds 3, a text is expected"),
+        ("a.parquet", b"PAR1 no Parquet", "a.parquet: "),
+        ("a.json", b"[]", "no text file .*, .jsonl, .csv, .parquet, .arrow, .md, .markdown, .*; it has .json, which"),
+        ("a.pdf", b"%PDF", "it has .pdf, which are not read"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_a_line_that_names_it(name: str, content: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(RelposError, match=said) as refusal:
+        documents(Files(corpus=str(tmp_path)))
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_column_of_no_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("A text.\n")
+    with pytest.raises(RelposError, match=r"data\.text=body is a column of a table, and no text file .*; it has \.txt"):
+        documents(Files(corpus=str(tmp_path), text="body"))

@@ -1,0 +1,120 @@
+"""Sweeps that something else leads: commands that train return the figure that `metric` names."""
+
+import json
+import math
+import sys
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import pytest
+import yaml
+from hydra.core.plugins import Plugins
+
+from relpos.cli import main
+from relpos.errors import RelposError
+from relpos.runs.shelf import figure
+from schemes import FULL
+from wandb_file import read
+
+SHORT = ["position=none", "batch=8", "evaluations=1", "steps=2"]
+
+
+@pytest.fixture
+def returned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What a sweeper of Hydra's gets to see of each run."""
+    seen: list[Any] = []
+    basic = Plugins.instance().class_name_to_class["hydra._internal.core_plugins.basic_sweeper.BasicSweeper"]  # Hydra's own copy
+    sweep = basic.sweep
+
+    def watching(self: Any, arguments: list[str]) -> Any:
+        result = sweep(self, arguments)
+        seen.extend(job.return_value for batch in result for job in batch)
+        return result
+
+    monkeypatch.setattr(basic, "sweep", watching)
+    return seen
+
+
+def records(stage: str, runs: Path) -> dict[int, dict[str, Any]]:
+    found = [json.loads(path.read_text()) for path in (runs / stage).glob("*/record.json")]
+    return {record["meaning"]["seed"]: record["metrics"] for record in found if record["state"] == "finished"}
+
+
+def test_a_sweeper_gets_the_figure_that_metric_names(toy_runs: Path, returned: list[Any]) -> None:
+    assert main(["pretrain", "-m", *SHORT, "seed=1,2", "metric=heldout_loss"]) == 0
+    kept = records("pretrain", toy_runs)
+    assert returned == [kept[1]["heldout_loss"], kept[2]["heldout_loss"]]
+
+
+def test_a_run_that_fails_is_the_worst_and_the_sweep_goes_on(
+    toy_runs: Path, returned: list[Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from relpos.runs import execute
+
+    def failing(run: Any, **how: Any) -> Any:
+        if run.meaning["seed"] == 1:
+            raise RelposError("training diverged")
+        return execute(run, **how)
+
+    monkeypatch.setattr("relpos.runs.execute", failing)
+    assert main(["pretrain", "-m", *SHORT, "seed=1,2", "metric=heldout_loss"]) == 1
+    assert capsys.readouterr().err.endswith("relpos: training diverged\n")
+    assert returned == [math.inf, records("pretrain", toy_runs)[2]["heldout_loss"]]
+
+
+def test_the_figure_is_any_final_number_or_column_and_its_negative_where_more_is_better(tmp_path: Path) -> None:
+    metrics = {"steps": 3, "columns": {"rte": 52.5}, "parts": {"x": 1.0}}
+    (tmp_path / "record.json").write_text(json.dumps({"metrics": metrics}))
+    assert (figure(tmp_path, "rte"), figure(tmp_path, "-rte"), figure(tmp_path, "steps")) == (52.5, -52.5, 3)
+    with pytest.raises(RelposError, match=r"metric=rtf: the run has no figure 'rtf'\. Did you mean 'rte'\?"):
+        figure(tmp_path, "rtf")
+
+
+def test_optuna_finds_the_best_of_four_learning_rates(toy_runs: Path) -> None:
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="pip install hydra-optuna-sweeper")
+    sweep = ["hydra/sweeper=optuna", "hydra/sweeper/sampler=grid", "hydra.sweeper.n_trials=4"]
+    rates = [1e-6, 1e-4, 3e-3, 1.0]
+    choice = f"recipe.lr=choice({','.join(map(str, rates))})"
+    assert main(["pretrain", "-m", *sweep, *SHORT[:-1], "steps=30", "metric=heldout_loss", choice]) == 0
+    (found,) = (toy_runs / "sweeps").glob("*/optimization_results.yaml")
+    best = yaml.safe_load(found.read_text())
+    kept = [json.loads(path.read_text()) for path in (toy_runs / "pretrain").glob("*/record.json")]
+    losses = {record["meaning"]["recipe"]["lr"]: record["metrics"]["heldout_loss"] for record in kept}
+    assert sorted(losses) == rates
+    assert best["best_params"]["recipe.lr"] == min(losses, key=lambda rate: losses[rate]) == 3e-3
+    assert best["best_value"] == losses[3e-3]
+
+
+@pytest.mark.skipif(not FULL, reason="an agent's pauses of seconds and processes of its own: RELPOS_FULL=1")
+@pytest.mark.slow
+def test_an_agent_of_weights_and_biases_starts_runs_and_finds_their_figures(
+    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str
+) -> None:
+    """The agent is W&B's own; what its server would answer is made up, for there is no network."""
+    import wandb
+    from wandb.apis.public import sweeps
+    from wandb.wandb_agent import Agent
+
+    asked = [{"type": "run", "id": name, "run_id": name, "args": {"recipe.lr": {"value": rate}}, "program": "relpos"}
+             for name, rate in {"first": 1e-4, "second": 3e-3}.items()]  # fmt: skip
+    command = ["${env}", sys.executable, "-m", "relpos.cli", "pretrain", *SHORT, "logger=wandb", "${args_no_hyphens}"]
+
+    def heartbeat(api: object, agent: str, metrics: object, running: dict[str, bool]) -> list[dict[str, Any]]:
+        return [] if running else [asked.pop(0)] if asked else [{"type": "exit"}]
+
+    monkeypatch.setattr(sweeps, "_sweep_with_runs", lambda *_: {"config": yaml.safe_dump({"command": command})})
+    monkeypatch.setattr(sweeps, "_register_agent", lambda *_, **__: {"id": "agent"})
+    monkeypatch.setattr(sweeps, "_agent_heartbeat", heartbeat)
+    monkeypatch.setattr(wandb, "Api", object)
+    monkeypatch.setenv("WANDB_SWEEP_ID", "sweep")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    monkeypatch.setattr(Agent, "POLL_INTERVAL", 0.1)
+    monkeypatch.chdir(tmp_path)
+    Agent(object(), Queue(), sweep_id="sweep").run()
+    for name, rate in (("first", 1e-4), ("second", 3e-3)):
+        (file,) = toy_runs.rglob(f"run-{name}.wandb")
+        told, record = read(file), json.loads((file.parents[2] / "record.json").read_text())
+        assert record["meaning"]["recipe"]["lr"] == rate
+        assert told["finished"]
+        assert told["summary"]["heldout_loss"] == record["metrics"]["heldout_loss"]

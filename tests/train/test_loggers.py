@@ -1,0 +1,96 @@
+"""Loggers besides ours: any of Lightning's by its name, a function of the user's own, trackio."""
+
+import csv
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import relpos
+from relpos import compose
+from relpos.cli import main
+from relpos.runs import plan
+
+TINY = ["size=tiny", "steps=2", "batch=4", "evaluations=1", "log_every=1", "position=none"]
+CSV = ["logger=custom", "logger._target_=pytorch_lightning.loggers.CSVLogger", "+logger.name=told"]
+OWN = """
+from pytorch_lightning.loggers import CSVLogger
+
+
+def logger(word, *, run, folder):
+    (folder / "told.txt").write_text(f"{word} {run['name']}")
+    return CSVLogger(folder, flush_logs_every_n_steps=1)
+"""
+
+
+def test_a_logger_of_lightnings_writes_into_the_runs_folder_and_changes_no_identity(toy_runs: Path) -> None:
+    run = relpos.run(compose("pretrain", [*TINY, *CSV]))
+    assert run.identity == plan(compose("pretrain", TINY)).identity
+    (written,) = run.path.rglob("metrics.csv")
+    assert written.parent.parent == run.path / "told"
+    losses = [float(row["loss"]) for row in csv.DictReader(written.open()) if row["loss"]]
+    ours = [json.loads(line).get("loss") for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    assert losses == [loss for loss in ours if loss is not None]
+    assert f"identity: {run.identity}" in (written.parent / "hparams.yaml").read_text()
+
+
+def test_a_function_of_the_users_own_is_told_what_the_run_is(
+    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_loggers.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    assert main(["pretrain", *TINY, "logger=custom", "logger._target_=my_loggers.logger", "+logger.word=hello"]) == 0
+    (told,) = toy_runs.rglob("told.txt")
+    assert told.read_text() == f"hello {told.parent.name}"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["logger=custom"], "logger._target_ must be given"),
+        (["logger=custom", "logger._target_=pytorch_lightning.loggers.CSVLoger"], "logger._target_: cannot import"),
+        ([*CSV, "+logger.nam=x"], "unknown key 'logger.nam'. Did you mean 'name'?"),
+    ],
+)
+def test_a_wrong_logger_is_refused_before_anything_is_trained(overrides: list[str], said: str, refused: Callable[..., str]) -> None:
+    assert said in refused("pretrain", *TINY, *overrides)
+
+
+def test_a_file_may_not_name_a_logger(tmp_path: Path, refused: Callable[..., str]) -> None:
+    row = {"a": ["logger=custom", "logger._target_=pytorch_lightning.loggers.CSVLogger"]}
+    (tmp_path / "table.yaml").write_text(
+        json.dumps({"question": "?", "base": ["size=tiny"], "rows": row, "tasks": [], "seeds": {"pretrain": 1, "finetune": 1}})
+    )
+    said = refused("reproduce", f"table={tmp_path / 'table.yaml'}", "dry_run=true")
+    assert "trust=pytorch_lightning.loggers allows it" in said
+
+
+def test_trackio_has_one_run_with_every_figure(toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With trackio itself where it is installed, else with what it would be told."""
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    told: list[dict[str, Any]] = []
+    try:
+        import trackio
+    except ImportError:
+        experiment = SimpleNamespace(log=lambda metrics, step: told.append(metrics | {"step": step}), finish=lambda: None)
+        trackio = SimpleNamespace(init=lambda project, **how: experiment)
+        monkeypatch.setitem(sys.modules, "trackio", trackio)
+    run = relpos.run(compose("pretrain", [*TINY, "logger=trackio"]))
+    if not told:
+        from trackio.sqlite_storage import SQLiteStorage
+
+        told = SQLiteStorage.get_logs("relpos", run.path.name)
+    ours = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["loss"] for row in told if "loss" in row] == [row["loss"] for row in ours if "loss" in row]
+    assert [row["heldout_loss"] for row in told if "heldout_loss" in row] == [run.metrics["heldout_loss"]]
+
+
+def test_without_trackio_it_is_said_how_to_install_it(
+    toy_runs: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "trackio", None)
+    assert refused("pretrain", *TINY, "logger=trackio").endswith("logger=trackio needs trackio: pip install trackio")
