@@ -92,7 +92,7 @@ class RecordedPasses:
         # One addition for all parameters, and not one for each.
         grads = torch.autograd.grad(loss, self.parameters, allow_unused=True)
         reached = [(p, grad) for p, grad in zip(self.parameters, grads, strict=True) if grad is not None]
-        for p, grad in reached:
+        for p, _ in reached:
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad
         torch._foreach_add_([p.grad for p, _ in reached if p.grad is not None], [grad for _, grad in reached])
         return loss.detach(), *others
