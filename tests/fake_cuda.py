@@ -31,12 +31,15 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from relpos.data.steps import UnmaskedStep
+from glue_tasks import task
+from relpos.data.objective import Objective, masked
 from relpos.model.dropout import seed_dropout
-from relpos.model.heads import Classifier
+from relpos.model.heads import Classifier, MaskedLM
 from relpos.model.kernels import proof, sweeps
 from relpos.model.precision import autocast, casting_once
-from relpos.train.recorded import RecordedStep
+from relpos.train.finetune import Finetuning
+from relpos.train.optim import Recipe
+from relpos.train.recorded import RecordedPasses, RecordedStep
 from relpos.train.replay import PlainCalls
 
 CUDA = torch.device("cuda")
@@ -291,12 +294,24 @@ def _of_node(node: Any, grads: list[Tensor | None]) -> list[Tensor | None]:
     return [None if follower is None else next(needed) for follower, _ in node.next_functions]
 
 
-def recorded(model: nn.Module, rows: int = 4, n: int = 16, precision: str = "bf16") -> Ledger:
-    """A pass of a recorded pre-training of rows of n tokens, after one that has made what only a first one makes."""
+def recorded(
+    model: nn.Module, rows: int = 4, n: int = 16, precision: str = "bf16", held: int | None = None, masks: Objective = masked
+) -> Ledger:
+    """A recorded pass of a pre-training, or of a classifier's fine-tuning, of rows of n tokens, after one that has made what only a
+    first one makes. So many of the tokens are computed; None: all."""
     with FakeCuda() as gpu:
-        step = RecordedStep(gpu.move(model).train(), 0, precision, PlainCalls())
+        gpu.move(model).train()
         inputs = {"input_ids": torch.zeros(rows, n, dtype=torch.int64, device=CUDA), "keys": torch.arange(rows, device=CUDA)}
-        inputs["lengths"] = torch.full((rows,), n, device=CUDA)
+        inputs |= {} if held is None else {"held": torch.arange(held, device=CUDA)}
+        step: RecordedPasses
+        if isinstance(model, Classifier):
+            step = Finetuning(task("mnli"), model, Recipe(lr=1e-3, warmup=0), 20, 0, precision, 1).recording(PlainCalls())
+            mask = torch.ones(rows, n, dtype=torch.bool, device=CUDA)
+            inputs |= {"attention_mask": mask, "token_types": inputs["input_ids"], "labels": inputs["keys"] * 0}
+        else:
+            assert isinstance(model, MaskedLM)
+            step = RecordedStep(model, 0, precision, PlainCalls(), masks)
+            inputs["lengths"] = torch.full((rows,), n, device=CUDA)
         function = step.replay.function
         model.encoder.position.begin_step(1)  # in step 0 FLOATER solves its equation, for which it needs values
         found: list[Ledger] = []
@@ -308,12 +323,12 @@ def recorded(model: nn.Module, rows: int = 4, n: int = 16, precision: str = "bf1
 
         step.replay = counted
         for gpu.walks in (False, True):
-            step(UnmaskedStep(1, [inputs], rows * n))
+            step.sums(1, [inputs])
     return found[-1]
 
 
 def plain(model: nn.Module, rows: int = 4, n: int = 16) -> Ledger:
-    """A pass of a fine-tuning in bfloat16, of a classifier or of ELECTRA's discriminator, of rows without padding."""
+    """A plain pass in bfloat16, of a classifier or of ELECTRA's discriminator, of rows without padding."""
     with FakeCuda() as gpu:
         gpu.move(model).train()
         ids, labels = torch.zeros(rows, n, dtype=torch.int64, device=CUDA), torch.zeros(rows, dtype=torch.int64, device=CUDA)

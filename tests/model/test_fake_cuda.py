@@ -3,7 +3,7 @@
 import re
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -11,9 +11,10 @@ from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
 import relpos
+from relpos.data.objective import Objective, answered, diffused, masked
 from relpos.errors import RelposError
 from relpos.model.build import build
-from relpos.model.heads import Classifier, ReplacedTokens
+from relpos.model.heads import Classifier, ClassifierKind, ReplacedTokens
 from schemes import CONVS, FULL, POSITIONS, SIZE, VOCABULARY, model_of, preset
 
 pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
@@ -63,6 +64,19 @@ def test_one_in_float32(position: str, conv: str) -> None:
 @of_presets
 def test_a_fine_tuning(position: str, conv: str) -> None:
     check(lambda: fake_cuda.plain(Classifier(model_of(position, conv).float().encoder, 2)))
+
+
+@of_presets
+@pytest.mark.parametrize("masks", [masked, diffused, answered], ids=["bert", "diffusion", "answer"])
+def test_a_pass_without_most_of_its_padding(position: str, conv: str, masks: Objective) -> None:
+    check(lambda: fake_cuda.recorded(model_of(position, conv).float(), held=40, masks=masks))
+
+
+@of_presets
+@pytest.mark.parametrize("kind", get_args(ClassifierKind))
+@pytest.mark.parametrize("held", [None, 40])
+def test_a_recorded_fine_tuning(position: str, conv: str, kind: ClassifierKind, held: int | None) -> None:
+    check(lambda: fake_cuda.recorded(Classifier(model_of(position, conv).float().encoder, 2, kind=kind), held=held))
 
 
 @of_presets

@@ -17,7 +17,6 @@ from torch.func import functional_call
 
 from relpos.counter import fold
 from relpos.data.marks import OURS, Marks
-from relpos.data.masking import IGNORED
 from relpos.data.objective import LEAST, Masked, Objective, diffused, masked
 from relpos.data.steps import UnmaskedStep
 from relpos.model.dropout import seed_dropout
@@ -141,8 +140,8 @@ class RecordedStep(RecordedPasses):
         seen, labels, weights = predicted
         real = torch.arange(ids.shape[1], device=ids.device)[None, :] < lengths[:, None]
         places = room(ids.numel() if held.at is None else len(held.at), self.masks, ids.shape[1])
-        loss, _, correct = self.model.loss_sum(seen, labels, real, room=places, weights=weights, held=held)
-        return loss, correct, predicted.chosen, ((labels != IGNORED).sum() - places).clamp(min=0)
+        loss, number, correct = self.model.loss_sum(seen, labels, real, room=places, weights=weights, held=held)
+        return loss, correct, number if weights is None else predicted.chosen, (number - places).clamp(min=0)
 
 
 class _Called(nn.Module):
