@@ -20,8 +20,9 @@ import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -33,10 +34,10 @@ from torch.utils._pytree import tree_leaves
 
 from relpos.data.steps import UnmaskedStep
 from relpos.model.dropout import seed_dropout
-from relpos.model.heads import Classifier
 from relpos.model.kernels import proof, sweeps
 from relpos.model.precision import autocast, casting_once
-from relpos.train.recorded import RecordedStep
+from relpos.train.finetune import Finetuning
+from relpos.train.recorded import RecordedPasses, RecordedStep
 from relpos.train.replay import PlainCalls
 
 CUDA = torch.device("cuda")
@@ -292,41 +293,56 @@ def _of_node(node: Any, grads: list[Tensor | None]) -> list[Tensor | None]:
 
 
 def recorded(model: nn.Module, rows: int = 4, n: int = 16, precision: str = "bf16") -> Ledger:
-    """A pass of a recorded pre-training of rows of n tokens, after one that has made what only a first one makes."""
+    """A pass of a recorded pre-training of full rows of n tokens."""
     with FakeCuda() as gpu:
         step = RecordedStep(gpu.move(model).train(), 0, precision, PlainCalls())
-        inputs = {"input_ids": torch.zeros(rows, n, dtype=torch.int64, device=CUDA), "keys": torch.arange(rows, device=CUDA)}
-        inputs["lengths"] = torch.full((rows,), n, device=CUDA)
-        function = step.replay.function
-        model.encoder.position.begin_step(1)  # in step 0 FLOATER solves its equation, for which it needs values
-        found: list[Ledger] = []
+        inputs = _inputs(rows, n) | {"lengths": torch.full((rows,), n, device=CUDA)}
+        return _counted(gpu, step, lambda: step(UnmaskedStep(1, [inputs], rows * n)))
 
-        def counted(inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
-            with gpu.ledger() as ledger:
-                found.append(ledger)
-                return function(inputs)
 
-        step.replay = counted
-        for gpu.walks in (False, True):
-            step(UnmaskedStep(1, [inputs], rows * n))
+def tuned(model: nn.Module, rows: int = 4, n: int = 16) -> Ledger:
+    """A pass of a recorded fine-tuning in bfloat16, in which half of the tokens are padding and a quarter is not computed."""
+    with FakeCuda() as gpu:
+        losses = partial(Finetuning.losses, SimpleNamespace(model=gpu.move(model).train()))
+        passes = RecordedPasses(model, 0, "bf16", PlainCalls(), losses)
+        inputs = _inputs(rows, n) | {
+            "attention_mask": torch.zeros(rows, n, dtype=torch.bool, device=CUDA),
+            "token_types": torch.zeros(rows, n, dtype=torch.int64, device=CUDA),
+            "labels": torch.zeros(rows, dtype=torch.int64, device=CUDA),
+            "held": torch.arange(rows * n * 3 // 4, device=CUDA),
+        }
+        return _counted(gpu, passes, lambda: passes.sums(1, [inputs]))
+
+
+def _inputs(rows: int, n: int) -> dict[str, Tensor]:
+    return {"input_ids": torch.zeros(rows, n, dtype=torch.int64, device=CUDA), "keys": torch.arange(rows, device=CUDA)}
+
+
+def _counted(gpu: FakeCuda, passes: RecordedPasses, call: Callable[[], object]) -> Ledger:
+    """What the pass of a call launches, after one that has made what only a first one makes."""
+    function, found = passes.replay.function, []
+    passes.model.encoder.position.begin_step(1)  # in step 0 FLOATER solves its equation, for which it needs values
+
+    def counted(inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
+        with gpu.ledger() as ledger:
+            found.append(ledger)
+            return function(inputs)
+
+    passes.replay = counted
+    for gpu.walks in (False, True):
+        call()
     return found[-1]
 
 
 def plain(model: nn.Module, rows: int = 4, n: int = 16) -> Ledger:
-    """A pass of a fine-tuning in bfloat16, of a classifier or of ELECTRA's discriminator, of rows without padding."""
+    """A pass of ELECTRA's discriminator in bfloat16, as anybody would write it."""
     with FakeCuda() as gpu:
         gpu.move(model).train()
-        ids, labels = torch.zeros(rows, n, dtype=torch.int64, device=CUDA), torch.zeros(rows, dtype=torch.int64, device=CUDA)
-        mask = torch.ones(rows, n, dtype=torch.bool, device=CUDA)
-        seed_dropout(model, 0, labels)
+        inputs, mask = _inputs(rows, n), torch.ones(rows, n, dtype=torch.bool, device=CUDA)
+        seed_dropout(model, 0, inputs["keys"])
         model.encoder.position.begin_step(1)
         with gpu.ledger() as ledger, casting_once("bf16", CUDA):
             with autocast("bf16", CUDA):
-                # A classifier's encoder counts the real tokens, for which a GPU is waited for.
-                outputs = model(ids) if isinstance(model, Classifier) else model(ids, mask)
-            if outputs.shape[1] == n:
-                loss = nn.functional.binary_cross_entropy_with_logits(outputs.float(), mask.float(), mask.float())
-            else:
-                loss = nn.functional.cross_entropy(outputs.float(), labels)
-            loss.backward()
+                outputs = model(inputs["input_ids"], mask)
+            nn.functional.binary_cross_entropy_with_logits(outputs.float(), mask.float(), mask.float()).backward()
     return ledger
