@@ -49,7 +49,10 @@ FORMATS = (torch.float32, torch.bfloat16)
 NO_TERMS: dict[str, Any] = {
     "head_dim": 64, "content": True, "offset": False, "query": None, "key": None, "dense": False, "value": None, "outside": "clamp",
 }  # fmt: skip
+AS_COMPOSITE = {"query": 64, "query_table": 17, "narrow": True, "query_bias": True}
 KINDS: dict[str, dict[str, Any]] = {
+    "composite": AS_COMPOSITE,
+    "composite_key": AS_COMPOSITE | {"key": 64, "key_table": 17},
     "β, a": {"offset": True, "query": 17},
     "none": {},
     "β, a, b, D, u": {"offset": True, "query": 17, "key": 17, "dense": True, "value": 17},
@@ -173,7 +176,7 @@ def bits(overrides: str, rows: int, n: int, repeats: int) -> Result:
     names = [name for name, p in work.model.named_parameters() if p.requires_grad]
     for repeat in range(repeats):
         work.gradients(0)
-        found = [p.grad for p in work.step.parameters]
+        found = [torch.zeros(()) if p.grad is None else p.grad for p in work.step.parameters]
         if not first:
             first = [x.clone() for x in found]
         differ = [name for name, a, b in zip(names, first, found, strict=True) if not torch.equal(a, b)]

@@ -17,9 +17,10 @@ from schemes import FULL
 
 pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
 PROGRAMS = sorted(Path(proof.__file__).parent.glob("*triton*.py"))
+ATTENTION = {"forward", "value_band", "backward_columns", "backward_rows", "backward_dense"}
 LOADS = {"load", "load_rows"}
-SPILLED = 400
-"""Bytes of a thread, at most. The goal is 0: heads of 32 channels have 384 in `forward`, a with b 200 in `backward_columns`."""
+SPILLED = {128: 0, 256: 456}
+"""Bytes of a thread, at most, by tokens. At 256 the most are those of `backward_columns` with a and b."""
 
 
 def called(node: ast.AST) -> str:
@@ -95,7 +96,8 @@ def test_the_programs_compile_for_a_gpu_without_one(
         for row in rows:
             print("\n" + ", ".join(f"{name} {value}" for name, value in row.items()), end="")
     for row in rows:
-        record_property(f"{row['program']} {row['position']} {row['head']}", row)
-    assert {"forward", "backward_columns", "backward_dense", "value_band"} <= {row["program"] for row in rows}
-    assert all(row["matrices"] for row in rows if not row["program"].startswith("_"))
-    assert [row for row in rows if row["spilled"] > SPILLED] == []
+        record_property(f"{row['program']} {row['position']} {row['head']} {row['n']}", row)
+    attention = [row for row in rows if row["program"] in ATTENTION]
+    assert {row["program"] for row in attention} == ATTENTION
+    assert all(row["matrices"] for row in attention)
+    assert [row for row in rows if row["spilled"] > SPILLED[row["n"]]] == []

@@ -2,8 +2,8 @@
 
     python triton_compiled.py [CAPABILITY]        with TRITON_INTERPRET=0 and tests/ on the path; needs no GPU
 
-Programs are launched on fake CUDA tensors by recorded passes, at 128 tokens in bfloat16, with all kinds of terms and heads of 32
-and 64 channels, and with those of `composite`. So they are compiled with the tiles, constants and alignments of a training.
+Programs are launched on fake CUDA tensors by recorded passes in bfloat16, so that they are compiled with the tiles, constants and
+alignments of a training.
 """
 
 import json
@@ -20,6 +20,12 @@ from triton.runtime.jit import MockTensor
 
 import fake_cuda
 import relpos
+
+TRAININGS = [
+    ("composite", 4, 128), ("composite", 8, 128), ("composite", 4, 256), ("composite_key", 4, 128), ("composite_key", 4, 256),
+    ("tupe_r", 4, 256), ("shaw", 4, 128),
+]  # fmt: skip
+"""Position scheme, heads of the 256 channels, tokens; with all kinds of terms."""
 
 
 class Absent:
@@ -57,9 +63,9 @@ def main() -> None:
     capability = int((sys.argv[1:] or ["90"])[0])
     triton.runtime.driver.set_active(Absent(capability))
     seen: set[tuple[Any, ...]] = set()
-    for position, heads in (("composite", 4), ("composite", 8), ("composite_key", 4), ("tupe_r", 4), ("shaw", 4)):
-        overrides = [f"position={position}", "size=small", "size.layers=1", f"size.heads={heads}"]
-        ledger = fake_cuda.recorded(relpos.build(relpos.compose("params", overrides)), 32, 128)
+    for position, heads, n in TRAININGS:
+        overrides = [f"position={position}", "size=small", "size.layers=1", f"size.heads={heads}", f"size.max_positions={n}"]
+        ledger = fake_cuda.recorded(relpos.build(relpos.compose("params", overrides)), 32, n)
         for program, arguments, options in ledger.programs:
             mocks = [MockTensor(x.dtype, tuple(x.shape)) if isinstance(x, Tensor) else x for x in arguments]
             constants = tuple(sorted((name, str(value)) for name, value in options.items()))
@@ -67,7 +73,7 @@ def main() -> None:
             if key not in seen:
                 seen.add(key)
                 compiled = program.warmup(*mocks, grid=(1,), **options)
-                case = {"program": program.fn.__name__, "position": position, "head": 256 // heads}
+                case = {"program": program.fn.__name__, "position": position, "head": 256 // heads, "n": n}
                 print(json.dumps(case | figures(compiled, capability)), flush=True)
 
 
