@@ -26,7 +26,7 @@ from relpos.process import ASKED
 from relpos.runs import trunk
 from relpos.runs.run import Run
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, logged
-from relpos.train.checkpoint import Checkpointing, Kept, Snapshots, WholeCheckpoints, newest, stopping
+from relpos.train.checkpoint import Checkpointing, EvaluatedFirst, Kept, Snapshots, WholeCheckpoints, newest, stopping
 from relpos.train.group import Group
 from relpos.train.loggers import JsonLines, identified, log_again
 from relpos.train.module import Training, set_threads
@@ -69,6 +69,8 @@ def fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: i
     if group.first:
         _note(run, module, beginning)
     trainer = _trainer(run, module, evaluations, beginning)
+    if isinstance(module, Pretraining) and beginning.step:
+        _take_up_evaluation(run, module, trainer, evaluations, beginning.step)
     # After the trainer has chosen the device: on a GPU there is nothing to warn of.
     if group.first and run.config["precision"] == "bf16" and trainer.strategy.root_device.type == "cpu":
         tell_of_bf16()
@@ -123,6 +125,17 @@ def _note(run: Run, module: Training, beginning: Beginning) -> None:
     if shared := beginning.shared:
         trunk.copy_log(shared, run)
         run.note_start(checkpoint=shared.checkpoint.name, trunk_of=shared.folder.name)
+
+
+def _take_up_evaluation(run: Run, module: Pretraining, trainer: pl.Trainer, evaluations: int, step: int) -> None:
+    """Takes the evaluation of the checkpoint's step from the log. Where it is due and not there, because a kill came between the
+    checkpoint and its evaluation, it is made before training goes on."""
+    logs = (line for line in logged(run.path) if line.pop("step") == step and "heldout_loss" in line)
+    result = next(logs, None) if module.group.first else None
+    if module.group.agreed(result is not None):
+        module.result, module.evaluated = result or {}, step
+    elif step % interval(module.steps, evaluations) == 0:
+        trainer.callbacks.append(EvaluatedFirst())  # type: ignore[attr-defined]
 
 
 def _trainer(run: Run, module: Training, evaluations: int, beginning: Beginning) -> pl.Trainer:

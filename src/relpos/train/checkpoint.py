@@ -144,6 +144,20 @@ class Checkpointing(pl.Callback):
         self.asked = number
 
 
+class EvaluatedFirst(pl.Callback):
+    """Evaluates before the first step."""
+
+    @torch.no_grad()
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Lightning's own loop cannot: restored from a checkpoint, it counts the evaluation of that step as done."""
+        module.eval()
+        module.on_validation_epoch_start()
+        for index, batch in enumerate(trainer.datamodule.val_dataloader()):  # type: ignore[attr-defined]
+            module.validation_step(module.transfer_batch_to_device(batch, module.device, 0), index)
+        module.on_validation_epoch_end()
+        module.train()
+
+
 class Kept(pl.Callback):
     """Writes the checkpoint of one step, which stays when the run is finished.
 

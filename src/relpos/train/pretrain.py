@@ -47,6 +47,8 @@ class Pretraining(Training):
         super().__init__(*args, **keys)
         self.recorder, self.masks = recorder, masks
         self.recorded: RecordedStep | None = None
+        self.result: dict[str, float] = {}
+        self.evaluated: int | None = None  # the step of `result`
 
     def on_train_start(self) -> None:
         """Makes the recorder, now that the network is on its device."""
@@ -132,6 +134,7 @@ class Pretraining(Training):
             raise RelposError(
                 f"training diverged after {self.global_step} steps: the held-out loss is {loss / chosen:.4g}; try a lower recipe.lr"
             )
+        self.evaluated = self.global_step
         self.result = {
             "heldout_loss": loss / chosen,
             "heldout_perplexity": math.exp(loss / chosen),
