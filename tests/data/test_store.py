@@ -15,7 +15,8 @@ from relpos.data import encoding
 from relpos.data.documents import Document
 from relpos.data.store import Store, write_store
 from relpos.data.tokenizer import Tokenizer, train_tokenizer
-from relpos.data.writer import MANIFEST, chosen
+from relpos.data.heldout import chosen
+from relpos.data.writer import MANIFEST
 from relpos.errors import RelposError
 
 TEXTS = {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from relpos.data.tokenizer import CLS, MASK, PAD, SEP, UNK, Tokenizer
 from relpos.errors import RelposError
-from relpos.files import write_json
+from relpos.files import read_bytes, write_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Fast
@@ -43,7 +43,7 @@ def fast_tokenizer(tokenizer: Tokenizer, second_type: int = 0, open_end: bool = 
         raise RelposError("a fast tokenizer needs the library tokenizers: pip install 'relpos[pretrained]'") from None
     from sentencepiece import sentencepiece_model_pb2
 
-    model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.path.read_bytes())  # type: ignore[attr-defined]
+    model = sentencepiece_model_pb2.ModelProto.FromString(read_bytes(tokenizer.path))  # type: ignore[attr-defined]
     pieces = [(NAMES.get(number, piece.piece), piece.score) for number, piece in enumerate(model.pieces)]
     fast = Fast(models.Unigram(pieces, unk_id=UNK, byte_fallback=False))
     fast.normalizer = normalizers.Sequence(

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 from relpos.data.documents import TITLE, Document, documents_of
+from relpos.data.filehash import described_folder
 from relpos.data.repeats import without_repeats
 from relpos.errors import RelposError, nearest, one_line
 
 KEYS = {"id": None, "config": None, "revision": None, "split": "train", "text": "text", "unique": False}
 ROWS = 1_000  # read at a time
+COMMIT = re.compile(r"[0-9a-f]{40}")
 
 Reporting = Callable[[Iterator[str]], Iterator[str]]  # passes blocks through and reports their sizes to a progress bar
 
@@ -32,23 +37,35 @@ def checked(text: Mapping[str, Any]) -> dict[str, Any]:
     return {key: text.get(key, default) for key, default in KEYS.items()}
 
 
-def documents(text: dict[str, Any], lines: int, streaming: bool, reporting: Reporting) -> Iterator[Document]:
+def identified(data_set: Mapping[str, Any]) -> dict[str, Any]:
+    """What tells a data set apart: its id, or the files of the folder that stands there; and its other keys."""
+    folder = Path(data_set["id"])
+    if not folder.is_dir():
+        return dict(data_set)
+    return {key: value for key, value in data_set.items() if key != "id"} | {"files": described_folder(folder, folder)}
+
+
+def documents(
+    text: dict[str, Any], lines: int, streaming: bool, reporting: Reporting, revisions: dict[str, str]
+) -> Iterator[Document]:
     """WikiText's articles where the first row is a heading of WikiText, else documents of `lines` rows.
 
-    `unique` leaves out repeated books.
+    `unique` leaves out repeated books. `revisions` gets the commit that is read.
     """
-    rows = _rows(text, streaming)
+    rows = _rows(text, streaming, revisions)
     head = list(islice(rows, 100))
     rows = chain(head, rows)
     if TITLE.match(next((row for row in head if row.strip()), "")):
         yield from documents_of(text["id"], reporting(_blocks(rows)))
         return
+    dropped = Counter[str]()
     if text["unique"]:
-        rows = without_repeats(rows)
+        rows = without_repeats(rows, dropped)
     number = 0
     while part := list(islice(rows, lines)):
         number += 1
-        yield Document(f"{text['id']}#{number}", chain.from_iterable(b.split("\n") for b in reporting(_blocks(iter(part)))))
+        paragraphs = chain.from_iterable(block.split("\n") for block in reporting(_blocks(iter(part))))
+        yield Document(f"{text['id']}#{number}", paragraphs, dropped=dropped)
 
 
 def _blocks(rows: Iterator[str]) -> Iterator[str]:
@@ -57,14 +74,19 @@ def _blocks(rows: Iterator[str]) -> Iterator[str]:
         yield "\n".join(row.replace("\r\n", "\n").rstrip("\n") for row in part) + "\n"
 
 
-def _rows(text: dict[str, Any], streaming: bool) -> Iterator[str]:
+def _rows(text: dict[str, Any], streaming: bool, revisions: dict[str, str]) -> Iterator[str]:
     """The column of text, row by row; RelposError where the data set cannot be loaded, or the column holds something else."""
     try:
         import datasets
 
-        dataset = datasets.load_dataset(
-            text["id"], text["config"], revision=text["revision"], split=text["split"], streaming=streaming
-        )
+        builder = datasets.load_dataset_builder(text["id"], text["config"], revision=text["revision"])
+        if COMMIT.fullmatch(builder.hash or ""):
+            revisions[text["id"]] = builder.hash
+        if streaming:
+            dataset = builder.as_streaming_dataset(text["split"])
+        else:
+            builder.download_and_prepare()
+            dataset = builder.as_dataset(text["split"])
         # None: a streamed data set may not know its columns before a row is read.
         if dataset.column_names is not None and text["text"] not in dataset.column_names:
             raise RelposError(

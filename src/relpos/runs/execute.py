@@ -19,7 +19,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from relpos.errors import RelposError
-from relpos.files import write_text
+from relpos.files import sha256, write_text
 from relpos.process import command
 from relpos.runs.cost import costs
 from relpos.runs.distributed import SHARED, Place, launch, meet, place, processes
@@ -27,7 +27,7 @@ from relpos.runs.lock import locked
 from relpos.runs.log import LOG, logged
 from relpos.runs.retries import CRASHES, Retries
 from relpos.runs.run import Run
-from relpos.runs.shelf import snapshots
+from relpos.runs.shelf import SNAPSHOTS, snapshots
 from relpos.runs.stages import STAGES
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -35,6 +35,8 @@ WIDEST = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
 """Sets of vector instructions, as Linux names them, the widest first."""
 GPUS = Path("/proc/driver/nvidia/gpus")
 """Where NVIDIA's driver lists the GPUs."""
+KEPT = ("model/*", f"{SNAPSHOTS}/*", "predictions/*", "tokenizer.*")
+"""A finished run's files whose checksums are recorded. A store has a manifest of its own."""
 PACKAGES = ("relpos", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sentencex")
 
 
@@ -171,7 +173,9 @@ def _carry_out(run: Run, log: bool = False) -> None:
                 _print(error)
             _record_failure(run, error)
             raise
-    run.end("finished", metrics=metrics, seconds=seconds(), **cost)
+    files = sorted({file for pattern in KEPT for file in run.path.glob(pattern) if file.is_file()})
+    sums = {file.relative_to(run.path).as_posix(): sha256(file) for file in files}
+    run.end("finished", metrics=metrics, seconds=seconds(), files=sums, **cost)
     # Last of all: until the record says so, a kill must find the checkpoint to go on from.
     shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
 

@@ -130,10 +130,10 @@ def _note(run: Run, module: Training, beginning: Beginning) -> None:
 def _take_up_evaluation(run: Run, module: Pretraining, trainer: pl.Trainer, evaluations: int, step: int) -> None:
     """Takes the evaluation of the checkpoint's step from the log. Where it is due and not there, because a kill came between the
     checkpoint and its evaluation, it is made before training goes on."""
-    logs = (line for line in logged(run.path) if line.pop("step") == step and "heldout_loss" in line)
-    result = next(logs, None) if module.group.first else None
-    if module.group.agreed(result is not None):
-        module.result, module.evaluated = result or {}, step
+    lines = logged(run.path) if module.group.first else []
+    found = [line for line in lines if line.pop("step") == step and "heldout_loss" in line]
+    if module.group.agreed(bool(found)):
+        module.result, module.evaluated = found[0] if found else {}, step
     elif step % interval(module.steps, evaluations) == 0:
         trainer.callbacks.append(EvaluatedFirst())  # type: ignore[attr-defined]
 

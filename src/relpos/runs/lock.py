@@ -14,6 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from relpos.errors import RelposError
+from relpos.files import read_json
 
 LOCK, HOLDER = "claim.lock", "claim.json"
 """Files in a run's folder: the lock, and who held it last."""
@@ -80,7 +81,7 @@ def _acquire(lock: FileLock) -> bool:
 
 def _describe(holder: Path) -> str:
     try:
-        content = json.loads(holder.read_text(encoding="utf-8"))
+        content = read_json(holder, dict)
         return f"process {content['pid']} on {content['host']} (since {content['since']})"
-    except (OSError, ValueError, KeyError):
+    except (RelposError, KeyError):
         return "another process"

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pytorch_lightning.loggers import Logger
 
 from relpos.errors import one_line
-from relpos.files import whole_lines, write_text
+from relpos.files import read_bytes, write_text
 
 Mode = Literal["auto", "online", "offline"]
 LONGEST_TAG = 64
@@ -36,8 +36,8 @@ class JsonLines(Logger):
         super().__init__()
         self.path = path
         # A process that was killed may have written half a line, and steps after its last checkpoint.
-        kept = [line for line in whole_lines(path) if _step(line) <= step] if step else []
-        write_text(path, "".join(kept))
+        lines = read_bytes(path).split(b"\n")[:-1] if step and path.exists() else []
+        write_text(path, "".join(f"{line.decode()}\n" for line in lines if _step(line) <= step))
 
     name = "jsonl"
     version = 0
@@ -52,11 +52,11 @@ class JsonLines(Logger):
             file.write(json.dumps({"step": step} | {name: float(value) for name, value in metrics.items()}) + "\n")
 
 
-def _step(line: str) -> float:
+def _step(line: bytes) -> float:
     """The step of a line; infinity for a line that a crash has damaged."""
     try:
         return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return math.inf
 
 
