@@ -53,7 +53,8 @@ def ends(hashes: npt.NDArray[np.uint64], documents: Ints, sentences: Ints, share
     for document in np.flatnonzero(large):
         held[document] = _within(end(document, share * sizes[document]), int(counts[document]))
     missing = share * sizes[~large].sum()
-    smallest = sizes[~large].min(initial=missing)
+    # Where no document can be cut, one that is too large is passed over as long as a later one may fit.
+    smallest = 0 if (counts[~large] >= 2 * FEWEST).any() else sizes[~large].min(initial=missing)
     for group in _copies(hashes, ~large):
         size = sizes[group].sum()
         if held.any() and missing < smallest:

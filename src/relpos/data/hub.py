@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -45,14 +46,22 @@ def identified(data_set: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data_set.items() if key != "id"} | {"files": described_folder(folder, folder)}
 
 
-def documents(
-    text: dict[str, Any], lines: int, streaming: bool, reporting: Reporting, revisions: dict[str, str]
-) -> Iterator[Document]:
+def commit(text: Mapping[str, Any]) -> str | None:
+    """The commit of a data set on the hub that its revision names today; None for a folder."""
+    import datasets
+
+    with suppress(Exception):  # of many unrelated types; whoever reads the text says what is wrong
+        builder = datasets.load_dataset_builder(text["id"], text["config"], revision=text["revision"])
+        return builder.hash if COMMIT.fullmatch(builder.hash or "") else None
+    return None
+
+
+def documents(text: dict[str, Any], lines: int, streaming: bool, reporting: Reporting) -> Iterator[Document]:
     """WikiText's articles where the first row is a heading of WikiText, else documents of `lines` rows.
 
-    `unique` leaves out repeated books. `revisions` gets the commit that is read.
+    `unique` leaves out repeated books.
     """
-    rows = _rows(text, streaming, revisions)
+    rows = _rows(text, streaming)
     head = list(islice(rows, 100))
     rows = chain(head, rows)
     if TITLE.match(next((row for row in head if row.strip()), "")):
@@ -74,19 +83,14 @@ def _blocks(rows: Iterator[str]) -> Iterator[str]:
         yield "\n".join(row.replace("\r\n", "\n").rstrip("\n") for row in part) + "\n"
 
 
-def _rows(text: dict[str, Any], streaming: bool, revisions: dict[str, str]) -> Iterator[str]:
+def _rows(text: dict[str, Any], streaming: bool) -> Iterator[str]:
     """The column of text, row by row; RelposError where the data set cannot be loaded, or the column holds something else."""
     try:
         import datasets
 
-        builder = datasets.load_dataset_builder(text["id"], text["config"], revision=text["revision"])
-        if COMMIT.fullmatch(builder.hash or ""):
-            revisions[text["id"]] = builder.hash
-        if streaming:
-            dataset = builder.as_streaming_dataset(text["split"])
-        else:
-            builder.download_and_prepare()
-            dataset = builder.as_dataset(text["split"])
+        dataset = datasets.load_dataset(
+            text["id"], text["config"], revision=text["revision"], split=text["split"], streaming=streaming
+        )
         # None: a streamed data set may not know its columns before a row is read.
         if dataset.column_names is not None and text["text"] not in dataset.column_names:
             raise RelposError(

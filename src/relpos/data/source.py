@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -151,8 +150,9 @@ class Hub:
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all data sets, one data set after the other."""
         for text in self.texts:
-            reporting = partial(_reporting, progress=progress)
-            yield from hub.documents(hub.checked(text), self.lines, self.streaming, reporting, self.revisions)
+            if read := hub.commit(hub.checked(text)):
+                self.revisions[text["id"]] = read
+            yield from hub.documents(hub.checked(text), self.lines, self.streaming, lambda blocks: _reporting(blocks, progress))
 
 
 @dataclass(frozen=True)
