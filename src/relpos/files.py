@@ -122,7 +122,7 @@ def fitted(content: Any, shape: Any) -> Any:
     Raises:
         RelposError: it does not fit; names the place in it.
     """
-    if isinstance(shape, type) and isinstance(content, shape):
+    if type(shape) is type and isinstance(content, shape):
         return content
     from pydantic import ValidationError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import hypot
 from pathlib import Path
 from statistics import fmean, stdev
@@ -12,11 +13,11 @@ from relpos.claims.requirements import Requirements
 from relpos.claims.rule import Test, once, rule
 from relpos.claims.verdict import Verdict, sided
 from relpos.errors import RelposError
+from relpos.files import fitted, read_json
 from relpos.runs.run import runs_root
 from relpos.tables.columns import GLUE
-from relpos.tables.row import Column, Row
+from relpos.tables.row import Column
 from relpos.tables.statistics import Difference, standard_error
-from relpos.tables.table import read
 
 MANY = 1e9
 """Degrees of freedom of an error that is known, and not estimated from the scores."""
@@ -57,12 +58,20 @@ def dev_above_test(test: Test) -> Verdict | None:
     return Verdict(evidence.verdict, figures, "rows with recorded scores", evidence.p, takes)
 
 
-def _rows(path: Path) -> list[Row]:
+@dataclass
+class _Row:
+    name: str
+    mean: Column
+    columns: dict[str, Column]
+
+
+def _rows(path: Path) -> list[_Row]:
     """The rows in a `table.json`; a damaged file is named on stderr and left out."""
     try:
-        return read(path).rows
+        rows: list[_Row] = fitted(read_json(path, dict).get("rows"), list[_Row])
+        return rows
     except RelposError as error:
-        print(f"relpos: damaged table {error}", file=sys.stderr)
+        print(f"relpos: damaged table {path}: {str(error).removeprefix(f'{path}: ')}", file=sys.stderr)
         return []
 
 

@@ -62,7 +62,7 @@ def read(path: Path) -> dict[str, Any]:
         RelposError: there is none, or it is something else.
     """
     spec: dict[str, Any] = read_json(path, dict)
-    for key in ("sections", "filters", "name", "project", "entity"):
+    for key in ("sections", "filters"):
         if key not in spec:
             raise RelposError(f"{path}: not a specification of relpos dashboard: no {key}")
     return spec

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,12 +119,12 @@ def _read(path: Path) -> Kept | None:
     try:
         entry: Kept = read_json(path, Kept)
         [measure] = chosen([str(entry.meaning.get("measure"))])
-        # Whoever reads the results asks for these: what cannot answer is damaged.
         for column in measure.columns:
-            measure.figure(column.name, entry.results)
-    except (RelposError, LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
-        why = error if isinstance(error, RelposError) else f"{path}: {one_line(error)}"
-        print(f"relpos: damaged results {why}; the next `relpos order` measures them anew", file=sys.stderr)
+            with suppress(KeyError):  # another version of this measure kept less
+                measure.figure(column.name, entry.results)  # as whoever reads the results will ask
+    except (RelposError, IndexError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
+        why = str(error).removeprefix(f"{path}: ") if isinstance(error, RelposError) else one_line(error)
+        print(f"relpos: damaged results {path}: the next `relpos order` measures them anew ({why})", file=sys.stderr)
         return None
     return entry
 

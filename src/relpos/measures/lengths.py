@@ -100,8 +100,8 @@ def kept_losses(run: Path) -> ByLength:
     for path in sorted(run.glob("lengths-*.json")):
         try:
             known |= _read(path)
-        except RelposError as error:
-            print(f"relpos: damaged results {error}; delete the file to measure anew", file=sys.stderr)
+        except RelposError:
+            print(f"relpos: damaged results {path}: delete the file to measure anew", file=sys.stderr)
     return known
 
 

@@ -21,11 +21,10 @@ VERSIONS = {"noop": 1, "toy": 1, "tokenizer": 1, "store": 1, "pretrain": 3, "fin
 
 
 SHAPES: dict[str, Any] = {
-    "stage": str,
+    "stage": str | None,
     "identity": str,
     "state": str,
     "meaning": dict,
-    "inputs": dict[str, str],
     "starts": list[dict[str, Any]],
 }
 """What the keys of a record are that every reader of it needs."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from relpos.errors import RelposError
-from relpos.files import json_lines
+from relpos.files import fitted, json_lines
 from relpos.progress import tracked
 from relpos.runs.run import identity_of, read_record, runs_root
 
@@ -74,13 +74,17 @@ def snapshot(run: Path, share: int) -> Path:
 
 def is_current(record: Mapping[str, Any]) -> bool:
     """Whether today's code gives a run of this meaning and these inputs the identity in its record."""
-    return identity_of(record["stage"], record["meaning"], input_identities(record)) == record["identity"]
+    try:
+        return identity_of(record["stage"], record["meaning"], input_identities(record)) == record["identity"]
+    except (KeyError, RelposError):  # a damaged record is nobody's
+        return False
 
 
 def input_identities(record: Mapping[str, Any]) -> dict[str, str]:
-    """Name of an input → its identity, of the run of a record."""
+    """Name of an input → its identity, of the run of a record; RelposError where the record is damaged."""
+    inputs: dict[str, str] = fitted(record.get("inputs"), dict[str, str])
     # From the folders' names: after `relpos merge` the records of stores may be elsewhere.
-    return {name: Path(folder).name.rpartition("-")[2] for name, folder in record["inputs"].items()}
+    return {name: Path(folder).name.rpartition("-")[2] for name, folder in inputs.items()}
 
 
 def logged(run: Path) -> list[dict[str, Any]]:

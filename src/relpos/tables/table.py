@@ -93,12 +93,12 @@ def read(path: Path) -> Table:
         RelposError: the file is damaged.
         FileNotFoundError: there is none.
     """
-    if (content := read_json(path, dict, None)) is None:
+    if not path.exists():
         raise FileNotFoundError(path)
     try:
-        return Table.from_dict(content)
+        return Table.from_dict(read_json(path, dict))
     except RelposError as error:
-        raise RelposError(f"{path}: damaged: {error}") from error
+        raise RelposError(f"{path}: {str(error).removeprefix(f'{path}: damaged: ')}") from error
 
 
 def written(name: str) -> tuple[Path, Table]:
