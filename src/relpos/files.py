@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import stat
+import time
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, one_line
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -27,6 +28,8 @@ counts as all that it stands for. No configuration comes near; libyaml overflows
 LARGE = 1 << 28
 """The largest other file that is read whole, in bytes, but for a user's data."""
 ANY = 1 << 62
+TEMPORARY = re.compile(r"\..+\.\d+(\.[0-9a-f]{8})?")
+"""What `replacing` calls its files."""
 RECORD = "record.json"
 """In a run's folder: what it is and what became of it. `files` has the checksums of the files that later readers depend on."""
 
@@ -265,6 +268,18 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
+def remove_left(folder: Path, age: float = 0.0) -> None:
+    """Removes the temporary files of `replacing` that a kill has left in a folder and below it.
+
+    Args:
+        age: seconds for which nothing has been written to them; 0 where no other process writes.
+    """
+    for path in folder.rglob(".*"):
+        with suppress(OSError):
+            if TEMPORARY.fullmatch(path.name) and path.is_file() and time.time() - path.lstat().st_mtime >= age:
+                path.unlink()
+
+
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yields an empty folder beside `path`; on success it takes the place of `path`, on failure nothing of it is left.
@@ -294,8 +309,27 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 def cannot_write(path: Path, error: Exception) -> RelposError:
     """The error for a failure to write `path`, in one line: the path, how much disk space is free, and the reason."""
     free = shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.is_dir())).free / 1e6
-    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return RelposError(f"cannot write {path} ({free:,.0f} MB free): {reason.splitlines()[0]}")
+    # torch closes its file after the system has refused it something, and complains of that.
+    first: BaseException | None = error
+    while first and not isinstance(first, OSError):
+        first = first.__cause__ or first.__context__
+    reason = getattr(first, "strerror", None) or one_line(error)
+    return RelposError(f"cannot write {path} ({free:,.0f} MB free): {reason}")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """What the system refuses in here is told in one line, with `path` where the system names no file.
+
+    Raises:
+        RelposError: in place of an OSError.
+    """
+    try:
+        yield
+    except (BrokenPipeError, ConnectionError):  # of another process, and about no file
+        raise
+    except OSError as error:
+        raise RelposError(f"{error.filename or path}: {error.strerror or one_line(error)}") from error
 
 
 def write_json(path: Path, content: Any) -> None:

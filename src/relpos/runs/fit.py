@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,8 @@ def fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: i
     finally:
         # Also of a start that failed: an attention kernel may be why.
         if group.first and (used := kernels_used(module.model)):
-            run.note_start(kernels=used)
+            with suppress(RelposError) if sys.exc_info()[0] else nullcontext():  # the first error is the one to show
+                run.note_start(kernels=used)
     if group.first:
         # Of the last start alone, since one that is interrupted does not come here; an estimate reads runs of a single start only.
         seconds = {"fit_seconds": time.perf_counter() - started, "fit_cpu_seconds": time.process_time() - worked}

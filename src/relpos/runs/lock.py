@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import FileLock, SoftFileLock, Timeout
 
 from relpos.errors import RelposError
-from relpos.files import read_json
+from relpos.files import naming, read_json
 
 LOCK, HOLDER = "claim.lock", "claim.json"
 """Files in a run's folder: the lock, and who held it last."""
+NO_LOCKS = "its file system has no locks, which keep two processes from one run; name a folder on another one"
 
 
 @contextmanager
@@ -50,7 +53,8 @@ def locked(folder: Path, wait: bool = True) -> Iterator[bool]:
         # For those who wait and want to know for whom; the lock itself is the operating system's.
         now = datetime.now(UTC).isoformat(timespec="seconds")
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
-        (folder / HOLDER).write_text(json.dumps(holder), encoding="utf-8")
+        with naming(folder / HOLDER):
+            (folder / HOLDER).write_text(json.dumps(holder), encoding="utf-8")
         yield True
     finally:
         lock.release()
@@ -72,11 +76,25 @@ def is_locked(folder: Path) -> bool:
 
 
 def _acquire(lock: FileLock) -> bool:
+    """Whether this process has the lock now.
+
+    Raises:
+        OSError: the file system has no locks. What filelock does instead outlives the process, and everybody waits for a dead one.
+    """
+    free = True
     try:
-        lock.acquire(timeout=0)
+        with warnings.catch_warnings(action="ignore"):
+            lock.acquire(timeout=0)
     except Timeout:
-        return False
-    return True
+        free = False
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+            raise
+        raise OSError(error.errno, NO_LOCKS) from error
+    if isinstance(lock, SoftFileLock):
+        lock.release()
+        raise OSError(errno.ENOSYS, NO_LOCKS)
+    return free
 
 
 def _describe(holder: Path) -> str:

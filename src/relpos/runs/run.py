@@ -218,5 +218,7 @@ def read_record(folder: Path) -> dict[str, Any]:
         for key, shape in SHAPES.items():
             fitted({key: record[key]} if key in record else {}, dict[str, shape])  # type: ignore[valid-type]
     except RelposError as error:
+        if isinstance(error.__cause__, OSError):
+            raise RelposError(f"cannot read {error}") from error
         raise RelposError(f"damaged record {path}: delete the folder to start anew ({str(error).partition(': ')[2]})") from error
     return record

@@ -70,8 +70,9 @@ class WholeCheckpoints(TorchCheckpointIO):
             half.unlink(missing_ok=True)
         # The name needs the checksum, and so the whole file.
         unnamed = path.with_name("writing.ckpt")
-        with replacing(unnamed) as temporary:
-            torch.save(checkpoint, temporary)
+        # Closed here: torch's own writer keeps a file that failed, and so the blocks of a full disk, as long as its error is known.
+        with replacing(unnamed) as temporary, temporary.open("wb") as file:
+            torch.save(checkpoint, file)
         named = path.with_name(f"{path.stem}-{sha256(unnamed)[:16]}.ckpt")
         with replacing(named) as temporary:  # which flushes the new name to disk
             unnamed.replace(temporary)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pytorch_lightning.loggers import Logger
 
 from relpos.errors import one_line
-from relpos.files import read_bytes, write_text
+from relpos.files import naming, read_bytes, write_text
 
 Mode = Literal["auto", "online", "offline"]
 LONGEST_TAG = 64
@@ -48,7 +48,7 @@ class JsonLines(Logger):
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Appends one line."""
         # Closed after each line, so that a kill loses none and whoever watches the run reads it at once.
-        with self.path.open("a", encoding="utf-8") as file:
+        with naming(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step} | {name: float(value) for name, value in metrics.items()}) + "\n")
 
 
