@@ -50,7 +50,7 @@ def ends(hashes: npt.NDArray[np.uint64], documents: Ints, sentences: Ints, share
 
     # With a smaller share of its sentences, two would be too much of it.
     large = (sizes > share * sizes.sum()) & (share * counts >= FEWEST) & (counts >= 2 * FEWEST)
-    for document in np.flatnonzero(large):
+    for document in np.flatnonzero(large).tolist():
         held[document] = _within(end(document, share * sizes[document]), int(counts[document]))
     missing = share * sizes[~large].sum()
     # Where no document can be cut, one that is too large is passed over as long as a later one may fit.
@@ -62,7 +62,7 @@ def ends(hashes: npt.NDArray[np.uint64], documents: Ints, sentences: Ints, share
         if size <= missing:
             held[group], missing = counts[group], missing - size
         elif (fewest := counts[group].min()) >= 2 * FEWEST:
-            cut = end(group[0], missing / len(group))
+            cut = end(int(group[0]), missing / len(group))
             if cut >= FEWEST or not held.any():
                 held[group] = _within(cut, int(fewest))
             break

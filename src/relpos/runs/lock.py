@@ -91,7 +91,8 @@ def _acquire(lock: FileLock) -> bool:
         if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
             raise
         raise OSError(error.errno, NO_LOCKS) from error
-    if isinstance(lock, SoftFileLock):
+    kind: type = type(lock)  # which filelock changes
+    if issubclass(kind, SoftFileLock):
         lock.release()
         raise OSError(errno.ENOSYS, NO_LOCKS)
     return free
