@@ -43,7 +43,7 @@ def test_of_large_documents_each_gives_its_end_and_of_small_ones_some_are_whole(
 def test_tokens_count_and_not_sentences() -> None:
     lengths = [1] * 500 + [19] * 500
     (cut,) = held([1000], 0.1, lengths=lengths)
-    assert sum(lengths[-cut:]) == pytest.approx(0.1 * sum(lengths), rel=0.02)
+    assert sum(lengths[-cut:]) == pytest.approx(0.1 * sum(lengths), rel=0.04)
 
 
 def test_copies_are_held_out_alike() -> None:
@@ -64,6 +64,7 @@ def test_some_text_is_held_out_and_never_all(counts: list[int], share: float, ha
     assert ((drawn >= 0) & (drawn <= counts)).all()
     # With one sentence, a side of a cut would have no pair.
     cut = (drawn > 0) & (drawn < counts)
+    assert not ((np.asarray(counts) - drawn)[cut] % 2).any()  # the pairs of sentences are those of the whole document
     assert (drawn[cut] >= FEWEST).all()
     assert ((np.asarray(counts) - drawn)[cut] >= FEWEST).all()
 

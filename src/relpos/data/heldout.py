@@ -40,7 +40,7 @@ def ends(hashes: npt.NDArray[np.uint64], documents: Ints, sentences: Ints, share
     if alike and len(counts) > 1:
         return np.where(chosen(hashes, share), counts, 0)
     if alike:
-        return np.asarray([_within(round(share * int(counts[0])), int(counts[0]))])
+        return np.clip(np.round(share * counts).astype(np.int64), FEWEST, counts - FEWEST)
     held = np.zeros_like(counts)
 
     def end(document: int, tokens: float) -> int:
@@ -61,10 +61,10 @@ def ends(hashes: npt.NDArray[np.uint64], documents: Ints, sentences: Ints, share
             break
         if size <= missing:
             held[group], missing = counts[group], missing - size
-        elif (fewest := counts[group].min()) >= 2 * FEWEST:
+        elif counts[group].min() >= 2 * FEWEST:
             cut = end(int(group[0]), missing / len(group))
             if cut >= FEWEST or not held.any():
-                held[group] = _within(cut, int(fewest))
+                held[group] = [_within(cut, count) for count in counts[group].tolist()]
             break
     if not held.any():  # no document that is small enough, and none that could be cut
         held = np.where(chosen(hashes, share), counts, 0)
@@ -72,7 +72,9 @@ def ends(hashes: npt.NDArray[np.uint64], documents: Ints, sentences: Ints, share
 
 
 def _within(cut: int, count: int) -> int:
-    return min(max(FEWEST, cut), count - FEWEST)
+    kept = count - min(max(FEWEST, cut), count - FEWEST)
+    # Even: sentences are paired from the beginning of a document, and the pairs are those of the whole one.
+    return count - kept + kept % 2
 
 
 def _copies(hashes: npt.NDArray[np.uint64], among: npt.NDArray[np.bool_]) -> Iterator[Ints]:
