@@ -3,8 +3,9 @@
     python benchmarks/kill.py            writes benchmarks/results/kill.{json,md}
 
 Moments: three right after the start, four in the middle of writing a checkpoint (its temporary file exists), three between
-checkpoints. A run passes when its record shows a start from a step > 0 (or the kill came before the first checkpoint, and the
-table says so) and its weights equal those of the uninterrupted run bit for bit.
+checkpoints, which in pre-training is during an evaluation, because every checkpoint falls on one. A run passes when its record
+shows a start from a step > 0 (or the kill came before the first checkpoint, and the table says so), its weights equal those of the
+uninterrupted run bit for bit, and its log has the same lines but for speeds.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from safetensors.torch import load_file
 
 COMMON = ["position=composite", "checkpoint_every=4", "log_every=4", "speed.threads=1", "size.dropout=0.1"]
 STAGES = {
-    "pretrain": [*COMMON, "steps=60", "batch=32", "speed.microbatch=16"],
+    "pretrain": [*COMMON, "steps=60", "batch=32", "speed.microbatch=16", "evaluations=15"],
     "finetune": [*COMMON, "steps=60", "pretrain.steps=60", "pretrain.batch=32"],
 }
 
@@ -69,17 +70,20 @@ def moments(stage: str) -> dict[str, Callable[[Path], bool]]:
 
         return now
 
-    def after(number: int) -> Callable[[Path], bool]:
+    def between(number: int) -> Callable[[Path], bool]:
+        seen: set[Path] = set()
+
         def now(root: Path) -> bool:
-            lines = [path.read_text().count("loss") for path in (root / stage).glob("*/metrics.jsonl")]
-            return sum(lines) >= number
+            renamed = set((root / stage).glob("*/checkpoint/last-*")) - seen
+            seen.update(renamed)
+            return bool(renamed) and len(seen) >= number
 
         return now
 
     return (
         {f"start + {wait:.1f} s": _later(started, wait) for wait in (0.0, 0.3, 1.0)}
         | {f"writing checkpoint {n}": writing(n) for n in (1, 2, 5, 9)}
-        | {f"between checkpoints, log line {n}": after(n) for n in (2, 6, 11)}
+        | {f"behind checkpoint {n}": between(n) for n in (2, 6, 11)}
     )
 
 
@@ -94,7 +98,13 @@ def _later(condition: Callable[[Path], bool], seconds: float) -> Callable[[Path]
     return now
 
 
-def trial(stage: str, name: str, moment: Callable[[Path], bool], root: Path, whole: dict[str, torch.Tensor]) -> dict[str, object]:
+def log(folder: Path) -> list[dict[str, float]]:
+    """The lines of a run's log without speeds."""
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [{key: value for key, value in line.items() if not key.endswith("per_second")} for line in lines]
+
+
+def trial(stage: str, name: str, moment: Callable[[Path], bool], root: Path, uninterrupted: Path) -> dict[str, object]:
     """One kill and what became of it."""
     process = relpos(stage, STAGES[stage], root)
     while process.poll() is None and not moment(root):
@@ -104,10 +114,11 @@ def trial(stage: str, name: str, moment: Callable[[Path], bool], root: Path, who
     half = [path.name for path in (root / stage).glob("*/checkpoint/last-*")]
     folder = finish(stage, STAGES[stage], root)
     record = json.loads((folder / "record.json").read_text())
-    result = load_file(folder / "model" / "model.safetensors")
+    result, whole = (load_file(run / "model" / "model.safetensors") for run in (folder, uninterrupted))
     equal = result.keys() == whole.keys() and all(torch.equal(result[key], whole[key]) for key in whole)
     from_step = record["starts"][-1]["from_step"]
-    return {"stage": stage, "killed": name, "checkpoint there": bool(half), "went on from step": from_step, "weights equal": equal}
+    about = {"stage": stage, "killed": name, "checkpoint there": bool(half), "went on from step": from_step}
+    return about | {"weights equal": equal, "log equal": log(folder) == log(uninterrupted)}
 
 
 def main() -> int:
@@ -117,11 +128,12 @@ def main() -> int:
         parent = Path(folder)
         prepared = parent / "prepared"
         for stage, overrides in STAGES.items():
-            whole = load_file(finish(stage, overrides, prepared) / "model" / "model.safetensors")
+            whole = finish(stage, overrides, prepared)
             for name, moment in moments(stage).items():
                 rows.append(trial(stage, name, moment, fresh(prepared, stage, parent), whole))
                 print(rows[-1], file=sys.stderr)
-    passed = all(row["weights equal"] and (row["went on from step"] or not row["checkpoint there"]) for row in rows)
+    equal = all(row["weights equal"] and row["log equal"] for row in rows)
+    passed = equal and all(row["went on from step"] or not row["checkpoint there"] for row in rows)
     write_results("kill", {"machine": machine(), "passed": passed, "rows": rows})
     return 0 if passed else 1
 

@@ -132,15 +132,14 @@ def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
         >>> abs(gap["all"]) < 1e-5
         True
     """
-    import json
-
     from relpos.commands.order import FILE
     from relpos.config.compose import called
+    from relpos.files import read_json
 
     # In quotes of Hydra's, because a folder's name may hold commas.
     quoted = ",".join(f"'{Path(folder)}'" for folder in networks)
     folder = Path(called("order", [f"network=[{quoted}]", *overrides]))
-    content: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    content: dict[str, Any] = read_json(folder / FILE, dict)
     return content
 
 

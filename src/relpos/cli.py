@@ -46,14 +46,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     What the user or the machine is to blame for (see `_line`) is one line on stderr and status 1. A signal that asks to stop gives
     128 and its number.
     """
-    if argv is None:  # this process is ours
-        from relpos.process import SAFE_PATH, interrupt, on_stops
-        from relpos.when_imported import keep_transformers_out
-
-        on_stops(interrupt)
-        keep_transformers_out()
-        os.environ[SAFE_PATH] = "1"  # for what others start, as launchers of sweeps
     try:
+        if argv is None:  # this process is ours
+            from relpos.process import SAFE_PATH, interrupt, on_stops
+            from relpos.when_imported import keep_transformers_out
+
+            on_stops(interrupt)
+            keep_transformers_out()
+            os.environ[SAFE_PATH] = "1"  # for what others start, as launchers of sweeps
         status = _main(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
     except KeyboardInterrupt as stop:

@@ -9,21 +9,33 @@ import re
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import yaml
 
-from relpos.errors import CONTROL, RelposError
+from relpos.errors import CONTROL, RelposError, one_line
 from relpos.places import runs_root
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY
 """Of `os.open`: a new file, and nothing where there is one or a link of this name."""
 BYTES, DEPTH, VALUES = 1_000_000, 50, 100_000
 """The largest YAML file that is read, how deep its lists and groups may be nested, and how many values it may hold, where an alias
 counts as all that it stands for. No configuration comes near; libyaml overflows the stack at some 30,000 brackets."""
+LARGE = 1 << 28
+"""The largest other file that is read whole, in bytes, but for a user's data."""
+ANY = 1 << 62
+TEMPORARY = re.compile(r"\..+\.\d+(\.[0-9a-f]{8})?")
+"""What `replacing` calls its files."""
+RECORD = "record.json"
+"""In a run's folder: what it is and what became of it. `files` has the checksums of the files that later readers depend on."""
 
 
 def read_yaml(path: Path) -> Any:
@@ -32,21 +44,12 @@ def read_yaml(path: Path) -> Any:
     Raises:
         RelposError: names file and line: it cannot be read, is not YAML, or is larger or nested deeper than any configuration.
     """
-    check_regular(path)
+    content = read_bytes(path, BYTES)
     try:
-        with path.open("rb") as file:
-            # One byte more than is allowed tells whether there are more.
-            content = file.read(BYTES + 1)
-        if len(content) > BYTES:
-            raise RelposError(f"{path}: larger than {BYTES:,} bytes, which no configuration is")
         text = content.decode()
         _check_yaml(text)
         return yaml.load(text, Loader=_Loader)
-    except OSError as error:
-        raise RelposError(f"{path}: {error.strerror}") from error
     except (yaml.YAMLError, ValueError) as error:  # ValueError: no UTF-8, or a number of more than 4,300 digits
-        if isinstance(error, RelposError):
-            raise
         mark = getattr(error, "problem_mark", None)
         why = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise RelposError(f"{path}{f':{mark.line + 1}' if mark else ''}: not YAML: {why}") from error
@@ -106,23 +109,124 @@ def _check_yaml(text: str) -> None:
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, shape: Any = object, default: Any = ...) -> Any:
     """The content of a JSON file, which may be a stranger's.
 
+    Args:
+        shape: the type that it must have; a dataclass is made of a mapping, see `fitted`.
+        default: is returned where there is no such file; by default that is an error.
+
     Raises:
-        RelposError: names the file: it cannot be read, is not JSON, or is larger or nested deeper than any configuration.
+        RelposError: names the file, and the line at fault: see `read_text`; it is not JSON, nested too deep, of another shape.
     """
-    check_regular(path)
+    if default is not ... and not os.path.lexists(path):
+        return default
+    return _parsed(read_text(path), shape, str(path))
+
+
+def fitted(content: Any, shape: Any) -> Any:
+    """The content as a value of this type.
+
+    Raises:
+        RelposError: it does not fit; names the place in it.
+    """
+    if type(shape) is type and isinstance(content, shape):
+        return content
+    from pydantic import ValidationError
+
     try:
-        if path.stat().st_size > BYTES:
-            raise RelposError(f"{path}: larger than {BYTES:,} bytes, which no configuration is")
-        return json.loads(path.read_text(encoding="utf-8"))
+        return _adapter(shape).validate_python(content)
+    except ValidationError as error:
+        # One line for the user: the first of pydantic's errors, which are often hundreds for one cause.
+        first = error.errors()[0]
+        raise RelposError(f"{'.'.join(map(str, first['loc'])) or 'content'}: {first['msg']}") from None
+
+
+@cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(shape)
+
+
+def json_lines(path: Path, end: int | None = None) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines to which a process may be appending; none where there is no such file.
+
+    A last line that is still being written, or that a kill cut short, is left out.
+
+    Args:
+        path: the file.
+        end: read only so many bytes at its end, and of these only whole lines.
+
+    Raises:
+        RelposError: names file and line: the line is no object, or see `read_bytes`.
+    """
+    if not path.exists():
+        return []
+    content = read_bytes(path, end=end)
+    # The first line may have begun before the part that is read.
+    first = 1 if end and len(content) == end else 0
+    lines = enumerate(content.split(b"\n")[first:-1], 1)
+    return [_parsed(_decoded(line, path, number), dict, f"{path}, line {number}{' of its end' * first}") for number, line in lines]
+
+
+def _parsed(text: str, shape: Any, where: str) -> Any:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) and "\n" in text.strip() else ""
+        why = "nested too deep" if isinstance(error, RecursionError) else str(error).splitlines()[0]
+        raise RelposError(f"{where}{line}: damaged: {why}") from error
+    level, depth = [content], 0
+    while level := [value for group in level if isinstance(group, dict | list) for value in _values(group)]:
+        depth += 1
+        if depth > DEPTH:
+            raise RelposError(f"{where}: damaged: nested more than {DEPTH} deep")
+    try:
+        return fitted(content, shape)
+    except RelposError as error:
+        raise RelposError(f"{where}: damaged: {error}") from error
+
+
+def _values(group: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return group.values() if isinstance(group, dict) else group
+
+
+def read_text(path: Path, limit: int = LARGE) -> str:
+    """A text file, which may be a stranger's.
+
+    Raises:
+        RelposError: names the file, and the line at fault: see `read_bytes`; or it is not UTF-8.
+    """
+    return _decoded(read_bytes(path, limit), path)
+
+
+def read_bytes(path: Path, limit: int = LARGE, end: int | None = None) -> bytes:
+    """A small file, which may be a stranger's: all small files are read here.
+
+    Args:
+        limit: the most bytes that are read.
+        end: read only so many bytes at its end.
+
+    Raises:
+        RelposError: names the file: there is none, it cannot be read, is a folder, a pipe or a device, or is larger.
+    """
+    size = _status(path).st_size
+    if size > limit and not end:
+        raise RelposError(f"{path}: larger than {limit:,} bytes, which no such file is")
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, size - end) if end else 0)
+            return file.read(end)
     except OSError as error:
         raise RelposError(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, RelposError):
-            raise
-        raise RelposError(f"{path}: damaged: {str(error).splitlines()[0]}") from error
+
+
+def _decoded(content: bytes, path: Path, line: int = 1) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise RelposError(f"{path}, line {line + content[: error.start].count(10)}: not UTF-8") from None
 
 
 def check_regular(path: Path) -> None:
@@ -131,33 +235,17 @@ def check_regular(path: Path) -> None:
     Raises:
         RelposError: it is a folder, a pipe or a device, or there is nothing.
     """
+    _status(path)
+
+
+def _status(path: Path) -> os.stat_result:
     try:
-        path.stat()
+        status = path.stat()
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the name
         raise RelposError(f"{path}: {getattr(error, 'strerror', error)}") from error
-    if not path.is_file():
+    if not stat.S_ISREG(status.st_mode):
         raise RelposError(f"{path}: {'a folder' if path.is_dir() else 'a pipe or a device'}, where a file is expected")
-
-
-def whole_lines(path: Path, end: int | None = None) -> list[str]:
-    """The lines of a file of JSON lines to which a process may be appending; empty where there is no such file.
-
-    A last line that is still being written, or that a kill cut short, is left out.
-
-    Args:
-        path: the file.
-        end: read only so many bytes at its end, and of these only whole lines.
-    """
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            skipped = max(0, size - end) if end else 0
-            file.seek(skipped)
-            # The first line may have begun before the part that is read.
-            lines = file.read().splitlines(keepends=True)[bool(skipped) :]
-    except OSError:
-        return []
-    return [line.decode("utf-8") for line in lines if line.endswith(b"}\n")]
+    return status
 
 
 @contextmanager
@@ -186,6 +274,18 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def remove_left(folder: Path, age: float = 0.0) -> None:
+    """Removes the temporary files of `replacing` that a kill has left in a folder and below it.
+
+    Args:
+        age: seconds for which nothing has been written to them; 0 where no other process writes.
+    """
+    for path in folder.rglob(".*"):
+        with suppress(OSError):
+            if TEMPORARY.fullmatch(path.name) and path.is_file() and time.time() - path.lstat().st_mtime >= age:
+                path.unlink()
 
 
 @contextmanager
@@ -289,8 +389,27 @@ def _remove(path: Path) -> None:
 def cannot_write(path: Path, error: Exception) -> RelposError:
     """The error for a failure to write `path`, in one line: the path, how much disk space is free, and the reason."""
     free = shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.is_dir())).free / 1e6
-    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return RelposError(f"cannot write {path} ({free:,.0f} MB free): {reason.splitlines()[0]}")
+    # torch closes its file after the system has refused it something, and complains of that.
+    first: BaseException | None = error
+    while first and not isinstance(first, OSError):
+        first = first.__cause__ or first.__context__
+    reason = getattr(first, "strerror", None) or one_line(error)
+    return RelposError(f"cannot write {path} ({free:,.0f} MB free): {reason}")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """What the system refuses in here is told in one line, with `path` where the system names no file.
+
+    Raises:
+        RelposError: in place of an OSError.
+    """
+    try:
+        yield
+    except (BrokenPipeError, ConnectionError):  # of another process, and about no file
+        raise
+    except OSError as error:
+        raise RelposError(f"{error.filename or path}: {error.strerror or one_line(error)}") from error
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -317,6 +436,33 @@ def sha256(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise RelposError(f"{path}: {error.strerror}") from error
+
+
+def known_sha256(path: Path) -> str:
+    """`sha256`, computed once in a process unless size or time of the file have changed."""
+    status = _status(path)
+    return _summed(path.absolute(), status.st_size, status.st_mtime_ns)
+
+
+@cache
+def _summed(path: Path, _size: int, _changed: int) -> str:
+    return sha256(path)
+
+
+def check_recorded(path: Path) -> None:
+    """Compares a file with the checksum in the record of its run, once in a process; a file that no record names passes.
+
+    Raises:
+        RelposError: it is another file than the run has written, or see `check_regular`.
+    """
+    check_regular(path)
+    for folder in (path.absolute().parent, path.absolute().parent.parent):
+        sums = read_json(folder / RECORD, dict, {}).get("files")
+        expected = sums.get(path.absolute().relative_to(folder).as_posix()) if isinstance(sums, dict) else None
+        if expected and known_sha256(path) != expected:
+            raise RelposError(
+                f"damaged: {path} is not what its run has written, see {folder / RECORD}; delete {folder} to run again"
+            )
 
 
 def digest(content: object, digits: int = 8) -> str:

@@ -8,8 +8,9 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -134,14 +135,34 @@ def exit_status(code: int | None) -> str:
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Makes the signals of `STOPS` raise KeyboardInterrupt; the handlers that were there before come back at the end."""
-    before = on_stops(interrupt)
+def handling(handler: Handler) -> Iterator[None]:
+    """Sets the handler of the signals of `STOPS`; those that were there before come back at the end."""
+    before = on_stops(handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)  # None: it was not set from Python
+        for number, earlier in before.items():
+            signal.signal(number, earlier or signal.SIG_DFL)  # None: it was not set from Python
+
+
+def interruptible() -> AbstractContextManager[None]:
+    """Makes the signals of `STOPS` raise KeyboardInterrupt."""
+    return handling(interrupt)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Signals of `STOPS` wait until the end, for what must not be broken off half-way; the first of them then comes."""
+    held: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # which is the one that signals interrupt
+        yield
+        return
+    try:
+        with handling(lambda number, _: held.append(number)):
+            yield
+    finally:
+        if held:
+            os.kill(os.getpid(), held[0])
 
 
 def tether(before: Callable[[], None] | None = None) -> None:

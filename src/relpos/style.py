@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from relpos.files import replacing
+from relpos.files import read_bytes, replacing
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A7A00", "#56B4E9", "#E69F00")
 """All read on white and on black: a page may be shown in either. Olive stands for their yellow, which does not read on white."""
@@ -135,5 +135,5 @@ def update(path: Path, content: Any, draw: Callable[[], Any]) -> None:
         content: all that is drawn, as what JSON can hold.
     """
     stamp = hashlib.sha256(json.dumps(content).encode()).hexdigest()
-    if content and not (path.exists() and stamp.encode() in path.read_bytes()):
+    if content and not (path.exists() and stamp.encode() in read_bytes(path)):
         save(draw(), path, stamp=stamp)

@@ -109,6 +109,30 @@ def test_other_results_of_the_same_run_are_refused_before_anything_is_written(pl
     assert not list((tmp_path / "all").glob("*"))
 
 
+def test_other_losses_in_the_log_are_refused_and_other_weights_told(plans: Any, merged: Any, tmp_path: Path) -> None:
+    folders = []
+    for place, sum_ in (("one", "a"), ("two", "b")):
+        runs = plans(place, "none")
+        train(runs)
+        (pretraining,) = (run for run in runs if run.stage == "pretrain")
+        pretraining.update(files={"model/model.safetensors": sum_})
+        folders.append(pretraining.path)
+    for folder, loss in zip(folders, (3.0, 3.1), strict=True):
+        (folder / "metrics.jsonl").write_text(f'{{"step": 5, "heldout_loss": {loss}}}\n', encoding="utf-8")
+    assert "has other results in two places (the held-out loss after 5 steps)" in merged(status=1)
+    shutil.copyfile(folders[0] / "metrics.jsonl", folders[1] / "metrics.jsonl")
+    assert f"model/model.safetensors has other bits in {folders[1]}; that in {folders[0]} is kept" in merged()
+
+
+def test_two_results_that_are_no_number_are_the_same(plans: Any, merged: Any) -> None:
+    for place in ("one", "two"):
+        runs = plans(place, "none")
+        train(runs)
+        (pretraining,) = (run for run in runs if run.stage == "pretrain")
+        pretraining.update(metrics=PRETRAINED | {"perplexity": float("nan")})
+    assert "trained runs copied" in merged()
+
+
 def test_what_is_unfinished_or_damaged_is_told(plans: Any, merged: Any, tmp_path: Path) -> None:
     train(plans("one", "none"))
     runs = plans("two", "fixed")

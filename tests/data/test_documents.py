@@ -3,6 +3,7 @@
 import random
 import re
 import textwrap
+from collections import Counter, deque
 
 import pytest
 
@@ -10,6 +11,7 @@ from relpos.data.documents import HEADING, TITLE, UNKNOWN, documents_of, wrapped
 
 TEXT = "the old man and his dog walked along the river until they came to a bridge of grey stone where nobody was"
 WORDS = TEXT.split()
+SIZE = 1_000_000
 
 
 def paragraphs(count: int) -> list[str]:
@@ -57,6 +59,52 @@ def test_the_licence_is_cut() -> None:
 def test_after_a_licence_another_book_may_start() -> None:
     text = "One.\n*** END OF THIS PROJECT\nNo.\n*** START OF THIS PROJECT\nTwo.\n"
     assert read(text) == [("x.txt", ["One.", "Two."])]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "*** END OF PART ONE ***",
+        "***END OF ACT I***",
+        "*** END OF THE PROJECT ***",
+        "*** START OF PART TWO ***",
+        "*** END OF THE LINE",
+    ],
+)
+def test_other_lines_of_asterisks_are_text(line: str) -> None:
+    assert read(f"One.\n{line}\nTwo.\n") == [("x.txt", ["One.", line, "Two."])]
+
+
+def test_what_is_left_out_is_counted() -> None:
+    end, start = "*** END OF THE PROJECT GUTENBERG EBOOK A ***", "*** START OF THIS PROJECT GUTENBERG EBOOK B ***"
+    text = f"A story.\n{end}\n\nYou may copy it.\n{start}\nTwo.\n"
+    for expected, source in ((("lines of Project Gutenberg's licence", 3), text), (("headings", 4), WIKITEXT)):
+        dropped: Counter[str] = Counter()
+        for document in documents_of("x.txt", iter([source])):
+            deque(document.lines, maxlen=0)
+            dropped += document.dropped
+            document.dropped.clear()
+        assert [*dropped.items()] == [expected]
+
+
+@pytest.mark.parametrize(
+    "line", ["= " + "a" * SIZE, "= " * SIZE, "=" + " =" * SIZE + "x", " " * SIZE + "=", "= a" + " =" * SIZE + " x"]
+)
+def test_a_line_of_a_megabyte_takes_no_longer_than_others(line: str) -> None:
+    # Patterns that look at each pair of places of a line would take hours.
+    assert read(f"{line}\nOne.\n", portion=2 * SIZE)[0][1][-1] == "One."
+    assert not TITLE.match(line)
+
+
+@pytest.mark.parametrize("line", [" = Title = ", "= A =", " = A = B = \n", "= a = =", "= 1 = 2 ="])
+def test_titles(line: str) -> None:
+    assert TITLE.match(line)
+    assert HEADING.match(line)
+
+
+@pytest.mark.parametrize("line", ["== A ==", " = = A = = ", "= =", "=  =", "= A", "A =", "  = A =", "= A =  ", "= A =\nB"])
+def test_no_titles(line: str) -> None:
+    assert not TITLE.match(line)
 
 
 WIKITEXT = """ \n = First <unk> = \n \n A well @-@ known town of 3 @,@ 000 . \n \n = = History = = \n \n It is <unk> .

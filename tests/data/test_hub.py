@@ -1,6 +1,8 @@
 """Text data sets in the hub's layout, from local folders by the same call that reaches the hub."""
 
+from collections import Counter, deque
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -79,3 +81,46 @@ def test_a_missing_data_set_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(RelposError, match="nowhere") as caught:
         read(tmp_path / "nowhere", "book")
     assert "\n" not in str(caught.value)
+
+
+def test_a_folder_is_known_by_its_content(place: Path) -> None:
+    def identity(folder: Path) -> object:
+        return Hub(texts=[{"id": str(folder), "config": "book"}], glue=str(folder)).identity()
+
+    before = identity(place)
+    assert identity(place.rename(place.with_name("elsewhere"))) == before
+    place = place.with_name("elsewhere")
+    pq.write_table(pa.table({"text": ["another text"]}), place / "book" / "train-00000-of-00001.parquet")
+    assert identity(place) != before
+
+
+def test_a_folder_of_glue_is_known_by_its_content(place: Path) -> None:
+    hub = Hub(texts=[], glue=str(place))
+    before = hub.glue_identity("rte")
+    (place / "more.txt").write_text("x")
+    assert hub.glue_identity("rte") != before
+    assert Hub(texts=[], glue="a/b", glue_revision="r").glue_identity("rte") == {
+        "hub": {"id": "a/b", "config": "rte", "revision": "r"}
+    }
+
+
+def test_the_commit_that_is_read_is_known(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    of_folder = Hub(texts=[{"id": str(place), "config": "book"}])
+    list(of_folder.documents())
+    assert of_folder.revisions == {}
+    with monkeypatch.context() as patch:
+        patch.setattr(datasets, "load_dataset_builder", lambda *_, **__: SimpleNamespace(hash="a" * 40))
+        patch.setattr("relpos.data.hub.documents", lambda *_: iter(()))
+        on_the_hub = Hub(texts=[{"id": "a/b"}])
+        list(on_the_hub.documents())
+    assert on_the_hub.revisions == {"a/b": "a" * 40}
+
+
+def test_rows_of_repeated_books_are_counted(place: Path) -> None:
+    dropped: Counter[str] = Counter()
+    for document in Hub(texts=[{"id": str(place), "config": "twice", "unique": True}]).documents():
+        deque(document.lines, maxlen=0)
+        dropped |= document.dropped
+    assert dropped == {"rows of repeated books": 1000}

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from relpos.data import encoding
 from relpos.data.documents import Document
-from relpos.data.store import Store, write_store
+from relpos.data.heldout import chosen
+from relpos.data.store import Store, tell, write_store
 from relpos.data.tokenizer import Tokenizer, train_tokenizer
-from relpos.data.writer import MANIFEST, chosen
+from relpos.data.writer import MANIFEST
 from relpos.errors import RelposError
 
 TEXTS = {
@@ -207,6 +208,48 @@ def test_some_documents_are_held_out_and_never_all(hashes: list[int], share: flo
     flags = chosen(np.asarray(hashes, np.uint64), share)
     assert flags.any()
     assert not flags.all()
+
+
+@pytest.mark.parametrize(("share", "large"), [(0.1, 900), (0.3, 900)])
+def test_a_document_that_is_too_large_is_cut(tmp_path: Path, tokenizer: Tokenizer, share: float, large: int) -> None:
+    texts = {"large": large, "small": 100}
+    write_store(
+        iter([Document(name, iter(f"Dog {i} of {name} ran." for i in range(n))) for name, n in texts.items()]),
+        tokenizer,
+        tmp_path,
+        share,
+    )
+    store = Store(tmp_path)
+    tokens = np.diff(store.sentences[store.documents])
+    assert tokens[store.heldout].sum() / tokens.sum() == pytest.approx(share, abs=0.005)
+    assert sources(tmp_path)[:2] == ["large", "large (its end)"]
+    assert store.heldout[1]
+    assert not store.heldout[0]
+
+
+def test_generated_documents_are_held_out_whole(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    texts = [Document(f"{i}", iter(f"Dog {i} of {j} ran." for j in range(200))) for i in range(3)]
+    write_store(iter(texts), tokenizer, tmp_path, 0.01, alike=True)
+    assert sources(tmp_path) == ["0", "1", "2"]
+    assert Store(tmp_path).heldout.sum() == 1
+
+
+def test_what_was_read_dropped_and_held_out_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps(manifest | {"dropped": {"headings": 1200}}))
+    tell(folder)
+    said = capsys.readouterr().err
+    assert said.startswith("relpos: 6 documents, 18 sentences, ")
+    assert "in 1 document" in said
+    assert said.endswith("left out 1,200 headings\n")
+
+
+@pytest.mark.parametrize("content", [bytes, np.random.default_rng(0).bytes])
+def test_zeros_and_noise_of_the_right_size_are_found_when_a_store_is_opened(folder: Path, content: Callable[[int], bytes]) -> None:
+    size = (folder / "ids.bin").stat().st_size
+    (folder / "ids.bin").write_bytes(content(size))
+    with pytest.raises(RelposError, match=r"damaged store: .*ids\.bin is not what the manifest says"):
+        Store(folder)
 
 
 def test_copies_are_on_one_side() -> None:

@@ -66,6 +66,12 @@ def foreign(folder: Path) -> None:
     first.write_bytes(second.read_bytes())
 
 
+def wrapped(folder: Path, before: str) -> None:
+    """The names of weights as a wrapper of the model saves them."""
+    weights = load_file(folder / "model.safetensors")
+    save_file({before + name: value.clone() for name, value in weights.items()}, folder / "model.safetensors")
+
+
 def replaced(path: Path, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new))
 
@@ -103,6 +109,21 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
         "weight 'bert.embeddings.word_embeddings.weight' has shape (40, 16); by config.json it is (41, 16)",
     ),
     "quantised weights": (lambda to: rewritten(to, **{NORM: torch.ones(16, dtype=torch.int8)}), f"weight {NORM!r} is int8"),
+    "weights of complex numbers": (
+        lambda to: rewritten(to, **{NORM: torch.ones(16, dtype=torch.complex64)}),
+        f"weight {NORM!r} is complex64",
+    ),
+    **{
+        f"a weight of {number}": (
+            partial(rewritten, **{NORM: torch.full((16,), number)}),
+            f"weight {NORM!r} has numbers that are not finite",
+        )
+        for number in (float("nan"), float("inf"))
+    },
+    **{
+        f"names that begin with {before}": (partial(wrapped, before=before), f"all names begin with {before!r}, as ")
+        for before in ("module.", "_orig_mod.", "model.")
+    },
     "truncated weights": (lambda to: os.truncate(to / "model.safetensors", 5_000), "cannot read"),
     "no weights": (lambda to: (to / "model.safetensors").unlink(), "model.safetensors or pytorch_model.bin is expected"),
     "a missing shard": (lambda to: (sharded(to) / SHARD).unlink(), f"shard {SHARD} is missing"),

@@ -1,10 +1,12 @@
 """A published checkpoint computes here what it computes in `transformers`: hidden states, logits and gradients."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import relpos
 from hosts import DEBERTA, all_in_float64, batch, hidden_states, host, outputs, saved, saved_gradients
@@ -104,6 +106,42 @@ def test_logits_and_gradients_are_equal(name: str, tmp_path: Path) -> None:
     for (parameter, ours_here), theirs_here in zip(ours.named_parameters(), gradients.parameters(), strict=True):
         gradient = torch.zeros_like(ours_here) if ours_here.grad is None else ours_here.grad  # a pooler that nothing reads
         torch.testing.assert_close(gradient, theirs_here.data, rtol=0, atol=1e-10, msg=parameter)
+
+
+TIED = [
+    name
+    for name, (kind, config) in MODELS.items()
+    if kind.endswith("ForMaskedLM") and not {"tie_word_embeddings", "legacy"} & {*config}
+]
+
+
+@pytest.mark.parametrize("name", TIED)
+@pytest.mark.parametrize("changed", ["weight", "bias"])
+def test_a_decoder_that_was_trained_apart_is_read_although_the_configuration_ties_it(
+    name: str, changed: str, tmp_path: Path
+) -> None:
+    kind, config = MODELS[name]
+    theirs = host(kind, **config, tie_word_embeddings=False)
+    folder = saved(theirs, tmp_path)
+    path = folder / "model.safetensors"
+    weights, decoder = load_file(path), theirs.get_output_embeddings()
+
+    def names(part: torch.Tensor) -> list[str]:
+        return [name for name, value in theirs.state_dict().items() if value.data_ptr() == part.data_ptr()]
+
+    if changed == "bias":  # the table repeats that of the words, and of two biases, where there are two, the decoder's is another
+        [words] = names(theirs.get_input_embeddings().weight)
+        weights[names(decoder.weight)[0]] = weights[words].clone()
+        for place, bias in enumerate(sorted(names(decoder.bias))):
+            weights[bias] = decoder.bias.detach() + place
+    save_file(weights, path, {"format": "pt"})
+    stored = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(stored | {"tie_word_embeddings": True}))
+    expected = type(theirs).from_pretrained(folder, dtype=torch.float64).eval()
+    ours, _ = relpos.load(folder)
+    ids, mask, types = batch(theirs.config, padded=not name.startswith(UNPADDED))
+    logits = ours(ids, mask, types)[mask]
+    torch.testing.assert_close(logits, outputs(expected, ids, mask, types)[0][mask], rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from relpos.data.source import READING
 from relpos.errors import RelposError
 from relpos.runs import Run, compose, plan
 from relpos.runs.plan import with_task
@@ -175,3 +176,11 @@ def test_a_scheme_from_outside_is_known_by_its_source(tmp_path: Path, monkeypatc
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RelposError, match="no finished run and no model folder"):
         finetune(f"network={tmp_path}")
+
+
+def test_how_text_is_read_is_part_of_the_identity_of_text_that_is_not_generated(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One.\n", encoding="utf-8")
+    of_files, of_toy = (plan(compose("data", words)) for words in (["data=files", f"data.corpus={tmp_path}"], []))
+    for run in (of_files, of_files.inputs["tokenizer"]):
+        assert run.meaning["reading"] == READING
+    assert "reading" not in of_toy.meaning

@@ -1,8 +1,12 @@
 """A run is locked by one process at a time, and the lock dies with its holder."""
 
+import errno
+import fcntl
+import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -69,3 +73,34 @@ def test_a_root_for_runs_that_cannot_be_made_is_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("relpos: ")
     assert str(tmp_path / "file") in line
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_refused_and_nothing_is_left_to_wait_for(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock that filelock takes instead stays when its holder is killed."""
+
+    def missing(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", missing)
+        for _ in range(2):
+            with (
+                pytest.raises(RelposError, match=r"cannot make the run's folder .*\(its file system has no locks"),
+                locked(tmp_path),
+            ):
+                pass
+    with locked(tmp_path, wait=False) as held:
+        assert held
+
+
+@pytest.mark.parametrize("content", ["[]", "{", "{}", "[" * 100_000])
+def test_a_holder_that_is_not_known_is_another_process(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    process = holder(tmp_path)
+    (tmp_path / "claim.json").write_text(content, encoding="utf-8")
+    threading.Timer(0.5, process.kill).start()
+    with locked(tmp_path):
+        assert "waiting for another process to finish" in capsys.readouterr().err
+    process.wait()

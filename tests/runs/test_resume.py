@@ -86,6 +86,63 @@ def test_killed_and_continued_equals_uninterrupted(
     assert all(torch.equal(whole[name], interrupted[name]) for name in whole)
 
 
+def evaluations(run: Run) -> list[dict[str, float]]:
+    lines = map(json.loads, (run.path / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if "heldout_loss" in line]
+
+
+def test_an_evaluation_that_was_broken_off_at_the_step_of_a_checkpoint_is_made_up_for(
+    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = ["steps=8", "batch=8", "checkpoint_every=2", "evaluations=4"]
+    whole = execute(plan(compose("pretrain", overrides)))
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "again"))
+    link_runs(toy_runs, tmp_path / "again")
+    step = Pretraining.validation_step
+
+    def broken(self: Pretraining, batch: Any, index: int) -> None:
+        if self.global_step in left:
+            left.remove(self.global_step)
+            raise KeyboardInterrupt
+        step(self, batch, index)
+
+    monkeypatch.setattr(Pretraining, "validation_step", broken)
+    run = plan(compose("pretrain", overrides))
+    left = [2, 6, 8]
+    while left:
+        with pytest.raises(KeyboardInterrupt):
+            execute(run)
+    execute(run)
+    assert [start["from_step"] for start in run.record["starts"]] == [0, 2, 6, 6]
+    assert evaluations(run) == evaluations(whole)
+    assert run.metrics == whole.metrics
+
+
+def test_an_evaluation_in_the_log_is_not_made_again(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = plan(compose("pretrain", ["steps=4", "batch=8", "checkpoint_every=2", "evaluations=1", "seed=5"]))
+
+    def stopped(self: Pretraining, batch: Any, index: int) -> None:
+        step(self, batch, index)
+        if self.global_step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    step = Pretraining.training_step
+    monkeypatch.setattr(Pretraining, "training_step", stopped)
+    with pytest.raises(KeyboardInterrupt):  # leaves a checkpoint of the last step
+        execute(run)
+    with monkeypatch.context() as patch:
+        patch.setattr("relpos.runs.training.save_model", killed)
+        with pytest.raises(KeyboardInterrupt):
+            execute(run)
+    (evaluation,) = evaluations(run)
+    execute(run)
+    assert evaluations(run) == [evaluation]
+    assert run.metrics["heldout_loss"] == evaluation["heldout_loss"]
+
+
 def test_a_stop_before_the_first_step_is_no_failure(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = plan(compose("pretrain", OVERRIDES))
 

@@ -2,14 +2,20 @@
 
 import json
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 import relpos
 from relpos.errors import RelposError
+from relpos.runs import compose, execute, plan
 from relpos.train.weights import load_model
 
 DEEP = "[" * 100_000
@@ -127,3 +133,48 @@ def test_damaged_weights_are_named_and_not_the_configuration(folder: Path) -> No
 def test_an_empty_tokenizer_is_named(folder: Path) -> None:
     (folder / "tokenizer.model").write_bytes(b"")
     assert "it is empty" in refused(folder, "tokenizer.model")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda weight: weight.fill_(float("nan")), "has numbers that are not finite"),
+        (lambda weight: weight.fill_(float("-inf")), "has numbers that are not finite"),
+        (lambda weight: weight.to(torch.int8), "is int8: quantised weights are not supported"),
+        (lambda weight: weight.to(torch.complex64), "is complex64: quantised weights are not supported"),
+    ],
+)
+def test_weights_with_which_nothing_sensible_can_be_computed_are_refused(
+    change: Callable[[Tensor], Tensor], said: str, folder: Path
+) -> None:
+    weights = load_file(folder / "model.safetensors")
+    name = max(weights)
+    save_file(weights | {name: change(weights[name])}, folder / "model.safetensors")
+    assert f"weight {name!r} {said}" in refused(folder, "model.safetensors")
+
+
+def test_the_names_that_a_wrapper_has_changed_are_told(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    save_file({f"_orig_mod.{name}": value for name, value in weights.items()}, folder / "model.safetensors")
+    assert "all names begin with '_orig_mod.', as torch.compile saves them" in refused(folder, "model.safetensors")
+
+
+def flipped(path: Path) -> None:
+    """The file with one other bit in its last bytes."""
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_flipped_bit_in_a_finished_run_is_found(toy_runs: Path) -> None:
+    run = execute(plan(compose("pretrain", ["steps=2", "batch=4", "snapshots=[50]"])))
+    for file in ("model/model.safetensors", "snapshots/50.safetensors"):
+        relpos.load(run.path / file if "snapshots" in file else run.path)
+        flipped(run.path / file)
+        with pytest.raises(RelposError, match=rf"damaged: .*{file} is not what its run has written"):
+            relpos.load(run.path / file if "snapshots" in file else run.path)
+        flipped(run.path / file)
+        relpos.load(run.path)
+    shutil.copytree(run.path / "model", toy_runs / "copied")
+    flipped(toy_runs / "copied" / "model.safetensors")
+    relpos.load(toy_runs / "copied")  # which no record is about

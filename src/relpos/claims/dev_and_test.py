@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import hypot
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
 from relpos.claims.requirements import Requirements
 from relpos.claims.rule import Test, once, rule
 from relpos.claims.verdict import Verdict, sided
+from relpos.errors import RelposError
+from relpos.files import fitted, read_json
 from relpos.runs.run import runs_root
 from relpos.tables.columns import GLUE
+from relpos.tables.row import Column
 from relpos.tables.statistics import Difference, standard_error
 
 MANY = 1e9
@@ -39,10 +41,10 @@ def dev_above_test(test: Test) -> Verdict | None:
     differences: dict[str, float] = {}
     errors: list[float] = []
     for path in sorted((runs_root() / "tables").glob("*/table.json")):
-        for name, mean, columns in _rows(path):
-            if mean.get("test") is not None and mean.get("mean") is not None:
-                differences[f"{path.parent.name} {name}"] = mean["mean"] - mean["test"]
-                errors.append(_examples_error(columns.values()))
+        for row in _rows(path):
+            if row.mean.test is not None and row.mean.mean is not None:
+                differences[f"{path.parent.name} {row.name}"] = row.mean.mean - row.mean.test
+                errors.append(_examples_error(row.columns.values()))
     if not differences:
         return None
     values = list(differences.values())
@@ -56,17 +58,28 @@ def dev_above_test(test: Test) -> Verdict | None:
     return Verdict(evidence.verdict, figures, "rows with recorded scores", evidence.p, takes)
 
 
-def _rows(path: Path) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """(name, mean, columns) of each row in a `table.json`; a damaged file is named on stderr and left out."""
+@dataclass
+class _Row:
+    name: str
+    mean: Column
+    columns: dict[str, Column]
+
+
+def _rows(path: Path) -> list[_Row]:
+    """The rows in a `table.json`; a damaged file is named on stderr and left out."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return [(str(row["name"]), dict(row["mean"]), dict(row["columns"])) for row in content["rows"]]
-    except (ValueError, KeyError, TypeError) as error:
-        print(f"relpos: damaged table {path}: {error}", file=sys.stderr)
+        rows: list[_Row] = fitted(read_json(path, dict).get("rows"), list[_Row])
+        return rows
+    except RelposError as error:
+        print(f"relpos: damaged table {path}: {str(error).removeprefix(f'{path}: ')}", file=sys.stderr)
         return []
 
 
-def _examples_error(columns: Iterable[dict[str, Any]]) -> float:
+def _examples_error(columns: Iterable[Column]) -> float:
     """Standard error of a dev − test mean over columns, due to the examples; a test set is taken to be as large as its dev set."""
-    errors = [standard_error(column["mean"], column["examples"], column["metric"]) for column in columns if column.get("examples")]
+    errors = [
+        standard_error(column.mean, column.examples, column.metric)
+        for column in columns
+        if column.mean is not None and column.examples and column.metric
+    ]
     return 2**0.5 * hypot(*errors) / len(errors) if errors else 0.0

@@ -122,9 +122,9 @@ def _read_order(scale: Scale) -> None:
     for row, folders in scale.folders.items():
         for seed, folder in folders.items():
             for of_end in (each for each in kept(folder, "shuffle") if each.share == END):
-                of_meaning = gaps.setdefault(json.dumps(of_end.meaning, sort_keys=True), {})
-                of_meaning[row, seed] = float(of_end.results["shuffle_gap"]["all"])
-    most = max(gaps.items(), key=lambda item: (len(item[1]), json.loads(item[0])["examples"]), default=("", {}))
+                if isinstance(gap := _value(of_end.results, "shuffle_gap.all"), int | float):
+                    gaps.setdefault(json.dumps(of_end.meaning, sort_keys=True), {})[row, seed] = float(gap)
+    most = max(gaps.items(), key=lambda item: (len(item[1]), json.loads(item[0]).get("examples", 0)), default=("", {}))
     for (row, seed), gap in most[1].items():
         # One number of examples for all rows: gaps over other examples differ by the examples alone.
         scale.scores[row].setdefault(ORDER, Scores()).values[seed, 0] = gap

@@ -15,7 +15,7 @@ from relpos.analysis.kinds.properties import Properties
 from relpos.analysis.kinds.subject import Drawing, Subject
 from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
-from relpos.files import digest
+from relpos.files import ANY, digest, read_bytes
 from relpos.places import expanded
 from relpos.ranges import Names, Threads
 from relpos.runs.networks import Network, networks_of
@@ -103,7 +103,7 @@ def _of_file(path: Path, load: Callable[[], Tokenizer]) -> tuple[Reader, Reader]
     def reader(held_out: bool) -> Reader:
         def read(count: int, length: int) -> Texts:
             tokenizer = load()
-            lines = [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+            lines = [line for line in read_bytes(path, ANY).decode(errors="replace").splitlines() if line.strip()]
             ids: list[np.ndarray] = []
             tokens = 0
             # In portions: of a large file only as much is tokenized as is asked for.

@@ -7,14 +7,13 @@ wandb-workspaces builds it when it is uploaded: at once if there is a key, or la
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.files import write_json
+from relpos.files import read_json, read_text, write_json
 from relpos.measures.measure import measured_columns
 from relpos.places import expanded
 from relpos.runs.run import runs_root
@@ -61,13 +60,11 @@ def read(path: Path) -> dict[str, Any]:
     Raises:
         RelposError: there is none, or it is something else.
     """
-    try:
-        spec = json.loads(path.read_text(encoding="utf-8"))
-        return {"sections": spec["sections"], "filters": spec["filters"]} | spec
-    except OSError as error:
-        raise RelposError(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise RelposError(f"{path}: not a specification of relpos dashboard") from error
+    spec: dict[str, Any] = read_json(path, dict)
+    for key in ("sections", "filters"):
+        if key not in spec:
+            raise RelposError(f"{path}: not a specification of relpos dashboard: no {key}")
+    return spec
 
 
 def specification(table: Table, project: str, entity: str | None) -> dict[str, Any]:
@@ -106,8 +103,8 @@ def shared(table: Table) -> list[str]:
 def _maker(run: Path) -> str | None:
     """The table that a run's configuration names. The file is searched as text, because there may be thousands."""
     try:
-        match = re.search(r"^table: (.+)$", (run / "config.yaml").read_text(encoding="utf-8"), flags=re.M)
-    except OSError:
+        match = re.search(r"^table: (.+)$", read_text(run / "config.yaml"), flags=re.M)
+    except RelposError:
         return None
     return match[1].strip("'\"") if match else None
 

@@ -6,12 +6,11 @@ from typing import Unpack
 
 from relpos import run
 from relpos.config.schema import Data
-from relpos.data.store import Store
+from relpos.data.store import tell
 
 
 def data(**config: Unpack[Data]) -> str:
-    """Makes the store unless it is there, and reads it through once; returns the path of its folder."""
+    """Makes the store unless it is there, reads it through once and prints what it holds; returns the path of its folder."""
     path = run(config).path
-    # A file that was damaged since it was written is found here, and not in the middle of a training.
-    Store(path).verify()
+    tell(path)
     return str(path)

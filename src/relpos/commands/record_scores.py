@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from relpos.errors import RelposError
+from relpos.files import read_json
 from relpos.tables.choice import by_choice
 from relpos.tables.columns import printed_numbers
 from relpos.tables.comparison import with_comparisons
@@ -81,9 +81,7 @@ def _score(column: str, typed: str | float | Iterable[float]) -> float:
 def _submission(folder: Path, row: str) -> str | None:
     """SHA-256 of the zip that `relpos submit` made of this row; None if it made none."""
     path = folder / "submissions" / f"{file_name(row)}.json"
-    try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["sha256"])
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError):
-        raise RelposError(f"{path}: damaged; `relpos submit` writes it anew") from None
+    about = read_json(path, dict, None)
+    if about is not None and "sha256" not in about:
+        raise RelposError(f"{path}: damaged: no sha256; `relpos submit` writes it anew")
+    return about and str(about["sha256"])

@@ -5,7 +5,6 @@ The runs for MNLI-m and MNLI-mm are chosen independently, as Chang et al. do, an
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import zipfile
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relpos.errors import RelposError
-from relpos.files import replacing, write_json
+from relpos.files import check_recorded, read_bytes, replacing, sha256, write_json
 from relpos.runs.run import runs_root
 from relpos.tables.glue_server import Answers, file_name, layout
 from relpos.tables.row import Row, RowRun
@@ -37,7 +36,7 @@ def submit(table: str, row: str, allow_missing: bool) -> str:
     files = _gather(of_row, allow_missing)
     path = folder / "submissions" / f"{file_name(of_row.name)}.zip"
     _write_zip(path, files)
-    about = {"table": content.name, "row": of_row.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    about = {"table": content.name, "row": of_row.name, "sha256": sha256(path)}
     write_json(path.with_suffix(".json"), about | {"files": {file.answers.file: _origin(file) for file in files}})
     return str(path)
 
@@ -98,11 +97,11 @@ def _predictions(run: RowRun | None, answers: Answers) -> tuple[str | None, str]
     if run is None:
         return None, f"no finished run has {answers.column}"
     path = runs_root() / run.path / "predictions" / f"{answers.file}.tsv"
-    try:
-        # What is no UTF-8 is no answer: `Answers.problem` names its line, where missing files may be filled, too.
-        return path.read_bytes().decode("utf-8", errors="replace"), ""
-    except FileNotFoundError:
+    if not path.exists():
         return None, f"{run.path} was not given the test file"
+    check_recorded(path)
+    # What is no UTF-8 is no answer: `Answers.problem` names its line, where missing files may be filled, too.
+    return read_bytes(path).decode("utf-8", errors="replace"), ""
 
 
 def _origin(file: File) -> dict[str, object]:

@@ -7,16 +7,16 @@
 | ragged   | the same, without empty lines                             | the file      | up to a line cut short   |
 | lines    | anything else: a sentence or a paragraph a line           | the file      | a line                   |
 
-The beginning of a file decides for the file. From Project Gutenberg's line `*** END OF` on comes its licence: it is
-cut, up to the next `*** START OF` or the end.
+The beginning of a file decides for the file. From Project Gutenberg's line `*** END OF THE PROJECT GUTENBERG EBOOK` on comes its
+licence: it is cut, up to the next `*** START OF THE PROJECT GUTENBERG EBOOK` or the end. What is left out is counted.
 """
 
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
 import numpy as np
@@ -24,8 +24,9 @@ import numpy as np
 # Nothing in these can match in two ways: the time of a line of a megabyte would be its square.
 TITLE = re.compile(r"^ ?= (?!=)(?=[= ]*[^= ]).* = ?$")  # a level-1 heading of WikiText
 HEADING = re.compile(r"^ ?= .*= ?$")  # any heading of WikiText
-LICENCE = re.compile(r"^\*\*\* ?END OF ", re.MULTILINE)
-BEGIN = re.compile(r"^\*\*\* ?START OF ")
+# The line's end: a long title may have been wrapped.
+LICENCE = re.compile(r"^\*\*\* ?END OF (?:THE|THIS) PROJECT(?: GUTENBERG|$)", re.MULTILINE)
+BEGIN = re.compile(r"^\*\*\* ?START OF (?:THE|THIS) PROJECT(?: GUTENBERG|$)", re.MULTILINE)
 PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
 UNKNOWN = "\ue000"  # of the private use area: in no text, kept by normalisation
 HEAD = 100_000  # characters that decide on the layout
@@ -38,27 +39,27 @@ class Document:
     """One document: where it is from and its paragraphs, to be read once and before the next document is asked for.
 
     `fingerprint` maps a paragraph to the text that is compared between documents: documents of equal fingerprints are held out
-    together or not at all.
+    together or not at all. `dropped` counts, by kind, what was left out of the text until here; whoever reads it sets it to zero.
     """
 
     source: str
     lines: Iterator[str]
     fingerprint: Callable[[str], str] = str
+    dropped: Counter[str] = field(default_factory=Counter)
 
 
 def documents_of(name: str, blocks: Iterator[str]) -> Iterator[Document]:
     """The documents in a stream of blocks of whole lines. `name` is the file's; RelposError from the blocks."""
     # The licence is cut first: it is wrapped by hand, and a short file of one sentence a line would be taken for wrapped text.
-    head, blocks = _peek(_without_licence(blocks))
+    dropped = Counter[str]()
+    head, blocks = _peek(_without_licence(blocks, dropped))
     lines = head.split("\n")
     if _is_wikitext(lines):
-        yield from _articles(name, blocks)
+        yield from _articles(name, blocks, dropped)
     elif (width := wrapped_at(lines)) is None:
-        yield Document(name, (line for block in blocks for line in block.split("\n")))
-    elif _has_paragraphs(lines):
-        yield Document(name, _wrapped(blocks))
+        yield Document(name, (line for block in blocks for line in block.split("\n")), dropped=dropped)
     else:
-        yield Document(name, _ragged(blocks, width))
+        yield Document(name, _wrapped(blocks) if _has_paragraphs(lines) else _ragged(blocks, width), dropped=dropped)
 
 
 def wrapped_at(lines: list[str]) -> int | None:
@@ -93,7 +94,7 @@ def _peek(blocks: Iterator[str]) -> tuple[str, Iterator[str]]:
     return head[: head.rfind("\n") + 1] or head, chain(beginning, blocks)
 
 
-def _without_licence(blocks: Iterator[str]) -> Iterator[str]:
+def _without_licence(blocks: Iterator[str], dropped: Counter[str]) -> Iterator[str]:
     inside = False
     for block in blocks:
         # Hardly any block has three asterisks, and looking for them takes a small part of the regular expression's time.
@@ -101,9 +102,12 @@ def _without_licence(blocks: Iterator[str]) -> Iterator[str]:
             yield block
             continue
         kept = []
-        for line in block.splitlines(keepends=True) if "***" in block else ():
-            inside = bool(LICENCE.match(line)) or (inside and not BEGIN.match(line))
-            if not inside and not BEGIN.match(line):
+        for line in block.splitlines(keepends=True):
+            begins = BEGIN.match(line)
+            inside = bool(LICENCE.match(line)) or (inside and not begins)
+            if inside or begins:
+                dropped["lines of Project Gutenberg's licence"] += bool(line.strip())
+            else:
                 kept.append(line)
         yield "".join(kept)
 
@@ -119,14 +123,14 @@ def _has_paragraphs(lines: list[str]) -> bool:
     return 40 * sum(not line.strip() for line in body) > len(body)
 
 
-def _articles(name: str, blocks: Iterator[str]) -> Iterator[Document]:
+def _articles(name: str, blocks: Iterator[str], dropped: Counter[str]) -> Iterator[Document]:
     """WikiText's articles. A title stands between empty lines; ` = 3 = ` within a paragraph's table does not."""
-    stream = _Marked(line for block in blocks for line in block.removesuffix("\n").split("\n"))
+    stream = _Marked((line for block in blocks for line in block.removesuffix("\n").split("\n")), dropped)
     number = 0
     while stream.advance():
         number += 1
         article = stream.article()
-        yield Document(f"{name}#{number}", article, _shape)
+        yield Document(f"{name}#{number}", article, _shape, dropped)
         deque(article, maxlen=0)  # skips what the reader did not read of it
 
 
@@ -139,8 +143,8 @@ def _shape(paragraph: str) -> str:
 class _Marked:
     """Lines with titles found by one line of look-ahead and one of look-back."""
 
-    def __init__(self, lines: Iterator[str]) -> None:
-        self.lines = lines
+    def __init__(self, lines: Iterator[str], dropped: Counter[str]) -> None:
+        self.lines, self.dropped = lines, dropped
         self.before, self.here, self.after = "", next(lines, None), next(lines, None)
 
     def _step(self) -> None:
@@ -152,12 +156,15 @@ class _Marked:
     def advance(self) -> bool:
         """Skip to the next article (past a title or empty lines); False at the end."""
         while self.here is not None and (not self.here.strip() or self._at_title()):
+            self.dropped["headings"] += self._at_title()
             self._step()
         return self.here is not None
 
     def article(self) -> Iterator[str]:
         while self.here is not None and not self._at_title():
-            if not HEADING.match(self.here):
+            if HEADING.match(self.here):
+                self.dropped["headings"] += 1
+            else:
                 yield untokenised(self.here)
             self._step()
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from relpos.data.tokenizer import NAMES, SPACE, Tokenizer
 from relpos.errors import RelposError
-from relpos.files import write_json
+from relpos.files import read_bytes, write_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Fast
@@ -46,7 +46,7 @@ def fast_tokenizer(tokenizer: Tokenizer, second_type: int = 0, open_end: bool = 
         raise RelposError("a fast tokenizer needs the library tokenizers: pip install transformers") from None
     from sentencepiece import sentencepiece_model_pb2
 
-    model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.path.read_bytes())  # type: ignore[attr-defined]
+    model = sentencepiece_model_pb2.ModelProto.FromString(read_bytes(tokenizer.path))  # type: ignore[attr-defined]
     spec, trained = model.normalizer_spec, model.trainer_spec
     names = [UNKNOWN if number == tokenizer.unk else piece.piece for number, piece in enumerate(model.pieces)]
     pieces = [(name, piece.score) for name, piece in zip(names, model.pieces, strict=True)]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from relpos.errors import RelposError
-from relpos.files import sha256, write_json
+from relpos.files import read_json, sha256, write_json
 from relpos.places import runs_root
 
 Described = list[str | int]  # [name, size, sha256]
@@ -30,16 +29,23 @@ def described(files: Iterable[Path], below: Path) -> list[Described]:
     return rows
 
 
+def described_folder(folder: Path, below: Path) -> list[Described]:
+    """`described`, of all files of a folder but for hidden ones."""
+    # Sorted: a folder lists its entries in any order, and the order of the files is part of the identity.
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return described([path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts)], below)
+
+
 def _location() -> Path:
     return runs_root() / "cache" / "hashes.json"
 
 
 def _read() -> dict[str, str]:
     try:
-        read = json.loads(_location().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        cache: dict[str, str] = read_json(_location(), dict[str, str])
+    except RelposError:
         return {}  # no cache, or a damaged one: the hashes are computed again
-    return read if isinstance(read, dict) else {}
+    return cache
 
 
 def _write(cache: dict[str, str]) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from relpos.data.documents import TITLE, Document, documents_of
+from relpos.data.filehash import described_folder
 from relpos.data.repeats import without_repeats
 from relpos.data.textfile import suffix
 from relpos.errors import RelposError, nearest, one_line
@@ -16,6 +20,7 @@ KEYS = {"id": None, "config": None, "revision": None, "split": "train", "text": 
 ROWS = 1_000  # read at a time
 TABLES = {".jsonl": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
 """End of a file's name -> the builder of `datasets` that reads it."""
+COMMIT = re.compile(r"[0-9a-f]{40}")
 
 Reporting = Callable[[Iterator[str]], Iterator[str]]  # passes blocks through and reports their sizes to a progress bar
 
@@ -34,6 +39,24 @@ def checked(text: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(text.get("unique", False), bool):
         raise RelposError(f"data.texts: unique={text['unique']}: true or false is expected")
     return {key: text.get(key, default) for key, default in KEYS.items()}
+
+
+def identified(data_set: Mapping[str, Any]) -> dict[str, Any]:
+    """What tells a data set apart: its id, or the files of the folder that stands there; and its other keys."""
+    folder = Path(data_set["id"])
+    if not folder.is_dir():
+        return dict(data_set)
+    return {key: value for key, value in data_set.items() if key != "id"} | {"files": described_folder(folder, folder)}
+
+
+def commit(text: Mapping[str, Any]) -> str | None:
+    """The commit of a data set on the hub that its revision names today; None for a folder."""
+    import datasets
+
+    with suppress(Exception):  # of many unrelated types; whoever reads the text says what is wrong
+        builder = datasets.load_dataset_builder(text["id"], text["config"], revision=text["revision"])
+        return builder.hash if COMMIT.fullmatch(builder.hash or "") else None
+    return None
 
 
 def documents(text: dict[str, Any], lines: int, streaming: bool, reporting: Reporting) -> Iterator[Document]:
@@ -62,12 +85,14 @@ def _documents(name: str, rows: Iterator[str], lines: int, unique: bool, reporti
     if TITLE.match(next((row for row in head if row.strip()), "")):
         yield from documents_of(name, reporting(_blocks(rows)))
         return
+    dropped = Counter[str]()
     if unique:
-        rows = without_repeats(rows)
+        rows = without_repeats(rows, dropped)
     number = 0
     while part := list(islice(rows, lines)):
         number += 1
-        yield Document(f"{name}#{number}", chain.from_iterable(b.split("\n") for b in reporting(_blocks(iter(part)))))
+        paragraphs = chain.from_iterable(block.split("\n") for block in reporting(_blocks(iter(part))))
+        yield Document(f"{name}#{number}", paragraphs, dropped=dropped)
 
 
 def _blocks(rows: Iterator[str]) -> Iterator[str]:

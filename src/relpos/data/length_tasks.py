@@ -48,6 +48,7 @@ class LengthTask(ABC):
     heldout: ClassVar[float] = 0.02
     """Share of the documents, for the held-out loss. They may repeat short questions of the training; part "test" never does."""
     shuffle: ClassVar[None] = None
+    alike: ClassVar[bool] = True
     """The order of the symbols is the question."""
 
     @property

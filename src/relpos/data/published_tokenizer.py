@@ -6,7 +6,6 @@ RoBERTa, `</s>` its `[SEP]`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from functools import cached_property
@@ -19,7 +18,7 @@ import numpy.typing as npt
 
 from relpos.data.tokenizer import FILE, SPACE, Tokenizer
 from relpos.errors import RelposError, one_line
-from relpos.files import copied
+from relpos.files import copied, read_json
 
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "spm.model", "sentencepiece.bpe.model")
 """Every published tokenizer has one of these files."""
@@ -85,8 +84,8 @@ class PublishedTokenizer(Tokenizer):
     def _check_size(self) -> None:
         """Refuses a tokenizer whose size does not fit the network in the same folder."""
         try:
-            rows = int(json.loads((self.path / "config.json").read_text(encoding="utf-8"))["vocab_size"])
-        except (OSError, ValueError, KeyError, TypeError):
+            rows = int(read_json(self.path / "config.json", dict)["vocab_size"])
+        except (ValueError, KeyError, TypeError):
             return  # there is no network in the folder
         if not self.size <= rows < self.size + ROUNDED:
             raise RelposError(f"tokenizer {self.path}: it has {self.size:,} pieces, config.json says vocab_size={rows:,}")

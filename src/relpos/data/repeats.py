@@ -11,6 +11,7 @@ is part of a copy. At most the two blocks that a copy shares with the books befo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from zlib import crc32
@@ -21,8 +22,8 @@ SAMPLED = 16  # one in so many long rows is remembered
 FEWEST = 4  # a block with fewer remembered rows is kept: they are too few to tell
 
 
-def without_repeats(rows: Iterable[str]) -> Iterator[str]:
-    """The rows in their order, without the blocks that repeat earlier ones.
+def without_repeats(rows: Iterable[str], dropped: Counter[str] | None = None) -> Iterator[str]:
+    """The rows in their order, without the blocks that repeat earlier ones; `dropped` counts the rows of these.
 
     >>> book = [f"It was on the {n}th of the month that we met at the station ." for n in range(1000)]
     >>> [*without_repeats(book + book)] == book
@@ -35,4 +36,6 @@ def without_repeats(rows: Iterable[str]) -> Iterator[str]:
         marks = {code for row in block if len(row) >= LONG and not (code := crc32(row.strip().encode())) % SAMPLED}
         if len(marks) < FEWEST or 2 * len(marks & known) < len(marks):
             yield from block
+        elif dropped is not None:
+            dropped["rows of repeated books"] += len(block)
         known |= marks

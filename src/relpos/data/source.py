@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from relpos.data import hub
 from relpos.data.documents import Document, documents_of
-from relpos.data.filehash import described
+from relpos.data.filehash import described, described_folder
 from relpos.data.glue_hub import HubGlue
+from relpos.data.hub import identified
 from relpos.data.textfile import MARKDOWN, SUFFIXES, blocks, suffix
 from relpos.errors import RelposError
 from relpos.files import read_json
@@ -24,12 +25,15 @@ from relpos.ranges import Count, Natural, Share
 
 Progress = Callable[[int], None]  # called with the characters of every portion of text that is read
 
-HELDOUT = 0.01  # share of the documents
+HELDOUT = 0.01  # share of the text
 SAMPLE = 2_000_000  # sentences a tokenizer is trained on
 COLUMN = "text"
 KINDS = (SUFFIXES, tuple(hub.TABLES), MARKDOWN)
 """Ends of the names of text files, of tables with a column of text, and of Markdown. A folder is read for the first kind that it
 has: a README.md, or a table of where texts are from, is no text beside texts."""
+READING = (
+    2  # raise it when other text is made of the same files: it stands in the identity of every run on text that is not generated
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,9 @@ class Files:
     heldout: Share = HELDOUT
     sample: Count = SAMPLE
     shuffle: Count | None = None
+
+    alike: ClassVar[bool] = False
+    """Whether the documents are of one size, as generated ones are: whole ones are then held out, see `relpos.data.heldout`."""
 
     def corpus_location(self) -> Path:
         """The folder (or single file) of text; RelposError where nothing names one."""
@@ -93,12 +100,9 @@ class Files:
             place = self.glue_location()
         except RelposError:
             return None
-        # Sorted: a folder lists its entries in any order, and the order of the files is part of the identity.
-        folder = (
-            next((path for path in sorted(place.glob("*")) if _plain(path.name) == _plain(task)), None) if place.is_dir() else None
-        )
-        files = sorted(path for path in folder.rglob("*") if path.is_file() and not _is_hidden(path, folder)) if folder else []
-        return {"files": described(files, place)} if files else None
+        folder = next((path for path in sorted(place.glob("*")) if _plain(path.name) == _plain(task)), None)
+        files = described_folder(folder, place) if folder else []
+        return {"files": files} if files else None
 
     def characters(self) -> int | None:
         """About how much text there is, for a progress bar; None where some of it is compressed."""
@@ -116,6 +120,12 @@ class Files:
                 yield from hub.documents_of_file(name, path, self.text or COLUMN, self.lines, lambda it: _reporting(it, progress))
             else:
                 yield from documents_of(name, _reporting(blocks(path), progress))
+
+
+class Generated(Files):
+    """Files with generated text."""
+
+    alike = True
 
 
 @dataclass(frozen=True)
@@ -136,18 +146,22 @@ class Hub:
     heldout: Share = HELDOUT
     sample: Count = SAMPLE
     shuffle: Count | None = None
+    revisions: dict[str, str] = field(default_factory=dict, init=False, compare=False)
+    """Id → the commit that `documents` has read."""
+
+    alike: ClassVar[bool] = False
 
     def identity(self) -> dict[str, Any] | None:
-        """Ids, configurations, revisions, splits, columns, and whether repeated books are left out."""
-        return {"hub": [hub.checked(text) for text in self.texts], "lines": self.lines}
+        """Ids and revisions, or the content of folders; configurations, splits, columns; whether repeated books are left out."""
+        return {"hub": [identified(hub.checked(text)) for text in self.texts], "lines": self.lines}
 
     def glue_location(self) -> HubGlue:
         """GLUE on the hub."""
         return HubGlue(self.glue, self.glue_revision)
 
     def glue_identity(self, task: str, hub: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-        """Id, configuration and revision of one task: `hub`, where its data set is not GLUE."""
-        return {"hub": dict(hub or {"id": self.glue, "config": task, "revision": self.glue_revision})}
+        """Id, configuration and revision of one task: `hub`, where its data set is not GLUE; of a folder its content."""
+        return {"hub": identified(hub or {"id": self.glue, "config": task, "revision": self.glue_revision})}
 
     def characters(self) -> int | None:
         """None: the amount of text is not known before it is read."""
@@ -156,6 +170,8 @@ class Hub:
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all data sets, one data set after the other."""
         for text in self.texts:
+            if read := hub.commit(hub.checked(text)):
+                self.revisions[text["id"]] = read
             yield from hub.documents(hub.checked(text), self.lines, self.streaming, lambda blocks: _reporting(blocks, progress))
 
 
@@ -181,7 +197,7 @@ class Toy:
 
     def at(self, folder: Path) -> Files:
         """The files that the generator has written into `folder`, as a source."""
-        return Files(
+        return Generated(
             corpus=str((folder / "corpus").absolute()),
             glue=str((folder / "glue").absolute()),
             pairs=self.pairs,
@@ -233,10 +249,6 @@ def _files(place: Path) -> Iterator[Path]:
             starts += [path for name in folders if (path := Path(folder, name)).is_symlink()]
             paths = (Path(folder, name) for name in names if not name.startswith("."))
             yield from (path for path in paths if path.is_file())
-
-
-def _is_hidden(path: Path, below: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(below).parts)
 
 
 def _plain(name: str) -> str:

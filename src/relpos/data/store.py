@@ -12,7 +12,8 @@ Little-endian, mapped into memory when read: opening costs nothing, and several 
 
 from __future__ import annotations
 
-import json
+import sys
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,8 +23,8 @@ import numpy.typing as npt
 from relpos.data.examples import Examples, Pairs, Windows
 from relpos.data.marks import Marks
 from relpos.data.writer import FORMAT, MANIFEST, write_store
-from relpos.errors import RelposError
-from relpos.files import sha256
+from relpos.errors import RelposError, one_line
+from relpos.files import known_sha256, read_json
 from relpos.ranges import Count, Length, check, checked
 
 __all__ = ["Store", "write_store"]
@@ -33,11 +34,12 @@ Packing = Literal["pair", "document"]
 
 
 class Store:
-    """A finished store, open for reading; RelposError where it is missing, unfinished or truncated."""
+    """A finished store, open for reading; RelposError where it is missing, unfinished or damaged."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
         self.manifest = self._checked_manifest()
+        self.verify()
         self.vocabulary = int(self.manifest["vocabulary"])
         self.marks = Marks(**self.manifest.get("marks", {}))
         self.ids = self._mapped("ids.bin", self.manifest["dtype"])
@@ -61,9 +63,9 @@ class Store:
         )
 
     def verify(self) -> None:
-        """Compare every file's SHA-256 with the manifest's; RelposError names the file that differs."""
+        """Compares every file's SHA-256 with the manifest's, once in a process; RelposError names the file that differs."""
         for name, entry in self.manifest["files"].items():
-            if sha256(self.folder / name) != entry["sha256"]:
+            if known_sha256(self.folder / name) != entry["sha256"]:
                 raise RelposError(f"damaged store: {self.folder / name} is not what the manifest says; {_REMEDY}")
 
     def _checked_manifest(self) -> dict[str, Any]:
@@ -71,12 +73,17 @@ class Store:
         if not path.is_file():
             raise RelposError(f"store {self.folder}: no {MANIFEST}: there is no store, or it was not finished")
         try:
-            manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            manifest: dict[str, Any] = read_json(path, dict)
             # Every key that is read later, too: what lacks one is refused here.
-            version, *_ = (manifest[key] for key in ("format", "vocabulary", "dtype"))
+            version, *_ = (
+                manifest["format"],
+                int(manifest["vocabulary"]),
+                np.dtype(manifest["dtype"]),
+                manifest.get("marks", {}).items(),
+            )
             files = {name: (entry["bytes"], entry["sha256"]) for name, entry in manifest["files"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise RelposError(f"store {self.folder}: {MANIFEST} cannot be read; {_REMEDY}") from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RelposError(f"store {self.folder}: {MANIFEST} cannot be read: {one_line(error)}; {_REMEDY}") from None
         if version != FORMAT:
             raise RelposError(f"store {self.folder}: format {version}, this version reads {FORMAT}; {_REMEDY}")
         for name, (expected, _) in files.items():
@@ -89,6 +96,20 @@ class Store:
     def _mapped(self, name: str, dtype: str) -> npt.NDArray[Any]:
         # A plain array over the map: indexing numpy's memmap class costs several times as much.
         return np.asarray(np.memmap(self.folder / name, dtype=dtype, mode="r"))
+
+
+@cache
+def tell(folder: Path) -> None:
+    """Prints, once in a process, what was read into a store, what of it is held out, and what of the text was left out."""
+    store = Store(folder)
+    sizes = np.diff(store.sentences[store.documents])
+    kinds = [f"{number:,} {kind}" for kind, number in store.manifest.get("dropped", {}).items()]
+    print(
+        f"relpos: {len(sizes):,} documents, {len(store.sentences) - 1:,} sentences, {len(store.ids):,} tokens; held out "
+        f"{sizes[store.heldout].sum() / sizes.sum():.2%} of the tokens, in {store.heldout.sum():,} documents or ends of documents; "
+        f"left out {', '.join(kinds) or 'nothing'}",
+        file=sys.stderr,
+    )
 
 
 _REMEDY = "delete the folder and run again"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relpos.errors import RelposError, nearest
-from relpos.files import check_regular
+from relpos.files import ANY, read_bytes
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,7 @@ def read_text(path: Path) -> str:
 
     Raises: RelposError naming file and line: unreadable, not UTF-8, empty.
     """
-    check_regular(path)
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise RelposError(f"{path}: {error.strerror or error}") from error
+    raw = read_bytes(path, ANY)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -25,7 +25,7 @@ from relpos.data.documents import UNKNOWN, Document
 from relpos.data.marks import Marks
 from relpos.data.sentences import sentences
 from relpos.errors import RelposError, one_line
-from relpos.files import replacing
+from relpos.files import check_recorded, read_bytes, replacing
 
 Ids = npt.NDArray[np.int64]
 Kind = Literal["unigram", "bpe"]
@@ -121,11 +121,12 @@ class Tokenizer:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            content = path.read_bytes()
+            check_recorded(path)
+            content = read_bytes(path)
             if not content:  # sentencepiece would make a tokenizer without pieces
                 raise RelposError(f"tokenizer {path}: it is empty")
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=content)
-        except (OSError, RuntimeError) as error:
+        except RuntimeError as error:
             raise RelposError(f"tokenizer {path}: {one_line(error)}") from None
         self.unk = self.processor.unk_id()
         for role, names in NAMES.items():
@@ -223,6 +224,6 @@ class Tokenizer:
         """The same model for a text that continues a word: it adds no space in front, as SentencePiece otherwise does."""
         from sentencepiece import sentencepiece_model_pb2
 
-        model = sentencepiece_model_pb2.ModelProto.FromString(self.path.read_bytes())  # type: ignore[attr-defined]
+        model = sentencepiece_model_pb2.ModelProto.FromString(read_bytes(self.path))  # type: ignore[attr-defined]
         model.normalizer_spec.add_dummy_prefix = False
         return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())

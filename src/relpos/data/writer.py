@@ -1,9 +1,10 @@
-"""Documents -> a store, streamed: memory holds only a few portions of text and eight bytes for each document."""
+"""Documents -> a store, streamed: memory holds only a few portions of text, and of each document its name and sixteen bytes."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from relpos.data.documents import Document
 from relpos.data.encoding import encoded
+from relpos.data.heldout import ends
 from relpos.data.marks import OURS
 from relpos.data.sentences import portions, splitter
 from relpos.data.shuffle import ngrams_permuted
@@ -34,13 +36,15 @@ def write_store(
     heldout: float,
     processes: int | None = None,
     shuffle: int | None = None,
+    alike: bool = False,
 ) -> None:
     """Writes a store into `folder`; its manifest comes last. The bytes do not depend on the number of processes.
 
     Args:
-        heldout: share of the documents that are held out, about; at least one is, and never all.
+        heldout: share of the text that is held out: whole documents, and the ends of such as are too large.
         processes: encode the text; None: one for each processor.
         shuffle: words of the n-grams that are permuted within each sentence, see `ngrams_permuted`; None: text as it stands.
+        alike: the documents are of one size, see `relpos.data.heldout`.
 
     Raises:
         RelposError: there is no sentence, or the disk is full.
@@ -60,7 +64,7 @@ def write_store(
                 else:
                     lengths, ids = item
                     out.add(lengths, ngrams_permuted(lengths, ids, out.sentences, words, shuffle) if words and shuffle else ids)
-            out.finish(heldout)
+            out.finish(heldout, alike)
     except OSError as error:
         raise cannot_write(folder, error) from error
     marks = {} if tokenizer.marks == OURS else {"marks": asdict(tokenizer.marks)}
@@ -69,10 +73,11 @@ def write_store(
 
 @dataclass(frozen=True)
 class _End:
-    """The end of a document: where it is from, and the 64-bit hash of its content."""
+    """The end of a document: where it is from, the 64-bit hash of its content, and what was left out of the text meanwhile."""
 
     source: str
     content: int
+    dropped: Counter[str]
 
 
 class _Writer:
@@ -86,6 +91,8 @@ class _Writer:
         self.tokens, self.sentences = 0, 0
         self.starts = [0]  # of the documents, in sentences
         self.hashes: list[int] = []  # of the documents' content, 64 bits
+        self.sources: list[str] = []
+        self.dropped = Counter[str]()
         self.files["sentences.bin"].write(np.zeros(1, "<i8"))
 
     def __enter__(self) -> _Writer:
@@ -106,51 +113,41 @@ class _Writer:
 
     def end(self, document: _End) -> None:
         """The end of a document; a document without a sentence is left out."""
+        self.dropped += document.dropped
         if self.sentences > self.starts[-1]:
             self.starts.append(self.sentences)
             self.hashes.append(document.content)
-            self.files["sources.txt"].write(f"{' '.join(document.source.split())}\n".encode(errors="backslashreplace"))
+            self.sources.append(" ".join(document.source.split()))
+        else:
+            self.dropped["documents without a sentence"] += 1
 
-    def finish(self, heldout: float) -> None:
+    def finish(self, heldout: float, alike: bool) -> None:
         """Offsets and flags of the documents, and the numbers for the manifest."""
         if not self.hashes:
             raise RelposError("data: the corpus has no sentences")
-        if len(self.hashes) == 1:
-            self._halve(heldout)
-        self.files["documents.bin"].write(np.asarray(self.starts, "<i8"))
-        self.files["heldout.bin"].write(chosen(np.asarray(self.hashes, np.uint64), heldout).astype("u1"))
+        self.files["sentences.bin"].file.flush()
+        sentences = np.memmap(self.files["sentences.bin"].path, dtype="<i8", mode="r")
+        whole = np.asarray(self.starts)
+        behind = whole[1:] - ends(
+            np.asarray(self.hashes, np.uint64), whole, sentences, heldout, alike
+        )  # where held-out text begins
+        starts = np.union1d(whole, behind)
+        document = np.searchsorted(whole, starts[:-1], side="right") - 1
+        flags = starts[:-1] >= behind[document]
+        names = (
+            f"{self.sources[i]}{' (its end)' if start > whole[i] else ''}\n" for i, start in zip(document, starts, strict=False)
+        )
+        self.files["sources.txt"].write("".join(names).encode(errors="backslashreplace"))
+        self.files["documents.bin"].write(starts.astype("<i8"))
+        self.files["heldout.bin"].write(flags.astype("u1"))
         # On disk before the manifest exists: after a power cut it must not stand beside files that are incomplete.
         for file in self.files.values():
             file.flush()
         self.manifest = {
-            "format": FORMAT, "dtype": self.dtype, "documents": len(self.hashes), "sentences": self.sentences,
-            "tokens": self.tokens,
+            "format": FORMAT, "dtype": self.dtype, "documents": len(flags), "sentences": self.sentences,
+            "tokens": self.tokens, "dropped": dict(self.dropped),
             "files": {name: {"bytes": file.size, "sha256": file.hash.hexdigest()} for name, file in self.files.items()},
         }  # fmt: skip
-
-    def _halve(self, heldout: float) -> None:
-        """Makes the end of a corpus's only document a document of its own: otherwise nothing could be held out."""
-        # Two sentences on either side: with one, a side would have no pair.
-        if self.sentences < 4:
-            raise RelposError(f"data: the corpus has {self.sentences} sentences in one document, too few to hold some out")
-        cut = max(2, self.sentences - max(2, round(heldout * self.sentences)))
-        self.starts = [0, cut, self.sentences]
-        self.hashes = [1 << 63, 0]  # the end is what is held out
-        self.files["sources.txt"].write(b"(its end)\n")
-
-
-def chosen(hashes: npt.NDArray[np.uint64], share: float) -> npt.NDArray[np.bool_]:
-    """Which documents are held out: those whose hash is below `share` of the range. If there are none, the one with the lowest hash
-    is; if these are all, the one with the highest is not. The hash is that of the content, so copies of a document go together.
-    Above a megabyte their line ends must be alike, too: they decide where the blocks end in which a file is read."""
-    below = hashes < np.uint64(share * 2**64)
-    if not below.any():
-        below = hashes == hashes.min()
-    if below.all():
-        below = hashes != hashes.max()
-    if not below.any():  # nothing but copies of one document
-        below[-1] = True
-    return below
 
 
 def _feed(documents: Iterable[Document]) -> Iterator[str | _End]:
@@ -158,7 +155,8 @@ def _feed(documents: Iterable[Document]) -> Iterator[str | _End]:
     for document in documents:
         content = hashlib.blake2b(digest_size=8)
         yield from portions(_hashed(document, content))
-        yield _End(document.source, int.from_bytes(content.digest(), "little"))
+        yield _End(document.source, int.from_bytes(content.digest(), "little"), Counter(document.dropped))
+        document.dropped.clear()
 
 
 def _hashed(document: Document, content: hashlib.blake2b) -> Iterator[str]:

@@ -6,6 +6,8 @@ one table. An engine starts workers for a job with all the runs; the launcher po
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import tempfile
 import time
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from relpos.errors import RelposError
+from relpos.files import remove_left
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.progress import Display
 from relpos.launch.side_by_side import Item, Result
@@ -24,6 +27,8 @@ from relpos.runs.run import Run
 
 PAUSE = 0.3
 """Seconds between two looks at the folders; longer where looking takes long."""
+FRESH, HOUR = 60, 3600
+"""Seconds in which a launch has locked its folder, and in which a small file is written, however slow the disk."""
 
 
 class Workers(Protocol):
@@ -91,7 +96,15 @@ def run_all(
     if not standing.open():
         return []
     job.write(folder / "plan.json")  # what `relpos status` looks at
+    remove_left(folder, HOUR)
+    for left in folder.glob("launch-*"):
+        if _is_left(left):
+            shutil.rmtree(left, ignore_errors=True)
     launch = Path(tempfile.mkdtemp(prefix="launch-", dir=folder))  # of this launcher alone: several may work on one table
+    # The system lets go of it with this process, however that ends; see `_is_left`.
+    held = os.open(launch, os.O_RDONLY)
+    with suppress(OSError):
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     try:
         with interruptible():
             workers = engine.start(standing, launch)
@@ -102,12 +115,30 @@ def run_all(
             finally:
                 workers.shutdown()
     finally:
+        os.close(held)
         with suppress(OSError):
             launch.rmdir()  # succeeds only if the folder is empty: the engine refused, or needed no files
     failed = [run for run in runs if run.identity in standing.failed]
     if not failed:
         shutil.rmtree(launch, ignore_errors=True)
     return failed
+
+
+def _is_left(launch: Path) -> bool:
+    """Whether the folder is of a launch that is over. Jobs of a cluster read theirs for longer."""
+    try:
+        if (launch / "slurm").exists() or time.time() - launch.stat().st_mtime < FRESH:
+            return False
+        descriptor = os.open(launch, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # somebody holds it; or the file system has no such locks, and there is no knowing
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def _watch(standing: Standing, workers: Workers, settled: Callable[[Run], None]) -> None:

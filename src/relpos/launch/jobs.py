@@ -10,8 +10,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from relpos.files import write_text
+from relpos.errors import RelposError
+from relpos.files import read_json, write_text
 from relpos.runs.retries import Retries
 from relpos.runs.run import Run, closure
 
@@ -62,14 +64,39 @@ class Job:
     @classmethod
     def read(cls, path: Path) -> Job:
         """The inverse of `write`."""
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content: _Written = read_json(path, _Written)
         runs: dict[str, Run] = {}
-        for identity, flat in content["runs"]:
-            runs[identity] = Run(**(flat | {"inputs": {name: runs[other] for name, other in flat["inputs"].items()}}))
-        for identity in content.get("only_described", []):
-            del runs[identity]
-        # Defaults, because `relpos status` also reads a plan.json that an earlier version has written.
-        return cls(list(runs.values()), content["retries"], content.get("starts", {}), content.get("mine"))
+        try:
+            for identity, flat in content.runs:
+                runs[identity] = Run(**vars(flat) | {"inputs": {name: runs[other] for name, other in flat.inputs.items()}})
+            for identity in content.only_described:
+                del runs[identity]
+        except KeyError as error:
+            raise RelposError(f"{path}: damaged: it lacks the run {error}") from error
+        return cls(list(runs.values()), content.retries, content.starts, content.mine)
+
+
+@dataclass
+class _Flat:
+    """A run whose inputs are identities."""
+
+    stage: str
+    name: str
+    meaning: dict[str, Any]
+    config: dict[str, Any]
+    inputs: dict[str, str]
+    folder: str | None = None
+
+
+@dataclass
+class _Written:
+    """What `Job.write` writes; defaults, because `relpos status` also reads a plan.json that an earlier version has written."""
+
+    runs: list[tuple[str, _Flat]]
+    retries: int
+    starts: dict[str, int] = field(default_factory=dict)
+    mine: list[str] | None = None
+    only_described: list[str] = field(default_factory=list)
 
 
 class Standing:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import getpass
 import importlib.util
-import json
 import shutil
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError, one_line
-from relpos.files import write_json
+from relpos.files import read_json, write_json
 from relpos.launch.bundles import Bundle, bundles
 from relpos.launch.engine import Engine
 from relpos.launch.guard import Guard
@@ -312,7 +311,7 @@ def _inputs(bundle: Bundle) -> list[Run]:
 
 def _read(path: Path) -> dict[str, list[str]]:
     try:
-        content: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content: dict[str, list[str]] = read_json(path, dict[str, list[str]])
+    except RelposError:
         return {}
     return content

@@ -7,17 +7,17 @@ the results depend on; and `results`. `kept` reads these files.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relpos.errors import RelposError
-from relpos.files import digest, write_json
+from relpos.errors import RelposError, one_line
+from relpos.files import digest, read_json, write_json
 from relpos.measures.dials import Dials, NothingToMeasure
-from relpos.measures.measure import Measure, Results, measures
+from relpos.measures.measure import Measure, Results, chosen, measures
 from relpos.measures.sample import Sample, is_of_toy
 from relpos.runs.networks import Network
 
@@ -117,11 +117,16 @@ def snapshots(network: Network) -> dict[int, Network]:
 def _read(path: Path) -> Kept | None:
     """What a file keeps; None if it is damaged, which is said on stderr."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return Kept(int(content["share"]), dict(content["meaning"]), dict(content["results"]))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        print(f"relpos: damaged results {path}: the next `relpos order` measures them anew", file=sys.stderr)
+        entry: Kept = read_json(path, Kept)
+        [measure] = chosen([str(entry.meaning.get("measure"))])
+        for column in measure.columns:
+            with suppress(KeyError):  # another version of this measure kept less
+                measure.figure(column.name, entry.results)  # as whoever reads the results will ask
+    except (RelposError, IndexError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
+        why = str(error).removeprefix(f"{path}: ") if isinstance(error, RelposError) else one_line(error)
+        print(f"relpos: damaged results {path}: the next `relpos order` measures them anew ({why})", file=sys.stderr)
         return None
+    return entry
 
 
 def _meaning(measure: Measure, dials: Dials, toy: bool) -> dict[str, Any]:

@@ -6,7 +6,6 @@ refuses such inputs.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from relpos.errors import RelposError
-from relpos.files import digest, write_json
+from relpos.files import digest, read_json, write_json
 
 if TYPE_CHECKING:
     from relpos.data.heldout_windows import MaskedText
@@ -87,7 +86,7 @@ def losses(run: Path, store: Path, lengths: Sequence[int], precision: str) -> By
     """The losses of a finished pre-training, measured once and kept in its folder; arguments as of `scores_by_length`."""
     # Sorted: tables that ask for the same lengths in another order share the file.
     path = run / f"lengths-{digest([sorted(lengths), TOKENS])}.json"
-    with suppress(FileNotFoundError, ValueError, AttributeError):  # a damaged file is measured anew
+    with suppress(RelposError):  # a damaged file is measured anew
         return _read(path)
     measured = scores_by_length(run / "model", store, sorted(lengths), TOKENS, precision)
     # A refusal is kept, too, as null: it need not be found out again.
@@ -101,10 +100,11 @@ def kept_losses(run: Path) -> ByLength:
     for path in sorted(run.glob("lengths-*.json")):
         try:
             known |= _read(path)
-        except (ValueError, AttributeError):
+        except RelposError:
             print(f"relpos: damaged results {path}: delete the file to measure anew", file=sys.stderr)
     return known
 
 
 def _read(path: Path) -> ByLength:
-    return {int(length): loss for length, loss in json.loads(path.read_text(encoding="utf-8")).items()}
+    losses: ByLength = read_json(path, ByLength)
+    return losses

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.pretrained.families import FAMILIES
-from relpos.pretrained.family import Family, Head
+from relpos.pretrained.family import Family, Head, Weight
 from relpos.pretrained.files import CONFIG, read_config
 from relpos.pretrained.settings import from_config
-from relpos.pretrained.stored import read_weights
+from relpos.pretrained.stored import read_weights, wrapper
 from relpos.pretrained.weights import listed, names, read
 
 OTHER_HEADS = {
@@ -69,6 +69,7 @@ class Checkpoint:
                 return name
         raise RelposError(
             f"{self.folder / CONFIG}: model_type is missing, and the names of the weights do not say it: {', '.join(FAMILIES)}?"
+            f"{wrapper(self.tensors)}"
         )
 
     @cached_property
@@ -86,14 +87,30 @@ class Checkpoint:
     def head(self) -> Head | None:
         """The head whose weights the checkpoint has; None where it has the encoder alone."""
         # A tied decoder may be stored all the same, so that its weights alone do not tell.
-        tied = self.config.get("tie_word_embeddings", True) is not False
+        tied = self.config.get("tie_word_embeddings", True) is not False and not self._own_decoder
         for head in self.family.heads:
             # The pooler stands in the encoder, and says nothing about the head.
             of_head = {name for weight in head.weights for name in names(weight) if not name.startswith(self.family.prefix)}
             other_decoder = "kind" not in head.settings and head.settings.get("tied", True) != tied
             if of_head & self.tensors.keys() and not other_decoder:
-                return head
+                return replace(head, weights=tuple(map(self._with_decoders_bias, head.weights)))
         return None
+
+    @property
+    def _own_decoder(self) -> bool:
+        """Whether the words are predicted with a stored table that is not the word table, as after training that untied the two."""
+        tables = [names(weight)[0] for head in self.family.heads for weight in head.weights if weight.ours == "head.table"]
+        decoder = next((self.tensors[name] for name in tables if name in self.tensors), None)
+        [words] = [self.prefix + names(weight)[0] for weight in self.family.encoder if weight.ours == "embedding.words.weight"]
+        return decoder is not None and words in self.tensors and not torch.equal(decoder, self.tensors[words])
+
+    def _with_decoders_bias(self, weight: Weight) -> Weight:
+        """Of two biases of the words that differ, the one of the decoder is computed with, as in `transformers`."""
+        stored = [name for name in (*names(weight), *weight.also) if weight.ours == "head.bias" and name in self.tensors]
+        if len(stored) < 2 or torch.equal(*(self.tensors[name] for name in stored)):
+            return weight
+        decoders = next(name for name in stored if ".decoder." in name)
+        return replace(weight, theirs=decoders, also=tuple(name for name in stored if name != decoders))
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -140,7 +157,7 @@ class Checkpoint:
         try:
             state = {weight.ours: read(weight, self.tensors, parameters[weight.ours], size["heads"]) for weight in weights}
         except RelposError as error:
-            raise RelposError(f"{self.folder}: {error}") from None
+            raise RelposError(f"{self.folder}: {error}{wrapper(self.tensors, self.family.prefix)}") from None
         self._check_computed()
         known = {name for weight in weights for name in (*names(weight), *weight.also)} | self._identity_map()
         # `$^` matches no name.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.files import read_json
+from relpos.files import fitted, read_json
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -29,9 +28,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.exists():
         raise RelposError(f"no model in {folder}: {CONFIG} is missing")
-    config = read_json(path)
-    if not isinstance(config, dict):
-        raise RelposError(f"{path}: damaged: a mapping of keys is expected")
+    config: dict[str, Any] = read_json(path, dict)
     return config
 
 
@@ -90,11 +87,10 @@ def tokenizer_files(folder: Path) -> list[Path]:
 def shards(index: Path) -> dict[str, str]:
     """Name of a weight → name of its file."""
     try:
-        shards: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        files = set(shards.values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise RelposError(f"{index}: damaged: a weight_map from weights to files is expected") from None
-    for file in files:
+        shards: dict[str, str] = fitted(read_json(index, dict).get("weight_map"), dict)
+    except RelposError as error:
+        raise RelposError(f"{index}: damaged: a weight_map from weights to files is expected") from error
+    for file in shards.values():
         # A name with a folder in it could point anywhere on this machine.
         if not isinstance(file, str) or Path(file).name != file or not (index.parent / file).is_file():
             raise RelposError(f"{index}: shard {file} is missing")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import torch
@@ -13,10 +13,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from relpos.errors import RelposError, one_line
+from relpos.files import check_recorded, check_regular
 from relpos.pretrained.files import WEIGHTS, shards, weight_files
 
 OLD_NAMES = {"gamma": "weight", "beta": "bias"}
 """Last parts of names in checkpoints converted from TensorFlow → ours."""
+WRAPPERS = {"module.": "DistributedDataParallel", "_orig_mod.": "torch.compile", "model.": "a LightningModule"}
+"""What stands before all names of a state that was saved with its wrapper → the wrapper."""
 
 
 def read_weights(folder: Path, names: Callable[[str], str] | None = None) -> dict[str, Tensor]:
@@ -35,7 +38,7 @@ def read_weights(folder: Path, names: Callable[[str], str] | None = None) -> dic
     shard_of = shards(index) if index else {}
     tensors: dict[str, Tensor] = {}
     for file in files:
-        part = _safetensors(file) if file.suffix == ".safetensors" else _pickled(file)
+        part = read_safetensors(file) if file.suffix == ".safetensors" else _pickled(file)
         if index:
             expected = {name for name, shard in shard_of.items() if shard == file.name}
             if wrong := sorted(expected ^ part.keys()):
@@ -45,7 +48,37 @@ def read_weights(folder: Path, names: Callable[[str], str] | None = None) -> dic
     return {(names or _renamed)(name): tensor for name, tensor in tensors.items()}
 
 
-def _safetensors(path: Path) -> dict[str, Tensor]:
+def check_numbers(name: str, weight: Tensor) -> None:
+    """Refuses a weight with which nothing sensible can be computed.
+
+    Raises:
+        RelposError: it is not of floating-point numbers, or one of them is not finite; names it.
+    """
+    if not weight.is_floating_point():
+        raise RelposError(f"weight {name!r} is {str(weight.dtype).removeprefix('torch.')}: quantised weights are not supported")
+    if not bool(torch.isfinite(weight if weight.element_size() > 1 else weight.float()).all()):
+        raise RelposError(f"weight {name!r} has numbers that are not finite: the training that wrote it has diverged")
+
+
+def wrapper(tensors: Collection[str], prefix: str = "") -> str:
+    """The end of a refusal that names what a wrapper has put before the names of all weights; empty where there is no such thing.
+
+    Args:
+        prefix: what the names may begin with.
+    """
+    for before, what in WRAPPERS.items():
+        if before != prefix and tensors and all(name.startswith(before) for name in tensors):
+            return f"; all names begin with {before!r}, as {what} saves them: save the weights of the model inside"
+    return ""
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """Name → weight of one file, mapped into memory.
+
+    Raises:
+        RelposError: it cannot be read, or is not what the record of its run says.
+    """
+    check_recorded(path)
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
@@ -53,6 +86,7 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def _pickled(path: Path) -> dict[str, Tensor]:
+    check_regular(path)
     try:
         with warnings.catch_warnings(action="ignore"):  # torch wonders about the protocol of a pickle that another program wrote
             try:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from relpos.errors import RelposError
 from relpos.pretrained.family import Family, Head, Weight
+from relpos.pretrained.stored import check_numbers
 
 Shape = tuple[int, ...]
 
@@ -49,8 +50,7 @@ def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape, heads: int
     for name, part in zip(names(weight), parts, strict=True):
         if tuple(part.shape) != expected:
             raise RelposError(f"weight {name!r} has shape {tuple(part.shape)}; by config.json it is {expected}")
-        if not part.is_floating_point():
-            raise RelposError(f"weight {name!r} is {str(part.dtype).removeprefix('torch.')}: quantised weights are not supported")
+        check_numbers(name, part)
     # A copy only where it must be: weights stay mapped from their file.
     whole = parts[0] if len(parts) == 1 else torch.cat(parts)
     whole = (whole.t() if weight.transposed else whole)[weight.reserved :]

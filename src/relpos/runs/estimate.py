@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.files import write_json
+from relpos.files import read_json, write_json
 from relpos.places import make_runs_root
 from relpos.runs.cost import ADAMW, Rate, flops, flops_done, flops_per_token, optimizer_of
 from relpos.runs.execute import hardware
@@ -161,14 +161,14 @@ def keep(rate: Rate) -> None:
 def _kept() -> list[dict[str, Any]]:
     """The entries of `RATES`; none if the file is damaged, because they can be measured again."""
     try:
-        entries = json.loads((runs_root() / RATES).read_text("utf-8"))
+        entries = read_json(runs_root() / RATES, list[dict[str, Any]])
         # The optimiser came later than the first files of rates.
         return [
             {"optimizer": ADAMW} | entry
             for entry in entries
             if {"hardware", "precision", "flops_per_token", "rate"} <= entry.keys()
         ]
-    except (OSError, ValueError, TypeError, AttributeError):
+    except RelposError:
         return []
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -19,15 +20,15 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from relpos.errors import RelposError
-from relpos.files import write_text
-from relpos.process import command
+from relpos.files import naming, remove_left, sha256, write_text
+from relpos.process import command, uninterrupted
 from relpos.runs.cost import costs
 from relpos.runs.distributed import SHARED, Place, launch, meet, place, processes
 from relpos.runs.lock import locked
 from relpos.runs.log import LOG, logged
 from relpos.runs.retries import CRASHES, Retries
 from relpos.runs.run import Run
-from relpos.runs.shelf import snapshots
+from relpos.runs.shelf import SNAPSHOTS, snapshots
 from relpos.runs.stages import STAGES
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -37,6 +38,8 @@ GPUS = Path("/proc/driver/nvidia/gpus")
 """Where NVIDIA's driver lists the GPUs."""
 WAITS = 2.0
 """What the first of several processes says while it waits for the run's lock; then whether the run is started."""
+KEPT = ("model/*", f"{SNAPSHOTS}/*", "predictions/*", "tokenizer.*")
+"""A finished run's files whose checksums are recorded. A store has a manifest of its own."""
 PACKAGES = ("relpos", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sentencex")
 
 
@@ -152,9 +155,16 @@ def _commit() -> str | None:
 
 def _carry_out(run: Run, log: bool = False) -> None:
     """Runs the stage and writes into the record how it ended."""
-    # Outside of the try: where the record cannot be written, no end can be written either.
-    _begin(run)
     started = time.perf_counter()
+    with uninterrupted():
+        try:
+            _begin(run)
+        except RelposError as error:
+            with suppress(RelposError):  # the record may be there all the same, and only its place in the folder not yet on disk
+                if _is_mine(run):
+                    _record_failure(run, error)
+            raise
+        remove_left(run.path)
 
     def seconds() -> float:  # with those of the starts that were interrupted, since a run goes on from there
         return round(float(run.record.get("seconds", 0.0)) + time.perf_counter() - started, 2)
@@ -163,22 +173,43 @@ def _carry_out(run: Run, log: bool = False) -> None:
         try:
             # Before the work: afterwards the network that it began with may be gone, and all would be lost.
             cost = costs(run)
-            metrics = STAGES[run.stage](run)
+            with naming(run.path):
+                metrics = STAGES[run.stage](run)
+                files = sorted({file for pattern in KEPT for file in run.path.glob(pattern) if file.is_file()})
+                sums = {file.relative_to(run.path).as_posix(): sha256(file) for file in files}
             _check_folder(run)
-        except KeyboardInterrupt:
-            _check_folder(run)
-            run.end("interrupted", seconds=seconds())
-            raise
         # Everything, SystemExit included: a start without an end would count as a death of the process.
         except BaseException as error:
-            _check_folder(run)
-            if log:
-                _print(error)
-            _record_failure(run, error)
+            _end(run, error, seconds, log)
             raise
-    run.end("finished", metrics=metrics, seconds=seconds(), **cost)
-    # Last of all: until the record says so, a kill must find the checkpoint to go on from.
-    shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
+    with uninterrupted():
+        run.end("finished", metrics=metrics, seconds=seconds(), files=sums, **cost)
+        # Last of all: until the record says so, a kill must find the checkpoint to go on from.
+        shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
+
+
+def _end(run: Run, error: BaseException, seconds: Callable[[], float], log: bool) -> None:
+    """Writes into the record that the run was interrupted, or that it failed and why; however often it is asked to stop meanwhile.
+
+    Raises:
+        KeyboardInterrupt: it was; the end is written first.
+        RelposError: the run's folder is gone.
+    """
+    try:
+        with uninterrupted():
+            _check_folder(run)
+            if log and not isinstance(error, KeyboardInterrupt):
+                _print(error)
+            # On a full disk the record cannot be written either; the first error is the one to show.
+            with suppress(RelposError):
+                if isinstance(error, KeyboardInterrupt):
+                    run.end("interrupted", seconds=seconds())
+                else:
+                    _record_failure(run, error)
+    except KeyboardInterrupt as stop:
+        if run.state == "running":  # it came before the signals were held
+            _end(run, stop, seconds, log)
+        raise
 
 
 def _check_folder(run: Run) -> None:
@@ -187,12 +218,17 @@ def _check_folder(run: Run) -> None:
     Raises:
         RelposError: the folder is gone, or its record's last start is not this process's.
     """
-    last = run.record.get("starts", [{}])[-1]
-    if (last.get("pid"), last.get("host")) == (os.getpid(), socket.gethostname()):
+    if _is_mine(run):
         return
     if not (run.path / "record.json").exists():
         shutil.rmtree(run.path, ignore_errors=True)  # only what this process has written since is there
     raise RelposError(f"{run.path} is gone: it was deleted while the run was under way; the same command starts it anew") from None
+
+
+def _is_mine(run: Run) -> bool:
+    """Whether the record's last start is this process's."""
+    last = (run.record.get("starts") or [{}])[-1]
+    return (last.get("pid"), last.get("host")) == (os.getpid(), socket.gethostname())
 
 
 def _print(error: BaseException) -> None:
@@ -206,8 +242,7 @@ def _record_failure(run: Run, error: BaseException) -> None:
     """Writes into the record that the run failed and why, with the end of the traceback unless the input was wrong."""
     last = "".join(traceback.format_exception(error)[-3:]) if not isinstance(error, RelposError) else None
     why = str(error).split("\n")[0] or type(error).__name__
-    with suppress(RelposError):  # on a full disk the record cannot be written either; the first error is the one to show
-        run.fail(why, traceback=last)
+    run.fail(why, traceback=last)
 
 
 def hardware() -> dict[str, Any]:

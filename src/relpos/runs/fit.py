@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,11 @@ from relpos.process import ASKED
 from relpos.runs import trunk
 from relpos.runs.run import Run, closure
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, logged
-from relpos.train.checkpoint import Checkpointing, Kept, Snapshots, WholeCheckpoints, newest, stopping
+from relpos.train.checkpoint import Checkpointing, EvaluatedFirst, Kept, Snapshots, WholeCheckpoints, newest, stopping
 from relpos.train.group import Group
 from relpos.train.loggers import JsonLines, identified, log_again, made
 from relpos.train.module import Training, set_threads
+from relpos.train.pretrain import Pretraining
 from relpos.train.progress import Bar
 from relpos.train.replay import Recorder, recorder_for
 from relpos.train.room import explained_memory, fitting_microbatch
@@ -67,6 +69,8 @@ def fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: i
     if group.first:
         _note(run, module, beginning)
     trainer = _trainer(run, module, evaluations, beginning)
+    if isinstance(module, Pretraining) and beginning.step:
+        _take_up_evaluation(run, module, trainer, evaluations, beginning.step)
     if group.first:
         tell_of_precision(run.config["precision"], trainer.strategy.root_device)  # which the trainer has chosen
     started, worked = time.perf_counter(), time.process_time()
@@ -77,7 +81,8 @@ def fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: i
     finally:
         # Also of a start that failed: an attention kernel may be why.
         if group.first and (used := kernels_used(module.model)):
-            run.note_start(kernels=used)
+            with suppress(RelposError) if sys.exc_info()[0] else nullcontext():  # the first error is the one to show
+                run.note_start(kernels=used)
     if group.first:
         # Of the last start alone, since one that is interrupted does not come here; an estimate reads runs of a single start only.
         seconds = {"fit_seconds": time.perf_counter() - started, "fit_cpu_seconds": time.process_time() - worked}
@@ -120,6 +125,17 @@ def _note(run: Run, module: Training, beginning: Beginning) -> None:
     if shared := beginning.shared:
         trunk.copy_log(shared, run)
         run.note_start(checkpoint=shared.checkpoint.name, trunk_of=shared.folder.name)
+
+
+def _take_up_evaluation(run: Run, module: Pretraining, trainer: pl.Trainer, evaluations: int, step: int) -> None:
+    """Takes the evaluation of the checkpoint's step from the log. Where it is due and not there, because a kill came between the
+    checkpoint and its evaluation, it is made before training goes on."""
+    lines = logged(run.path) if module.group.first else []
+    found = [line for line in lines if line.pop("step") == step and "heldout_loss" in line]
+    if module.group.said(float(bool(found))):
+        module.result, module.evaluated = found[0] if found else {}, step
+    elif step % interval(module.steps, evaluations) == 0:
+        trainer.callbacks.append(EvaluatedFirst())  # type: ignore[attr-defined]
 
 
 def _trainer(run: Run, module: Training, evaluations: int, beginning: Beginning) -> pl.Trainer:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import FileLock, SoftFileLock, Timeout
 
 from relpos.errors import RelposError, printable
-from relpos.files import check_place, opened, refuse_links
+from relpos.files import check_place, naming, opened, read_json, refuse_links
 
 LOCK, HOLDER = "claim.lock", "claim.json"
 """Files in a run's folder: the lock, and who held it last."""
 MINUTE = 60.0
 """Seconds."""
+NO_LOCKS = "its file system has no locks, which keep two processes from one run; name a folder on another one"
 
 
 @contextmanager
@@ -57,7 +60,7 @@ def locked(folder: Path, wait: bool = True, meanwhile: Callable[[], object] = in
         # For those who wait and want to know for whom; the lock itself is the operating system's.
         now = datetime.now(UTC).isoformat(timespec="seconds")
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
-        with opened(folder / HOLDER, "w", encoding="utf-8") as file:
+        with naming(folder / HOLDER), opened(folder / HOLDER, "w", encoding="utf-8") as file:
             json.dump(holder, file)
         yield True
     finally:
@@ -82,16 +85,31 @@ def is_locked(folder: Path) -> bool:
 
 
 def _acquire(lock: FileLock, seconds: float = 0) -> bool:
+    """Whether this process has the lock now, or has it in so many seconds.
+
+    Raises:
+        OSError: the file system has no locks. What filelock does instead outlives the process, and everybody waits for a dead one.
+    """
+    free = True
     try:
-        lock.acquire(timeout=seconds)
+        with warnings.catch_warnings(action="ignore"):
+            lock.acquire(timeout=seconds)
     except Timeout:
-        return False
-    return True
+        free = False
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+            raise
+        raise OSError(error.errno, NO_LOCKS) from error
+    kind: type = type(lock)  # which filelock changes
+    if issubclass(kind, SoftFileLock):
+        lock.release()
+        raise OSError(errno.ENOSYS, NO_LOCKS)
+    return free
 
 
 def _describe(holder: Path) -> str:
     try:
-        content = json.loads(holder.read_text(encoding="utf-8"))
+        content = read_json(holder, dict)
         return f"process {content['pid']} on {content['host']} (since {content['since']})"
-    except (OSError, ValueError, KeyError):
+    except (RelposError, KeyError):
         return "another process"

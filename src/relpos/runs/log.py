@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from relpos.files import opened
+from relpos.errors import RelposError
+from relpos.files import opened, read_bytes
 
 LOG = "log.txt"
 
@@ -39,9 +40,7 @@ def logged(path: Path) -> Iterator[None]:
 def last_lines(path: Path, count: int = 5) -> list[str]:
     """The last lines of a log that are not blank, from its last 8 KiB; none where there is no log."""
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - 8192))
-            text = file.read().decode("utf-8", errors="replace")
-    except OSError:
+        text = read_bytes(path, end=8192).decode("utf-8", errors="replace")
+    except RelposError:
         return []
     return [line.rstrip() for line in text.splitlines() if line.strip()][-count:]

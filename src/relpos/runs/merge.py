@@ -8,6 +8,7 @@ In each run the record is written last: a merge that is killed leaves no run tha
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from relpos.files import check_regular, copied, write_json
 from relpos.pretrained.files import TOKENIZER
 from relpos.runs.lock import is_locked, locked
 from relpos.runs.run import read_record, runs_root
-from relpos.runs.shelf import is_current, run_folders
+from relpos.runs.shelf import is_current, logged, run_folders
 
 RESULTS = ("config.yaml", "metrics.jsonl", "log.txt", "lengths-*.json", "order/*.json", "dev/*.tsv", "figures/*.png")
 """Files of a run that tables and claims read, beside its record."""
@@ -124,8 +125,11 @@ def _check_places(name: str, sources: Sequence[Path], root: Path) -> bool:
     places = [*records.items(), *([(root / name, here)] if is_here else [])]
     first, of_first = places[0]
     for path, record in places[1:]:
-        if key := _differing(of_first, record):
+        if key := _differing(of_first, record) or _other_losses(first, path):
             raise RelposError(f"{name} has other results in two places ({key}): {first} and {path}; delete one of them")
+        ours, theirs = (each.get("files") or {} for each in (of_first, record))
+        if other := next((file for file in ours.keys() & theirs.keys() if ours[file] != theirs[file]), None):
+            print(f"relpos: {name}: {other} has other bits in {path}; that in {first} is kept", file=sys.stderr)
     return is_here
 
 
@@ -168,6 +172,13 @@ def _differing(first: dict[str, Any], second: dict[str, Any]) -> str | None:
     return next((key for key in [*ours, *theirs] if not _same(ours.get(key), theirs.get(key))), None)
 
 
+def _other_losses(first: Path, second: Path) -> str | None:
+    """The first step at which two logs of one run have different held-out losses; None where they say the same."""
+    ours, theirs = ({line["step"]: line.get("heldout_loss") for line in logged(run)} for run in (first, second))
+    steps = sorted(step for step in ours.keys() & theirs.keys() if not _same(ours[step], theirs[step]))
+    return f"the held-out loss after {steps[0]} steps" if steps else None
+
+
 def _leaves(node: Any, path: str = "metrics") -> Iterator[tuple[str, Any]]:
     if isinstance(node, dict):
         for key, value in node.items():
@@ -179,7 +190,7 @@ def _leaves(node: Any, path: str = "metrics") -> Iterator[tuple[str, Any]]:
 def _same(ours: Any, theirs: Any) -> bool:
     # The same run on two kinds of processors differs in the last digits of its sums.
     numbers = isinstance(ours, int | float) and isinstance(theirs, int | float)
-    return math.isclose(ours, theirs, rel_tol=ROUNDING) if numbers else ours == theirs
+    return math.isclose(ours, theirs, rel_tol=ROUNDING) or (ours != ours and theirs != theirs) if numbers else ours == theirs
 
 
 def _copy(source: Path, target: Path, root: Path, weights: bool) -> None:

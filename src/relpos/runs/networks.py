@@ -6,7 +6,6 @@ Hugging Face hub), or `TABLE:ROW`: the finished pre-trainings of a row of a tabl
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from relpos.data.filehash import described
 from relpos.errors import RelposError, nearest, refuse_unknown
-from relpos.files import read_yaml
+from relpos.files import read_json, read_yaml
 from relpos.places import expanded
 from relpos.pretrained.files import checkpoint_files, is_exported, is_published, name_of, read_config, tokenizer_files, weight_files
 from relpos.pretrained.hub import located
@@ -325,18 +324,30 @@ def _of_table(override: str, folder: Path, row: str | None = None) -> list[Netwo
 
 def _rows(folder: Path) -> dict[str, list[Path]]:
     """Row → the folders of its finished pre-trainings, as `table.json` says. `relpos.tables.table` reads the whole file."""
-    try:
-        rows = json.loads((folder / TABLE).read_text(encoding="utf-8"))["rows"]
-        return {row["name"]: [runs_root() / run["path"] for run in row.get("runs", ()) if _is_finished(run)] for row in rows}
-    except FileNotFoundError:
+    table: _Table | None = read_json(folder / TABLE, _Table, None)
+    if table is None:
         known = nearest(folder.name, (path.parent.name for path in folder.parent.glob(f"*/{TABLE}")))
-        raise RelposError(f"no table {folder.name!r} in {folder.parent}.{known}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RelposError(f"{folder / TABLE}: damaged: {error}") from error
+        raise RelposError(f"no table {folder.name!r} in {folder.parent}.{known}")
+    wanted = "pretrain", "finished"
+    return {row.name: [runs_root() / run.path for run in row.runs if (run.stage, run.state) == wanted] for row in table.rows}
 
 
-def _is_finished(run: dict[str, Any]) -> bool:
-    return run["stage"] == "pretrain" and run["state"] == "finished"
+@dataclass
+class _RowRun:
+    stage: str
+    state: str
+    path: str
+
+
+@dataclass
+class _Row:
+    name: str
+    runs: list[_RowRun] = field(default_factory=list)
+
+
+@dataclass
+class _Table:
+    rows: list[_Row]
 
 
 def _instead(path: Path) -> str:

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from relpos.config.check import targets
 from relpos.config.compose import resolved, unresolved
 from relpos.data.masking import RATE
-from relpos.data.source import Toy
+from relpos.data.source import READING, Toy
 from relpos.errors import RelposError, refuse_unknown
 from relpos.files import sha256
 from relpos.runs.networks import described_by, given_run, tokenizer_of
@@ -77,6 +77,8 @@ def store_run(config: Content, tokenizer: Run | None = None) -> Run:
     source, inputs = _text(config)
     # The toy language is written by a run, which is an input; other text is identified by what it contains.
     corpus = {} if inputs else {"corpus": source.identity()}
+    if not inputs and not source.alike:
+        corpus["reading"] = READING
     name = type(source).__name__.lower()
     text = {"vocabulary": config["vocabulary"], "sample": source.sample, "threads": TOKENIZER_THREADS}
     data = {"data": config["data"]}

@@ -5,7 +5,6 @@ Same identity, same run: nothing is trained twice, and the state of a table is r
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from dataclasses import dataclass, field
@@ -15,12 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.files import digest, read_yaml, write_json
+from relpos.files import digest, fitted, read_json, read_yaml, write_json
 from relpos.places import make_runs_root as make_runs_root  # both belong to what a run is
 from relpos.places import runs_root
 
 VERSIONS = {"toy": 1, "tokenizer": 1, "store": 1, "pretrain": 3, "finetune": 3}
 """Bumped when a change of code alters the results of a stage; the golden values of the tests make such a change visible."""
+
+
+SHAPES: dict[str, Any] = {
+    "stage": str | None,
+    "identity": str,
+    "state": str,
+    "meaning": dict,
+    "starts": list[dict[str, Any]],
+}
+"""What the keys of a record are that every reader of it needs."""
 
 
 def identity_of(stage: str, meaning: dict[str, Any], inputs: dict[str, str]) -> str:
@@ -169,11 +178,13 @@ def read_record(folder: Path) -> dict[str, Any]:
     Raises:
         RelposError: it is damaged or cannot be read.
     """
+    path = folder / "record.json"
     try:
-        return dict(json.loads((folder / "record.json").read_text(encoding="utf-8")))
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as error:
-        raise RelposError(f"cannot read {folder / 'record.json'}: {error.strerror}") from error
-    except (ValueError, TypeError, RecursionError) as error:  # a record may be a stranger's
-        raise RelposError(f"damaged record {folder / 'record.json'}: delete the folder to start anew") from error
+        record: dict[str, Any] = read_json(path, dict, {})
+        for key, shape in SHAPES.items():
+            fitted({key: record[key]} if key in record else {}, dict[str, shape])  # type: ignore[valid-type]
+    except RelposError as error:
+        if isinstance(error.__cause__, OSError):
+            raise RelposError(f"cannot read {error}") from error
+        raise RelposError(f"damaged record {path}: delete the folder to start anew ({str(error).partition(': ')[2]})") from error
+    return record

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from relpos.errors import RelposError, refuse_unknown
-from relpos.files import whole_lines
+from relpos.files import fitted, json_lines
 from relpos.progress import tracked
 from relpos.runs.run import identity_of, read_record, runs_root
 
@@ -74,26 +74,37 @@ def snapshot(run: Path, share: int) -> Path:
 
 def is_current(record: Mapping[str, Any]) -> bool:
     """Whether today's code gives a run of this meaning and these inputs the identity in its record."""
-    return identity_of(record["stage"], record["meaning"], input_identities(record)) == record["identity"]
+    try:
+        return identity_of(record["stage"], record["meaning"], input_identities(record)) == record["identity"]
+    except (KeyError, RelposError):  # a damaged record is nobody's
+        return False
 
 
 def input_identities(record: Mapping[str, Any]) -> dict[str, str]:
-    """Name of an input → its identity, of the run of a record."""
+    """Name of an input → its identity, of the run of a record; RelposError where the record is damaged."""
+    inputs: dict[str, str] = fitted(record.get("inputs"), dict[str, str])
     # From the folders' names: after `relpos merge` the records of stores may be elsewhere.
-    return {name: Path(folder).name.rpartition("-")[2] for name, folder in record["inputs"].items()}
+    return {name: Path(folder).name.rpartition("-")[2] for name, folder in inputs.items()}
 
 
 def logged(run: Path) -> list[dict[str, Any]]:
-    """What a run has logged, a dictionary for each line, in the order of its steps; empty where it has logged nothing."""
-    return [json.loads(line) for line in whole_lines(run / LOGGED)]
+    """What a run has logged, a dictionary for each line, in the order of its steps; empty where it has logged nothing.
+
+    Raises:
+        RelposError: a line is damaged; names file and line.
+    """
+    lines = json_lines(run / LOGGED)
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line.get("step"), int) or not isinstance(line.get("heldout_loss", 0.0), int | float):
+            raise RelposError(f"{run / LOGGED}, line {number}: damaged: a step and numbers are expected")
+    return lines
 
 
 def newest(run: Path) -> dict[str, Any]:
     """The last of the lines that a run has logged; empty where there is none. Only the end of the file is read."""
     try:
-        lines = whole_lines(run / LOGGED, TAIL)
-        return dict(json.loads(lines[-1])) if lines else {}
-    except (ValueError, TypeError):  # those who watch a run go on watching it, whatever a crash left in the file
+        return json_lines(run / LOGGED, TAIL)[-1]
+    except (RelposError, IndexError):  # those who watch a run go on watching it, whatever a crash left in the file
         return {}
 
 

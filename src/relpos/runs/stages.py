@@ -49,14 +49,18 @@ def tokenizer(run: Run) -> Metrics:
 def store(run: Run) -> Metrics:
     """Text → token ids on disk."""
     from relpos.data.published_tokenizer import load_tokenizer
-    from relpos.data.store import Store, write_store
+    from relpos.data.store import Store, tell, write_store
 
     source = source_of(run)
     with reading(f"encoding text for {run.name}", source.characters()) as progress:
         pieces = load_tokenizer(run.inputs["tokenizer"].path)
-        write_store(source.documents(progress), pieces, run.path, run.config["heldout"], shuffle=source.shuffle)
+        share = run.config["heldout"]
+        write_store(source.documents(progress), pieces, run.path, share, shuffle=source.shuffle, alike=source.alike)
     written = Store(run.path)
-    return {"sentences": len(written.sentences) - 1, "tokens": len(written.ids)}
+    if not source.alike:
+        tell(run.path)
+    revisions = {"revisions": read} if (read := getattr(source, "revisions", None)) else {}
+    return {"sentences": len(written.sentences) - 1, "tokens": len(written.ids)} | revisions
 
 
 def pretrain(run: Run) -> Metrics:

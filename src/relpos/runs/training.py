@@ -13,7 +13,7 @@ from relpos.data.store import Store
 from relpos.data.tasks import Task, authors_steps, epoch_steps
 from relpos.files import sha256
 from relpos.model.build import count
-from relpos.runs.fit import fit, interval, microbatch_of, recorder_of
+from relpos.runs.fit import fit, microbatch_of, recorder_of
 from relpos.runs.model import finetuned_settings, of_finetuning, of_pretraining, pretrained_settings
 from relpos.runs.plan import task_files
 from relpos.runs.run import Run
@@ -51,8 +51,7 @@ def pretrain(run: Run) -> dict[str, Any]:
         unmasked=recorder is not None, objective=objective, heldout=heldout,
     )  # fmt: skip
     trainer = fit(run, module, data, config["evaluations"], microbatch)
-    if not hasattr(module, "result") or trainer.global_step % interval(config["steps"], config["evaluations"]):
-        # The trainer did not evaluate after the last step, or this process began behind it.
+    if module.evaluated != trainer.global_step:  # no evaluation was due after the last step, or this process began behind it
         with stopping():
             trainer.validate(module, data, verbose=False)
     if not group.first:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from relpos.errors import RelposError
-from relpos.files import whole_lines, write_text
+from relpos.files import write_text
 from relpos.runs.run import Run, read_record, runs_root
-from relpos.runs.shelf import LOGGED, input_identities, is_current
+from relpos.runs.shelf import LOGGED, input_identities, is_current, logged
 from relpos.train.checkpoint import newest, snapshot_step
 from relpos.train.optim import Recipe
 
@@ -86,8 +86,8 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
 
 def copy_log(trunk: Trunk, run: Run) -> None:
     """Gives a run the log of the steps that it shares."""
-    lines = [line for line in whole_lines(trunk.folder / LOGGED) if json.loads(line)["step"] <= trunk.step]
-    write_text(run.path / LOGGED, "".join(lines))
+    lines = (line for line in logged(trunk.folder) if line["step"] <= trunk.step)
+    write_text(run.path / LOGGED, "".join(f"{json.dumps(line)}\n" for line in lines))
 
 
 def _shared(meaning: dict[str, Any]) -> dict[str, Any]:

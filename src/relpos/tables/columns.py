@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from relpos.errors import RelposError
+from relpos.files import read_text
 from relpos.measures.lengths import losses
 from relpos.runs.log import LOG, last_lines
 from relpos.runs.run import Run, runs_root
@@ -229,9 +230,7 @@ def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
     if not path.is_file():
         raise RelposError(f"table {experiment.name}: printed: there is no file {path}")
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            lines = [dict(line) for line in csv.DictReader(file)]
-        return {line["row"]: _numbers(line) for line in lines}
+        return {line["row"]: _numbers(line) for line in csv.DictReader(read_text(path).splitlines(keepends=True))}
     except (KeyError, ValueError, AttributeError, TypeError, csv.Error) as error:  # lines of other lengths than the head
         raise RelposError(f"table {experiment.name}: printed: {path} is no CSV with a column 'row' and numbers") from error
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from relpos.analysis.resampling import multi_bootstrap
 from relpos.errors import RelposError, one_line
+from relpos.files import check_recorded, read_text
 from relpos.tables.plan import Tuning
 from relpos.tables.statistics import Interval
 from relpos.trust import find
@@ -68,9 +69,10 @@ def answers(path: Path) -> NDArray[np.float64]:
     Raises:
         RelposError: the file is damaged.
     """
+    check_recorded(path)
     try:
-        table: NDArray[np.float64] = np.loadtxt(path, delimiter="\t", skiprows=1, ndmin=2, encoding="utf-8")
-    except ValueError as error:  # no UTF-8, no number, or a line that was cut short
+        table: NDArray[np.float64] = np.loadtxt(read_text(path).splitlines(), delimiter="\t", skiprows=1, ndmin=2)
+    except ValueError as error:  # no number, or a line that was cut short
         raise RelposError(f"{path}: damaged: {one_line(error)}") from error
     if not table.size:
         raise RelposError(f"{path}: damaged: it has no answers")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from relpos.errors import RelposError
-from relpos.files import write_json
+from relpos.files import read_json, write_json
 from relpos.tables.columns import GLUE, mean_if_all
 from relpos.tables.row import Row
 
@@ -39,13 +38,8 @@ def read_scores(folder: Path) -> dict[str, Recorded]:
     Raises:
         RelposError: the file is damaged.
     """
-    try:
-        content = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        return {row: Recorded(**recorded) for row, recorded in content.items()}
-    except FileNotFoundError:
-        return {}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise RelposError(f"{folder / FILE}: damaged: {error}") from error
+    recorded: dict[str, Recorded] = read_json(folder / FILE, dict[str, Recorded], {})
+    return recorded
 
 
 def write_scores(folder: Path, recorded: Mapping[str, Recorded]) -> None:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest, refuse_unknown
-from relpos.files import write_json
+from relpos.files import fitted, read_json, write_json
 from relpos.runs.run import runs_root
 from relpos.tables.checks import Outcome
 from relpos.tables.row import Row
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 FILE = "table.json"
 
@@ -61,14 +55,8 @@ class Table:
         >>> table.row("a").columns["rte"].mean
         70.0
         """
-        from pydantic import ValidationError
-
-        try:
-            return _adapter().validate_python(_with_overrides(content))
-        except ValidationError as error:
-            # One line for the user: the first of pydantic's errors, which are often hundreds for one cause.
-            first = error.errors()[0]
-            raise RelposError(f"{'.'.join(map(str, first['loc'])) or 'content'}: {first['msg']}") from error
+        table: Table = fitted(_with_overrides(content), Table)
+        return table
 
     def to_dict(self) -> dict[str, object]:
         """The content of `table.json`."""
@@ -98,13 +86,6 @@ def _with_overrides(content: Mapping[str, object]) -> Mapping[str, object]:
     return {**content, "rows": renamed}
 
 
-@cache
-def _adapter() -> TypeAdapter[Table]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Table)
-
-
 def read(path: Path) -> Table:
     """The table that a `table.json` holds.
 
@@ -112,10 +93,12 @@ def read(path: Path) -> Table:
         RelposError: the file is damaged.
         FileNotFoundError: there is none.
     """
+    if not path.exists():
+        raise FileNotFoundError(path)
     try:
-        return Table.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:  # no JSON, no UTF-8, or no table
-        raise RelposError(f"{path}: {error}") from error
+        return Table.from_dict(read_json(path, dict))
+    except RelposError as error:
+        raise RelposError(f"{path}: {str(error).removeprefix(f'{path}: damaged: ')}") from error
 
 
 def written(name: str) -> tuple[Path, Table]:

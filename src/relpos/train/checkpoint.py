@@ -70,8 +70,9 @@ class WholeCheckpoints(TorchCheckpointIO):
             half.unlink(missing_ok=True)
         # The name needs the checksum, and so the whole file.
         unnamed = path.with_name("writing.ckpt")
-        with replacing(unnamed) as temporary:
-            torch.save(checkpoint, temporary)
+        # Closed here: torch's own writer keeps a file that failed, and so the blocks of a full disk, as long as its error is known.
+        with replacing(unnamed) as temporary, temporary.open("wb") as file:
+            torch.save(checkpoint, file)
         named = path.with_name(f"{path.stem}-{sha256(unnamed)[:16]}.ckpt")
         with replacing(named) as temporary:  # which flushes the new name to disk
             unnamed.replace(temporary)
@@ -142,6 +143,20 @@ class Checkpointing(pl.Callback):
 
     def _ask(self, number: int, frame: Any) -> None:
         self.asked = number
+
+
+class EvaluatedFirst(pl.Callback):
+    """Evaluates before the first step."""
+
+    @torch.no_grad()
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Lightning's own loop cannot: restored from a checkpoint, it counts the evaluation of that step as done."""
+        module.eval()
+        module.on_validation_epoch_start()
+        for index, batch in enumerate(trainer.datamodule.val_dataloader()):  # type: ignore[attr-defined]
+            module.validation_step(module.transfer_batch_to_device(batch, module.device, 0), index)
+        module.on_validation_epoch_end()
+        module.train()
 
 
 class Kept(pl.Callback):

@@ -15,7 +15,7 @@ from typing import Any
 from pytorch_lightning.loggers import Logger
 
 from relpos.errors import RelposError, one_line
-from relpos.files import digest, opened, whole_lines, write_text
+from relpos.files import digest, naming, opened, read_bytes, write_text
 from relpos.process import command
 from relpos.train.wandb_settings import Mode, set_up, wandb_mode
 from relpos.trust import find, instantiate
@@ -40,8 +40,8 @@ class JsonLines(Logger):
         super().__init__()
         self.path = path
         # A process that was killed may have written half a line, and steps after its last checkpoint.
-        kept = [line for line in whole_lines(path) if _step(line) <= step] if step else []
-        write_text(path, "".join(kept))
+        lines = read_bytes(path).split(b"\n")[:-1] if step and path.exists() else []
+        write_text(path, "".join(f"{line.decode()}\n" for line in lines if _step(line) <= step))
 
     name = "jsonl"
     version = 0
@@ -52,15 +52,15 @@ class JsonLines(Logger):
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Appends one line."""
         # Closed after each line, so that a kill loses none and whoever watches the run reads it at once.
-        with opened(self.path, "a", encoding="utf-8") as file:
+        with naming(self.path), opened(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step} | {name: float(value) for name, value in metrics.items()}) + "\n")
 
 
-def _step(line: str) -> float:
+def _step(line: bytes) -> float:
     """The step of a line; infinity for a line that a crash has damaged."""
     try:
         return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return math.inf
 
 

@@ -40,6 +40,17 @@ class Pretraining(Training):
 
     model: MaskedLM
 
+    def __init__(self, *args: Any, **keys: Any) -> None:
+        super().__init__(*args, **keys)
+        self.result: dict[str, float] = {}
+        self.evaluated: int | None = None  # the step of `result`
+        self.chosen = 0.0  # tokens so far
+
+    def on_train_start(self) -> None:
+        """What came before a checkpoint is not known any more."""
+        super().on_train_start()
+        self.chosen = math.inf if self.global_step else 0.0
+
     def recording(self, recorder: Recorder) -> RecordedStep:
         """Its masks are those of plain steps."""
         steps = self.trainer.datamodule.steps  # type: ignore[attr-defined]
@@ -58,14 +69,14 @@ class Pretraining(Training):
 
     def _plain(self, step: Step) -> None:
         # The mean is over the tokens of all processes, which have different numbers of them.
-        chosen = max(1.0, self.group.sums([step.chosen])[0])
+        chosen = self.group.sums([step.chosen])[0]
         with casting_once(self.precision, self.device):
             for microbatch in step.microbatches:
                 assert microbatch.keys is not None
                 with self.forward_scope(step.index, microbatch.keys):
                     inputs = microbatch.input_ids, microbatch.labels, microbatch.attention_mask
                     loss, _, correct = self.model.loss_sum(*inputs, weights=microbatch.weights)
-                self.manual_backward(loss / chosen)
+                self.manual_backward(loss / max(1.0, chosen))
                 self.add(loss=loss, correct=correct)
         self.add(chosen=chosen, tokens=step.tokens)
 
@@ -80,6 +91,11 @@ class Pretraining(Training):
         if sums.get("left_out"):
             raise RelposError(
                 f"{sums['left_out']:.0f} chosen tokens found no room in a recorded pass; speed.graphs=false has no such limit"
+            )
+        self.chosen += sums["chosen"]
+        if not self.chosen and self.global_step == self.steps:
+            raise RelposError(
+                f"nothing was learned: in {self.steps} steps no token was masked; give longer texts or a larger batch"
             )
         chosen = max(1.0, sums["chosen"])  # in few short examples none may be chosen
         return {
@@ -114,6 +130,7 @@ class Pretraining(Training):
             raise RelposError(
                 f"training diverged after {self.global_step} steps: the held-out loss is {loss / chosen:.4g}; try a lower recipe.lr"
             )
+        self.evaluated = self.global_step
         self.result = {
             "heldout_loss": loss / chosen,
             "heldout_perplexity": math.exp(loss / chosen),

@@ -9,18 +9,17 @@ from typing import Any
 
 import torch
 from omegaconf import OmegaConf
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from relpos.data.tokenizer import Tokenizer
-from relpos.errors import RelposError, nearest, one_line
+from relpos.errors import RelposError, nearest
 from relpos.files import read_yaml, replacing, write_text
 from relpos.model.build import HeadSettings
 from relpos.model.encoder import Encoder
 from relpos.pretrained.checkpoint import OTHER_HEADS, Checkpoint
 from relpos.pretrained.files import CONFIG, is_exported, is_published, read_config
-from relpos.pretrained.stored import read_weights
+from relpos.pretrained.stored import check_numbers, read_safetensors, read_weights, wrapper
 from relpos.ranges import check, check_arguments, rules
 from relpos.train.described import network
 from relpos.train.network import without_memory
@@ -60,21 +59,21 @@ def load_weights(model: nn.Module, path: Path, strict: bool = True, assign: bool
 
 def _stored(model: nn.Module, path: Path, strict: bool) -> dict[str, Tensor]:
     """The parameters in a file or in shards, once they are known to be those of `model`, which may have no memory."""
-    try:
-        # safetensors: reading it executes nothing, whoever wrote the file.
-        stored = read_weights(path, str) if path.is_dir() else load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise RelposError(f"cannot read {path}: {one_line(error)}") from error
+    stored = read_weights(path, str) if path.is_dir() else read_safetensors(path)
     parameters = dict(model.named_parameters())
     for name, _ in model.named_buffers():  # `save_pretrained` of transformers stores some; ours are computed
         stored.pop(name, None)
     for name in sorted(parameters.keys() ^ stored.keys()) if strict else ():
-        raise RelposError(f"{path}: {'lacks' if name in parameters else 'has an unknown'} parameter {name!r}")
+        raise RelposError(f"{path}: {'lacks' if name in parameters else 'has an unknown'} parameter {name!r}{wrapper(stored)}")
     for name in parameters.keys() & stored.keys():
         # Before anything is filled, so that a network is never half of one file.
         if parameters[name].shape != stored[name].shape:
             shapes = f"{tuple(stored[name].shape)}, the model needs {tuple(parameters[name].shape)}"
             raise RelposError(f"{path}: {name!r} has shape {shapes}")
+        try:
+            check_numbers(name, stored[name])
+        except RelposError as error:
+            raise RelposError(f"{path}: {error}") from None
     return stored
 
 

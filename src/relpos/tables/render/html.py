@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from urllib.parse import quote
 
-from relpos.files import write_text
+from relpos.files import read_text, write_text
 from relpos.tables.render import svg
 from relpos.tables.render.cell import MINUS, number, signed
 from relpos.tables.render.side_tables import title
@@ -26,7 +26,7 @@ def write_html(path: Path, view: View) -> None:
     parts = {part.rpartition("/")[2]: files("relpos.tables.render").joinpath(part).read_text(encoding="utf-8") for part in PARTS}
     stamp = hashlib.sha256(json.dumps([view.table.to_dict(), parts], sort_keys=True).encode()).hexdigest()
     # The stamp stands in the page's head, so that the rest of a large page need not be searched.
-    if path.exists() and stamp in path.read_text(encoding="utf-8")[:1000]:
+    if path.exists() and stamp in read_text(path)[:1000]:
         return
     write_text(path, _page(view, parts, stamp))
 

@@ -1,0 +1,99 @@
+"""Which part of a text is held out: as much of it as was asked for, by a draw that depends on the content alone.
+
+A document that alone holds more than that gives its end. The others are taken whole, in the order of their hashes, until there is
+enough; the last one gives its end where it is more than is missing. The hash is that of the content, so that copies of a document
+go together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from relpos.errors import RelposError
+
+FEWEST = 2
+"""Sentences on either side of a cut: with one, a side would have no pair."""
+
+Ints = npt.NDArray[np.int64]
+
+
+def ends(hashes: npt.NDArray[np.uint64], documents: Ints, sentences: Ints, share: float, alike: bool = False) -> Ints:
+    """How many sentences at the end of each document are held out; some are, and never all.
+
+    Args:
+        hashes: (documents,) of the content.
+        documents: (documents + 1,) where each begins, in sentences.
+        sentences: (sentences + 1,) where each begins, in tokens.
+        share: of the tokens.
+        alike: the documents are of one size, as generated ones are: whole ones, of which each is as probable as any.
+
+    Raises:
+        RelposError: the only document has too few sentences to be cut.
+    """
+    counts, sizes = np.diff(documents), np.diff(sentences[documents])
+    if len(counts) == 1 and counts[0] < 2 * FEWEST:
+        raise RelposError(f"data: the corpus has {counts[0]} sentences in one document, too few to hold some out")
+    if alike and len(counts) > 1:
+        return np.where(chosen(hashes, share), counts, 0)
+    if alike:
+        return np.clip(np.round(share * counts).astype(np.int64), FEWEST, counts - FEWEST)
+    held = np.zeros_like(counts)
+
+    def end(document: int, tokens: float) -> int:
+        """Sentences at its end that have about so many tokens."""
+        first, last = documents[document : document + 2]
+        return int(counts[document] - np.abs(sentences[first : last + 1] - (sentences[last] - tokens)).argmin())
+
+    # With a smaller share of its sentences, two would be too much of it.
+    large = (sizes > share * sizes.sum()) & (share * counts >= FEWEST) & (counts >= 2 * FEWEST)
+    for document in np.flatnonzero(large).tolist():
+        held[document] = _within(end(document, share * sizes[document]), int(counts[document]))
+    missing = share * sizes[~large].sum()
+    # Where no document can be cut, one that is too large is passed over as long as a later one may fit.
+    smallest = 0 if (counts[~large] >= 2 * FEWEST).any() else sizes[~large].min(initial=missing)
+    for group in _copies(hashes, ~large):
+        size = sizes[group].sum()
+        if held.any() and missing < smallest:
+            break
+        if size <= missing:
+            held[group], missing = counts[group], missing - size
+        elif counts[group].min() >= 2 * FEWEST:
+            cut = end(int(group[0]), missing / len(group))
+            if cut >= FEWEST or not held.any():
+                held[group] = [_within(cut, count) for count in counts[group].tolist()]
+            break
+    if not held.any():  # no document that is small enough, and none that could be cut
+        held = np.where(chosen(hashes, share), counts, 0)
+    return held
+
+
+def _within(cut: int, count: int) -> int:
+    kept = count - min(max(FEWEST, cut), count - FEWEST)
+    # Even: sentences are paired from the beginning of a document, and the pairs are those of the whole one.
+    return count - kept + kept % 2
+
+
+def _copies(hashes: npt.NDArray[np.uint64], among: npt.NDArray[np.bool_]) -> Iterator[Ints]:
+    """The documents of each content, in the order of the hashes."""
+    order = np.flatnonzero(among)
+    order = order[np.argsort(hashes[order], kind="stable")]
+    bounds = [0, *(np.flatnonzero(np.diff(hashes[order])) + 1).tolist(), len(order)]
+    return (order[first:last] for first, last in pairwise(bounds) if first < last)
+
+
+def chosen(hashes: npt.NDArray[np.uint64], share: float) -> npt.NDArray[np.bool_]:
+    """Which of some documents of one size are held out: those whose hash is below `share` of the range. If there are none, the one
+    with the lowest hash is; if these are all, the one with the highest is not.
+    Above a megabyte the line ends of copies must be alike, too: they decide where the blocks end in which a file is read."""
+    below = hashes < np.uint64(share * 2**64)
+    if not below.any():
+        below = hashes == hashes.min()
+    if below.all():
+        below = hashes != hashes.max()
+    if not below.any():  # nothing but copies of one document
+        below[-1] = True
+    return below
