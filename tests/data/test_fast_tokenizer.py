@@ -4,6 +4,7 @@ import json
 import os
 from itertools import islice
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 
@@ -32,6 +33,18 @@ def test_ids_of_the_toy_language_and_of_odd_texts_are_equal(tokenizer: Tokenizer
     lines = corpus.read_text(encoding="utf-8").splitlines()[:2000]
     assert len(lines) >= 100
     assert differing(tokenizer, lines + ODD) == []
+
+
+def test_ids_of_decomposed_texts_are_equal(tmp_path: Path) -> None:
+    lines = ["각 나라의 말은 서로 다르다", "tiếng việt có nhiều dấu thanh", "naïve café; Łódź", "שָׁלוֹם", "क़लम"]
+    train_tokenizer([Document("text", iter(lines * 40))], tmp_path, vocabulary=300, sample=1000, threads=1)
+    tokenizer = Tokenizer.load(tmp_path)
+    assert differing(tokenizer, [normalize(form, line) for line in lines for form in ("NFC", "NFD", "NFKD")]) == []
+    # Each character that has a decomposition, in a word; but U+0344, which is discouraged, and Dives Akuru's, which is rare.
+    letters = (chr(number) for number in range(0x20, 0x11000) if number != 0x344)
+    taken_apart = [f"a{normalize('NFD', letter)}b" for letter in letters if normalize("NFD", letter) != letter]
+    assert len(taken_apart) > 12_000
+    assert differing(tokenizer, taken_apart) == []
 
 
 @pytest.mark.skipif(not os.environ.get("RELPOS_DATA"), reason="RELPOS_DATA names no folder of real text")

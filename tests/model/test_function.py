@@ -1,6 +1,8 @@
 """`relpos.attention` equals the equation, whatever holes are filled, and its gradients are the same bits each time."""
 
 import math
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from torch import Tensor
 
 import relpos
 from relpos.errors import RelposError
+from schemes import FULL
 
 BATCH, HEADS, N, WIDTH, K = 2, 2, 5, 4, 1
 NAMES = ("offset", "from_query", "from_key", "dense", "value")
@@ -162,3 +165,76 @@ def test_second_derivatives_are_refused_and_not_wrong() -> None:
     (first,) = torch.autograd.grad(call(given).square().sum(), given["q"], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         first.sum().backward()
+
+
+W = torch.randn(BATCH, HEADS, N, WIDTH, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+HOW = [{}, {"causal": True}, {"dropout": 0.25, "seed": 3}, {"mask": MASK, "outside": "zero"}]
+
+
+def of_tensors(given: dict[str, Tensor], **keys: Any) -> tuple[Any, tuple[Tensor, ...]]:
+    """The function of its tensors alone, and these."""
+    names = tuple(given)
+    return lambda *x: call(dict(zip(names, x, strict=True)), **keys), tuple(x.detach() for x in given.values())
+
+
+@pytest.mark.parametrize("how", HOW, ids=str)
+def test_gradients_by_torch_func_are_those_of_backward(how: dict[str, Any]) -> None:
+    given = drawn()
+    function, tensors = of_tensors(given, **how)
+    found = torch.func.grad(lambda *x: (function(*x) * W).sum(), argnums=tuple(range(len(tensors))))(*tensors)
+    (call(given, **how) * W).sum().backward()
+    for one, x in zip(found, given.values(), strict=True):
+        torch.testing.assert_close(one, x.grad)
+
+
+@pytest.mark.parametrize("how", HOW, ids=str)
+def test_derivatives_along_a_direction_are_those_of_differences(how: dict[str, Any]) -> None:
+    function, tensors = of_tensors(drawn(), **how)
+    directions = tuple(torch.randn_like(x) for x in tensors)
+    _, found = torch.func.jvp(function, tensors, directions)
+    steps = [function(*(x + step * d for x, d in zip(tensors, directions, strict=True))) for step in (1e-6, -1e-6)]
+    torch.testing.assert_close(found, (steps[0] - steps[1]) / 2e-6, atol=1e-7, rtol=1e-6)
+
+
+@pytest.mark.parametrize("how", HOW, ids=str)
+def test_a_batch_of_calls_is_each_of_them(how: dict[str, Any]) -> None:
+    function, tensors = of_tensors(drawn(), **how)
+    batches = tuple(torch.stack((x, x * 0.5, x - 1)) for x in tensors)
+    each = torch.stack([function(*(x[number] for x in batches)) for number in range(3)])
+    torch.testing.assert_close(torch.func.vmap(function)(*batches), each)
+    inner = torch.func.vmap(torch.func.grad(lambda *x: (function(*x) * W).sum()))(*batches)
+    assert inner.shape == batches[0].shape
+
+
+def test_second_derivatives_by_torch_func_are_symmetric() -> None:
+    function, tensors = of_tensors(drawn(n=3))
+    names = list(drawn())
+    place = names.index("offset")
+    found = torch.func.hessian(lambda x: function(*tensors[:place], x, *tensors[place + 1 :]).square().sum())(tensors[place])
+    flat = found.reshape(HEADS * 5, HEADS * 5)
+    torch.testing.assert_close(flat, flat.t())
+
+
+COMPILED = """
+import torch, relpos
+q, k, v = torch.randn(3, 2, 2, 5, 4).unbind()
+terms = {"offset": torch.randn(2, 9), "from_query": torch.randn(2, 2, 5, 3), "dense": torch.randn(1, 2, 5, 5)}
+terms["value"] = torch.randn(3, 4)
+mask = torch.tensor([[True] * 5, [True, False, True, True, False]])
+for how in ({}, {"causal": True}, {"mask": mask, "outside": "zero"}, {"dropout": 0.25, "seed": 3}):
+    grads = []
+    for compiled in (True, False):
+        given = {name: x.clone().requires_grad_() for name, x in terms.items()}
+        function = lambda q: relpos.attention(q, k, v, **given, **how)
+        function = torch.compile(function, fullgraph=True, backend="aot_eager") if compiled else function
+        function(q).square().sum().backward()
+        grads.append([x.grad for x in given.values()])
+    torch.testing.assert_close(*grads)
+"""
+
+
+@pytest.mark.skipif(not FULL, reason="a compiler's half minute: RELPOS_FULL=1")
+def test_a_compiler_sees_one_graph() -> None:
+    """In a process of its own: here annotations are checked, which a compiler would have to understand."""
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]

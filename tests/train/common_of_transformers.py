@@ -25,13 +25,24 @@ HEADS = {
     "AutoModelForMultipleChoice": "MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES",
 }
 """Class → the table in which the common tests look up what its inputs are."""
-VARIANTS = "variants of a test, which the package parameterized makes: of SDPA, experts and rotary embeddings of transformers' own"
 LEFT_OUT = {
     "exporters.test_export": {"ExportTesterMixin": type("ExportTesterMixin", (), {})},
     "generation.test_utils": {"GenerationTesterMixin": type("GenerationTesterMixin", (), {})},
     "utils.test_configuration_utils": {"config_common_kwargs": {"return_dict": False, "output_hidden_states": True}},
 }
 """Modules of the tests that the source package does not hold → what stands in their place."""
+
+
+def expand(cases: Any, **_: Any) -> Any:
+    """`parameterized.expand`, which is all of that package that they use: a method for each case."""
+
+    def methods(function: Any) -> None:
+        body = sys._getframe(1).f_locals
+        for number, case in enumerate(cases):
+            given = case if isinstance(case, tuple | list) else (case,)
+            body[f"{function.__name__}_{number}"] = lambda self, given=given: function(self, *given)
+
+    return methods
 
 
 def common(source: Path) -> tuple[Any, Any]:
@@ -43,10 +54,8 @@ def common(source: Path) -> tuple[Any, Any]:
         sys.modules[name] = ModuleType(name)
         sys.modules[name].__path__ = [str(source / "tests")] if name == "theirs" else []
         vars(sys.modules[name]).update(content)
-    if importlib.util.find_spec("parameterized") is None:
-        sys.modules["parameterized"] = ModuleType("parameterized")
-        skip = unittest.skip(VARIANTS)
-        sys.modules["parameterized"].parameterized = type("parameterized", (), {"expand": staticmethod(lambda *_, **__: skip)})  # type: ignore[attr-defined]
+    sys.modules["parameterized"] = ModuleType("parameterized")
+    sys.modules["parameterized"].parameterized = type("parameterized", (), {"expand": staticmethod(expand)})  # type: ignore[attr-defined]
     import transformers
 
     transformers.utils.direct_transformers_import = lambda path: transformers  # of a checkout, which this is not

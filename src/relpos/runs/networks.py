@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from relpos.data.filehash import described
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.files import read_yaml
-from relpos.pretrained.files import checkpoint_files, is_published, name_of, read_config, tokenizer_files, weight_files
+from relpos.pretrained.files import checkpoint_files, is_exported, is_published, name_of, read_config, tokenizer_files, weight_files
 from relpos.pretrained.hub import located
 from relpos.runs.run import Run, read_record, runs_root
 from relpos.runs.shelf import END, SNAPSHOTS, snapshot, snapshots
@@ -191,7 +191,7 @@ def given_run(name: str) -> Run:
             meaning = {"hub": name.partition("@")[0], "revision": folder.name}
             return Run("given", name.replace("/", "-"), meaning, {}, folder=str(folder))
         return _given(folder.resolve().name, folder, {"model": checkpoint_files(folder)})
-    files = {"model": [network.weights]}
+    files = {"model": weight_files(path) if is_exported(path) else [network.weights]}
     if network.is_snapshot:
         label = f"{network.run.resolve().name}-at{network.share}" if network.run else network.name
         return _given(label, network.path, files)
@@ -283,9 +283,10 @@ def _of_path(name: str, path: Path, store: Path | None) -> Network:
         length = min(LENGTH, longest) if isinstance(longest, int) and longest > 0 else LENGTH
         label = name_of(folder) if folder == path else name
         return Network(label.replace("/", "-"), folder, weight_files(folder)[0], store=store, length=length)
-    if not (folder / WEIGHTS).is_file():
+    weights = weight_files(folder)[0] if is_exported(folder) else folder / WEIGHTS
+    if not weights.is_file():
         raise RelposError(f"network={path}: {_instead(path)}")
-    return Network(path.resolve().name, folder, folder / WEIGHTS, store=store)
+    return Network(path.resolve().name, folder, weights, store=store)
 
 
 def _of_run(folder: Path, record: dict[str, Any]) -> Network:
