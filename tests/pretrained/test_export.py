@@ -13,9 +13,9 @@ import relpos
 from hosts import DEBERTA as DEBERTA_V2
 from hosts import all_in_float64, batch, host, outputs, saved, transformers
 from relpos.errors import RelposError
-from relpos.model.build import network
 from relpos.pretrained.checkpoint import Checkpoint
 from relpos.pretrained.export import to_huggingface
+from relpos.train.described import network
 from relpos.train.weights import load_model
 
 SIZE = {

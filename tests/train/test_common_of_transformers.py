@@ -21,7 +21,7 @@ import pytest
 import torch
 
 from relpos.data.tokenizer import Tokenizer
-from relpos.model.build import network
+from relpos.train.described import network
 from relpos.train.export import export
 from schemes import FULL, SIZE, node
 

@@ -13,9 +13,9 @@ from hosts import all_in_float64
 from relpos.analysis.fill import FillMask
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
-from relpos.model.build import network
 from relpos.model.heads import Classifier
 from relpos.train.card import card
+from relpos.train.described import network
 from relpos.train.export import export
 from schemes import CONVS, POSITIONS, SIZE, node
 

@@ -10,8 +10,8 @@ import torch
 from relpos.analysis.score import Score
 from relpos.data.pairs import Item, ToyPairs
 from relpos.data.tokenizer import Tokenizer
-from relpos.model.build import network
 from relpos.model.heads import MaskedLM
+from relpos.train.described import network
 from relpos.train.export import export
 from schemes import SIZE, node
 

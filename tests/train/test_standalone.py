@@ -16,8 +16,8 @@ import torch
 import relpos
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
-from relpos.model.build import network
 from relpos.train import standalone
+from relpos.train.described import network
 from relpos.train.export import export
 from schemes import CONVS, POSITIONS, SIZE, node
 

@@ -51,11 +51,11 @@ def _counted(config: Cost) -> tuple[int, int]:
 
 
 def _measured(config: Cost, per_token: float, step: float, seconds: float) -> dict[str, Any]:
-    from relpos.model.build import network
     from relpos.runs.cost import Rate
     from relpos.runs.estimate import keep
     from relpos.runs.measurement import measure
     from relpos.runs.networks import description
+    from relpos.train.described import network
     from relpos.train.module import set_threads
     from relpos.train.optim import Recipe
 

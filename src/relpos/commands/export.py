@@ -87,7 +87,17 @@ def _origin(network: Network) -> Origin:
         command = f"relpos reproduce table={table} 'rows=[{row}]'"
     elif (typed := str(network.record.get("command", ""))).startswith(("relpos pretrain", "relpos finetune")):
         command = _without_folders(typed)
-    return Origin(table, row, _question(table), command, _measured(network), network.share, _claims(network))
+    # The text of a fine-tuning's configuration need not be what its network was trained on.
+    data = config.get("data") if isinstance(config, dict) and network.record.get("stage") == "pretrain" else None
+    claims, datasets = _claims(network), _datasets(data)
+    return Origin(table, row, _question(table), command, _measured(network), network.share, claims, datasets)
+
+
+def _datasets(data: Any) -> list[str]:
+    """The ids of the hub's data sets in the `data` of a configuration, which may be a stranger's."""
+    texts = data.get("texts") if isinstance(data, dict) else None
+    named = [text.get("id") for text in texts if isinstance(text, dict)] if isinstance(texts, list) else []
+    return list(dict.fromkeys(name for name in named if isinstance(name, str) and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)))
 
 
 def _without_folders(command: str) -> str | None:

@@ -15,9 +15,9 @@ from relpos.config.compose import compose
 from relpos.config.conf import shipped
 from relpos.config.schema import Network
 from relpos.errors import RelposError, nearest
-from relpos.model.build import network
 from relpos.runs.model import counted, counted_without_memory
 from relpos.runs.networks import resolve
+from relpos.train.described import network
 from relpos.train.network import without_memory
 from relpos.train.weights import read_model_config
 

@@ -13,9 +13,8 @@ from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder
 from relpos.model.heads import Classifier, ClassifierKind, MaskedLM, ReplacedTokens
 from relpos.model.initial import Distribution, describe, redraw
-from relpos.model.position.base import Position, Scheme
+from relpos.model.position.base import Position
 from relpos.model.shape import Shape
-from relpos.trust import constructor
 
 WEIGHTS = Distribution(0.0, 0.02, gaussian=True)
 """Distribution of the initial weights of linear maps and embeddings."""
@@ -78,35 +77,6 @@ def build(
     model = _with_head(encoder, head or {})
     initialise(model, seed)
     return model
-
-
-def network(config: dict[str, Any], filled: bool = True) -> Any:
-    """The network that `size`, `position`, `conv`, `vocabulary` describe; initialised from torch's present seed.
-
-    It is a `MaskedLM`; a `Classifier` where `outputs` gives a number of outputs; or has the head that `head` describes.
-
-    Args:
-        filled: false leaves the parameters without memory (torch's device `meta`), until those of a file are assigned. Only the
-            position scheme has values all the same: it holds numbers that no file stores, and parameters that the file may lack.
-
-    Raises:
-        RelposError: a class named by `_target_` is not a Scheme, or refuses its arguments.
-    """
-    position, conv = (constructor(config[key], key) for key in ("position", "conv"))
-    head: Any = config.get("head")
-    if "outputs" in config:
-        head = (head or {}) | {"kind": "classifier", "outputs": config["outputs"]}
-    kernel = config.get("kernel", "auto")
-    if filled:
-        return build(config["size"], position, config["vocabulary"], conv, kernel, head)
-
-    def with_values(shape: Shape) -> Scheme:
-        with torch.device("cpu"):
-            scheme: Scheme = position(shape)
-        return scheme
-
-    with torch.device("meta"):
-        return build(config["size"], with_values, config["vocabulary"], conv, kernel, head)
 
 
 def _with_head(encoder: Encoder, head: HeadSettings) -> Network:

@@ -165,7 +165,7 @@ def drop(x: Float[Tensor, "*shape"], draw: Draw | tuple[float, int]) -> Float[Te
 
 def transformed() -> bool:
     """Whether a transform of torch.func, or forward-mode differentiation, is at work: it needs operations of torch's own."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0  # type: ignore[attr-defined]
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 class Dropout(nn.Module):

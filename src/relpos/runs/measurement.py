@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from relpos.counter import fold
-from relpos.model.build import network
 from relpos.model.dropout import seed_dropout
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
@@ -19,6 +18,7 @@ from relpos.process import one_thread
 from relpos.runs.cost import Rate, flops_done, forward, origin_of, predicted, vocabulary_of
 from relpos.runs.networks import described_by
 from relpos.runs.run import Run
+from relpos.train.described import network
 from relpos.train.optim import Recipe
 from relpos.train.room import fitting_microbatch
 

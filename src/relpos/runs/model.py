@@ -11,12 +11,13 @@ from omegaconf import DictConfig
 
 from relpos.data.tasks import Task
 from relpos.errors import RelposError
-from relpos.model.build import Network, count, network
+from relpos.model.build import Network, count
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs.changed import change_positions, changed_position
 from relpos.runs.networks import described_by, description
 from relpos.runs.run import Run
+from relpos.train.described import network
 from relpos.train.network import MOST, build_model, classifier_on, masked_lm_on, without_memory
 from relpos.train.optim import Recipe
 from relpos.train.weights import load_model, read_model_config

@@ -191,7 +191,7 @@ def given_run(name: str) -> Run:
             meaning = {"hub": name.partition("@")[0], "revision": folder.name}
             return Run("given", name.replace("/", "-"), meaning, {}, folder=str(folder))
         return _given(folder.resolve().name, folder, {"model": checkpoint_files(folder)})
-    files = {"model": weight_files(path) if is_exported(path) else [network.weights]}
+    files = {"model": weight_files(folder) if is_exported(folder) else [network.weights]}
     if network.is_snapshot:
         label = f"{network.run.resolve().name}-at{network.share}" if network.run else network.name
         return _given(label, network.path, files)
@@ -215,7 +215,7 @@ def _given(label: str, path: Path, files: Mapping[str, list[Path]], config: Mapp
 
 
 def description(config: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
-    """Size, position and conv of a configuration, with the vocabulary: what `relpos.model.build.network` builds."""
+    """Size, position and conv of a configuration, with the vocabulary: what `relpos.train.described.network` builds."""
     return {key: config[key] for key in ("size", "position", "conv")} | {"vocabulary": vocabulary}
 
 

@@ -26,8 +26,9 @@ OPENS_OWN = (
     "it, `trust_remote_code=True` runs `modeling_relpos.py`, which needs torch and transformers alone and computes the same."
 )
 LICENCE = (
-    "Whoever trained the weights says under which licence they are; it depends on the text that they were trained on. relpos "
-    "itself is under the MIT licence."
+    "Whoever trained the weights says under which licence they are, and in which language; both depend on the text that they were "
+    "trained on, so that above stand `unknown` and `und` (undetermined): put the right words there. relpos itself is under the MIT "
+    "licence."
 )
 
 
@@ -42,6 +43,7 @@ class Origin:
         measured: what was measured of the network → its value.
         share: per cent of the training steps that the network has done.
         claims: the claims in whose tests the network took part, each with its verdict.
+        datasets: of the hub, on which it was trained.
     """
 
     table: str | None = None
@@ -51,6 +53,7 @@ class Origin:
     measured: Mapping[str, str] = field(default_factory=dict)
     share: int = 100
     claims: Sequence[str] = ()
+    datasets: Sequence[str] = ()
 
 
 def card(
@@ -72,7 +75,8 @@ def card(
     task = "text-classification" if classifies else "text-generation" if is_causal else "fill-mask"
     # A set of names in order: an exported network of ours has `model_type` relpos, too.
     tags = list(dict.fromkeys(["relpos", str(config["model_type"])]))
-    front = {"library_name": "transformers", "pipeline_tag": task, "tags": tags}
+    front = {"library_name": "transformers", "pipeline_tag": task, "tags": tags, "license": "unknown", "language": "und"}
+    front |= {"datasets": list(origin.datasets)} if origin.datasets else {}
     example = uses[task]
     elsewhere = example.replace('"FOLDER")', '"FOLDER", trust_remote_code=True)')
     opened = [f"import relpos  # lets transformers open it; no remote code\n{example}", elsewhere] if is_own else [example]

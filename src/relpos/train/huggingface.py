@@ -29,11 +29,11 @@ from transformers.utils import can_return_tuple
 
 from relpos.errors import RelposError
 from relpos.model.attention import LayerCall
-from relpos.model.build import network
 from relpos.model.dropout import Dropout
 from relpos.model.encoder import Encoder, Layer
 from relpos.model.heads import at_outputs, class_logits, pooled
 from relpos.model.initial import normal_
+from relpos.train.described import network
 from relpos.train.huggingface_config import RelposConfig
 from relpos.train.standalone import write as write_code
 
@@ -47,7 +47,7 @@ class RelposLayer(GradientCheckpointingLayer, Layer):
         y: Tensor = super().__call__(x, call._replace(state=None), spec, *leaves)
         return y
 
-    def forward(self, x: Tensor, call: LayerCall, spec: Any, *leaves: Any) -> Tensor:
+    def forward(self, x: Tensor, call: LayerCall, spec: Any = None, *leaves: Any) -> Tensor:
         """The layer's output, with the state in parts."""
         return Layer.forward(self, x, call._replace(state=tree_unflatten(leaves, spec)))
 
@@ -55,6 +55,8 @@ class RelposLayer(GradientCheckpointingLayer, Layer):
 class RelposPreTrainedModel(PreTrainedModel):
     """Builds the network that a configuration describes, with its encoder as `encoder`."""
 
+    config: Any  # a RelposConfig
+    encoder: Any  # a RelposModel
     config_class = RelposConfig
     base_model_prefix = "encoder"
     main_input_name = "input_ids"
@@ -82,19 +84,22 @@ class RelposPreTrainedModel(PreTrainedModel):
 
     def _network(self, filled: bool) -> nn.Module:
         """The network whose parts `_adopt` takes, with the names that its parameters have here."""
-        return network(self.config.settings(), filled)  # type: ignore[no-any-return]
+        return network(self.config.settings(), filled)
 
     def _adopt(self, made: Any) -> None:
         self.encoder = RelposModel(self.config, made.encoder)
 
     def get_input_embeddings(self) -> nn.Module:
         """The word table."""
-        table: nn.Module = self.base_model.embedding.words
+        table: nn.Module = self._embedding().words
         return table
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         """Replaces the word table."""
-        self.base_model.embedding.words = value
+        self._embedding().words = value
+
+    def _embedding(self) -> Any:
+        return self.base_model.embedding
 
     def save_pretrained(self, save_directory: Any, is_main_process: bool = True, *arguments: Any, **options: Any) -> None:
         """As for every model of transformers; the folder carries the code of the network, as that of `relpos export`."""
@@ -134,6 +139,8 @@ class RelposModel(RelposPreTrainedModel):
     """The encoder, with the names of its parameters."""
 
     _keys_to_ignore_on_load_unexpected = [r"^(head|pooler|dense|classifier|qa_outputs)\."]  # noqa: RUF012
+
+    network: Any  # an Encoder
 
     def _network(self, filled: bool) -> nn.Module:
         return _without_head(self.config, filled)
@@ -197,7 +204,7 @@ class RelposForMaskedLM(RelposPreTrainedModel):
             raise RelposError(f"this network is {kind}: {auto} opens it")
 
     def _table(self) -> Tensor:
-        table: Tensor = self.get_input_embeddings().weight if self.head.table is None else self.head.table
+        table: Tensor = self._embedding().words.weight if self.head.table is None else self.head.table
         return table
 
     def get_output_embeddings(self) -> nn.Linear:
@@ -264,7 +271,7 @@ class RelposForSequenceClassification(RelposPreTrainedModel):
 
     def _network(self, filled: bool) -> nn.Module:
         self.num_labels = self.config.num_labels
-        return network(self.config.settings() | {"outputs": self.outputs or self.num_labels}, filled)  # type: ignore[no-any-return]
+        return network(self.config.settings() | {"outputs": self.outputs or self.num_labels}, filled)
 
     def _adopt(self, made: Any) -> None:
         super()._adopt(made)
@@ -404,7 +411,8 @@ class RelposForQuestionAnswering(RelposPreTrainedModel):
         if start_positions is not None and end_positions is not None:
             n = start.shape[1]
             targets = [positions.view(-1).clamp(0, n) for positions in (start_positions, end_positions)]
-            loss = sum(functional.cross_entropy(*pair, ignore_index=n) for pair in zip((start, end), targets, strict=True)) / 2
+            losses = [functional.cross_entropy(*pair, ignore_index=n) for pair in zip((start, end), targets, strict=True)]
+            loss = (losses[0] + losses[1]) / 2
         return QuestionAnsweringModelOutput(
             loss=loss, start_logits=start, end_logits=end, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )

@@ -12,10 +12,11 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from relpos.errors import RelposError
-from relpos.model.build import WEIGHTS, network
+from relpos.model.build import WEIGHTS
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier, ClassifierKind, MaskedLM
 from relpos.model.initial import describe, redraw
+from relpos.train.described import network
 
 MOST = 10**13
 """Parameters; a network of more is a typing mistake."""

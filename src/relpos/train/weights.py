@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError, nearest, one_line
 from relpos.files import read_yaml, replacing, write_text
-from relpos.model.build import HeadSettings, network
+from relpos.model.build import HeadSettings
 from relpos.model.encoder import Encoder
 from relpos.pretrained.checkpoint import OTHER_HEADS, Checkpoint
 from relpos.pretrained.files import CONFIG, is_exported, is_published, read_config
 from relpos.pretrained.stored import read_weights
 from relpos.ranges import check, check_arguments, rules
+from relpos.train.described import network
 from relpos.train.network import without_memory
 from relpos.trust import constructor
 
