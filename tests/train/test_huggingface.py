@@ -1,6 +1,7 @@
 """Our classes in the hands of transformers: values as BERT's, missing weights as a new network's, what is not known refused."""
 
 import copy
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -346,3 +347,19 @@ def test_networks_compile_as_one_graph_and_as_a_program_for_texts_of_any_size(wh
     """In a process of its own: here annotations are checked, which a compiler would have to understand."""
     done = subprocess.run([sys.executable, "-c", COMPILED, what, "composite", "rope"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize(
+    "name", ["RobertaModel", *(["AutoModel", "Trainer", "modeling_layers", "PreTrainedModel"] if FULL else [])]
+)
+def test_whatever_of_transformers_comes_first_is_imported(name: str) -> None:
+    line = f"import relpos, transformers; transformers.{name}; from transformers import AutoModelForMaskedLM, BertModel"
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_a_network_is_pickled() -> None:
+    model = made()
+    again = pickle.loads(pickle.dumps(model))
+    assert torch.equal(again(IDS).logits, model(IDS).logits)
+    assert torch.equal(copy.deepcopy(model)(IDS).logits, model(IDS).logits)

@@ -131,7 +131,9 @@ class Attention(nn.Module):
         held = call.held
         made = self.conv.project(held.spread(x), call.mask) if self.conv.projections else {}
         if self.widths:
-            made.update(zip(self.widths, side_by_side(held.spread(self.linear(self.project, x)), list(self.widths.values())), strict=True))
+            made.update(
+                zip(self.widths, side_by_side(held.spread(self.linear(self.project, x)), list(self.widths.values())), strict=True)
+            )
         for name in self.conv.places & made.keys():
             made[name] = self.conv.act(name, made[name], held.spread(x), call.mask)
         by_head = {name: x.unflatten(2, (-1, self.shape.head_dim)) for name, x in made.items()}

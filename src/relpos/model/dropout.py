@@ -109,8 +109,8 @@ def _of_tokens(shape: torch.Size, draw: Draw, device: torch.device) -> Tensor:
 
 
 def unmixed(shape: torch.Size, draw: Draw, device: torch.device) -> tuple[Tensor, Tensor]:
-    """What a kernel draws the masks of a shape (..., C) without heads from: a word for each row, which is still to be mixed with the
-    draw's key, and one for every four columns (C / 4,)."""
+    """What a kernel draws the masks of a shape (..., C) without heads from: a word for each row, still to be mixed with the draw's
+    key, and one for every four columns (C / 4,)."""
     return _of_tokens(shape, draw, device), _words((shape[-1] + 3) // 4, device)
 
 

@@ -92,10 +92,14 @@ class Layer(nn.Module):
         add_norm: Callable[..., Tensor] = sweeps.add_norm if swept else residual.add_norm
         # A mask depends on the place in the batch, so that it is the same whichever tokens are computed.
         draw = self.attention_dropout.draw(layer)._replace(tokens=kept)
-        x = added(x, y, draw) if first else add_norm(x, y, self.attention_norm, draw, *((self.attention.output.bias,) if apart else ()))
+        x = (
+            added(x, y, draw)
+            if first
+            else add_norm(x, y, self.attention_norm, draw, *((self.attention.output.bias,) if apart else ()))
+        )
         # With norms behind the sums x is normed already.
         read = normed(x, self.ffn_norm) if first else x
-        y, beside = convolved(conv, "ffn", read, read, call), ()
+        y, beside = convolved(conv, "ffn", read, read, call), tuple[Tensor, ...]()
         if "inner" in conv.places:
             y = self.narrow(cut(self.block.activate(convolved(conv, "inner", self.widen(y), y, call))))
         elif swept and self.block.plain_gelu:

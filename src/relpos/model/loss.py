@@ -68,7 +68,9 @@ def _block_by_block(
 ) -> tuple[Tensor, Tensor]:
     """The sum of the losses and the number predicted right; softmax − one-hot is written to `grad`."""
     total = x.new_zeros((), dtype=torch.promote_types(x.dtype, torch.float32))
-    right = torch.zeros((), dtype=torch.int64 if counts is None else torch.promote_types(counts.dtype, torch.int64), device=x.device)
+    right = torch.zeros(
+        (), dtype=torch.int64 if counts is None else torch.promote_types(counts.dtype, torch.int64), device=x.device
+    )
     at_once = _rows_at_once(x)
     for start in range(0, len(x), at_once):
         rows = slice(start, start + at_once)

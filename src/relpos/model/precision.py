@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, wraps
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from relpos.ranges import check
 
 Precision = Literal["fp32", "bf16"]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def autocast(precision: str, device: str | torch.device) -> AbstractContextManager[object]:
@@ -114,7 +115,7 @@ def _in_float32(product: Callable[..., torch.Tensor]) -> Callable[..., torch.Ten
     return multiply
 
 
-def as_given(function: Callable[..., Any]) -> Callable[..., Any]:
+def as_given(function: F) -> F:
     """Around `forward` and `backward` of an autograd.Function: the number formats are those of its arguments. CUDA's autocast gives
     layer norms, softmax and sums in float32, that of a CPU does not, and what a backward pass is handed would not fit together.
     """
@@ -125,7 +126,7 @@ def as_given(function: Callable[..., Any]) -> Callable[..., Any]:
         with torch.autocast(kind, enabled=False):
             return function(ctx, *given)
 
-    return run
+    return cast(F, run)
 
 
 def compute_dtype(x: torch.Tensor) -> torch.dtype:

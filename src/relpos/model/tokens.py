@@ -41,7 +41,7 @@ class Tokens:
 
 
 def side_by_side(x: Float[Tensor, "batch n width"], widths: list[int]) -> tuple[Tensor, ...]:
-    """x in parts of these widths, as `split` gives them. Where the gradients of all parts lie side by side, too, they are not copied."""
+    """x in parts of these widths, as `split` gives them. Where the parts' gradients lie side by side, too, they are not copied."""
     if x.device.type == "cpu" or torch.compiler.is_compiling():
         return x.split(widths, -1)
     parts: tuple[Tensor, ...] = _Split.apply(x, widths)

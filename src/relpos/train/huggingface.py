@@ -7,6 +7,7 @@ build ours and return its outputs, with the losses of transformers' BERT. Where 
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from torch.nn import functional
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from transformers import PreTrainedModel
 from transformers import initialization as init
-from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import (
     BaseModelOutput,
     MaskedLMOutput,
@@ -38,18 +38,33 @@ from relpos.train.huggingface_config import RelposConfig
 from relpos.train.standalone import write as write_code
 
 
-class RelposLayer(GradientCheckpointingLayer, Layer):
-    """A layer of ours, which transformers may compute again in the backward pass instead of keeping its activations."""
+@cache
+def _layer() -> type[Layer]:
+    """`RelposLayer`, made when it is first needed: its base imports the auto classes, with which these are imported themselves."""
+    from transformers.modeling_layers import GradientCheckpointingLayer
 
-    def __call__(self, x: Tensor, call: LayerCall) -> Tensor:
-        # Tensors that several layers share are arguments: a checkpoint that differentiates by itself knows of no others.
-        leaves, spec = tree_flatten(call.state)
-        y: Tensor = super().__call__(x, call._replace(state=None), spec, *leaves)
-        return y
+    class RelposLayer(GradientCheckpointingLayer, Layer):
+        """A layer of ours, which transformers may compute again in the backward pass instead of keeping its activations."""
 
-    def forward(self, x: Tensor, call: LayerCall, spec: Any = None, *leaves: Any) -> Tensor:
-        """The layer's output, with the state in parts."""
-        return Layer.forward(self, x, call._replace(state=tree_unflatten(leaves, spec)))
+        __qualname__ = "RelposLayer"
+
+        def __call__(self, x: Tensor, call: LayerCall) -> Tensor:
+            # Tensors that several layers share are arguments: a checkpoint that differentiates by itself knows of no others.
+            leaves, spec = tree_flatten(call.state)
+            y: Tensor = super().__call__(x, call._replace(state=None), spec, *leaves)
+            return y
+
+        def forward(self, x: Tensor, call: LayerCall, spec: Any = None, *leaves: Any) -> Tensor:
+            """The layer's output, with the state in parts."""
+            return Layer.forward(self, x, call._replace(state=tree_unflatten(leaves, spec)))
+
+    return RelposLayer
+
+
+def __getattr__(name: str) -> Any:
+    if name == "RelposLayer":  # where a network is unpickled
+        return _layer()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class RelposPreTrainedModel(PreTrainedModel):
@@ -147,7 +162,7 @@ class RelposModel(RelposPreTrainedModel):
 
     def _adopt(self, made: Any) -> None:
         for layer in made.layers:
-            layer.__class__ = RelposLayer
+            layer.__class__ = _layer()
         # Its parts are ours, too, and have the same names here; as a part itself it would be saved under another one.
         self.__dict__["network"] = made
         self._modules.update(made._modules)

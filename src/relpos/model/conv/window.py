@@ -51,7 +51,8 @@ def weighted(weights: Float[Tensor, "batch heads n width"], v: Heads) -> Heads:
 
 
 class _Depthwise(torch.autograd.Function):
-    """A single pass on CUDA. On a CPU, `conv1d` lays its input out anew, and its gradient of the weights is ten times slower than all else.
+    """A single pass on CUDA. On a CPU, `conv1d` lays its input out anew, and its gradient of the weights is ten times slower than
+    all else.
 
     Here the tokens are the columns of an image of one row with its channels last, which is how x lies in memory; for the gradient
     of the weights they are the rows, and the sequences of the batch are the columns.

@@ -166,7 +166,7 @@ def attention(
     if terms.columns is not None:
         terms = replace(terms.by_offset(), outside="zero")  # nothing is outside
     # Without q·k a product of zeros stands in its place, so that one function serves both cases.
-    q = v.new_zeros(v.shape) if q is None else scaled(q, scale)
-    k = q if k is None else k
-    q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    queries = scaled(q, scale)
+    queries = v.new_zeros(v.shape) if queries is None else queries
+    q, k, v = queries.to(dtype), (queries if k is None else k).to(dtype), v.to(dtype)
     return _Attention.apply(q, k, v, terms.offset, terms.query, terms.key, terms.dense, mask, terms.outside, Draw(*dropout))

@@ -77,8 +77,8 @@ def kind_of(terms: Terms, v: Tensor, content: bool) -> Kind:
         mapped,
         terms.reach,
         *tables,
-        any(x is not None and x.dim() == 2 for x in (terms.query_table, terms.key_table)),
-        terms.query_bias is not None,
+        narrow=any(x is not None and x.dim() == 2 for x in (terms.query_table, terms.key_table)),
+        query_bias=terms.query_bias is not None,
     )
 
 

@@ -65,8 +65,8 @@ def supports(terms: Terms, v: Heads, training: bool) -> bool:
 def _tiles(n: int, size: int, backward: bool) -> Tiles:
     """For n tokens and numbers of so many bytes.
 
-    Products of float32 are unrolled into single instructions, which takes the compiler minutes for large tiles. Those of bfloat16 are
-    the largest that spill little: compiled for capability 9.0, 128 keys beside 64 queries spill 536 bytes a thread, beside 32 only 8.
+    Products of float32 are unrolled into single instructions, which takes the compiler minutes for large tiles. Those of bfloat16
+    are the largest that spill little: of 64 queries beside 128 keys a backward pass for capability 9.0 spills, of 32 it does not.
     """
     power = max(16, 1 << (n - 1).bit_length())
     if size == 4:
@@ -134,7 +134,7 @@ class _Attention(torch.autograd.Function):
             None if x is None and table is None else Windows(own if x is None else x, table, beside)
             for x, own, table, beside in ((query, q, query_table, bias), (key, k, key_table, None))
         ]
-        added = Added(offset, *windows, dense, outside)
+        added = Added(offset, windows[0], windows[1], dense, outside)
         summed = added.summed(v) if _whole(v) else None
         terms = (None, None, None, summed, value) if _whole(v) else (*added.tensors(), value)
         problem = _Problem(content, q, k, v, terms, mask, outside, draw, scale, backward=False)
@@ -257,7 +257,22 @@ def attention(
     )
     offset, dense, value = (x if x is None else x.contiguous() for x in (terms.offset, terms.dense, terms.value))
     y: Heads = _Attention.apply(
-        content, queries, keys, v, offset, query, key, dense, value, query_table, key_table, terms.query_bias, mask, terms.outside, draw, scale
+        content,
+        queries,
+        keys,
+        v,
+        offset,
+        query,
+        key,
+        dense,
+        value,
+        query_table,
+        key_table,
+        terms.query_bias,
+        mask,
+        terms.outside,
+        draw,
+        scale,
     )
     return y
 

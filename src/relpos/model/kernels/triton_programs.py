@@ -1,7 +1,7 @@
 """The Triton programs of attention: forward, and the walks over the scores that make all gradients. See `triton.py`.
 
-Names of arguments: strides by example, head and token of q, k, v (`qb, qh, qn` …), of queries' kernels (`ab …`) and of keys' (`bb …`);
-y and its gradient are (B, n, H, D) without gaps, gradients of q, k, v have the strides `gb, gh, gn`, those of kernels the kernels'
+Names of arguments: strides by example, head and token of q, k, v (`qb, qh, qn` …), of queries' kernels (`ab …`) and of keys'
+(`bb …`); y and its gradient are (B, n, H, D) without gaps, gradients of q, k, v have the strides `gb, gh, gn`, those of kernels the kernels'
 own; `top`, `total` and `delta` are (B, H, n): the largest score of a row, Σ_j exp(s_ij − top_i), and g_i·y_i.
 """
 
@@ -50,15 +50,17 @@ def forward(
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         v = load_rows(V + b * vb + h * vh, j, vn, n, D, PADDED).to(DOT)
         s, _ = scores(
-            product, i[:, None], j[None, :], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an, KEYS + b * bb + h * bh, bn,
-            DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+            product, i[:, None], j[None, :], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an,
+            KEYS + b * bb + h * bh, bn, DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
         )  # fmt: skip
         higher = tl.maximum(top, tl.max(s, 1))
         factor = tl.exp(top - higher)
         p = tl.exp(s - higher[:, None])
         total = total * factor + tl.sum(p, 1)
         if THRESHOLD > 0:
-            kept = kept_scores(TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i[:, None], j[None, :], n, THRESHOLD, KEYED)
+            kept = kept_scores(
+                TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i[:, None], j[None, :], n, THRESHOLD, KEYED
+            )
             p = tl.where(kept, p, 0.0)
         y = y * factor[:, None] + tl.dot(p.to(DOT), v, input_precision="ieee")
         top = higher
@@ -92,12 +94,14 @@ def value_band(
             k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         s, _ = scores(
-            product, i[:, None], j[None, :], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an, KEYS + b * bb + h * bh, bn,
-            DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+            product, i[:, None], j[None, :], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an,
+            KEYS + b * bb + h * bh, bn, DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
         )  # fmt: skip
         p = tl.exp(s - top[:, None]) * (RESCALE / total)[:, None]
         if THRESHOLD > 0:
-            kept = kept_scores(TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i[:, None], j[None, :], n, THRESHOLD, KEYED)
+            kept = kept_scores(
+                TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i[:, None], j[None, :], n, THRESHOLD, KEYED
+            )
             p = tl.where(kept, p, 0.0)
         inside = (i[:, None] < n) & (j[None, :] < n)
         offset = j[None, :] - i[:, None]
@@ -111,7 +115,8 @@ def value_band(
 
 @triton.jit
 def backward_columns(
-    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, TOP, TOTAL, DELTA, GRAD, VALUE_GRAD,
+    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN,
+    TOP, TOTAL, DELTA, GRAD, VALUE_GRAD,
     GRAD_Q, GRAD_K, GRAD_V, GRAD_OFFSETS, GRAD_QUERIES, GRAD_KEYS, GRAD_SCORES,
     qb, qh, qn, kb, kh, kn, vb, vh, vn, ab, ah, an, bb, bh, bn, dense_b, scale, H, n, gb, gh, gn,
     D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
@@ -122,7 +127,7 @@ def backward_columns(
     """Gradients of k, v, b of one block of keys, and of β tile by tile; where one block is all keys, also of q, and to KEEP of the
     scores.
 
-    Tiles have keys along their rows, so that dk and dv are products of tiles as they are; dq is made transposed for the same reason.
+    Tiles have keys along their rows, so that dk and dv are products of tiles as they are; dq is made transposed for that reason.
     """
     row = tl.program_id(0).to(tl.int64)
     b, h = row // H, row % H
@@ -144,12 +149,14 @@ def backward_columns(
             q = load_rows(Q + b * qb + h * qh, at, qn, n, D, PADDED).to(DOT)
             product = tl.dot(k, tl.trans(q), input_precision="ieee") * scale
         s, scored = scores(
-            product, i, j[:, None], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an, KEYS + b * bb + h * bh, bn,
-            DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+            product, i, j[:, None], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an,
+            KEYS + b * bb + h * bh, bn, DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
         )  # fmt: skip
         kept = scored
         if THRESHOLD > 0:
-            kept = kept_scores(TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i, j[:, None], n, THRESHOLD, KEYED)
+            kept = kept_scores(
+                TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i, j[:, None], n, THRESHOLD, KEYED
+            )
         top = tl.load(TOP + row * n + i, mask=i < n, other=0.0)
         total = tl.load(TOTAL + row * n + i, mask=i < n, other=1.0)
         delta = top
@@ -191,7 +198,8 @@ def backward_columns(
 
 @triton.jit
 def backward_rows(
-    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, Y, TOP, TOTAL, DELTA, GRAD, VALUE_GRAD, GRAD_Q, GRAD_QUERIES,
+    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN,
+    Y, TOP, TOTAL, DELTA, GRAD, VALUE_GRAD, GRAD_Q, GRAD_QUERIES,
     qb, qh, qn, kb, kh, kn, vb, vh, vn, ab, ah, an, bb, bh, bn, dense_b, scale, H, n, gb, gh, gn,
     D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
@@ -222,12 +230,14 @@ def backward_rows(
             k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         s, scored = scores(
-            product, i[:, None], j[None, :], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an, KEYS + b * bb + h * bh, bn,
-            DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+            product, i[:, None], j[None, :], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an,
+            KEYS + b * bb + h * bh, bn, DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
         )  # fmt: skip
         kept = scored
         if THRESHOLD > 0:
-            kept = kept_scores(TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i[:, None], j[None, :], n, THRESHOLD, KEYED)
+            kept = kept_scores(
+                TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i[:, None], j[None, :], n, THRESHOLD, KEYED
+            )
         _, ds = differentiate(
             s, scored, tl.dot(grad, tl.trans(v), input_precision="ieee"), i[:, None], j[None, :], n, top[:, None], total[:, None],
             delta[:, None], kept, VALUE_GRAD + row * n * VALUE, VALUE, CLAMP, THRESHOLD, RESCALE, False, 1,
@@ -249,7 +259,8 @@ def backward_rows(
 
 @triton.jit
 def backward_dense(
-    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, TOP, TOTAL, DELTA, GRAD, VALUE_GRAD, GRAD_DENSE,
+    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN,
+    TOP, TOTAL, DELTA, GRAD, VALUE_GRAD, GRAD_DENSE,
     qb, qh, qn, kb, kh, kn, vb, vh, vn, ab, ah, an, bb, bh, bn, dense_b, scale, H, n, examples,
     D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
@@ -274,12 +285,14 @@ def backward_dense(
             k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         s, scored = scores(
-            product, i[:, None], j[None, :], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an, KEYS + b * bb + h * bh, bn,
-            DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+            product, i[:, None], j[None, :], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an,
+            KEYS + b * bb + h * bh, bn, DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
         )  # fmt: skip
         kept = scored
         if THRESHOLD > 0:
-            kept = kept_scores(TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i[:, None], j[None, :], n, THRESHOLD, KEYED)
+            kept = kept_scores(
+                TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i[:, None], j[None, :], n, THRESHOLD, KEYED
+            )
         top = tl.load(TOP + row * n + i, mask=i < n, other=0.0)
         total = tl.load(TOTAL + row * n + i, mask=i < n, other=1.0)
         delta = top

@@ -112,7 +112,7 @@ def norm_forward(
 def norm_backward(
     grad: Tensor, total: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor, draw: Draw, beside: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of x and y; those of weight, bias and, if it was there, `beside`, (2 or 3, parts, width), are still to be summed."""
+    """Gradients of x and y; those of weight, bias and, if there was one, `beside`, (2 or 3, parts, width), still to be summed."""
     grad_x = torch.empty_like(total)
     grad_y = torch.empty_like(total) if draw.rate > 0 else grad_x  # without dropout both gradients are the same numbers
     rows, shape = mean.numel(), _norm_shape(total.shape[-1], 2 * TILE, 16)  # larger tiles leave fewer sums to add
@@ -257,7 +257,9 @@ def cross_entropy_(logits: Tensor, _bias: None, target: Tensor, counts: Tensor |
 
 
 @triton.jit
-def _taps(X, WEIGHT, BIAS, OUT, n, WIDTH: tl.constexpr, TAPS: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def _taps(
+    X, WEIGHT, BIAS, OUT, n, WIDTH: tl.constexpr, TAPS: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
     sequence, column = tl.program_id(0).to(tl.int64), tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
     place = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     in_width = column < WIDTH
@@ -285,7 +287,9 @@ def _grad_taps(
     for tap in tl.static_range(TAPS):
         read = place + tap - TAPS // 2
         x = tl.load(
-            X + (sequence * n + read[:, None]) * WIDTH + column[None, :], mask=inside & ((read >= 0) & (read < n))[:, None], other=0.0
+            X + (sequence * n + read[:, None]) * WIDTH + column[None, :],
+            mask=inside & ((read >= 0) & (read < n))[:, None],
+            other=0.0,
         ).to(tl.float32)
         tl.store(sums + tap * WIDTH, tl.sum(x * grad, 0), mask=in_width)
 

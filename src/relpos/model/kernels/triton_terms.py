@@ -1,8 +1,8 @@
 """What `triton.py` makes of a layer's terms before its programs read them, and of what they write.
 
 Kernels of queries or keys that are products with a table are multiplied for all heads at once, with a matrix that holds the table
-once for each head. Where one tile holds all keys of a sequence, all terms are added up to one tensor (1 or B, H, n, n) beforehand, and
-their gradients collected from that of the scores afterwards: 33 MB for 256 sequences of 128 tokens and 4 heads, which a GPU moves
+once for each head. Where one tile holds all keys of a sequence, all terms are added up to one tensor (1 or B, H, n, n) beforehand,
+and their gradients collected from that of the scores afterwards: 33 MB for 256 sequences of 128 tokens and 4 heads, which a GPU moves
 in less time than its attention program would take to find each term in its place.
 """
 
@@ -25,7 +25,7 @@ TILE = 8192
 
 
 class Windows:
-    """The kernels of queries, or keys: `x` (B, H, n, D) times `table` (D, width) plus `bias` (H, width); without a table x itself."""
+    """The kernels of queries, or keys: `x` (B, H, n, D) times `table` (D, width) plus `bias` (H, width); without a table x."""
 
     def __init__(self, x: Tensor, table: Tensor | None, bias: Tensor | None) -> None:
         self.batch, self.heads, self.n, inner = x.shape
@@ -89,7 +89,7 @@ class Added(NamedTuple):
         return self.offset, *(None if x is None else x.kernels[..., : x.width] for x in (self.query, self.key)), self.dense
 
     def summed(self, like: Tensor) -> Tensor | None:
-        """All of it in one tensor, for values `like` (B, H, n, D): in their number format, or in float32 where all examples share it."""
+        """All of it in one tensor, for values `like` (B, H, n, D): in their number format; in float32 where all examples share it."""
         offset, query, key, dense = tensors = self.tensors()
         if all(x is None for x in tensors):
             return None
@@ -108,15 +108,15 @@ class Added(NamedTuple):
 
     def collected(self, ds: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of β, a, b, D from that of the scores, (B, H, n, n)."""
-        windows = [None if x is None else self._window(ds, x, transposed) for x, transposed in ((self.query, False), (self.key, True))]
-        of_offset = of_dense = None
+        windows = [
+            None if x is None else self._window(ds, x, transposed) for x, transposed in ((self.query, False), (self.key, True))
+        ]
+        shared = ds
         if self.offset is not None or (self.dense is not None and len(self.dense) == 1):
-            of_dense = ds.sum(0, keepdim=True, dtype=torch.float32)
-        if self.offset is not None:
-            of_offset = diagonal_sums(of_dense[0]).to(self.offset.dtype)
-        if self.dense is not None:
-            of_dense = (of_dense if len(self.dense) == 1 else ds).to(self.dense.dtype)
-        return of_offset, *windows, None if self.dense is None else of_dense
+            shared = ds.sum(0, keepdim=True, dtype=torch.float32)
+        of_offset = None if self.offset is None else diagonal_sums(shared[0]).to(self.offset.dtype)
+        of_dense = None if self.dense is None else (shared if len(self.dense) == 1 else ds).to(self.dense.dtype)
+        return of_offset, *windows, of_dense
 
     def _window(self, ds: Tensor, windows: Windows, transposed: bool) -> Tensor:
         out, (batch, heads, n, _) = windows.grad(), ds.shape

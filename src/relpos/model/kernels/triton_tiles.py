@@ -1,8 +1,8 @@
 """What the Triton programs share: one tile of scores, of dropout and of their gradients.
 
 A tile holds scores s_ij of one head of one example, i a query and j a key. It may lie either way, so that no product is turned
-around before it is multiplied: i and j are given as (rows, 1) and (1, columns), or as (1, columns) and (rows, 1). Pointers to a term
-have been moved to that head and example already. Sums are in float32; `DOT` is the number format in which matrices are multiplied.
+around before it is multiplied: i and j are given as (rows, 1) and (1, columns), or as (1, columns) and (rows, 1). Pointers to a
+term have been moved to that head and example already. Sums are in float32; `DOT` is the number format in which matrices are multiplied.
 """
 
 import triton

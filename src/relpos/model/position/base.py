@@ -58,8 +58,8 @@ class Terms:
 
     With `columns` query and key may have any width: the offset o stands in column columns[o + n − 1] of both, and several may share
     one. With `query_table` the queries' kernels are products: `query` holds (batch, heads, n, rank), and the kernels are
-    query @ query_table; with `key_table` those of the keys. A table of two axes, (rank, width), serves all heads and is narrow; one of
-    three may be as wide as the sentence, and an attention kernel may multiply where it reads, so that the kernels are never all in
+    query @ query_table; with `key_table` those of the keys. A table of two axes, (rank, width), serves all heads and is narrow; one
+    of three may be as wide as the sentence, and an attention kernel may multiply where it reads, so that the kernels are never all in
     memory. `query_bias` is added to the kernels of all queries of a head: a part of β that has the window of the queries' kernels.
     `reach` is how far a token sees to either side; None: it sees all.
     """
@@ -120,7 +120,7 @@ class Terms:
     def multiplied(self, narrow: bool = False) -> Terms:
         """The same with kernels in place of their factors, or of those factors alone whose table is `narrow`; what is added to all
         kernels of a head is a part of β."""
-        made: dict[str, Tensor | None] = {}
+        made: dict[str, Any] = {}
         if self.query_bias is not None and self.query is not None:
             offset = extend(self.query_bias, self.query.shape[2], self.outside)
             made |= {"offset": _plus(self.offset, offset), "query_bias": None}
