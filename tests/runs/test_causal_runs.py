@@ -16,6 +16,7 @@ from relpos.data.store import Store
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
 from relpos.runs import compose, execute, plan
+from relpos.train import pretrain
 from relpos.train.weights import load_model
 
 CAUSAL = ["size.attention=causal", "position=fixed"]
@@ -84,7 +85,8 @@ def test_every_token_of_text_is_predicted_and_none_is_masked() -> None:
 def _loss(model: MaskedLM, store: Store) -> float:
     """Held-out loss of the next token, from all logits."""
     total, number = 0.0, 0
-    for batch in heldout_batches(store.examples("heldout", "pair", 32, 2000), 16, store.vocabulary, objective=next_tokens):
+    examples = store.examples("heldout", "pair", 32, pretrain.HELDOUT_EXAMPLES)
+    for batch in heldout_batches(examples, 16, store.vocabulary, objective=next_tokens):
         logits, rows = model(batch.input_ids, batch.attention_mask), batch.labels
         total += float(functional.cross_entropy(logits[:, :-1].flatten(0, 1), rows[:, 1:].flatten(), reduction="sum"))
         number += int((rows[:, 1:] != -100).sum())
