@@ -17,6 +17,7 @@ LOADERS = {"json.load", "np.load", "torch.load", "yaml.load", "yaml.safe_load", 
 ELSEWHERE = {
     "files.py": "the readers",
     "cli.py": "os.devnull",
+    "launch/engine.py": "a folder, to lock it",
     "config/conf.py": "our own configuration",
     "config/help.py": "our own configuration",
     "commands/draw.py": "our own configuration",
