@@ -69,10 +69,6 @@ class Group:
         _exchange(numbers, self.control)
         return numbers.tolist()
 
-    def any(self, flag: bool) -> bool:
-        """Whether the flag is true in any process."""
-        return self.sums([flag])[0] > 0
-
     def said(self, number: float = 0.0) -> float:
         """The number that the first process says."""
         return self.sums([number if self.first else 0.0])[0]
