@@ -1,8 +1,8 @@
 """The Triton programs of attention: forward, and the walks over the scores that make all gradients. See `triton.py`.
 
 Names of arguments: strides by example, head and token of q, k, v (`qb, qh, qn` …), of queries' kernels (`ab …`) and of keys'
-(`bb …`); y and its gradient are (B, n, H, D) without gaps, gradients of q, k, v have the strides `gb, gh, gn`, those of kernels the kernels'
-own; `top`, `total` and `delta` are (B, H, n): the largest score of a row, Σ_j exp(s_ij − top_i), and g_i·y_i.
+(`bb …`); y and its gradient are (B, n, H, D) without gaps, gradients of q, k, v have the strides `gb, gh, gn`, those of kernels the
+kernels' own; `top`, `total` and `delta` are (B, H, n): the largest score of a row, Σ_j exp(s_ij − top_i), and g_i·y_i.
 """
 
 import triton

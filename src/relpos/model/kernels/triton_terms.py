@@ -2,8 +2,8 @@
 
 Kernels of queries or keys that are products with a table are multiplied for all heads at once, with a matrix that holds the table
 once for each head. Where one tile holds all keys of a sequence, all terms are added up to one tensor (1 or B, H, n, n) beforehand,
-and their gradients collected from that of the scores afterwards: 33 MB for 256 sequences of 128 tokens and 4 heads, which a GPU moves
-in less time than its attention program would take to find each term in its place.
+and their gradients collected from that of the scores afterwards: 33 MB for 256 sequences of 128 tokens and 4 heads, which a GPU
+moves in less time than its attention program would take to find each term in its place.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Added(NamedTuple):
         return self.offset, *(None if x is None else x.kernels[..., : x.width] for x in (self.query, self.key)), self.dense
 
     def summed(self, like: Tensor) -> Tensor | None:
-        """All of it in one tensor, for values `like` (B, H, n, D): in their number format; in float32 where all examples share it."""
+        """All of it in one tensor, for values `like` (B, H, n, D), in their number format; in float32 if all examples share it."""
         offset, query, key, dense = tensors = self.tensors()
         if all(x is None for x in tensors):
             return None

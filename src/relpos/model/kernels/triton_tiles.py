@@ -2,7 +2,8 @@
 
 A tile holds scores s_ij of one head of one example, i a query and j a key. It may lie either way, so that no product is turned
 around before it is multiplied: i and j are given as (rows, 1) and (1, columns), or as (1, columns) and (rows, 1). Pointers to a
-term have been moved to that head and example already. Sums are in float32; `DOT` is the number format in which matrices are multiplied.
+term have been moved to that head and example already. Sums are in float32; `DOT` is the number format of
+products.
 """
 
 import triton

@@ -59,8 +59,8 @@ class Terms:
     With `columns` query and key may have any width: the offset o stands in column columns[o + n − 1] of both, and several may share
     one. With `query_table` the queries' kernels are products: `query` holds (batch, heads, n, rank), and the kernels are
     query @ query_table; with `key_table` those of the keys. A table of two axes, (rank, width), serves all heads and is narrow; one
-    of three may be as wide as the sentence, and an attention kernel may multiply where it reads, so that the kernels are never all in
-    memory. `query_bias` is added to the kernels of all queries of a head: a part of β that has the window of the queries' kernels.
+    of three may be as wide as the sentence, and an attention kernel may multiply where it reads, so that the kernels are never
+    all in memory. `query_bias` is added to the kernels of all queries of a head: a part of β that has the window of the queries' kernels.
     `reach` is how far a token sees to either side; None: it sees all.
     """
 
