@@ -62,7 +62,7 @@ def kind_of(terms: Terms, v: Tensor, content: bool) -> Kind:
     outside: Outside = "zero" if terms.windowed and terms.outside == "zero" else "clamp"
     dtype = compute_dtype(v)
     mapped = terms.columns is not None and (query, key) != (None, None)
-    tables = (None if x is None else x.shape[-1] for x in (terms.query_table, terms.key_table))
+    tables = [None if x is None else x.shape[-1] for x in (terms.query_table, terms.key_table)]
     return Kind(
         v.device,
         dtype,
@@ -76,7 +76,8 @@ def kind_of(terms: Terms, v: Tensor, content: bool) -> Kind:
         outside,
         mapped,
         terms.reach,
-        *tables,
+        tables[0],
+        tables[1],
         narrow=any(x is not None and x.dim() == 2 for x in (terms.query_table, terms.key_table)),
         query_bias=terms.query_bias is not None,
     )
