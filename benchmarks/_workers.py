@@ -46,12 +46,14 @@ def side_by_side(tasks: Mapping[str, Task], workers: int, seconds: float) -> Ite
                     _give(busy, connection, process, waiting)
                 else:
                     process.kill()
+                    process.join()
                     connection.close()
         for name in [*(name for _, name in busy.values()), *waiting]:
             yield name, {"fault": "unfinished"}
     finally:
         for process, _ in busy.values():
             process.kill()
+            process.join()
 
 
 def _give(busy: dict[Connection, tuple[Any, str]], connection: Connection, process: Any, waiting: list[str]) -> None:

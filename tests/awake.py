@@ -78,6 +78,7 @@ class Awake:
     def close(self) -> None:
         """Ends the server; what it has started goes on."""
         os.close(self.tether)
+        os.kill(self.pid, signal.SIGKILL)  # whoever has been forked meanwhile holds the tether, too
         os.waitpid(self.pid, 0)
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import relpos
+from pretend import pretend
 from relpos import files
 from relpos.cli import main
 from relpos.errors import RelposError
-from relpos.runs import Run, compose, execute, plan
+from relpos.runs import execute
 from relpos.runs.lock import is_locked
 
 SOURCE = Path(relpos.__file__).parent
@@ -31,13 +32,9 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def noop() -> Run:
-    return plan(compose("noop", ["label=x"]))
-
-
 @pytest.mark.parametrize("name", ["claim.json", "log.txt", "config.yaml", "metrics.jsonl", "claim.lock", "anything"])
 def test_a_link_in_a_runs_folder_is_refused_by_name(name: str, secret: Path) -> None:
-    run = noop()
+    run = pretend()
     run.path.mkdir(parents=True)
     (run.path / name).symlink_to(secret)
     with pytest.raises(RelposError, match=rf"{name} is a link to .*id_rsa"):
@@ -48,7 +45,7 @@ def test_a_link_in_a_runs_folder_is_refused_by_name(name: str, secret: Path) -> 
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_a_link_in_the_place_of_a_folder_is_refused(depth: int, secret: Path) -> None:
-    run = noop()
+    run = pretend()
     link = [run.path, *run.path.parents][depth - 1]
     link.parent.mkdir(parents=True)
     link.symlink_to(secret.parent)
@@ -60,7 +57,7 @@ def test_a_link_in_the_place_of_a_folder_is_refused(depth: int, secret: Path) ->
 def test_the_runs_folder_itself_may_be_a_link(secret: Path, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "runs").symlink_to(tmp_path / "disk")
-    assert execute(noop()).state == "finished"
+    assert execute(pretend()).state == "finished"
 
 
 @pytest.mark.parametrize("below", ["runs/pretrain/run", "received/run"])

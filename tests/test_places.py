@@ -75,4 +75,4 @@ def test_a_file_may_begin_with_a_tilde() -> None:
 def test_nobody_reads_a_home_in_another_way() -> None:
     by_itself = re.compile(r"\.expanduser\(\)|import expanduser|Path\.home\(\)|environ.*RELPOS_RUNS")
     found = [str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if by_itself.search(path.read_text(encoding="utf-8"))]
-    assert sorted(found) == ["model/kernels/library.py", "places.py"]  # that of compiled kernels does without a home
+    assert sorted(found) == ["model/kernels/kept.py", "places.py"]  # that of compiled kernels does without a home

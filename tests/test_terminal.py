@@ -24,6 +24,13 @@ CLEAR = "\x1b[2J\x1b]0;title\x07"
 """Clears a terminal and gives its window another title."""
 
 
+def _one_run(tmp_path: Path) -> tuple[Path, Run]:
+    """An experiment file, and the run that it plans."""
+    overrides = ["size=tiny", "position=none", "steps=1"]
+    file = write_experiment(tmp_path, stages={"pretrain": []}, base=["data=toy"], rows={"a": overrides}, tasks=[], seeds=[0])
+    return file, plan(compose("pretrain", [*overrides, "data=toy", "seed=0"]))
+
+
 def test_control_characters_are_spelled_out() -> None:
     assert printable(f"a{CLEAR}b\tc\nd\x9b\u202e") == "a\\x1b[2J\\x1b]0;title\\x07b\tc\nd\\x9b\\u202e"
     assert str(RelposError(CLEAR)) == printable(CLEAR)
@@ -47,8 +54,7 @@ def test_an_error_line_with_a_strangers_text_is_plain(tmp_path: Path, refused: A
 
 def test_a_record_is_shown_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
-    file = write_experiment(tmp_path, stages={"noop": ["seconds=0"]}, base=[], rows={"a": ["label=x"]}, tasks=[])
-    run = plan(compose("noop", ["label=x"]))
+    file, run = _one_run(tmp_path)
     run.update(state="failed", error=f"no{CLEAR}", starts=[{"host": CLEAR}])
     assert main(["status", f"table={file}"]) == 0
     shown = capsys.readouterr().out
@@ -64,11 +70,13 @@ def test_a_console_keeps_its_own_colours() -> None:
 
 def test_a_plan_that_was_edited_makes_no_files_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
-    file = write_experiment(tmp_path, stages={"noop": ["seconds=0"]}, base=[], rows={"a": ["label=x"]}, tasks=[])
+    file, _ = _one_run(tmp_path)
     (tmp_path / "elsewhere").mkdir()
     record = {"state": "running", "starts": [{"pid": 1, "host": "there"}]}
     (tmp_path / "elsewhere" / "record.json").write_text(json.dumps(record))
-    Job([Run("noop", "x", {}, {}, folder=str(tmp_path / "elsewhere"))]).write(tmp_path / "runs" / "tables" / "small" / "plan.json")
+    Job([Run("pretend", "x", {}, {}, folder=str(tmp_path / "elsewhere"))]).write(
+        tmp_path / "runs" / "tables" / "small" / "plan.json"
+    )
     assert main(["status", f"table={file}"]) == 0
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["record.json"]
 

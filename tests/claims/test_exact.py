@@ -26,7 +26,7 @@ def test_holds(rule: Rule) -> None:
 
 MIRRORED: dict[str, tuple[Rule, type[Any], str, Callable[[Any], Any]]] = {
     "a mirrored kernel is not Shaw's": (
-        exact.shaw_is_dynamic, Dynamic, "terms", lambda right: lambda *given: Terms(query=right(*given).query.flip(-1))
+        exact.shaw_is_dynamic, Dynamic, "terms", lambda right: lambda *given: Terms(query=right(*given).multiplied().query.flip(-1))
     ),
     "a mirrored convolution is not Eq. 7": (
         exact.depthwise_is_convolution, DepthwiseConv, "forward", lambda right: lambda self, x: right(self, x.flip(1)).flip(1)

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from pretend import STAGE, pretend
 from relpos.cli import main
 from relpos.launch.jobs import Job
 from relpos.runs import Run, compose, execute, plan
 from relpos.runs.lock import locked
+from relpos.runs.run import VERSIONS
 
 
 class Terminal(io.StringIO):
@@ -24,8 +26,9 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def three(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Run]:
-    """Runs that sleep, of which a table uses the first."""
-    runs = {name: execute(plan(compose("noop", [f"label={name}", "seconds=0"]))) for name in ("used", "first", "second")}
+    """Runs of the tests' stage, of which a table uses the first."""
+    monkeypatch.setitem(VERSIONS, STAGE, 1)
+    runs = {name: execute(pretend(name)) for name in ("used", "first", "second")}
     (runs["first"].path / "big").write_bytes(bytes(2_500_000))
     Job.now([runs["used"]], 0).write(tmp_path / "runs" / "tables" / "mine" / "plan.json")
     return runs
@@ -42,7 +45,7 @@ def test_each_run_is_a_line_and_what_no_table_uses_stands_first(
 ) -> None:
     head, *lines, last = listed(capsys)
     assert head == ["run", "state", "figure", "on disk", "used by"]
-    assert [line[0] for line in lines] == [f"noop/{three[name].path.name}" for name in ("first", "second", "used")]
+    assert [line[0] for line in lines] == [f"pretend/{three[name].path.name}" for name in ("first", "second", "used")]
     assert [line[1] for line in lines] == ["finished"] * 3
     assert [line[-1] for line in lines] == ["–", "–", "table mine"]
     assert lines[0][-2].endswith("3 MB")
@@ -69,7 +72,7 @@ def test_what_is_named_is_removed_after_a_question(
     answer: str, goes: bool, three: dict[str, Run], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
-    assert main(["runs", "remove", three["first"].path.name, "noop/used-*"]) == 0
+    assert main(["runs", "remove", three["first"].path.name, "pretend/used-*"]) == 0
     shown = capsys.readouterr()
     assert "remove 2 runs, 3 MB" in shown.err
     assert shown.out.index("first-") < shown.out.index("used-")  # what no table uses first
@@ -80,9 +83,9 @@ def test_without_a_terminal_nobody_is_asked_and_nothing_removed_unless_it_is_sai
     three: dict[str, Run], refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    assert refused("runs", "remove", "noop/*").endswith("Answer on a terminal, or add ask=false")
+    assert refused("runs", "remove", "pretend/*").endswith("Answer on a terminal, or add ask=false")
     assert all(run.path.exists() for run in three.values())
-    assert main(["runs", "remove", "noop/*", "ask=false"]) == 0
+    assert main(["runs", "remove", "pretend/*", "ask=false"]) == 0
     assert not any(run.path.exists() for run in three.values())
 
 
@@ -94,7 +97,7 @@ def test_what_names_no_run_is_refused(command: list[str], three: dict[str, Run],
 
 def test_a_run_under_way_is_not_removed(three: dict[str, Run], refused: Callable[..., str]) -> None:
     with locked(three["first"].path):
-        assert "a process is at work on it" in refused("runs", "remove", "noop/*", "ask=false")
+        assert "a process is at work on it" in refused("runs", "remove", "pretend/*", "ask=false")
     assert all(run.path.exists() for run in three.values())
 
 

@@ -325,11 +325,11 @@ def test_edge_zero_and_clamp_agree_inside_the_window_only(name: str) -> None:
 )
 def test_sum_a_composite_is_its_parts(whole: str, parts: dict[str, str], outside: str) -> None:
     position = filled(whole, outside=outside)
-    merged = terms_of(position)
+    merged = terms_of(position).multiplied()
     for field, name in parts.items():
         part = filled(name, outside=outside)
         part.load_state_dict({key: value for key, value in position.state_dict().items() if hasattr(part, key)})
-        assert torch.equal(getattr(merged, field), getattr(terms_of(part), field))
+        assert torch.equal(getattr(merged, field), getattr(terms_of(part).multiplied(), field))
 
 
 @pytest.mark.parametrize(("name", "keys"), cases("position", POSITIONS))

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from linked import link_runs
+from pretend import STAGE, pretend
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.runs import Run, compose, execute, plan
+from relpos.runs.stages import STAGES
 from relpos.train.checkpoint import WholeCheckpoints
 
 OVERRIDES = ["steps=4", "batch=4", "checkpoint_every=1", "log_every=1", "evaluations=2", "snapshots=[50]", "position=fixed"]
@@ -198,7 +200,7 @@ def test_a_checkpoint_that_failed_holds_no_file_open(tmp_path: Path) -> None:
 def test_a_second_signal_while_the_first_is_served_does_not_leave_a_run_running(
     first: signal.Signals, toy_runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = plan(compose("noop", ["seconds=0"]))
+    run = pretend()
     update: Callable[..., None] = Run.update
 
     def updating(self: Run, **changes: Any) -> None:
@@ -211,7 +213,7 @@ def test_a_second_signal_while_the_first_is_served_does_not_leave_a_run_running(
         os.kill(os.getpid(), first)
 
     monkeypatch.setattr(Run, "update", updating)
-    monkeypatch.setitem(__import__("relpos.runs.stages", fromlist=["STAGES"]).STAGES, "noop", asked)
+    monkeypatch.setitem(STAGES, STAGE, asked)
     before = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with pytest.raises(KeyboardInterrupt):

@@ -93,7 +93,7 @@ def test_unknown_row_names_the_nearest() -> None:
 @pytest.mark.parametrize("name", ["../../../x", "/etc/passwd", "a\\\\b", "a\\0b", "a\\nb", "a\\e[2J", "a" * 101, "a\\u202eb"])
 def test_a_name_that_is_a_path_or_cannot_be_printed_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(f'question: why\nrows: {{"{name}": [position=none]}}\ntasks: []\n')
-    with pytest.raises(RelposError, match=r"mine\.yaml: rows: .* without / and"):
+    with pytest.raises(RelposError, match=r"mine\.yaml:.*( without / and|a control character)"):
         load(str(tmp_path / "mine.yaml"))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from relpos.data.published_tokenizer import PublishedTokenizer
 from relpos.data.tokenizer import FILE, NAMES, Tokenizer
 from relpos.errors import RelposError, one_line
-from relpos.files import replacing
+from relpos.files import read_bytes, replacing
 
 
 def adopt(file: Path, folder: Path) -> None:
@@ -23,7 +23,7 @@ def adopt(file: Path, folder: Path) -> None:
     Raises:
         RelposError: it is neither, or the library that reads it is not installed.
     """
-    content = file.read_bytes()
+    content = read_bytes(file)
     folder.mkdir(parents=True, exist_ok=True)
     if content.lstrip()[:1] == b"{":
         _adopt_json(file, folder)

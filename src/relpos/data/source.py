@@ -244,7 +244,7 @@ def _files(place: Path) -> Iterator[Path]:
                     raise RelposError(f"data.corpus: {folder} holds splits and none is called train; name one: {splits}")
                 folders[:] = ["train"]
             if {"state.json", "dataset_info.json"} <= {*names}:  # beside the parts of the data set there may be what `map` has kept
-                parts = read_json(Path(folder, "state.json"))["_data_files"]
+                parts = read_json(Path(folder, "state.json"), dict[str, Any]).get("_data_files") or []
                 names = [Path(part["filename"]).name for part in parts]
             starts += [path for name in folders if (path := Path(folder, name)).is_symlink()]
             paths = (Path(folder, name) for name in names if not name.startswith("."))

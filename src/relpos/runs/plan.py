@@ -16,6 +16,7 @@ from relpos.data.masking import RATE
 from relpos.data.source import READING, Toy
 from relpos.errors import RelposError, refuse_unknown
 from relpos.files import sha256
+from relpos.places import expanded
 from relpos.runs.networks import described_by, given_run, tokenizer_of
 from relpos.runs.run import Run
 from relpos.runs.tasks import node_of, of_own_or_known, own_files
@@ -84,7 +85,7 @@ def store_run(config: Content, tokenizer: Run | None = None) -> Run:
     data = {"data": config["data"]}
     own = config.get("tokenizer") or {}  # records from before have none
     if tokenizer is None and own.get("file"):
-        tokenizer = _own_tokenizer(Path(own["file"]).expanduser().resolve(), config["vocabulary"])
+        tokenizer = _own_tokenizer(expanded(own["file"]).resolve(), config["vocabulary"])
     # Left out where they are ours: tokenizers keep the identity from before there were others.
     text |= {key: value for key, value in own.items() if key in TOKENIZER and value != TOKENIZER[key]}
     label = "-".join(

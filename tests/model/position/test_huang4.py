@@ -17,7 +17,7 @@ def test_it_is_shaws_term_plus_the_keys_with_tied_tables() -> None:
         shaw.query.copy_(huang.table.transpose(1, 2))
         key.key.copy_(huang.table.transpose(1, 2).flip(2))
     q, k = torch.randn(2, 3, SHAPE.heads, n, SHAPE.head_dim)
-    terms = shaw.terms(1, q, k, shaw.prepare(n)).query, key.terms(1, q, k, key.prepare(n)).key
+    terms = shaw.terms(1, q, k, shaw.prepare(n)).multiplied().query, key.terms(1, q, k, key.prepare(n)).multiplied().key
     expected = eager.scores(None, None, Terms(query=terms[0], key=terms[1]), q)
     torch.testing.assert_close(eager.scores(None, None, huang.terms(1, q, k, huang.prepare(n)), q), expected)
 

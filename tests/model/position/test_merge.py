@@ -78,7 +78,7 @@ def test_dense_terms_are_added() -> None:
 
 def test_a_part_that_fills_nothing_changes_nothing() -> None:
     scheme = Dynamic(SHAPE, k=2, outside="zero").double()
-    terms = terms_of(scheme)
+    terms = terms_of(scheme).multiplied()
     for total in (terms + Terms(), Terms() + terms):
         assert all(getattr(total, field.name) is getattr(terms, field.name) for field in fields(Terms))
 
@@ -110,7 +110,7 @@ def test_turns_follow_each_other() -> None:
 
 def test_terms_see_queries_that_are_not_turned() -> None:
     scheme = merged(Rope, Dynamic)
-    assert torch.equal(terms_of(scheme).query, terms_of(scheme.parts[1]).query)  # type: ignore[arg-type]
+    assert torch.equal(terms_of(scheme).query, terms_of(scheme.parts[1]).multiplied().query)  # type: ignore[arg-type]
 
 
 def test_the_shortest_part_limits_the_length() -> None:

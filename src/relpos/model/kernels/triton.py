@@ -24,7 +24,8 @@ Where one tile holds all keys of a sequence (n ≤ 128) the walk over blocks of 
 their gradients made of the stored ds, by `triton_terms.py`.
 
 Storage is in the number format of q, k, v; sums are in float32, and so is everything in Triton's interpreter, which multiplies
-bfloat16 as if it were integers. Nothing is tuned when it is imported or first used: the tiles follow from n and D. `test_triton`
+bfloat16 as if it were integers. Nothing is tuned when it is imported or first used: the tiles follow from n and D.
+`test_triton_programs`
 compiles the programs for an NVIDIA GPU of compute capability 9.0, which needs none.
 """
 

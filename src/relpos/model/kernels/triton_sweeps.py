@@ -115,7 +115,10 @@ def norm_backward(
     """Gradients of x and y; those of weight, bias and, if there was one, `beside`, (2 or 3, parts, width), still to be summed."""
     grad_x = torch.empty_like(total)
     grad_y = torch.empty_like(total) if draw.rate > 0 else grad_x  # without dropout both gradients are the same numbers
-    rows, shape = mean.numel(), _norm_shape(total.shape[-1], 2 * TILE, 16)  # larger tiles leave fewer sums to add
+    rows, shape = (
+        mean.numel(),
+        _norm_shape(total.shape[-1], 2 * TILE, 8),
+    )  # larger tiles leave fewer sums; 16 warps take twice as long
     parts = triton.cdiv(rows, shape["ROWS"])
     sums = weight.new_empty(3 if beside else 2, parts, len(weight))
     dropout, constants = dropout_of(total.shape, draw, total)
@@ -210,7 +213,7 @@ def gelu_backward(wide: Tensor, bias: Tensor, grad: Tensor, active: Tensor) -> t
     (rows, width), shape = wide.shape, _gelu_shape(wide.shape[1])
     parts = triton.cdiv(rows, shape["ROWS"])
     sums = bias.new_empty(parts, width)
-    _gelu_backward[parts, triton.cdiv(width, shape["BLOCK"])](wide, bias, grad, sums, rows, **shape, num_warps=8)
+    _gelu_backward[parts, triton.cdiv(width, shape["BLOCK"])](wide, bias, grad, sums, rows, **shape)
     return grad, active, sums
 
 

@@ -60,7 +60,7 @@ class Terms:
     one. With `query_table` the queries' kernels are products: `query` holds (batch, heads, n, rank), and the kernels are
     query @ query_table; with `key_table` those of the keys. A table of two axes, (rank, width), serves all heads and is narrow; one
     of three may be as wide as the sentence, and an attention kernel may multiply where it reads, so that the kernels are never
-    all in memory. `query_bias` is added to the kernels of all queries of a head: a part of β that has the window of the queries' kernels.
+    all in memory. `query_bias` is added to the kernels of all queries of a head: a part of β with their window.
     `reach` is how far a token sees to either side; None: it sees all.
     """
 
