@@ -25,8 +25,7 @@ their gradients made of the stored ds, by `triton_terms.py`.
 
 Storage is in the number format of q, k, v; sums are in float32, and so is everything in Triton's interpreter, which multiplies
 bfloat16 as if it were integers. Nothing is tuned when it is imported or first used: the tiles follow from n and D.
-`test_triton_programs`
-compiles the programs for an NVIDIA GPU of compute capability 9.0, which needs none.
+`test_triton_programs` compiles the programs for an NVIDIA GPU of compute capability 9.0, which needs none.
 """
 
 from __future__ import annotations
