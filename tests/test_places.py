@@ -76,3 +76,10 @@ def test_nobody_reads_a_home_in_another_way() -> None:
     by_itself = re.compile(r"\.expanduser\(\)|import expanduser|Path\.home\(\)|environ.*RELPOS_RUNS")
     found = [str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if by_itself.search(path.read_text(encoding="utf-8"))]
     assert sorted(found) == ["model/kernels/kept.py", "places.py"]  # that of compiled kernels does without a home
+
+
+def test_a_runs_folder_that_is_a_link_to_itself_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs").symlink_to(tmp_path / "runs")
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
+    with pytest.raises(RelposError, match="links lead in a circle"):
+        runs_root()

@@ -27,7 +27,7 @@ def runs_root() -> Path:
     """`$RELPOS_RUNS`, by default `./runs`.
 
     Raises:
-        RelposError: it is empty, or a file.
+        RelposError: it is empty, a file, or a link that leads to itself.
     """
     # The working directory is an argument, so that the cache does not outlive a change of it; nor of the home.
     return _resolved(os.environ.get("RELPOS_RUNS", "runs"), os.getcwd(), os.environ.get("HOME"))
@@ -56,6 +56,8 @@ def _resolved(folder: str, below: str, home: str | None) -> Path:
         path = Path(below, expanded(folder)).resolve()
     except RelposError as error:
         raise RelposError(f"RELPOS_RUNS={error}") from None
+    except (OSError, RuntimeError):  # which of them, depends on the version of Python
+        raise RelposError(f"RELPOS_RUNS={folder}: links lead in a circle there; name another folder") from None
     if path.exists() and not path.is_dir():
         raise RelposError(f"RELPOS_RUNS={folder}: a folder is expected, this is a file")
     return path
