@@ -33,14 +33,14 @@ install: .venv/.installed ## Make .venv with the `relpos` command and what it ne
 	  || $(PYTHON) -m venv --clear .venv
 	@echo "Installing into .venv what the commands need$(if $(GPU),,; no GPU is here: torch without CUDA, no triton)." \
 	      "A minute or two the first time; make test adds what tests need" >&2
-	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement hashes.txt
+	$(BIN)/python -m pip install --quiet --no-compile --require-hashes --no-deps --requirement hashes.txt
 	$(PIP) $(CPU) $(TORCH)
 	$(PIP) --no-build-isolation --editable .
 	@echo '$(CURDIR)' >$@
 
 .venv/.dev: .venv/.installed hashes-dev.txt
 	@echo "Installing what tests and checks need" >&2
-	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement hashes-dev.txt
+	$(BIN)/python -m pip install --quiet --no-compile --require-hashes --no-deps --requirement hashes-dev.txt
 	$(PIP) --no-build-isolation --editable ".[dev]"
 	@touch $@
 
