@@ -68,7 +68,7 @@ def check_steps(model: Classifier, data: Encoded, microbatch: int, *indices: int
 
 @pytest.mark.parametrize("kind", get_args(ClassifierKind))
 @pytest.mark.parametrize("labels", [CLASSES, CLASSES.float()], ids=["classes", "scores"])
-def test_a_recorded_step_has_the_gradients_of_a_plain_one(kind: ClassifierKind, labels: Tensor) -> None:
+def test_a_recorded_fine_tuning_has_the_gradients_of_a_plain_one(kind: ClassifierKind, labels: Tensor) -> None:
     check_steps(classifier(1 if labels.is_floating_point() else 3, kind), encoded(labels), 32, 0, 6, 13)
 
 
@@ -90,7 +90,7 @@ def test_a_step_sums_losses_and_hits_and_of_a_regression_squared_errors() -> Non
 
 
 @pytest.mark.parametrize("kind", get_args(ClassifierKind))
-def test_a_replay_waits_for_nothing(kind: ClassifierKind) -> None:
+def test_a_replayed_fine_tuning_waits_for_nothing(kind: ClassifierKind) -> None:
     recorded = tuning(classifier(3, kind)).recording(PlainCalls())
     first = next(iter(TuningSteps(encoded(CLASSES), 3, 29, 1, 32, few_shapes=True)))
     recorded.sums(0, first.microbatches)

@@ -121,7 +121,7 @@ def test_they_compute_the_same(elsewhere: dict[str, Any]) -> None:
     assert elsewhere["classifier"]["class"] == "RelposForSequenceClassification"
 
 
-def test_the_pipeline_fills_masks_as_we_do(elsewhere: dict[str, Any], exported: Path) -> None:
+def test_without_relpos_the_pipeline_fills_masks_as_we_do(elsewhere: dict[str, Any], exported: Path) -> None:
     for name in NETWORKS:
         if name not in ("causal", "classifier"):
             [guesses] = relpos.FillMask(exported / name)("the [MASK], and cats.", top=2)

@@ -1,7 +1,8 @@
 """Attention kernels: ways of computing the attention. `eager` is the definition; the others equal it and say what they support.
 
 An attention kernel is a module with two functions. `supports(terms, v, training)` says whether it serves these terms for values
-like v, and `attention(q, k, v, terms, mask, dropout)` computes. An optional one is used only after it has proved itself (proof.py).
+like v, and `attention(q, k, v, terms, mask, dropout, scale)` computes. An optional one is used only after it has proved itself
+(proof.py).
 """
 
 from __future__ import annotations
