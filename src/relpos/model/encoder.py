@@ -99,7 +99,8 @@ class Layer(nn.Module):
         )
         # With norms behind the sums x is normed already.
         read = normed(x, self.ffn_norm) if first else x
-        y, beside = convolved(conv, "ffn", read, read, call), tuple[Tensor, ...]()
+        y = convolved(conv, "ffn", read, read, call)
+        beside: tuple[Tensor, ...] = ()
         if "inner" in conv.places:
             y = self.narrow(cut(self.block.activate(convolved(conv, "inner", self.widen(y), y, call))))
         elif swept and self.block.plain_gelu:
