@@ -1,7 +1,7 @@
 """An optional attention kernel proves itself before it is trusted.
 
 The first time that a kernel is to compute a kind of terms on a device in a number format, its values and gradients are compared
-with those of `eager` on small batches, on a GPU [in a process of their own](apart.py). So code that no test has run on this
+with those of `eager` on small batches, on a GPU in a process of their own (`apart`). So code that no test has run on this
 hardware can neither spoil a result nor end a training.
 """
 
