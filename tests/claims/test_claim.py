@@ -14,10 +14,10 @@ from relpos.claims.verdict import Evidence, sided
 from relpos.commands.claims import page
 from relpos.config.compose import called
 from relpos.errors import RelposError
+from relpos.results.statistics import Difference
 from relpos.runs import compose
 from relpos.tables.columns import GLUE
 from relpos.tables.estimate import scheme
-from relpos.tables.statistics import Difference
 
 OF_PAPERS = [*(f"C{n:02}" for n in range(1, 26)), *(f"W{n:02}" for n in range(1, 23))]
 IDS = [claim.id for claim in files.load("all") if not claim.measure]

@@ -8,7 +8,7 @@ import pytest
 from relpos.claims.columns import signs_above
 from relpos.claims.comparisons import mean_without_loss
 from relpos.claims.verdict import Evidence
-from relpos.tables.statistics import Difference
+from relpos.results.statistics import Difference
 
 TABLE_6 = ([0.3, 0.3, 0.4, 1.2, 0.2, 0.1, 0.5, -0.3, 0.8], [2.2, 0.2, 0.3, 1.6, 0.3, 0.2, 2.5, 0.6, 0.3])
 """Fixed lightweight − fixed depthwise on the dev sets, and the standard deviation of a run from the printed errors."""

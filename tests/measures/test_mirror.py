@@ -13,7 +13,7 @@ from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.measures.measure import measured_columns
 from relpos.model.heads import MaskedLM
-from relpos.tables.pooled import SAME
+from relpos.results.contrast import SAME
 from schemes import model_of
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from relpos.errors import RelposError
+from relpos.results.statistics import standard_error
 from relpos.tables.checks import evaluate, parse
 from relpos.tables.row import Column, Row
-from relpos.tables.statistics import standard_error
 
 
 def verdict(check: dict[str, Any], **means: float | None) -> str:

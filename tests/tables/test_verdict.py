@@ -7,12 +7,12 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from relpos.tables import pooled
+from relpos.results import contrast
+from relpos.results.contrast import Spread
 from relpos.tables.columns import printed_numbers, rows_of
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table
-from relpos.tables.pooled import Spread
 from relpos.tables.render import text
 from relpos.tables.render.view import view_of
 from relpos.tables.row import Row
@@ -27,7 +27,7 @@ FULL = bool(os.environ.get("RELPOS_FULL"))
 def judged(values: list[float], printed: Printed, server: float | None = None) -> str:
     """Of pre-trainings with these scores, whose spread is their own."""
     units = dict(enumerate(values))
-    spread = pooled.spread({"row": units}, "row")
+    spread = contrast.spread({"row": units}, "row")
     return verdict(len(values), difference(units, printed, spread, server), printed.bound(spread))
 
 
@@ -48,7 +48,7 @@ def test_each_verdict_against_a_mean_with_its_error(values: list[float], expecte
 
 def test_a_clear_difference_that_is_too_small_to_matter_is_a_reproduction() -> None:
     units = dict(enumerate(around(40.3, 0.1)))
-    found = difference(units, Printed(40.0, 0.04), pooled.spread({"row": units}, "row"))
+    found = difference(units, Printed(40.0, 0.04), contrast.spread({"row": units}, "row"))
     assert found.low > 0
     assert judged(around(40.3, 0.1), Printed(40.0, 0.04)) == "reproduced"
 
@@ -97,7 +97,7 @@ def share_called_different(rows: int, seeds: int, sem: float, times: int) -> flo
     called = []
     for _ in range(times):
         units, number = faithful(chance, rows, seeds)
-        spread = pooled.spread(units, "0")
+        spread = contrast.spread(units, "0")
         printed = Printed(number, sem)
         called.append(verdict(seeds, difference(units["0"], printed, spread), printed.bound(spread)))
     return float(np.mean([word in ("above", "below") for word in called]))

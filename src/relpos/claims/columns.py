@@ -12,9 +12,9 @@ from relpos.claims.requirements import SEVERAL, Requirements
 from relpos.claims.rule import Test, of_column, rule, with_scores
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, joined, sided
+from relpos.results.contrast import difference
+from relpos.results.statistics import ALPHA, SEED, Difference, combined
 from relpos.tables.columns import GLUE
-from relpos.tables.pooled import difference
-from relpos.tables.statistics import ALPHA, SEED, Difference, combined
 
 DRAWS = 20_000
 

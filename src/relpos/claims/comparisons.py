@@ -12,8 +12,8 @@ from relpos.claims.effort import to_decide
 from relpos.claims.rule import Place, Rule, Says, Test, each_scale, of_column, options_of, rule
 from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, joined, sided
+from relpos.results.statistics import ALPHA, Difference, holm
 from relpos.tables.columns import GLUE
-from relpos.tables.statistics import ALPHA, Difference, holm
 
 SEVERAL_SEEDS = "two pre-training seeds or more of some row of this scale"
 

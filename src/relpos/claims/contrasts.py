@@ -8,9 +8,9 @@ from statistics import fmean
 from typing import NamedTuple
 
 from relpos.claims.scales import CLEAR, LOSS, ORDER, Scale, Seed
+from relpos.results.contrast import contrast
+from relpos.results.statistics import Difference, paired
 from relpos.tables.columns import GLUE, means_by
-from relpos.tables.pooled import contrast
-from relpos.tables.statistics import Difference, paired
 
 MEAN = "glue"
 WHERE = {LOSS: " nats of held-out loss less", ORDER: " nats of shuffle gap more"}
@@ -49,7 +49,7 @@ def gain(
     """The gain of one row over another; None if one of them has no score in this column.
 
     Args:
-        scale: all its rows together show how much pre-trainings differ, see `relpos.tables.pooled`.
+        scale: all its rows together show how much pre-trainings differ, see `relpos.results.contrast`.
         rows: the row that is expected to be better, and the one that it is compared with.
         column: of GLUE, `loss` or `order`, or `glue`: the mean of the nine, or of those that both rows have. Columns in which
             neither row is better than the constant answer are left out; if none is left, nothing can be said.

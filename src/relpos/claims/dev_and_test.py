@@ -14,10 +14,10 @@ from relpos.claims.rule import Test, once, rule
 from relpos.claims.verdict import Verdict, sided
 from relpos.errors import RelposError
 from relpos.files import fitted, read_json
+from relpos.results.statistics import Difference, standard_error
 from relpos.runs.run import runs_root
 from relpos.tables.columns import GLUE
 from relpos.tables.row import Column
-from relpos.tables.statistics import Difference, standard_error
 
 MANY = 1e9
 """Degrees of freedom of an error that is known, and not estimated from the scores."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import ceil
 
 from relpos.claims.scales import Scale
-from relpos.tables.statistics import Difference
+from relpos.results.statistics import Difference
 from relpos.tables.verdict import POWER, WIDE
 
 MOST = 1_000

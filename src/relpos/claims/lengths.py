@@ -11,7 +11,7 @@ from relpos.claims.rule import Test, rule
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import FAILS, NOT_RUN, Evidence, Verdict, all_of, below, joined
 from relpos.measures.lengths import ByLength, kept_losses
-from relpos.tables.statistics import Difference, paired
+from relpos.results.statistics import Difference, paired
 
 TIMES = (2, 4)
 

@@ -17,10 +17,10 @@ from relpos.claims.claim import MEASURES, Claim
 from relpos.claims.comparisons import higher, not_higher, not_lower
 from relpos.claims.contrasts import Contrast
 from relpos.files import write_json
-from relpos.tables.pooled import difference
+from relpos.results.contrast import difference
+from relpos.results.statistics import Difference
 from relpos.tables.ranking import Agreement, agreements, units
 from relpos.tables.row import Row
-from relpos.tables.statistics import Difference
 
 OF_ONE_SCALE = (higher, not_higher, not_lower)
 """The rules that compare rows of one scale, as those of a table are."""

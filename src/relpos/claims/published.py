@@ -10,7 +10,7 @@ from relpos.claims.requirements import SEVERAL, Requirements
 from relpos.claims.rule import Test, rule
 from relpos.claims.scales import Scale
 from relpos.claims.verdict import NOT_RUN, Verdict, all_of, sided
-from relpos.tables.statistics import Difference, paired
+from relpos.results.statistics import Difference, paired
 
 
 def _says(test: Test) -> str:

@@ -12,7 +12,7 @@ from relpos.claims.contrasts import MEAN, named, pretraining_means
 from relpos.claims.rule import Test, of_column, rule, with_scores
 from relpos.claims.scales import Scale, Seed
 from relpos.claims.verdict import NOT_RUN, Evidence, Verdict
-from relpos.tables.statistics import Difference, paired
+from relpos.results.statistics import Difference, paired
 
 Halves = dict[str, dict[str, dict[Seed, tuple[float, float]]]]
 """Row → column → seeds → score on even and on odd examples, × 100."""

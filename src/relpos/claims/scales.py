@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from relpos.ranges import shown
+from relpos.results.statistics import above_constant
 from relpos.runs.plan import other_layers
 from relpos.runs.shelf import most_shared
 from relpos.tables.intervals import halves
 from relpos.tables.plateau import is_on_plateau
-from relpos.tables.statistics import above_constant
 from relpos.train.optim import Recipe
 
 LOSS, ORDER = "loss", "order"

@@ -27,9 +27,9 @@ from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Ve
 from relpos.claims.weights import encoder, of_weights
 from relpos.data.store import Store
 from relpos.errors import RelposError
+from relpos.results.statistics import Difference, paired
 from relpos.runs.run import read_record
 from relpos.runs.shelf import snapshots
-from relpos.tables.statistics import Difference, paired
 
 CLOSE, NOT_CLOSE = 0.8, 0.5
 RANDOM = 20

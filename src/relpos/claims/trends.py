@@ -18,8 +18,8 @@ from relpos.claims.requirements import SEVERAL, Requirements
 from relpos.claims.rule import Place, Test, of_column, rule
 from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, below, joined, sided
+from relpos.results.statistics import ALPHA, Difference, combined, paired, welch
 from relpos.tables.columns import GLUE
-from relpos.tables.statistics import ALPHA, Difference, combined, paired, welch
 
 
 def _changed(

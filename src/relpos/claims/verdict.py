@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from relpos.tables.statistics import ALPHA, Difference, benjamini_hochberg, holm
+from relpos.results.statistics import ALPHA, Difference, benjamini_hochberg, holm
 from relpos.tables.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED
 
 EXACT = "at any size"

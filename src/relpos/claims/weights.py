@@ -23,8 +23,8 @@ from relpos.claims.rule import Place, Rule, Says, Test, each_scale, options_of
 from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined
 from relpos.pretrained.files import is_published
+from relpos.results.statistics import ALPHA
 from relpos.runs.shelf import snapshot, snapshots
-from relpos.tables.statistics import ALPHA
 from relpos.train.weights import load_model
 
 NEAR_K = 8

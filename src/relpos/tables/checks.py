@@ -6,7 +6,7 @@
     at_least: 85                         ≥ the number; undecided while it is less by no more than 3 standard errors of the score
     near: best                           no more than 3 standard errors of the difference below the best row
 
-The standard error is that of a score on the column's dev examples, see `relpos.tables.statistics.standard_error`. Chance is the
+The standard error is that of a score on the column's dev examples, see `relpos.results.statistics.standard_error`. Chance is the
 score of the best constant answer, 0 for correlations, 50 for minimal pairs. A shuffle gap is in nats: its bound is a number, and
 it has no standard error here.
 """
@@ -20,8 +20,8 @@ from math import hypot
 from relpos import ranges
 from relpos.errors import RelposError, refuse_unknown
 from relpos.measures.measure import measured_columns
+from relpos.results.statistics import standard_error
 from relpos.tables.row import NATS, Column, Row
-from relpos.tables.statistics import standard_error
 from relpos.tables.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED
 
 WIDTH = 3.0

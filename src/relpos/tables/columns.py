@@ -13,6 +13,7 @@ import numpy as np
 from relpos.errors import RelposError
 from relpos.files import read_text
 from relpos.measures.lengths import losses
+from relpos.results.statistics import interval
 from relpos.runs.log import LOG, last_lines
 from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import logged
@@ -20,7 +21,6 @@ from relpos.tables import intervals
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.row import Column, Row, RowRun, rates_of, slowest
-from relpos.tables.statistics import interval
 
 GLUE = ("cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")
 """The nine columns whose mean is GLUE; WNLI is shown, but is not in the mean."""

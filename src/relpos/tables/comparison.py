@@ -1,7 +1,7 @@
 """Compares the numbers of a table with the paper's and with the baseline row's, and says how small a difference would show.
 
 The results are the fields of `relpos.tables.row.Column` from `statistic` on. Rows that share a baseline are of one scale: how much
-pre-trainings differ is estimated from all of them, see `relpos.tables.pooled`.
+pre-trainings differ is estimated from all of them, see `relpos.results.contrast`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import hypot
 
-from relpos.tables import pooled
-from relpos.tables.columns import GLUE, mean_of
-from relpos.tables.experiment import Experiment
-from relpos.tables.pooled import Spread
-from relpos.tables.row import Column, Detectable, Row
-from relpos.tables.statistics import (
+from relpos.results import contrast
+from relpos.results.contrast import Spread
+from relpos.results.statistics import (
     Difference,
     above_constant,
     detectable_by_examples,
@@ -24,6 +21,9 @@ from relpos.tables.statistics import (
     paired,
     standard_error,
 )
+from relpos.tables.columns import GLUE, mean_of
+from relpos.tables.experiment import Experiment
+from relpos.tables.row import Column, Detectable, Row
 from relpos.tables.verdict import Printed, difference, unit, verdict
 
 PrintedRow = Mapping[str, float]
@@ -84,7 +84,7 @@ def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment,
         experiment.split == "test",
     )
     units = {of_group.name: _units(of_group, name, paper) for of_group in group if _has(of_group, name)}
-    spread = pooled.spread(units, row.name, _constant(group, name))
+    spread = contrast.spread(units, row.name, _constant(group, name))
     count = len(units[row.name])
     by_seeds = detectable_by_seeds(spread.variance**0.5, count) if spread else None
     error = _examples_error(row, name)
@@ -106,7 +106,7 @@ def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment,
     return _judged(column, units[row.name], paper, spread)
 
 
-def _judged(column: Column, units: pooled.Units, paper: Printed, spread: Spread | None) -> Column:
+def _judged(column: Column, units: contrast.Units, paper: Printed, spread: Spread | None) -> Column:
     if paper.test and column.test is None:  # ours is a dev score, theirs a test score: only differences to the baseline compare
         return column if column.values else replace(column, verdict=verdict(0, None, 0.0))
     server = column.test if paper.test else None
@@ -195,7 +195,7 @@ def _between(row: Row, base: Row, name: str, groups: Mapping[str, Sequence[Row]]
     units = {row: {seed: sum(values) / len(values) for seed, values in of_row.items()} for row, of_row in scores.items()}
     if row.name not in units or base.name not in units:
         return None
-    return pooled.difference(units, row.name, base.name, _constant(group, name))
+    return contrast.difference(units, row.name, base.name, _constant(group, name))
 
 
 def baseline_of(row: Row, baselines: Mapping[str, Sequence[str]]) -> str | None:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from relpos.analysis.resampling import multi_bootstrap
 from relpos.errors import RelposError, one_line
 from relpos.files import check_recorded, read_text
+from relpos.results.statistics import Interval
 from relpos.tables.plan import Tuning
-from relpos.tables.statistics import Interval
 from relpos.trust import find
 
 RESAMPLES = 500

@@ -14,11 +14,11 @@ import numpy as np
 
 from relpos.analysis.resampling import crossed_interval
 from relpos.measures.measure import NATS, Figure, MeasuredColumn, Results, measured_columns
+from relpos.results.statistics import Difference, Interval
 from relpos.tables.columns import summary
 from relpos.tables.order_instrument import Each, Instrument, ToMeasure, in_turn, results_of
 from relpos.tables.plan import PlannedRow
 from relpos.tables.row import Column, Row
-from relpos.tables.statistics import Difference, Interval
 
 FEWEST = 5
 """The fewest pre-trainings whose interval is bootstrapped. Over fewer a bootstrap is too narrow: they get a t-interval."""

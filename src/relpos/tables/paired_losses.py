@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from relpos.errors import RelposError
 from relpos.measures.sample import fills_answers
+from relpos.results.statistics import Difference, paired
 from relpos.runs.run import Run
 from relpos.tables.compared import by_seed, text_of
 from relpos.tables.plan import PlannedRow
-from relpos.tables.statistics import Difference, paired
 
 Floats = npt.NDArray[np.float64]
 SHARED = ("packing", "length")

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
+from relpos.results.contrast import Units, difference
 from relpos.runs.shelf import common
 from relpos.tables.estimate import scheme
 from relpos.tables.plan import PlannedRow
-from relpos.tables.pooled import Units, difference
 from relpos.tables.row import Row
 
 NONE = "none"

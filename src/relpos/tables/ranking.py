@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from relpos.results.statistics import ALPHA, SEED
 from relpos.tables.columns import means_by
 from relpos.tables.row import LOSS, Column, Row
-from relpos.tables.statistics import ALPHA, SEED
 
 FEWEST = 4
 """The fewest rows whose order is compared."""

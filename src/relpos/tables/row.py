@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relpos.measures.measure import NATS
-from relpos.tables.statistics import Interval
+from relpos.results.statistics import Interval
 
 PartRates = float | tuple[float, ...]
 """The factor of a learning rate, or those of the parts of a merge."""

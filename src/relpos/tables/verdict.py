@@ -19,8 +19,9 @@ counts as 0.05, the largest that rounds to it.
 Ours is the mean over pre-trainings of the statistic that the paper prints of its single one: the mean, best or median over
 fine-tunings. The best of three is expected to be lower than the best of ten, and is corrected for that; scores of fine-tunings are
 taken to be normally distributed. A printed standard error is over fine-tunings. But the paper's number comes from one pre-training,
-and another would have given another number. So its error is the spread between pre-trainings that our rows show (`pooled.spread`),
-or the printed one if that is larger; with the printed error alone, half of all faithful reproductions would be called different.
+and another would have given another number. So its error is the spread between pre-trainings that our rows show, by
+`contrast.spread`, or the printed one if that is larger; with the printed error alone, half of all faithful reproductions would be
+called different.
 If the server has scored ours, its score takes the place of ours: one submission, as the paper's is.
 """
 
@@ -33,8 +34,8 @@ from math import exp, lgamma, sqrt
 
 import numpy as np
 
-from relpos.tables.pooled import Spread
-from relpos.tables.statistics import SEED, Difference, Statistic
+from relpos.results.contrast import Spread
+from relpos.results.statistics import SEED, Difference, Statistic
 
 REPRODUCED, ABOVE, BELOW, UNDECIDED, NOT_RUN = "reproduced", "above", "below", "undecided", "not run"
 HOLDS, FAILS, NOT_HERE = "holds", "fails", "cannot be said here"

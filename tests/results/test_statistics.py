@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from relpos.tables.statistics import (
+from relpos.results.statistics import (
     benjamini_hochberg,
     detectable_by_examples,
     detectable_by_seeds,

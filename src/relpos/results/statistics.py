@@ -35,7 +35,7 @@ class Difference:
         error: its standard error; below 1e-12 the interval is a point.
         freedom: degrees of freedom of the t-distribution.
         n: pairs, or values of `first`.
-        alone: of a moderated error, the same difference by its own pairs alone; see `relpos.tables.pooled`.
+        alone: of a moderated error, the same difference by its own pairs alone; see `relpos.results.contrast`.
     """
 
     value: float

@@ -1,4 +1,4 @@
-"""Errors that are estimated from all rows of a scale, against formulas and simulations; covers pooled."""
+"""Errors that are estimated from all rows of a scale, against formulas and simulations; covers contrast."""
 
 import os
 from itertools import combinations
@@ -10,9 +10,9 @@ from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 from statsmodels.regression.linear_model import OLS
 
-from relpos.tables import pooled
-from relpos.tables.pooled import difference, spread
-from relpos.tables.statistics import benjamini_hochberg
+from relpos.results import contrast
+from relpos.results.contrast import difference, spread
+from relpos.results.statistics import benjamini_hochberg
 
 TIMES = 500 if os.environ.get("RELPOS_FULL") else 60
 SEVERAL = 500 if os.environ.get("RELPOS_FULL") else 200
@@ -69,7 +69,7 @@ def test_the_moderated_variance_is_smyths() -> None:
 
 @pytest.mark.parametrize("value", [1e-6, 0.01, 0.7, 5.0, 400.0, 1e6])
 def test_the_trigamma_function_is_inverted(value: float) -> None:
-    assert polygamma(1, pooled._trigamma_inverse(value)) == pytest.approx(value, rel=1e-8)
+    assert polygamma(1, contrast._trigamma_inverse(value)) == pytest.approx(value, rel=1e-8)
 
 
 def test_a_row_that_is_constant_by_theorem_adds_nothing_to_an_error_and_stays_outside_the_pool() -> None:
@@ -175,7 +175,7 @@ def test_the_test_of_equal_spreads_has_its_size_and_power_at_few_seeds(seeds: in
     def rejects(spreads: np.ndarray) -> float:
         tables = [chance.normal(0, spreads[:, None], (len(spreads), seeds)) + chance.normal(0, 1, seeds) for _ in range(SEVERAL)]
         cells = [tuple((r, s, float(each[r, s])) for r in range(len(spreads)) for s in range(seeds)) for each in tables]
-        return float(np.mean([pooled.equal_spreads(each) < 0.05 for each in cells]))
+        return float(np.mean([contrast.equal_spreads(each) < 0.05 for each in cells]))
 
     assert 0.02 <= rejects(np.ones(16)) <= 0.08
     assert rejects(np.geomspace(0.1, 1.0, 16)) >= 0.8
@@ -188,7 +188,7 @@ def test_the_fit_is_that_of_statsmodels(is_crossed: bool) -> None:
     seeds = range(1, 4) if is_crossed else ()
     design = np.array([[*(row == r for r in range(4)), *(seed == s for s in seeds)] for row, seed, _ in cells], dtype=float)
     expected = OLS(np.array([score for *_, score in cells]), design).fit()
-    fit = pooled._fit(cells, is_crossed)
+    fit = contrast._fit(cells, is_crossed)
     assert (fit.df_resid, fit.ssr) == (expected.df_resid, pytest.approx(expected.ssr, rel=1e-12))
 
 

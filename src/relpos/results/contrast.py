@@ -34,7 +34,7 @@ from math import exp, inf, log
 import numpy as np
 from numpy.typing import NDArray
 
-from relpos.tables.statistics import ALPHA, POINT, SEED, Difference, combined, paired, satterthwaite, welch_contrast
+from relpos.results.statistics import ALPHA, POINT, SEED, Difference, combined, paired, satterthwaite, welch_contrast
 
 Units = Mapping[int, float]
 """Pre-training seed → score × 100, or nats."""

@@ -1,0 +1,1 @@
+"""What finished runs measured: every number read once, what may be compared, and the statistics of differences."""
