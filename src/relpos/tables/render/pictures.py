@@ -30,9 +30,13 @@ def draw(folder: Path, rows: Sequence[Row]) -> None:
 
 
 def draw_losses(path: Path, rows: Sequence[Row]) -> None:
-    """Held-out loss against step, a line per row."""
-    curves = {row.name: row.heldout_loss for row in rows if row.heldout_loss}
-    style.update(path, curves, lambda: _losses(curves))
+    """Held-out loss against step, a line per row. Rows that differ in their number of steps alone have one colour and one name."""
+    lines: dict[tuple[str, ...], list[Sequence[tuple[int, float]]]] = {}
+    for row in (row for row in rows if row.heldout_loss):
+        steps = next((each.removeprefix("steps=") for each in row.overrides if each.startswith("steps=")), "")
+        name = row.name.removesuffix(steps).rstrip("_-")
+        lines.setdefault((name, *(each for each in row.overrides if each != f"steps={steps}")), []).append(row.heldout_loss)
+    style.update(path, [[name, curves] for (name, *_), curves in lines.items()], lambda: _losses(lines))
 
 
 def draw_snapshots(path: Path, rows: Sequence[Row]) -> None:
@@ -73,15 +77,31 @@ def draw_multipliers(path: Path, rows: Sequence[Row]) -> None:
     style.update(path, [[kind, *sorted(losses.items())] for kind, losses in kinds.items()], lambda: _multipliers(kinds))
 
 
-def _losses(curves: Mapping[str, Sequence[tuple[int, float]]]) -> Any:
-    columns = -(-len(curves) // LINES)
-    figure, axes = style.panel(6.4 + 2.0 * columns, 4.0 if len(curves) < 12 else 5.6)
-    # The legend reads as the lines end, from top to bottom.
-    for number, (name, points) in enumerate(sorted(curves.items(), key=lambda item: -item[1][-1][1])):
-        axes.plot(*zip(*points, strict=True), label=name, marker=".", **style.look(number))
+def _losses(lines: Mapping[tuple[str, ...], Sequence[Sequence[tuple[int, float]]]]) -> Any:
+    figure, axes = style.panel(7.8, max(4.2, 0.19 * len(lines)))
+    ends = []
+    for number, ((name, *_), curves) in enumerate(sorted(lines.items(), key=lambda item: -_last(item[1])[1])):
+        look = style.look(number)
+        for points in curves:
+            axes.plot(*zip(*points, strict=True), marker=".", **look)
+        ends.append((name, *_last(curves), look["color"]))
+    steps = [step for curves in lines.values() for points in curves for step, _ in points]
+    style.logarithmic(axes, _doublings(min(steps), max(steps)))
     axes.set(xlabel="step", ylabel=NATS_PER_TOKEN)
-    style.legend(figure, ncols=columns, handlelength=3.5)
+    style.name_ends(axes, ends)
     return figure
+
+
+def _last(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[int, float]:
+    return max((points[-1] for points in curves), key=lambda point: point[0])
+
+
+def _doublings(first: int, last: int) -> list[int]:
+    """Ticks that halve from the last step down to the first."""
+    ticks = [last]
+    while ticks[-1] // 2 >= max(first, 1):
+        ticks.append(ticks[-1] // 2)
+    return ticks
 
 
 def _snapshots(panels: Mapping[str, Mapping[str, Mapping[int, Column]]], rows: Sequence[str], has_bands: bool) -> Any:
