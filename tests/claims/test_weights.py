@@ -285,7 +285,7 @@ def test_dev_above_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     assert dev_above_test().verdicts(NO_RUNS) == []
     rows = [{"name": f"row{place}", "mean": {"mean": 70.0 + place, "test": 68.5}, "columns": {}} for place in range(3)]
-    write_json(tmp_path / "tables" / "t" / "table.json", {"rows": rows})
+    write_json(tmp_path / "tables" / "t" / "table.json", {"name": "t", "question": "?", "rows": rows})
     assert dev_above_test().verdicts(NO_RUNS)[0].verdict == "holds"
 
 
@@ -307,5 +307,5 @@ def test_rows_share_their_test_sets(
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     columns = {"rte": {"mean": 66.0, "examples": examples, "metric": "accuracy"}}
     made = [{"name": f"row{place}", "mean": {"mean": 66.0, "test": 65.0}, "columns": columns} for place in range(rows)]
-    write_json(tmp_path / "tables" / "t" / "table.json", {"rows": made})
+    write_json(tmp_path / "tables" / "t" / "table.json", {"name": "t", "question": "?", "rows": made})
     assert dev_above_test().verdicts(NO_RUNS)[0].verdict == expected

@@ -15,10 +15,11 @@ from relpos.cli import main
 from relpos.files import write_json, write_text
 from relpos.runs import plan, runs_root
 from relpos.runs.run import recorded
+from relpos.runs.table_file import read_table
 from relpos.tables.differing import differences, in_words, option_of, titled
 from relpos.tables.paired_losses import Losses, losses_of, over_examples, paired_losses
 from relpos.tables.plan import PlannedRow
-from relpos.tables.table import Table, read
+from relpos.tables.table import Table
 from schemes import POSITIONS, node
 
 TINY = ["steps=4", "batch=4", "evaluations=2", "data.pairs=64", "length=32", "size.layers=1", "size.max_positions=32"]
@@ -64,7 +65,7 @@ def compared(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[Path,
     capsys.readouterr()
     assert main(["compare", *arguments, "examples=40"]) == 0
     folder = Path(capsys.readouterr().out.splitlines()[-1])
-    return folder, read(folder / "table.json")
+    return folder, read_table(folder, Table)
 
 
 def test_two_runs_become_a_page_a_table_and_a_figure(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

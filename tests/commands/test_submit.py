@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from glue_tasks import task
 from glue_tasks import write as write_rows
 from relpos.cli import main
+from relpos.runs.table_file import RowRun
 from relpos.tables.glue_server import Answers, layout
-from relpos.tables.row import Row, RowRun
+from relpos.tables.row import Row
 from relpos.tables.table import Table
 from relpos.train.finetune import columns
 from relpos.train.splits import Splits

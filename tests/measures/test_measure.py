@@ -16,7 +16,8 @@ from relpos.measures import kinds
 from relpos.measures.kept import kept
 from relpos.measures.measure import measures
 from relpos.measures.sample import Sample
-from relpos.tables.table import read
+from relpos.runs.table_file import read_table
+from relpos.tables.table import Table
 from tests.packaging.recipes import COLUMN
 
 WIDTH = str(COLUMN.files["src/relpos/measures/kinds/width.py"])
@@ -59,7 +60,7 @@ def test_a_new_file_is_a_measure_of_relpos_order_and_a_column_of_tables(
     content = {"question": "how wide?", "rows": {"none": ["position=none"]}, "stages": stages, "tasks": [], "order": ["width"]}
     (tmp_path / "wide.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     assert main(["reproduce", f"table={tmp_path / 'wide.yaml'}", "engine=debug"]) == 0
-    assert read(trained / "tables" / "wide" / "table.json").row("none").columns["width"].values == [64]
+    assert read_table(trained / "tables" / "wide", Table).row("none").columns["width"].values == [64]
     written = (trained / "tables" / "wide" / "table.md").read_text(encoding="utf-8")
     assert "| width of the network |" in written
     assert "Width: numbers in a hidden state." in (trained / "tables" / "wide" / "table.html").read_text(encoding="utf-8")

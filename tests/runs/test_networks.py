@@ -32,9 +32,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def write_table(*rows: tuple[str, list[Path]], state: str = "finished") -> Path:
-    runs = [
-        {"name": name, "runs": [{"stage": "pretrain", "state": state, "path": str(path)} for path in paths]} for name, paths in rows
-    ]
+    run = {"stage": "pretrain", "identity": "1", "state": state}
+    runs = [{"name": name, "runs": [run | {"path": str(path)} for path in paths]} for name, paths in rows]
     write_json(runs_root() / "tables" / "mine" / "table.json", {"name": "mine", "question": "?", "rows": runs})
     return runs_root() / "tables" / "mine"
 

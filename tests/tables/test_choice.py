@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from relpos.runs.table_file import RowRun
 from relpos.tables.choice import Choice, by_choice, choose
-from relpos.tables.row import Row, RowRun
+from relpos.tables.row import Row
 from tables.made_rows import column, experiment
 
 RIGHT = {"base": "1010", "one": "1110", "two": "1011"}

@@ -16,6 +16,7 @@ from relpos.errors import RelposError
 from relpos.measures.kept import kept
 from relpos.measures.sample import Sample
 from relpos.runs.run import runs_root
+from relpos.runs.table_file import read_table
 from relpos.tables.columns import rows_of
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load
@@ -23,7 +24,7 @@ from relpos.tables.order_columns import order_columns, with_order
 from relpos.tables.order_instrument import instrument
 from relpos.tables.plan import plan_table
 from relpos.tables.row import Column, Row
-from relpos.tables.table import Table, read
+from relpos.tables.table import Table
 from tables.made_rows import experiment
 
 
@@ -68,7 +69,7 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def table(made: Path) -> Table:
-    return read(made / "tables" / "ordered" / "table.json")
+    return read_table(made / "tables" / "ordered", Table)
 
 
 def test_a_network_without_positions_shows_that_it_knows_no_order(table: Table) -> None:
@@ -152,7 +153,7 @@ def test_order_is_a_stage_that_can_be_left_for_later(unmeasured: Path, made: Pat
     assert main([*command, "stages=[pretrain]"]) == 0
     assert not figures(unmeasured)
     assert main([*command, "stages=[order]"]) == 0
-    measured = read(unmeasured / "tables" / "ordered" / "table.json")
+    measured = read_table(unmeasured / "tables" / "ordered", Table)
     assert measured.rows[0].columns["shuffle_gap"].mean == pytest.approx(0, abs=1e-5)
 
 
@@ -163,7 +164,7 @@ def test_networks_measured_side_by_side_have_the_same_figures_to_the_last_bit(
     nothing_is_measured(monkeypatch)
     assert main(["reproduce", f"table={made / 'ordered.yaml'}", "workers=2", "rows=absolute"]) == 0
     assert figures(unmeasured) == {place: content for place, content in figures(made).items() if "/absolute-" in place}
-    columns, before = (read(root / "tables" / "ordered" / "table.json").row("absolute").columns for root in (unmeasured, made))
+    columns, before = (read_table(root / "tables" / "ordered", Table).row("absolute").columns for root in (unmeasured, made))
     assert {name: column.values for name, column in columns.items()} == {name: column.values for name, column in before.items()}
 
 
@@ -179,7 +180,7 @@ def test_a_network_that_cannot_be_measured_is_a_line_for_each_measure_and_the_ot
     assert main(["reproduce", f"table={made / 'ordered.yaml'}", "workers=2", "rows=none", *words]) == 0
     said = [line.partition(": no model in")[0] for line in capsys.readouterr().err.splitlines() if "without" in line]
     assert said == [f"relpos: {first.name} without {measure}" for measure in ("shuffle", "pairs")] * 2
-    columns = read(unmeasured / "tables" / "ordered" / "table.json").row("none").columns
+    columns = read_table(unmeasured / "tables" / "ordered", Table).row("none").columns
     assert [(column.seeds, column.n_missing) for column in columns.values()] == [(["1"], 1)] * 3
 
 
@@ -288,7 +289,7 @@ def test_merged_figures_of_snapshots_are_found_without_their_weights(
     assert not list((tmp_path / "merged").rglob("*.safetensors"))
     nothing_is_measured(monkeypatch)
     assert main(["reproduce", f"table={made / 'ordered.yaml'}"]) == 0
-    assert read(tmp_path / "merged" / "tables" / "ordered" / "table.json").rows == table.rows
+    assert read_table(tmp_path / "merged" / "tables" / "ordered", Table).rows == table.rows
 
 
 def test_a_table_with_snapshots_shows_their_course(made: Path) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from relpos.cli import main
+from relpos.runs.table_file import read_table
 from relpos.tables.columns import GLUE, printed_numbers
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load
 from relpos.tables.row import Row
 from relpos.tables.scores import with_scores
-from relpos.tables.table import Table, read
+from relpos.tables.table import Table
 from tables.made_rows import around, row
 from tables.small_data import write_experiment
 from tables.written_table import table, write
@@ -29,7 +30,7 @@ def record(*overrides: str) -> int:
 
 
 def rows(folder: Path) -> dict[str, Row]:
-    return {row.name: row for row in read(folder / "table.json").rows}
+    return {row.name: row for row in read_table(folder, Table).rows}
 
 
 def test_scores_stand_in_every_form_of_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from relpos.runs.table_file import RowRun
 from relpos.tables.checks import Outcome
-from relpos.tables.row import Column, Row, RowRun
+from relpos.tables.row import Column, Row
 from relpos.tables.table import Table
 
 PRINTED = {"cola": 40.0, "rte": 66.0}

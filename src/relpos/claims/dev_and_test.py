@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import hypot
 from pathlib import Path
 from statistics import fmean, stdev
@@ -13,11 +12,12 @@ from relpos.claims.requirements import Requirements
 from relpos.claims.rule import Test, once, rule
 from relpos.claims.verdict import Verdict, sided
 from relpos.errors import RelposError
-from relpos.files import fitted, read_json
 from relpos.results.statistics import Difference, standard_error
 from relpos.runs.run import runs_root
+from relpos.runs.table_file import FILE, read_table
 from relpos.tables.columns import GLUE
-from relpos.tables.row import Column
+from relpos.tables.row import Column, Row
+from relpos.tables.table import Table
 
 MANY = 1e9
 """Degrees of freedom of an error that is known, and not estimated from the scores."""
@@ -40,8 +40,8 @@ def dev_above_test(test: Test) -> Verdict | None:
     """
     differences: dict[str, float] = {}
     errors: list[float] = []
-    for path in sorted((runs_root() / "tables").glob("*/table.json")):
-        for row in _rows(path):
+    for path in sorted((runs_root() / "tables").glob(f"*/{FILE}")):
+        for row in _rows(path.parent):
             if row.mean.test is not None and row.mean.mean is not None:
                 differences[f"{path.parent.name} {row.name}"] = row.mean.mean - row.mean.test
                 errors.append(_examples_error(row.columns.values()))
@@ -58,20 +58,12 @@ def dev_above_test(test: Test) -> Verdict | None:
     return Verdict(evidence.verdict, figures, "rows with recorded scores", evidence.p, takes)
 
 
-@dataclass
-class _Row:
-    name: str
-    mean: Column
-    columns: dict[str, Column]
-
-
-def _rows(path: Path) -> list[_Row]:
-    """The rows in a `table.json`; a damaged file is named on stderr and left out."""
+def _rows(folder: Path) -> list[Row]:
+    """The rows of a table; a damaged one is named on stderr and left out."""
     try:
-        rows: list[_Row] = fitted(read_json(path, dict).get("rows"), list[_Row])
-        return rows
+        return read_table(folder, Table).rows
     except RelposError as error:
-        print(f"relpos: damaged table {path}: {str(error).removeprefix(f'{path}: ')}", file=sys.stderr)
+        print(f"relpos: {error}", file=sys.stderr)
         return []
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from relpos.errors import RelposError
 from relpos.files import check_recorded, read_bytes, replacing, sha256, write_json
 from relpos.runs.run import runs_root
+from relpos.runs.table_file import RowRun
 from relpos.tables.glue_server import Answers, file_name, layout
-from relpos.tables.row import Row, RowRun
+from relpos.tables.row import Row
 from relpos.tables.table import written
 
 TIME = (1980, 1, 1, 0, 0, 0)

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from relpos.data.filehash import described
 from relpos.errors import RelposError, nearest, refuse_unknown
-from relpos.files import read_json, read_yaml
+from relpos.files import read_yaml
 from relpos.places import expanded
 from relpos.pretrained.files import checkpoint_files, is_exported, is_published, name_of, read_config, tokenizer_files, weight_files
 from relpos.pretrained.hub import located
 from relpos.runs.run import Run, read_record, runs_root
 from relpos.runs.shelf import END, SNAPSHOTS, snapshot, snapshots
+from relpos.runs.table_file import FILE, RowRun, read_table, table_folder
 
 if TYPE_CHECKING:
     from relpos.data.tokenizer import Tokenizer
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 WEIGHTS = "model.safetensors"
 LENGTH = 128  # of examples, for a network about whose training nothing is known
-TABLE = "table.json"
 SIZE = re.compile(r"-\d+x\d+-.*?(?= at |$)")
 """What the name of a run says behind position and convolution."""
 
@@ -158,10 +158,10 @@ def networks_of(name: str | Path, store: Path | None = None) -> list[Network]:
     path = expanded(name)
     # At the last colon: a table may be named by a path with a colon in it.
     table, colon, row = str(name).rpartition(":")
-    if (path / TABLE).is_file():
+    if (path / FILE).is_file():
         return _of_table(f"network={name}", path)
     if table and colon and not path.exists():
-        return _of_table(f"network={name}", runs_root() / "tables" / Path(table).stem, row)
+        return _of_table(f"network={name}", table_folder(table), row)
     return [_of_path(str(name), path, store)]
 
 
@@ -171,7 +171,7 @@ def networks_of_table(table: str) -> list[Network]:
     Raises:
         RelposError: there is no such table, or no pre-training is finished.
     """
-    return _of_table(f"table={table}", runs_root() / "tables" / Path(table).stem)
+    return _of_table(f"table={table}", table_folder(table))
 
 
 def given_run(name: str) -> Run:
@@ -312,37 +312,22 @@ def _of_run(folder: Path, record: dict[str, Any]) -> Network:
 
 def _of_table(override: str, folder: Path, row: str | None = None) -> list[Network]:
     """The finished pre-trainings of a table's row, in the order of their seeds; None: of all rows."""
-    rows = _rows(folder)
+    rows = {of_row.name: of_row for of_row in read_table(folder, _Table).rows}
     if row is not None:
         refuse_unknown(f"table {folder.name}: unknown row", row, rows)
         rows = {row: rows[row]}
-    networks = [replace(_of_run(run, read_record(run)), row=name) for name, runs in rows.items() for run in runs]
+    wanted = "pretrain", "finished"
+    runs = [(each, runs_root() / run.path) for each in rows.values() for run in each.runs if (run.stage, run.state) == wanted]
+    networks = [replace(_of_run(run, read_record(run)), row=each.name) for each, run in runs]
     if not networks:
         raise RelposError(f"{override}: no pre-training {'of this row ' if row is not None else ''}is finished")
     return networks
 
 
-def _rows(folder: Path) -> dict[str, list[Path]]:
-    """Row → the folders of its finished pre-trainings, as `table.json` says. `relpos.tables.table` reads the whole file."""
-    table: _Table | None = read_json(folder / TABLE, _Table, None)
-    if table is None:
-        known = nearest(folder.name, (path.parent.name for path in folder.parent.glob(f"*/{TABLE}")))
-        raise RelposError(f"no table {folder.name!r} in {folder.parent}.{known}")
-    wanted = "pretrain", "finished"
-    return {row.name: [runs_root() / run.path for run in row.runs if (run.stage, run.state) == wanted] for row in table.rows}
-
-
-@dataclass
-class _RowRun:
-    stage: str
-    state: str
-    path: str
-
-
 @dataclass
 class _Row:
     name: str
-    runs: list[_RowRun] = field(default_factory=list)
+    runs: list[RowRun] = field(default_factory=list)
 
 
 @dataclass

@@ -17,10 +17,11 @@ from relpos.results.statistics import interval
 from relpos.runs.log import LOG, last_lines
 from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import logged
+from relpos.runs.table_file import RowRun
 from relpos.tables import intervals
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow, Tuning
-from relpos.tables.row import Column, Row, RowRun, rates_of, slowest
+from relpos.tables.row import Column, Row, rates_of, slowest
 
 GLUE = ("cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")
 """The nine columns whose mean is GLUE; WNLI is shown, but is not in the mean."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from relpos.measures.measure import NATS
 from relpos.results.statistics import Interval
+from relpos.runs.table_file import RowRun
 
 PartRates = float | tuple[float, ...]
 """The factor of a learning rate, or those of the parts of a merge."""
@@ -118,30 +119,6 @@ class Column:
     def decimals(self) -> int:
         """Decimals with which its numbers are shown."""
         return 1 if self.is_score else 3
-
-
-@dataclass(frozen=True)
-class RowRun:
-    """A run behind a row: where it lies and what became of it.
-
-    Args:
-        stage: pretrain or finetune; given for a model that the user named by its folder.
-        task: of a fine-tuning.
-        path: below `$RELPOS_RUNS`, or absolute.
-        columns: the scores of a finished fine-tuning.
-        error: why it failed; `log` has the last lines that it printed.
-    """
-
-    stage: str
-    identity: str
-    state: str
-    path: str
-    task: str | None = None
-    pretrain_seed: int | None = None
-    seed: int | None = None
-    columns: dict[str, float] = field(default_factory=dict)
-    error: str | None = None
-    log: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from relpos.config.conf import shipped
-from relpos.errors import RelposError, nearest, refuse_unknown
-from relpos.files import fitted, read_json, write_json
-from relpos.runs.run import runs_root
+from relpos.errors import refuse_unknown
+from relpos.files import write_json
+from relpos.runs.table_file import FILE, read_table, table_folder
 from relpos.tables.checks import Outcome
 from relpos.tables.row import Row
-
-FILE = "table.json"
 
 
 @dataclass(frozen=True)
@@ -44,27 +40,9 @@ class Table:
     tuned: str | None = None
     made: str = ""
 
-    @classmethod
-    def from_dict(cls, content: Mapping[str, object]) -> Table:
-        """The table that the content of a `table.json` describes. An older file may lack keys, which then have their defaults.
-
-        Raises:
-            RelposError: a value without a default is missing, or a value is of the wrong kind; names its place.
-
-        >>> table = Table.from_dict({"name": "t", "question": "?", "rows": [{"name": "a", "columns": {"rte": {"mean": 70}}}]})
-        >>> table.row("a").columns["rte"].mean
-        70.0
-        """
-        table: Table = fitted(_with_overrides(content), Table)
-        return table
-
-    def to_dict(self) -> dict[str, object]:
-        """The content of `table.json`."""
-        return asdict(self)
-
     def write(self, folder: Path) -> None:
         """Writes `table.json`."""
-        write_json(folder / FILE, self.to_dict())
+        write_json(folder / FILE, asdict(self))
 
     def row(self, name: str) -> Row:
         """The row of this name.
@@ -77,30 +55,6 @@ class Table:
         return by_name[name]
 
 
-def _with_overrides(content: Mapping[str, object]) -> Mapping[str, object]:
-    """The content with the rows' `overrides`, which older versions called `words`."""
-    rows = content.get("rows") if isinstance(content, Mapping) else None
-    if not isinstance(rows, list):
-        return content
-    renamed = [{"overrides": row["words"]} | row if isinstance(row, dict) and "words" in row else row for row in rows]
-    return {**content, "rows": renamed}
-
-
-def read(path: Path) -> Table:
-    """The table that a `table.json` holds.
-
-    Raises:
-        RelposError: the file is damaged.
-        FileNotFoundError: there is none.
-    """
-    if not path.exists():
-        raise FileNotFoundError(path)
-    try:
-        return Table.from_dict(read_json(path, dict))
-    except RelposError as error:
-        raise RelposError(f"{path}: {str(error).removeprefix(f'{path}: damaged: ')}") from error
-
-
 def written(name: str) -> tuple[Path, Table]:
     """The folder of a table that has been written, and the table.
 
@@ -108,16 +62,7 @@ def written(name: str) -> tuple[Path, Table]:
         name: of the table, or the experiment file that it was made from.
 
     Raises:
-        RelposError: there is none, and the nearest names are given; or its file is damaged.
+        RelposError: see `read_table`.
     """
-    # A dot in a table's name is no suffix.
-    stem = Path(name).stem if name.endswith((".yaml", ".yml")) else name
-    tables = runs_root() / "tables"
-    try:
-        return tables / stem, read(tables / stem / FILE)
-    except FileNotFoundError:
-        # Only then is there a command that makes the table.
-        is_experiment = name != stem or (shipped("experiments") / f"{stem}.yaml").is_file()
-        command = f" yet: relpos reproduce table={name} makes it" if is_experiment else ""
-        known = nearest(stem, (path.parent.name for path in tables.glob(f"*/{FILE}")))
-        raise RelposError(f"no table {stem!r} in {tables}{command}.{known}") from None
+    folder = table_folder(name)
+    return folder, read_table(folder, Table)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import quote
 
 from relpos.files import read_text, write_text
+from relpos.runs.table_file import RowRun
 from relpos.tables.render import svg
 from relpos.tables.render.cell import MINUS, number, signed
 from relpos.tables.render.side_tables import title
 from relpos.tables.render.view import View
-from relpos.tables.row import RowRun
 
 PARTS = ("templates/page.html.j2", "templates/page.css", "templates/page.js", "svg.py", "html.py", "cell.py", "side_tables.py")
 """What makes the page what it is, beside the numbers: where one of these changes, the page is written anew."""
@@ -24,7 +24,7 @@ PARTS = ("templates/page.html.j2", "templates/page.css", "templates/page.js", "s
 def write_html(path: Path, view: View) -> None:
     """Writes the page; nothing where it shows this table already: its figures need matplotlib, which is slow to load."""
     parts = {part.rpartition("/")[2]: files("relpos.tables.render").joinpath(part).read_text(encoding="utf-8") for part in PARTS}
-    stamp = hashlib.sha256(json.dumps([view.table.to_dict(), parts], sort_keys=True).encode()).hexdigest()
+    stamp = hashlib.sha256(json.dumps([asdict(view.table), parts], sort_keys=True).encode()).hexdigest()
     # The stamp stands in the page's head, so that the rest of a large page need not be searched.
     if path.exists() and stamp in read_text(path)[:1000]:
         return

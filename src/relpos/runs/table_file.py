@@ -1,0 +1,76 @@
+"""The one reader of `$RELPOS_RUNS/tables/NAME/table.json`. Whoever reads it says which part of it is needed, as a dataclass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from relpos.config.conf import shipped
+from relpos.errors import RelposError, nearest
+from relpos.files import fitted, read_json
+from relpos.runs.run import runs_root
+
+FILE = "table.json"
+Form = TypeVar("Form")
+
+
+@dataclass(frozen=True)
+class RowRun:
+    """A run behind a row: where it lies and what became of it.
+
+    Args:
+        stage: pretrain or finetune; given for a model that the user named by its folder.
+        task: of a fine-tuning.
+        path: below `$RELPOS_RUNS`, or absolute.
+        columns: the scores of a finished fine-tuning.
+        error: why it failed; `log` has the last lines that it printed.
+    """
+
+    stage: str
+    identity: str
+    state: str
+    path: str
+    task: str | None = None
+    pretrain_seed: int | None = None
+    seed: int | None = None
+    columns: dict[str, float] = field(default_factory=dict)
+    error: str | None = None
+    log: list[str] = field(default_factory=list)
+
+
+def table_folder(name: str) -> Path:
+    """The folder of a table of this name, or of the one that an experiment file of this path makes."""
+    # A dot in a table's name is no suffix.
+    return runs_root() / "tables" / (Path(name).stem if name.endswith((".yaml", ".yml")) else name)
+
+
+def read_table(folder: Path, form: type[Form]) -> Form:
+    """What the `table.json` of a folder says, in this form. An older file may lack keys, which then have the form's defaults.
+
+    Raises:
+        RelposError: there is none, and the nearest names are given; or its file is damaged, and the place in it is named.
+    """
+    path = folder / FILE
+    if not path.exists():
+        # Only then is there a command that makes the table.
+        is_experiment = (shipped("experiments") / f"{folder.name}.yaml").is_file()
+        command = f" yet: relpos reproduce table={folder.name} makes it" if is_experiment else ""
+        known = nearest(folder.name, (other.parent.name for other in folder.parent.glob(f"*/{FILE}")))
+        raise RelposError(f"no table {folder.name!r} in {folder.parent}{command}.{known}")
+    content = read_json(path, dict)
+    try:
+        table: Form = fitted(_newer(content), form)
+    except RelposError as error:
+        raise RelposError(f"{path}: damaged: {error}") from error
+    return table
+
+
+def _newer(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The content with the rows' `overrides`, which older versions called `words`."""
+    rows = content.get("rows")
+    if not isinstance(rows, list):
+        return content
+    renamed = [{"overrides": row["words"]} | row if isinstance(row, dict) and "words" in row else row for row in rows]
+    return {**content, "rows": renamed}
