@@ -1,8 +1,8 @@
 """What a value may be, said once, in the annotation of the argument that takes it: `k: Annotated[int, at_least(0)]`.
 
-A constructor under `@checked` holds its arguments to its annotations. The configuration is held to the same annotations before any
-work, see `relpos.config.schema`. int, float, bool, str, None, Literal, unions, lists and mappings of these are understood;
-an argument with any other annotation, or with none, may be anything.
+A constructor under `@checked` holds its arguments to its annotations. A configuration, and what a file describes, are held to the
+same annotations before any work, see `relpos.trust.mistakes`. int, float, bool, str, None, Literal, unions, lists and mappings of
+these are understood; an argument with any other annotation, or with none, may be anything.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
+from pkgutil import resolve_name
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints, is_typeddict
 
 from relpos.errors import RelposError, nearest
@@ -59,6 +60,21 @@ def up_to(low: float, high: float) -> Range:
     return Range(f"above {low} and up to {high}", lambda value: bool(low < value <= high))
 
 
+@dataclass(frozen=True)
+class Arguments:
+    """Marks a group without a `_target_`: its keys are the arguments of the class with this dotted name, and those of `more`."""
+
+    target: str
+    more: type | None = None
+
+
+@dataclass(frozen=True)
+class As:
+    """Marks a dial whose annotation has this dotted name in another module, which is imported only when it is needed."""
+
+    name: str
+
+
 ONE_OR_MORE = "one or more"
 """Marks a list of which a single word may be typed without brackets."""
 Names = Annotated[list[str], ONE_OR_MORE]
@@ -88,6 +104,8 @@ def check(key: str, value: Any, annotation: Any) -> None:
     Raises:
         RelposError: `key=value: what is expected`, with the nearest right word where words are expected.
     """
+    marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    annotation = next((resolve_name(mark.name) for mark in marks if isinstance(mark, As)), annotation)
     if fits(value, annotation):
         return
     if isinstance(value, int) and abs(value) > LARGEST:
@@ -110,20 +128,18 @@ def checked(constructor: Callable[P, T]) -> Callable[P, T]:
     return refusing
 
 
-def check_arguments(key: str, target: Any, values: Any) -> None:
-    """Refuses what a function, a constructor or a TypedDict does not take: unknown names, and values that its annotations exclude.
-
-    Raises:
-        RelposError: names the key.
-    """
-    if not isinstance(values, Mapping):
-        raise RelposError(f"{key}={shown(values)[:100]}: a group of keys {{key: value}} is expected")
-    parameters = inspect.signature(target).parameters if not is_typeddict(target) else {}
-    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    for name, value in values.items():
-        if name not in (parameters or rules(target)) and not takes_all:
-            raise RelposError(f"unknown key '{key}.{name}'.{nearest(str(name), parameters or rules(target))}")
-        check(f"{key}.{name}", value, rules(target).get(name, Any))
+@cache
+def accepted(target: Any) -> tuple[Mapping[str, Any], bool]:
+    """Argument → annotation, of a function, a class, a TypedDict or an `Arguments`; and whether it takes other names, too."""
+    if isinstance(target, Arguments):
+        more = rules(target.more) if target.more else {}
+        return {**accepted(resolve_name(target.target))[0], **more}, False
+    if is_typeddict(target):
+        return rules(target), False
+    parameters = inspect.signature(target).parameters.values()
+    named: dict[str, Any] = {parameter.name: Any for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
+    # A constructor that takes any keyword hands it on to another one, which knows its own.
+    return {**named, **rules(target)}, len(named) < len(parameters)
 
 
 @cache

@@ -10,14 +10,14 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin, is_typeddict
 
-from relpos.errors import RelposError, one_line
-from relpos.ranges import check_arguments
+from relpos.errors import RelposError, nearest, one_line
+from relpos.ranges import Arguments, accepted, check, shown
 
 VARIABLE = "RELPOS_TRUST"
 """Environment variable with the trusted modules. Workers, ranks and jobs of a cluster inherit it from the command."""
@@ -171,25 +171,92 @@ def _is_of_kind(found: Any, kind: Kind, ours: bool) -> bool:
     return (kind.base or f"{object.__module__}.{object.__qualname__}") in bases
 
 
-def constructor(node: Mapping[str, Any], kind: str, key: str | None = None) -> Any:
+def mistakes(values: Mapping[Any, Any], target: Any, path: str = "") -> Iterator[tuple[str, RelposError]]:
+    """(key, error) for every unknown key and every wrong value, also in groups and in nodes with a `_target_`.
+
+    Args:
+        values: name → value, as a configuration or a file has them; names that begin with _ say how a class is used.
+        target: the function, class, TypedDict or `Arguments` whose arguments they are.
+        path: the key under which they stand.
+    """
+    annotations, takes_others = accepted(target)
+    for name, value in values.items():
+        key = f"{path}.{name}" if path else str(name)
+        if not str(name).startswith("_") and name not in annotations and not takes_others:
+            yield key, RelposError(f"unknown key {key!r:.200}.{nearest(str(name), annotations)}")
+        elif not str(name).startswith("_"):
+            yield from _wrong(key, value, annotations.get(name, Any))
+
+
+def _wrong(key: str, value: Any, annotation: Any) -> Iterator[tuple[str, RelposError]]:
+    if isinstance(value, list) and any(map(_is_node, value)):
+        for number, item in enumerate(value):
+            yield from _wrong(f"{key}.{number}", item, Any)
+    elif _is_node(value):
+        try:
+            found = find(value["_target_"], key.split(".")[0], f"{key}._target_")
+        except RelposError as error:
+            yield f"{key}._target_", error
+        else:
+            yield from mistakes(value, found, key)
+    elif not (group := _group(annotation)):
+        try:
+            check(key, value, annotation)
+        except RelposError as error:
+            yield key, error
+    elif isinstance(value, Mapping):
+        yield from mistakes(value, group, key)
+    else:
+        yield (
+            key,
+            RelposError(
+                f"{key}={shown(value):.100}: it has keys of its own, {', '.join(f'{key}.{name}' for name in accepted(group)[0])}"
+            ),
+        )
+
+
+def _is_node(value: Any) -> bool:
+    return isinstance(value, Mapping) and "_target_" in value
+
+
+def _group(annotation: Any) -> Any:
+    """What has the keys of a group as its arguments; None where the annotation is not a group's."""
+    marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return annotation if is_typeddict(annotation) else next((mark for mark in marks if isinstance(mark, Arguments)), None)
+
+
+def refuse_mistakes(values: Any, target: Any, path: str = "") -> None:
+    """Refuses what is no group of keys, and the first of its `mistakes`.
+
+    Raises:
+        RelposError: names the key.
+    """
+    if not isinstance(values, Mapping):
+        raise RelposError(f"{path}={shown(values):.100}: a group of keys {{key: value}} is expected".lstrip("="))
+    for _, error in mistakes(values, target, path):
+        raise error
+
+
+def constructor(node: Any, kind: str) -> Any:
     """What a node's `_target_` names, with the node's other keys as arguments. Nodes inside it become such constructors, too.
 
     Raises:
         RelposError: a name or an argument is refused.
     """
-    key = key or kind
-    if not isinstance(node, Mapping) or "_target_" not in node:
-        raise RelposError(f"{key}={str(node)[:100]}: a group with the key _target_ is expected")
-    found = find(node["_target_"], kind, f"{key}._target_")
-    arguments = {name: value for name, value in node.items() if not str(name).startswith("_")}
-    check_arguments(key, found, arguments)
+    if not _is_node(node):
+        raise RelposError(f"{kind}={str(node)[:100]}: a group with the key _target_ is expected")
+    for _, error in _wrong(kind, node, Any):
+        raise error
 
-    def argument(name: str, value: Any) -> Any:
+    def built(value: Any) -> Any:
         if isinstance(value, list):
-            return [argument(f"{name}.{number}", item) for number, item in enumerate(value)]
-        return constructor(value, kind, name) if isinstance(value, dict) and "_target_" in value else value
+            return [built(item) for item in value]
+        if not _is_node(value):
+            return value
+        arguments = {name: built(item) for name, item in value.items() if not str(name).startswith("_")}
+        return partial(find(value["_target_"], kind, f"{kind}._target_"), **arguments)
 
-    return partial(found, **{name: argument(f"{key}.{name}", value) for name, value in arguments.items()})
+    return built(node)
 
 
 def instantiate(node: Mapping[str, Any], kind: str, **more: Any) -> Any:
@@ -198,15 +265,12 @@ def instantiate(node: Mapping[str, Any], kind: str, **more: Any) -> Any:
     Raises:
         RelposError: a name is refused, or the constructor refuses an argument.
     """
-    from omegaconf import OmegaConf
-
-    plain: Any = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
-    made = constructor(plain, kind)
+    made = constructor(node, kind)
     try:
         # Before the call: a TypeError from inside the constructor is a bug and keeps its traceback.
         inspect.signature(made).bind(**more)
     except TypeError as error:
-        raise RelposError(f"{kind}: {plain['_target_']}: {error}") from None
+        raise RelposError(f"{kind}: {node['_target_']}: {error}") from None
     return made(**more)
 
 

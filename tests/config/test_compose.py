@@ -12,12 +12,13 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from relpos.config.arguments import rewritten
-from relpos.config.check import check, mistakes
+from relpos.config.check import check
 from relpos.config.compose import resolved
-from relpos.config.conf import commands, conf_dir
+from relpos.config.conf import commands, conf_dir, function_of
 from relpos.config.help import help_of
 from relpos.errors import RelposError
 from relpos.runs import compose, with_task
+from relpos.trust import mistakes
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_every_dial_has_a_kind(command: str) -> None:
         changed = copy.deepcopy(plain)
         *groups, key = path.split(".")
         reduce(operator.getitem, groups, changed)[key] = object()
-        assert any(f"{path}.".startswith(f"{key}.") for key, _ in mistakes(changed, command)), path
+        assert any(f"{path}.".startswith(f"{key}.") for key, _ in mistakes(changed, function_of(command))), path
 
 
 def test_the_override_as_typed_is_named_and_not_a_dial_that_follows_it() -> None:

@@ -62,7 +62,7 @@ def test_of_two_copies_of_a_book_one_is_read_where_asked_for(place: Path) -> Non
 
 
 def test_unique_is_true_or_false(place: Path) -> None:
-    with pytest.raises(RelposError, match=r"data\.texts: unique=1: true or false"):
+    with pytest.raises(RelposError, match=r"data\.texts\.unique=1: true or false"):
         read(place, "twice", unique=1)
 
 

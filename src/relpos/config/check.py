@@ -6,23 +6,18 @@ finds the first two, and `one_line` words what Hydra and OmegaConf raise.
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, get_args, get_origin, is_typeddict
+from typing import Any
 
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
-from hydra.utils import get_object
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from yaml import MarkedYAMLError
 
 from relpos.config import quick
 from relpos.config.conf import function_of, key_of, options
-from relpos.config.schema import Arguments, As
 from relpos.errors import RelposError, nearest
-from relpos.ranges import check as check_value
-from relpos.ranges import rules, shown
-from relpos.trust import find
+from relpos.trust import mistakes
 
 NO_NAME = re.compile(r"null|true|false|[-+]?(nan|inf)|[-+.\d_]*|[-+.\d_]+e[-+]?\d+|\[.*|\{.*", re.IGNORECASE)
 """Values that cannot be the name of an option; Hydra answers them with a traceback."""
@@ -62,79 +57,12 @@ def check(values: Mapping[str, Any], command: str, overrides: Sequence[str]) -> 
         if key.replace("/", ".") not in known and not is_argument:
             raise _unknown_key(key, known)
     errors: dict[str, RelposError] = {}
-    for key, error in mistakes(values, command):
+    for key, error in mistakes(values, function_of(command)):
         errors.setdefault(key, error)
     if errors:  # a key that the user typed comes before one that takes its value from it by interpolation
         typed = [key_of(override).replace("/", ".") for override in overrides]
         raise errors[next((key for key in typed if key in errors), next(iter(errors)))]
     refuse_overrides(command, overrides, values)
-
-
-def mistakes(plain: Mapping[str, Any], command: str) -> Iterator[tuple[str, RelposError]]:
-    """(key, error) for every wrong value and unknown key."""
-    yield from _mistakes(plain, rules(function_of(command)), "")
-
-
-def _mistakes(values: Mapping[str, Any], annotations: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, RelposError]]:
-    for key, value in values.items():
-        # A key without an annotation may hold anything: classes of the user's own need not have any.
-        path, annotation = f"{prefix}{key}", annotations.get(key, Any)
-        if isinstance(value, Mapping) and "_target_" in value:
-            yield from _of_target(value, path)
-        elif isinstance(value, Sequence) and any(isinstance(item, Mapping) and "_target_" in item for item in value):
-            for number, item in enumerate(value):
-                if isinstance(item, Mapping) and "_target_" in item:
-                    yield from _of_target(item, f"{path}.{number}")
-        # Groups without a `_target_`, such as `speed`: what a TypedDict or a constructor elsewhere annotates.
-        elif group := _group(annotation):
-            if isinstance(value, Mapping):
-                # Hydra lets a whole group with a plus through: `+first={shar: 0.5}`.
-                for name in value:
-                    if name not in group:
-                        yield f"{path}.{name}", RelposError(f"unknown key '{path}.{name}'.{nearest(str(name), group)}")
-                yield from _mistakes(value, group, f"{path}.")
-            else:
-                names = ", ".join(f"{path}.{name}" for name in group)
-                yield path, RelposError(f"{path}={shown(value)}: it has keys of its own, {names}")
-        # `_partial_` and the like say how a class is used, and are no argument of it.
-        elif not str(key).startswith("_"):
-            try:
-                check_value(path, value, _resolved(annotation))
-            except RelposError as error:
-                yield path, error
-
-
-def _group(annotation: Any) -> Mapping[str, Any]:
-    """Key → annotation of a group that has no `_target_`; empty where the annotation is not a group's."""
-    if is_typeddict(annotation):
-        return rules(annotation)
-    for mark in get_args(annotation)[1:] if get_origin(annotation) is Annotated else ():
-        if isinstance(mark, Arguments):
-            return {**rules(get_object(mark.target)), **(rules(mark.more) if mark.more else {})}
-    return {}
-
-
-def _resolved(annotation: Any) -> Any:
-    """The annotation itself, or the one of another module that it stands for (`As`)."""
-    marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-    return next((get_object(mark.name) for mark in marks if isinstance(mark, As)), annotation)
-
-
-def _of_target(node: Mapping[str, Any], path: str) -> Iterator[tuple[str, RelposError]]:
-    """The keys beside a `_target_` are arguments of that constructor."""
-    try:
-        target = find(node["_target_"], path.split(".")[0], f"{path}._target_")
-    except RelposError as error:
-        yield f"{path}._target_", error
-        return
-    parameters = inspect.signature(target).parameters
-    # A constructor that takes any keyword hands it on to another one, which knows its own.
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        for key in node:
-            if not str(key).startswith("_") and key not in parameters:
-                yield f"{path}.{key}", RelposError(f"unknown key '{path}.{key}'.{nearest(str(key), parameters)}")
-    # Also where it takes any keyword: those that it does annotate are checked all the same.
-    yield from _mistakes(node, rules(target), f"{path}.")
 
 
 def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:

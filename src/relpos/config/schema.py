@@ -9,26 +9,9 @@ and they know no ranges.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
 
-from relpos.ranges import Batch, Count, Length, Natural, Positive, Rate, Threads, Width, between
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """Marks a group without a `_target_` whose keys are arguments of the class `target`, and the keys of the TypedDict `more`."""
-
-    target: str
-    more: type | None = None
-
-
-@dataclass(frozen=True)
-class As:
-    """Marks a dial whose annotation has this dotted name in another module, which is imported only when it is needed."""
-
-    name: str
-
+from relpos.ranges import Arguments, As, Batch, Count, Length, Natural, Positive, Rate, Threads, Width, between
 
 Packing = Annotated[str, As("relpos.data.store.Packing")]
 Precision = Annotated[str, As("relpos.model.precision.Precision")]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from relpos.data.own_task import OwnTask
-from relpos.errors import RelposError, refuse_unknown
+from relpos.errors import RelposError
 from relpos.files import read_yaml
 from relpos.places import expanded
-from relpos.trust import refuse
+from relpos.trust import refuse, refuse_mistakes
 
 
 def is_file(name: str) -> bool:
@@ -25,19 +24,17 @@ def read_task_file(name: str) -> dict[str, Any]:
     """
     path = expanded(name)
     content = read_yaml(path)
-    if not isinstance(content, dict):
-        raise RelposError(f"{name}: keys are expected (columns, label, …)")
-    known = [field.name for field in fields(OwnTask)]
-    # Here and not by the constructor, whose message would not name the file.
-    for key in content:
-        refuse_unknown(f"{name}: unknown key", key, known)
     if "${" in str(content):  # in a plan it would be read as a reference to another key, or to the environment
         raise RelposError(f"{name}: the file has ${{, and may not refer to anything")
-    if "." in str(content.get("metric")):
+    if isinstance(content, dict) and "." in str(content.get("metric")):
         refuse(content["metric"], "metric", f"{name}: metric")
-    labels = content.get("labels")
+    labels = content.get("labels") if isinstance(content, dict) else None
     if isinstance(labels, list) and any(isinstance(label, bool) for label in labels):
         raise RelposError(f'{name}: labels: YAML reads yes, no, true and false as truth values; put them in quotes, ["no", "yes"]')
+    try:  # here and not by the constructor, whose message would not name the file
+        refuse_mistakes(content, OwnTask)
+    except RelposError as error:
+        raise RelposError(f"{name}: {error}") from None
     # From the file's folder and absolute: the same task must be found from any working directory.
     folder = path.resolve().parent / expanded(str(content.get("folder") or "."))
     return {"name": path.stem} | content | {"folder": str(folder.resolve())}

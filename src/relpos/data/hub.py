@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from relpos.data.filehash import described_folder
 from relpos.data.repeats import without_repeats
 from relpos.data.textfile import suffix
 from relpos.errors import RelposError, nearest, one_line
+from relpos.trust import refuse_mistakes
 
-KEYS = {"id": None, "config": None, "revision": None, "split": "train", "text": "text", "unique": False}
 ROWS = 1_000  # read at a time
 TABLES = {".jsonl": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
 """End of a file's name -> the builder of `datasets` that reads it."""
@@ -25,20 +26,28 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 Reporting = Callable[[Iterator[str]], Iterator[str]]  # passes blocks through and reports their sizes to a progress bar
 
 
+@dataclass(frozen=True)
+class Text:
+    """An entry of `data.texts`."""
+
+    id: str
+    config: str | None = None
+    revision: str | None = None
+    split: str = "train"
+    text: str = "text"
+    unique: bool = False
+
+
 def checked(text: Mapping[str, Any]) -> dict[str, Any]:
     """One entry of `data.texts` with its defaults filled in.
 
     Raises:
-        RelposError: a key is unknown, `id` is missing, or `unique` is neither true nor false.
+        RelposError: a key is unknown, a value is wrong, or `id` is missing.
     """
-    for key in text:
-        if key not in KEYS:
-            raise RelposError(f"data.texts: unknown key {key!r}.{nearest(str(key), KEYS)}")
+    refuse_mistakes(text, Text, "data.texts")
     if not text.get("id"):
         raise RelposError("data.texts: an entry has no id")
-    if not isinstance(text.get("unique", False), bool):
-        raise RelposError(f"data.texts: unique={text['unique']}: true or false is expected")
-    return {key: text.get(key, default) for key, default in KEYS.items()}
+    return asdict(Text(**text))
 
 
 def identified(data_set: Mapping[str, Any]) -> dict[str, Any]:

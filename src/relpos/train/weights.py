@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import torch
 from omegaconf import OmegaConf
@@ -13,21 +13,29 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from relpos.data.tokenizer import Tokenizer
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError
 from relpos.files import read_yaml, replacing, write_text
 from relpos.model.build import HeadSettings
-from relpos.model.encoder import Encoder
 from relpos.pretrained.checkpoint import OTHER_HEADS, Checkpoint
 from relpos.pretrained.files import CONFIG, is_exported, is_published, read_config
 from relpos.pretrained.stored import check_numbers, read_safetensors, read_weights, wrapper
-from relpos.ranges import check, check_arguments, rules
+from relpos.ranges import Arguments, Width
 from relpos.train.described import network
 from relpos.train.network import without_memory
-from relpos.trust import constructor
+from relpos.trust import constructor, refuse_mistakes
 
 WEIGHTS = "model.safetensors"
-SETTINGS = ("size", "position", "conv", "vocabulary", "head", "outputs")
-"""Keys of a model folder's configuration."""
+
+
+class Settings(TypedDict, total=False):
+    """The keys of a model folder's configuration."""
+
+    size: Annotated[dict[str, Any], Arguments("relpos.model.encoder.Encoder")]
+    position: dict[str, Any]
+    conv: dict[str, Any]
+    vocabulary: Width
+    head: HeadSettings
+    outputs: int
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
@@ -128,7 +136,7 @@ def _exported(config: dict[str, Any]) -> dict[str, Any]:
     Raises:
         RelposError: we have no such head.
     """
-    settings = {name: config[name] for name in SETTINGS if config.get(name) is not None}
+    settings = {name: config[name] for name in Settings.__annotations__ if config.get(name) is not None}
     architecture = str((config.get("architectures") or [""])[0])
     if reason := next((reason for kind, reason in OTHER_HEADS.items() if architecture.endswith(f"For{kind}")), None):
         raise RelposError(f"architectures={architecture}: {reason}")
@@ -145,21 +153,14 @@ def _checked(settings: Any) -> dict[str, Any]:
     Raises:
         RelposError: names the key.
     """
-    if not isinstance(settings, dict):
-        raise RelposError("a group of keys is expected: size, position, conv, vocabulary")
-    for key in settings:
-        if key not in SETTINGS:
-            raise RelposError(f"unknown key {str(key)!r:.100}.{nearest(str(key), SETTINGS)}")
+    given = {key: value for key, value in settings.items() if value is not None} if isinstance(settings, dict) else settings
+    refuse_mistakes(given, Settings)
     for key in ("size", "position", "conv", "vocabulary"):
-        if key not in settings:
+        if key not in given:
             raise RelposError(f"{key} is missing")
-    check_arguments("size", Encoder, settings["size"])
     for key in ("position", "conv"):
         constructor(settings[key], key)
-    check("vocabulary", settings["vocabulary"], rules(Encoder)["vocabulary"])
-    check_arguments("head", HeadSettings, settings.get("head") or {})
-    check("outputs", settings.get("outputs", 1), rules(HeadSettings)["outputs"])
-    return settings
+    return dict(settings)
 
 
 @contextmanager
