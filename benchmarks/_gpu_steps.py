@@ -14,12 +14,17 @@ from _contestants import VOCABULARY, bert, network
 from _workers import side_by_side
 from torch import Tensor, nn
 
-from relpos.data.steps import UnmaskedStep
+from relpos.counter import counter_hash
+from relpos.data.objective import masked
+from relpos.data.passes import outputs
+from relpos.data.steps import MicroBatch
 from relpos.model.attention import kernels_used
 from relpos.model.heads import ReplacedTokens
 from relpos.model.precision import autocast, casting_once
+from relpos.train.move import move
 from relpos.train.network import classifier_on
-from relpos.train.recorded import RecordedStep
+from relpos.train.optim import Recipe
+from relpos.train.pretrain import Pretraining
 from relpos.train.replay import CudaGraphs, PlainCalls
 
 Work = Callable[[], Any]
@@ -49,7 +54,8 @@ def tokens(rows: int, n: int) -> Tensor:
 
 @dataclass
 class Ours:
-    """Updates of a pre-training of random tokens, 15 % of them predicted: recorded passes, clipping, fused AdamW.
+    """Updates of a pre-training of random tokens, 15 % of them predicted, the same each time: recorded passes, clipping, fused
+    AdamW.
 
     Args:
         overrides: `none`, or those of the command line, such as `position=composite size.heads=8`.
@@ -67,24 +73,28 @@ class Ours:
         self.model = network(*self.overrides.split(), f"vocabulary={VOCABULARY}").to(device()).train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.lr, fused=True)
         graphs = self.recorded and device().type == "cuda" and self.model.encoder.position.same_each_step
-        self.step = RecordedStep(self.model, 0, "bf16", CudaGraphs() if graphs else PlainCalls())
-        lengths = torch.full((self.rows,), self.n, device=device())
-        keys = torch.arange(self.rows, device=device())
-        self.passes = [{"input_ids": tokens(self.rows, self.n), "lengths": lengths, "keys": keys}]
+        training = Pretraining(self.model, Recipe(lr=self.lr, warmup=0), steps=1, seed=0, precision="bf16", log_every=1)
+        self.step = training.recording(CudaGraphs() if graphs else PlainCalls())
+        lengths, keys = torch.full((self.rows,), self.n), counter_hash(torch.arange(self.rows))
+        seen, labels, _ = masked(tokens(self.rows, self.n).cpu(), lengths, keys, 0, VOCABULARY)
+        part = MicroBatch(seen, torch.ones_like(seen, dtype=torch.bool), labels, keys, at=outputs(labels, None))
+        self.chosen, self.passes = part.chosen, [move(part.inputs, device())]
         self.numbers = count()
 
-    def gradients(self, number: int) -> dict[str, Tensor]:
-        """Leaves those of an update in `grad`. Returns sums on the device: loss, correct, chosen."""
+    def gradients(self, number: int) -> Tensor:
+        """Leaves those of an update in `grad`. Returns the summed losses, on the device."""
         self.model.encoder.position.begin_step(number)
-        return self.step(UnmaskedStep(number, self.passes, self.rows * self.n))
+        sums = self.step.sums(number, self.passes)
+        self.step.divide(self.chosen)
+        return sums[0]
 
     def __call__(self) -> Tensor:
         """The mean loss of an update, on the device."""
-        sums = self.gradients(next(self.numbers))
+        loss = self.gradients(next(self.numbers))
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.step.zero_gradients()
-        return sums["loss"] / sums["chosen"]
+        return loss / self.chosen
 
     def kernels(self) -> str:
         """The attention kernels that ran, and whether passes were recorded."""

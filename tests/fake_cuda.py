@@ -32,14 +32,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from glue_tasks import task
-from relpos.data.objective import Objective, masked
 from relpos.model.dropout import seed_dropout
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.model.kernels import proof, sweeps
 from relpos.model.precision import autocast, casting_once
 from relpos.train.finetune import Finetuning
+from relpos.train.module import Training
 from relpos.train.optim import Recipe
-from relpos.train.recorded import RecordedPasses, RecordedStep
+from relpos.train.pretrain import Pretraining
 from relpos.train.replay import PlainCalls
 
 CUDA = torch.device("cuda")
@@ -295,23 +295,27 @@ def _of_node(node: Any, grads: list[Tensor | None]) -> list[Tensor | None]:
 
 
 def recorded(
-    model: nn.Module, rows: int = 4, n: int = 16, precision: str = "bf16", held: int | None = None, masks: Objective = masked
+    model: nn.Module, rows: int = 4, n: int = 16, precision: str = "bf16", held: int | None = None, weighted: bool = False
 ) -> Ledger:
     """A recorded pass of a pre-training, or of a classifier's fine-tuning, of rows of n tokens, after one that has made what only a
-    first one makes. So many of the tokens are computed; None: all."""
+    first one makes. So many of the tokens are computed, None: all, and a sixth of these predicted, by weights of the rows where
+    it is weighted."""
     with FakeCuda() as gpu:
         gpu.move(model).train()
-        inputs = {"input_ids": torch.zeros(rows, n, dtype=torch.int64, device=CUDA), "keys": torch.arange(rows, device=CUDA)}
+        ids, keys = torch.zeros(rows, n, dtype=torch.int64, device=CUDA), torch.arange(rows, device=CUDA)
+        inputs = {"input_ids": ids, "keys": keys, "attention_mask": torch.ones(rows, n, dtype=torch.bool, device=CUDA)}
         inputs |= {} if held is None else {"held": torch.arange(held, device=CUDA)}
-        step: RecordedPasses
+        dials = Recipe(lr=1e-3, warmup=0), 20, 0, precision, 1
+        training: Training
         if isinstance(model, Classifier):
-            step = Finetuning(task("mnli"), model, Recipe(lr=1e-3, warmup=0), 20, 0, precision, 1).recording(PlainCalls())
-            mask = torch.ones(rows, n, dtype=torch.bool, device=CUDA)
-            inputs |= {"attention_mask": mask, "token_types": inputs["input_ids"], "labels": inputs["keys"] * 0}
+            training = Finetuning(task("mnli"), model, *dials)
+            inputs |= {"token_types": ids, "labels": keys * 0}
         else:
             assert isinstance(model, MaskedLM)
-            step = RecordedStep(model, 0, precision, PlainCalls(), masks)
-            inputs["lengths"] = torch.full((rows,), n, device=CUDA)
+            training = Pretraining(model, *dials)
+            inputs |= {"labels": ids, "at": torch.arange((held or rows * n) // 6, device=CUDA)}
+            inputs |= {"weights": torch.ones(rows, device=CUDA)} if weighted else {}
+        step = training.recording(PlainCalls())
         function = step.replay.function
         model.encoder.position.begin_step(1)  # in step 0 FLOATER solves its equation, for which it needs values
         found: list[Ledger] = []

@@ -78,7 +78,7 @@ def test_counts_of_the_shares_add_up(examples: Pairs, world: int) -> None:
 def test_a_process_reads_its_share_alone(examples: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     batch = type(examples).batch
-    monkeypatch.setattr(type(examples), "batch", lambda self, pairs: (read.append(len(pairs)), batch(self, pairs))[1])
+    monkeypatch.setattr(type(examples), "batch", lambda self, pairs, n: (read.append(len(pairs)), batch(self, pairs, n))[1])
     steps(examples, rank=1, world=2).step(0)
     assert sum(read) == 12
 
@@ -153,12 +153,18 @@ def test_steps_of_real_sentences_are_one_pass_of_four_shapes() -> None:
     pairs = Pairs(ids, np.concatenate([[0], ends]), np.asarray([0]), np.asarray([len(lengths)]), 128)
     read = [pairs.lengths(Steps(pairs, 0, 256, 1, VOCABULARY).pairs(index)) for index in range(1000)]
     for microbatch, count in ((330, 1), (128, 2)):  # what memory allows
-        data = Steps(pairs, 0, 256, microbatch, VOCABULARY)
+        data = Steps(pairs, 0, 256, microbatch, VOCABULARY, few_shapes=True)
         passes = [list(data.shapes.deal(lengths)) for lengths in read]
         assert {len(step) for step in passes} == {count}
         held = [places["held"] for step in passes for _, _, places in step]
         assert len({(len(rows), n, len(places["held"])) for step in passes for rows, n, places in step}) <= 4
         assert sum(map(len, held)) < 1.04 * sum(int(lengths.sum()) for lengths in read)
-        for part, (rows, n, places) in zip(data.unmasked(999).passes, passes[999], strict=True):
-            assert part["input_ids"].shape == (len(rows), n)
-            assert torch.equal(part["held"], places["held"])
+        shapes = set()
+        for index in range(990, 1000):
+            for part, (rows, n, places) in zip(data.step(index).microbatches, passes[index], strict=True):
+                assert part.held is not None
+                assert part.at is not None
+                assert part.input_ids.shape == (len(rows), n)
+                assert torch.equal(part.held, places["held"])
+                shapes.add((len(part.held), len(part.at)))
+        assert len(shapes) == len({held for held, _ in shapes})

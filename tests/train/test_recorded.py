@@ -14,6 +14,7 @@ from torch.utils.data import IterableDataset
 
 import relpos
 from relpos.data.objective import Masked, Objective, answered, diffused, masked, next_tokens
+from relpos.data.passes import outputs
 from relpos.data.steps import Steps
 from relpos.data.store import Store
 from relpos.model.heads import MaskedLM
@@ -22,8 +23,7 @@ from relpos.train.move import move
 from relpos.train.optim import Recipe
 from relpos.train.prefetch import Prefetched
 from relpos.train.pretrain import Pretraining
-from relpos.train.recorded import RecordedStep, room
-from relpos.train.replay import CudaGraphs, PlainCalls, Replay
+from relpos.train.replay import CudaGraphs, Inputs, PlainCalls, Replay
 from waiting import Refused
 
 
@@ -34,31 +34,37 @@ def network(position: str = "composite", conv: str = "none", *more: str) -> Mask
     return model.double().train()
 
 
-def steps(prepared: Path, masks: Objective = masked, microbatch: int = 24, packing: str = "pair") -> Steps:
+def steps(prepared: Path, masks: Objective = masked, microbatch: int = 24, packing: str = "pair", few: bool = True) -> Steps:
     examples = Store(next((prepared / "store").iterdir())).examples("train", packing, 128, 500)
-    return Steps(examples, 3, 24, microbatch, 232, objective=masks)
+    return Steps(examples, 3, 24, microbatch, 232, objective=masks, few_shapes=few)
 
 
-def check_steps(model: MaskedLM, data: Steps, *indices: int) -> None:
+def training(model: MaskedLM, precision: str = "fp32", recorder: type[Any] | None = PlainCalls) -> Any:
+    made: Any = Pretraining(model, Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision=precision, log_every=10)
+    made.manual_backward = torch.Tensor.backward  # without a trainer
+    made.recorded = made.recording(recorder()) if recorder else None
+    return made
+
+
+def passes(data: Steps, index: int) -> list[Inputs]:
+    return [part.inputs for part in data.step(index).microbatches]
+
+
+def check_steps(model: MaskedLM, prepared: Path, *indices: int, **changed: Any) -> None:
     """A recorded step has the sums and gradients of a plain one."""
-    recorded = RecordedStep(model, 3, "fp32", PlainCalls(), data.objective)
-    module = Pretraining(model, Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision="fp32", log_every=10)
+    plain, recorded = training(model, recorder=None), training(model)
+    some, others = (steps(prepared, few=few, **changed) for few in (False, True))
     for index in indices:
-        step = data.step(index)
-        expected = torch.zeros(2, dtype=torch.float64)
         model.zero_grad()
-        for part in step.microbatches:
-            with module.forward_scope(index, part.keys):
-                loss, _, right = model.loss_sum(part.input_ids, part.labels, part.attention_mask, weights=part.weights)
-            (loss / step.chosen).backward()
-            expected += torch.stack([loss.detach(), right.double()])
+        chosen = some.step(index).chosen
+        expected = [sum(column) for column in zip(*plain.gradients(index, passes(some, index), chosen), strict=True)]
         wanted = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]
         model.zero_grad()
-        sums = recorded(data.unmasked(index))
+        ((loss, correct),) = recorded.gradients(index, passes(others, index), chosen)
         found = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
         torch.testing.assert_close(found, wanted, atol=1e-10, rtol=1e-8)
-        torch.testing.assert_close(torch.stack([sums["loss"], sums["correct"]]), expected)
-        assert (float(sums["chosen"]), float(sums["left_out"])) == (pytest.approx(step.chosen), 0)
+        assert (float(loss), float(correct)) == pytest.approx(tuple(map(float, expected)))
+        assert others.step(index).chosen == pytest.approx(chosen)
 
 
 SCHEMES = ["composite", "rope", "tupe_r", "shaw", "absolute", "huang4", "cope", "selective_rope", "synthesizer_dense", "modernbert"]
@@ -69,24 +75,23 @@ CONVS = ["qkv", "depthwise", "convbert", "lightconv", "canon", "kv_shift", "inkl
     ("position", "conv"), [*((name, "none") for name in SCHEMES), *(("none", name) for name in CONVS), ("fixed", "convbert")]
 )
 def test_a_recorded_step_has_the_gradients_of_a_plain_one(prepared: Path, position: str, conv: str) -> None:
-    data = steps(prepared)
-    assert [part.keys() for part in data.unmasked(2).passes] == [{"input_ids", "lengths", "keys", "held"}]
-    check_steps(network(position, conv), data, 2, 5)
+    assert all("held" in part for part in passes(steps(prepared), 2))
+    check_steps(network(position, conv), prepared, 2, 5)
 
 
 @pytest.mark.parametrize("microbatch", [1, 7, 12])
 @pytest.mark.parametrize("packing", ["pair", "document"])
 def test_so_has_one_of_several_passes(prepared: Path, microbatch: int, packing: str) -> None:
-    check_steps(network("none", "canon"), steps(prepared, microbatch=microbatch, packing=packing), 2)
+    check_steps(network("none", "canon"), prepared, 2, microbatch=microbatch, packing=packing)
 
 
-@pytest.mark.parametrize("masks", [Masked(0.3, 0.3), Masked(0.3, 0.15, 10), Masked(0.1, 0.6, 10), diffused, answered])
+@pytest.mark.parametrize("masks", [Masked(0.3, 0.3), Masked(0.1, 0.6, 10), diffused, answered])
 def test_masks_are_those_of_the_step(prepared: Path, masks: Objective) -> None:
-    check_steps(network("none"), steps(prepared, masks), 0, 9)
+    check_steps(network("none"), prepared, 0, 9, masks=masks)
 
 
 def test_a_causal_network_predicts_next_tokens_in_recorded_passes(prepared: Path) -> None:
-    check_steps(network("rope", "none", "size.attention=causal"), steps(prepared, next_tokens), 0)
+    check_steps(network("rope", "none", "size.attention=causal"), prepared, 0, masks=next_tokens)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -94,31 +99,26 @@ def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_ti
     data, found = steps(prepared), []
     for recorder in (PlainCalls, CudaGraphs, CudaGraphs):
         model = network().float().cuda()
-        recorded = RecordedStep(model, 3, "bf16", recorder())
+        module = training(model, "bf16", recorder)
         for index in (0, 1):  # the second is another replay of the same graph
-            step = move(data.unmasked(index), "cuda")
             model.zero_grad(set_to_none=False)
-            recorded(step)
-        assert recorded.replay.trusted
+            module.gradients(index, move(passes(data, index), "cuda"), 1)
+        assert module.recorded.replay.trusted
         found.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
     assert float((found[1] - found[0]).norm() / found[0].norm()) < 1e-3
     assert torch.equal(found[1], found[2])
 
 
 def test_a_replay_waits_for_nothing(prepared: Path) -> None:
-    model, data = network(), steps(prepared)
-    recorded = RecordedStep(model, 3, "bf16", PlainCalls())
-    step = data.unmasked(0)
-    recorded(step)
+    module, step = training(network(), "bf16"), passes(steps(prepared), 0)
+    module.gradients(0, step, 1)
     with Refused():
-        recorded(step)
+        module.gradients(0, step, 1)
 
 
-def test_a_replay_draws_new_masks_and_dropout_each_step(prepared: Path) -> None:
-    model, data = network(), steps(prepared)
-    recorded = RecordedStep(model, 3, "fp32", PlainCalls())
-    step = data.unmasked(0)
-    losses = [float(recorded(type(step)(index, step.passes, step.tokens))["loss"]) for index in (0, 1, 0)]
+def test_a_replay_draws_new_dropout_each_step(prepared: Path) -> None:
+    module, step = training(network()), passes(steps(prepared), 0)
+    losses = [float(module.gradients(index, step, 1)[0][0]) for index in (0, 1, 0)]
     assert losses[0] == losses[2] != losses[1]
 
 
@@ -293,31 +293,25 @@ def test_an_error_while_reading_ahead_is_raised_where_steps_are_taken() -> None:
         list(Prefetched(Broken()))
 
 
-def test_unmasked_steps_go_on_from_where_their_stage_starts(prepared: Path) -> None:
-    data = steps(prepared)
-    data.start, data.stop, data.on_device = 3, 5, True
-    first, second = data
-    assert [first.index, second.index] == [3, 4]
-    assert torch.equal(first.passes[0]["keys"], data.unmasked(3).passes[0]["keys"])
+def test_the_head_runs_at_the_predicted_tokens_and_others_to_a_sixth() -> None:
+    labels, held = torch.full((40, 100), -100), torch.randperm(4000)[:3840]
+    labels.view(-1)[held[:500]] = 7
+    at = outputs(labels, held)
+    assert len(at) == len({*at.tolist()}) == 640
+    assert {*held[:500].tolist()} <= {*at.tolist()} <= {*held.tolist()}
+    assert [len(outputs(labels, None)), len(outputs(labels[:1], None))] == [704, 64]
 
 
-def test_the_head_has_room_for_all_chosen_tokens_but_the_unlikeliest() -> None:
-    assert [room(32_768), room(40), room(32_768, next_tokens)] == [5440, 40, 32_768]
-    # Of 100 rows of 128 tokens: for each its own rate, 0 to 1.
-    chosen = 128 * torch.rand(1_000, 100, generator=torch.Generator().manual_seed(0))
-    assert float(chosen.sum(1).max()) + 4 * float(chosen.sum(1).std()) < room(12_800, diffused, 128) < 12_800
-
-
-def test_the_head_at_a_fixed_number_of_tokens_gives_the_same_loss() -> None:
+def test_the_head_at_all_tokens_gives_the_same_loss() -> None:
     model = network().eval()
     ids = torch.randint(5, 232, (4, 16))
     labels = torch.where(torch.rand(4, 16) < 0.3, ids, -100)
-    wanted, number, right = model.loss_sum(ids, labels)
+    wanted, _, right = model.loss_sum(ids, labels)
     wanted.backward()
     expected = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     model.zero_grad()
-    found, counted, hits = model.loss_sum(ids, labels, room=40)
+    found, _, hits = model.loss_sum(ids, labels, at=torch.arange(64))
     found.backward()
     torch.testing.assert_close(found, wanted)
-    assert (int(counted), int(hits)) == (int(number), int(right))
+    assert int(hits) == int(right)
     torch.testing.assert_close([p.grad for p in model.parameters() if p.grad is not None], expected)

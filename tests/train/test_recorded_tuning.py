@@ -47,23 +47,21 @@ def tuning(model: Classifier) -> Any:
 
 def check_steps(model: Classifier, data: Encoded, microbatch: int, *indices: int) -> None:
     """A recorded step has the sums and gradients of a plain one."""
-    plain = tuning(model)
-    recorded = plain.recording(PlainCalls())
+    plain, recorded = tuning(model), tuning(model)
+    recorded.recorded = recorded.recording(PlainCalls())
     # 200 rows are seven batches of 29, the last one of 26.
     some, others = (list(TuningSteps(data, 3, 29, 14, microbatch, few_shapes=few)) for few in (False, True))
     for index in indices:
         model.zero_grad()
-        plain.sums = {}
-        plain._plain(some[index])
+        found = plain.gradients(index, some[index].microbatches, some[index].rows)
+        expected = [float(sum(column)) for column in zip(*found, strict=True)]
         wanted = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]
         model.zero_grad()
-        loss, right = recorded.sums(index, others[index].microbatches)
-        recorded.divide(others[index].rows)
+        (sums,) = recorded.gradients(index, others[index].microbatches, others[index].rows)
         found = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
         # The loss of both is computed in float32.
         torch.testing.assert_close(found, wanted, atol=1e-7, rtol=1e-5)
-        assert float(loss) / others[index].rows == pytest.approx(float(plain.sums["loss"]), rel=1e-6)
-        assert float(right) == pytest.approx(float(plain.sums["right"]), rel=1e-6)
+        assert [*map(float, sums)] == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("kind", get_args(ClassifierKind))

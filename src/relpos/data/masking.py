@@ -20,7 +20,7 @@ RATE = 0.15  # of the tokens that are chosen
 
 
 def mask(
-    input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, rate: float | Tensor = RATE, marks: Marks = OURS
+    input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, rate: float = RATE, marks: Marks = OURS
 ) -> tuple[Tensor, Tensor]:
     """input_ids (b, n), lengths (b,), keys (b,) -> (input_ids, labels), both (b, n). A row's masks depend on `seed`,
     its key and the token's place alone."""

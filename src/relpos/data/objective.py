@@ -6,7 +6,7 @@ These are functions of the example's ids and, where something is drawn, of its k
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -39,10 +39,10 @@ class Predicted(NamedTuple):
 
 class Objective(Protocol):
     """ids (b, n) as they stand in the text, lengths (b,), keys (b,) → what is predicted; a row depends on `seed`, the training's
-    `step` (a number, or () float64 on the device of the ids), its key and its ids alone. No device is waited for."""
+    `step`, its key and its ids alone."""
 
     def __call__(
-        self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: Any = 0
+        self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
     ) -> Predicted: ...
 
 
@@ -58,12 +58,12 @@ class Masked:
     last: float = RATE
     steps: int = 1
 
-    def rate(self, step: Any) -> Any:
-        """p_s, a tensor where `step` is one and the rate changes."""
+    def rate(self, step: int) -> float:
+        """p_s."""
         return self.first if self.first == self.last else self.first + (self.last - self.first) * step / self.steps
 
     def __call__(
-        self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: Any = 0
+        self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
     ) -> Predicted:
         return Predicted(*mask(input_ids, lengths, keys, seed, vocabulary, self.rate(step), marks))
 
@@ -72,7 +72,7 @@ masked = Masked()
 
 
 def next_tokens(
-    input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: Any = 0
+    input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
 ) -> Predicted:
     """Every token of text from the tokens before it; nothing is masked. [CLS] and [SEP] are read and not predicted, as with masks,
     so that the same tokens count whatever order they stand in."""
@@ -80,7 +80,7 @@ def next_tokens(
 
 
 def diffused(
-    input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: Any = 0
+    input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
 ) -> Predicted:
     """Masks of a diffusion model (Nie et al. 2025, "Large language diffusion models", Eq. 3, and its code's smallest rate):
 
@@ -101,7 +101,7 @@ def diffused(
 
 
 def answered(
-    input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: Any = 0
+    input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
 ) -> Predicted:
     """Every token of the second sentence is masked and predicted; nothing is drawn."""
     chosen = ((input_ids == marks.sep).cumsum(1) > 0) & text_tokens(input_ids, lengths, marks)

@@ -9,7 +9,7 @@ nor the padding changes a result by more than rounding.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import torch
@@ -20,7 +20,7 @@ from relpos.counter import counter_hash
 from relpos.data.examples import Examples
 from relpos.data.objective import Objective, Predicted, masked
 from relpos.data.order import order
-from relpos.data.passes import Shapes, passes, share
+from relpos.data.passes import Shapes, outputs, passes, share
 from relpos.errors import RelposError
 
 SAMPLED = 4096  # examples, spread over all, whose lengths decide the shapes of recorded passes
@@ -32,13 +32,21 @@ HELDOUT_SEED = 20_210_801  # held-out text has the same masks in every run
 class MicroBatch:
     """What one forward pass sees: input_ids (b, n) with masks in, attention_mask (b, n) bool, labels (b, n) with -100 = not
     predicted; and where it is trained on, keys (b,), from which the dropout of each example is drawn, and by how much the loss of
-    each example counts, weights (b,), None: all alike."""
+    each example counts, weights (b,), None: all alike. One of few shapes has held (T,), the places of the tokens that are computed,
+    where these are not all, see `Shapes`, and at (outputs,), those at which the head runs."""
 
     input_ids: Tensor
     attention_mask: Tensor
     labels: Tensor
     keys: Tensor | None = None
     weights: Tensor | None = None
+    held: Tensor | None = None
+    at: Tensor | None = None
+
+    @property
+    def inputs(self) -> dict[str, Tensor]:
+        """What there is, by its name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     @property
     def chosen(self) -> float:
@@ -57,18 +65,7 @@ class Step:
     tokens: int
 
 
-@dataclass(frozen=True)
-class UnmaskedStep:
-    """A step whose masks are drawn later, on the device: passes with input_ids (b, n) as they stand in the text, lengths (b,), keys
-    (b,), and, where not all tokens are computed, held (T,), the places of those that are, see `Shapes`. `tokens` counts the real
-    ones."""
-
-    index: int
-    passes: list[dict[str, Tensor]]
-    tokens: int
-
-
-class Steps(IterableDataset[Step | UnmaskedStep]):
+class Steps(IterableDataset[Step]):
     """The steps from `start` up to but not including `stop`.
 
     Args:
@@ -77,7 +74,7 @@ class Steps(IterableDataset[Step | UnmaskedStep]):
         rank: number of this process.
         world: processes that share the steps.
         objective: what is predicted.
-        unmasked: masks are drawn on the device; the steps are `UnmaskedStep`.
+        few_shapes: passes have few shapes, so that they can be recorded; of one process alone.
     """
 
     def __init__(
@@ -92,18 +89,18 @@ class Steps(IterableDataset[Step | UnmaskedStep]):
         rank: int = 0,
         world: int = 1,
         objective: Objective = masked,
-        unmasked: bool = False,
+        few_shapes: bool = False,
     ) -> None:
         if len(examples) == 0:
             raise RelposError("data: no training pairs: no document has two sentences; packing=document takes text as it comes")
         self.examples, self.seed, self.batch, self.vocabulary = examples, seed, batch, vocabulary
         self.room = microbatch * examples.length
         self.start, self.stop, self.rank, self.world = start, stop, rank, world
-        self.objective, self.on_device = objective, unmasked
+        self.objective, self.few_shapes = objective, few_shapes
         self.drawn: tuple[int, Tensor] = -1, torch.empty(0)  # the last block of steps whose examples were drawn
 
-    def __iter__(self) -> Iterator[Step | UnmaskedStep]:
-        return map(self.unmasked if self.on_device else self.step, range(self.start, self.stop))
+    def __iter__(self) -> Iterator[Step]:
+        return map(self.step, range(self.start, self.stop))
 
     def pairs(self, index: int) -> Tensor:
         """The examples of a step, in order: (batch,)."""
@@ -123,32 +120,27 @@ class Steps(IterableDataset[Step | UnmaskedStep]):
         # Lengths are differences of offsets: to deal out by length, no process reads the tokens of other processes' examples.
         lengths = self.examples.lengths(pairs)
         tokens = int(lengths.sum())
-        # Stable: examples of one length are dealt out alike on every machine.
-        held = torch.argsort(lengths, stable=True, descending=True)[share(self.batch, self.rank, self.world)]
-        pairs, lengths = pairs[held], lengths[held]
         objective = partial(self.objective, step=index)
-        # The step is part of the key: an example has another mask each time that it is read.
-        parts = [
-            _microbatch(self.examples, pairs[part], counter_hash(index, pairs[part]), self.seed, self.vocabulary, objective)
-            for part in passes(lengths, self.room)
-        ]
+
+        def part(rows: Tensor, n: int | None = None) -> MicroBatch:
+            # The step is part of the key: an example has another mask each time that it is read.
+            keys = counter_hash(index, pairs[rows])
+            return _microbatch(self.examples, pairs[rows], keys, self.seed, self.vocabulary, objective, n)
+
+        if self.few_shapes:
+            dealt = [(part(rows, n), places.get("held")) for rows, n, places in self.shapes.deal(lengths)]
+            parts = [replace(made, held=held, at=outputs(made.labels, held)) for made, held in dealt]
+        else:
+            # Stable: examples of one length are dealt out alike on every machine.
+            own = torch.argsort(lengths, stable=True, descending=True)[share(self.batch, self.rank, self.world)]
+            parts = [part(own[rows]) for rows in passes(lengths[own], self.room)]
         return Step(index, parts, sum(part.chosen for part in parts), tokens)
 
     @cached_property
     def shapes(self) -> Shapes:
-        """Of the passes of unmasked steps; the same whatever the step from which a run goes on."""
+        """Of passes of few shapes; the same whatever the step from which a run goes on."""
         some = torch.arange(0, len(self.examples), max(1, len(self.examples) // SAMPLED))
         return Shapes.of(self.examples.lengths(some), self.examples.length, self.room)
-
-    def unmasked(self, index: int) -> UnmaskedStep:
-        """One step in passes of few shapes."""
-        pairs = self.pairs(index)
-        lengths = self.examples.lengths(pairs)
-        passes = []
-        for rows, n, held in self.shapes.deal(lengths):
-            ids, sizes = self.examples.batch(pairs[rows], n)
-            passes.append({"input_ids": ids, "lengths": sizes, "keys": counter_hash(index, pairs[rows]), **held})
-        return UnmaskedStep(index, passes, int(lengths.sum()))
 
 
 def heldout_batches(
@@ -161,9 +153,11 @@ def heldout_batches(
         yield _microbatch(examples, held[part], held[part], HELDOUT_SEED, vocabulary, objective)
 
 
-def _microbatch(examples: Examples, pairs: Tensor, keys: Tensor, seed: int, vocabulary: int, objective: Objective) -> MicroBatch:
-    """Examples with masks in. A row's masks depend on the seed and its key."""
-    ids, lengths = examples.batch(pairs)
+def _microbatch(
+    examples: Examples, pairs: Tensor, keys: Tensor, seed: int, vocabulary: int, objective: Objective, n: int | None = None
+) -> MicroBatch:
+    """Examples with masks in, of n columns; None: of as many as the longest has. A row's masks depend on the seed and its key."""
+    ids, lengths = examples.batch(pairs, n)
     attention = torch.arange(ids.shape[1])[None, :] < lengths[:, None]
     seen, labels, weights = objective(ids, lengths, keys, seed, vocabulary, examples.marks)
     return MicroBatch(seen, attention, labels, keys, weights)

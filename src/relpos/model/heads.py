@@ -80,34 +80,31 @@ class MaskedLM(nn.Module):
         labels: Ids,
         attention_mask: Shaped[Tensor, "batch n"] | None = None,
         token_types: Ids | None = None,
-        room: int | None = None,
+        at: Int[Tensor, "outputs"] | None = None,
         weights: Float[Tensor, "batch"] | None = None,
         held: Tokens | None = None,
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Real[Tensor, ""]]:
-        """(sum of the losses, number of chosen tokens, number predicted right). The head runs at the chosen tokens only.
+        """(sum of the losses, number of tokens at which the head ran, number predicted right). It runs at the chosen tokens only.
 
         Args:
-            room: the head runs at so many tokens instead, of which only the chosen ones count, so that the CPU need not wait for
-                the device to count these. If more than `room` are chosen, the last are left out of the loss, but not of the number.
+            at: the head runs at these tokens instead, the chosen ones and others, which do not count, so that the CPU need not wait
+                for the device to count the chosen. A causal network, which chooses nearly all, runs it at all that are computed.
             weights: by how much the losses and the hits of each row count. Both are for training alone: without gradients `weights`
-                counts for nothing, and `room` fails where it exceeds the chosen tokens.
+                counts for nothing, and `at` fails where it holds others than the chosen tokens.
             held: the tokens that the encoder computes, see there.
         """
         labels = at_outputs(self.encoder, labels).flatten()
-        predicted = labels.ne(IGNORED)
-        if room is None:
-            at = predicted.nonzero().squeeze(1)
-        else:
-            # Sorted stably the chosen tokens come first, in their order: a result of fixed size, for which no device is waited for.
-            places = None if held is None else held.at
-            at = (predicted if places is None else predicted[places]).byte().argsort(descending=True, stable=True)[:room]
-            at = at if places is None else places[at]
+        padded = at is not None
+        if at is None:
+            at = labels.ne(IGNORED).nonzero().squeeze(1)
+        elif self.encoder.causal:  # whose outputs stand elsewhere than what they predict
+            at = torch.arange(len(labels), device=labels.device) if held is None or held.at is None else held.at
         x = self.head.transform(self.encoder(input_ids, attention_mask, token_types, at, held=held))
         of_tokens = None if weights is None else weights[at // input_ids.shape[1]]
         # On a CPU weighted losses keep the order of sums that committed results have.
         swept = (weights is None or x.device.type != "cpu") and sweeps.serve(self.encoder.kernel, x, self.training)
-        total, right = tied_cross_entropy(x, self.table, self.head.bias, labels[at], room is not None, swept, of_tokens)
-        return total, torch.tensor(len(at)) if room is None else predicted.sum(), right
+        total, right = tied_cross_entropy(x, self.table, self.head.bias, labels[at], padded, swept, of_tokens)
+        return total, torch.tensor(len(at)), right
 
     def loss(
         self, input_ids: Ids, labels: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None

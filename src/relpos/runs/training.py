@@ -48,7 +48,7 @@ def pretrain(run: Run) -> dict[str, Any]:
     microbatch = microbatch_of(run, model.encoder, group)
     data = PretrainingData(
         store, **examples, microbatch=microbatch, first=config.get("first"), group=group,
-        unmasked=recorder is not None, objective=objective, heldout=heldout,
+        few_shapes=recorder is not None, objective=objective, heldout=heldout,
     )  # fmt: skip
     trainer = fit(run, module, data, config["evaluations"], microbatch)
     if module.evaluated != trainer.global_step:  # no evaluation was due after the last step, or this process began behind it

@@ -16,14 +16,13 @@ from relpos.data.glue_encoding import Encoded
 from relpos.data.tasks import Task
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier
-from relpos.model.precision import autocast, casting_once
+from relpos.model.precision import autocast
 from relpos.model.tokens import Tokens
 from relpos.train.metrics import decide, majority, parts, score
 from relpos.train.module import Training
 from relpos.train.predictions import write_answers, write_predictions
 from relpos.train.prefetch import Prefetched
-from relpos.train.recorded import RecordedPasses
-from relpos.train.replay import Inputs, Recorder
+from relpos.train.replay import Inputs
 from relpos.train.splits import Splits
 
 EVALUATION_BATCH = {"cpu": 64, "cuda": 1024}
@@ -39,10 +38,6 @@ class Finetuning(Training):
         super().__init__(*args, **keys)
         self.shown_as = "squared_error" if task.regression else "accuracy"
 
-    def recording(self, recorder: Recorder) -> RecordedPasses:
-        """Of passes through the classifier."""
-        return RecordedPasses(self.model, self.seed, self.precision, recorder, self.losses)
-
     def losses(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
         """The sum of the losses of a micro-batch, and the number of rows predicted right; of a regression its loss again."""
         labels = batch["labels"]
@@ -54,26 +49,12 @@ class Finetuning(Training):
 
     def training_step(self, step: TuningStep, _: int) -> None:
         """Sums the gradients of the micro-batches and updates once."""
-        self.model.encoder.position.begin_step(step.index)
-        if self.recorded is None:
-            self._plain(step)
-        else:
-            loss, right = self.recorded.sums(step.index, step.microbatches)
-            self.recorded.divide(step.rows)
+        # Summed and divided by the rows of the step: micro-batches have different numbers of them.
+        for loss, right in self.gradients(step.index, step.microbatches, step.rows):
             self.add(loss=loss / step.rows, right=right)
         self.add(examples=step.rows)
         self.update()
         self.log_step()
-
-    def _plain(self, step: TuningStep) -> None:
-        with casting_once(self.precision, self.device):
-            for batch in step.microbatches:
-                with self.forward_scope(step.index, batch["keys"]):
-                    loss, right = self.losses(batch)
-                # Summed and divided by the rows of the step: micro-batches have different numbers of them.
-                loss = loss / step.rows
-                self.manual_backward(loss)
-                self.add(loss=loss, right=right)
 
     def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
         """Mean loss of the steps, accuracy on the training examples just before their updates (of a regression: squared error),

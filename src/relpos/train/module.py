@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from relpos.counter import fold
 from relpos.errors import RelposError
 from relpos.model.dropout import seed_dropout
-from relpos.model.precision import autocast
+from relpos.model.precision import autocast, casting_once
+from relpos.model.tokens import Tokens
 from relpos.train.group import ALONE, Group
 from relpos.train.move import move
 from relpos.train.optim import Recipe
 from relpos.train.recorded import RecordedPasses
-from relpos.train.replay import Recorder
+from relpos.train.replay import Inputs, Recorder
 
 
 class Training(pl.LightningModule):
@@ -54,10 +55,11 @@ class Training(pl.LightningModule):
         super().__init__()
         # A step has several backward passes whose number depends on its examples; Lightning expects one.
         self.automatic_optimization = False
-        self.model, self.recipe = model, recipe
+        self.model: Any = model
+        self.recipe = recipe
         self.steps, self.seed, self.precision, self.log_every = steps, seed, precision, log_every
         self.group, self.recorder = group, recorder
-        self.recorded: Any = None
+        self.recorded: RecordedPasses | None = None
         self.sums: dict[str, Tensor | float] = {}
         self.clock = time.perf_counter()
         self.shown: dict[str, float] = {}
@@ -72,6 +74,31 @@ class Training(pl.LightningModule):
     def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
         """Moves dataclasses of tensors as a whole, which Lightning does not."""
         return move(batch, device)
+
+    def losses(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
+        """The sum of the losses of a micro-batch, and another sum over it; `held` are the tokens that are computed."""
+        raise NotImplementedError
+
+    def recording(self, recorder: Recorder) -> RecordedPasses:
+        """What computes `losses` and their gradients in recorded passes."""
+        return RecordedPasses(self.model, self.seed, self.precision, recorder, self.losses)
+
+    def gradients(self, index: int, passes: list[Inputs], number: float) -> list[tuple[Tensor, ...]]:
+        """Leaves the gradient of the summed losses of a step, divided by `number`, in `grad`; the sums of `losses` of its passes,
+        which recorded passes add up."""
+        self.model.encoder.position.begin_step(index)
+        if self.recorded is not None:
+            sums = self.recorded.sums(index, passes)
+            self.recorded.divide(number)
+            return [(*sums,)]
+        found: list[tuple[Tensor, ...]] = []
+        with casting_once(self.precision, self.device):
+            for part in passes:
+                with self.forward_scope(index, part["keys"]):
+                    loss, other = self.losses(part)
+                self.manual_backward(loss / number)
+                found.append((loss.detach(), other))
+        return found
 
     def forward_scope(self, step: int, examples: Tensor) -> Any:
         """Seeds dropout for the examples (b,) of one forward pass and gives the context of that pass."""
@@ -150,10 +177,6 @@ class Training(pl.LightningModule):
 
     def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
         """The stage's own metrics from what `add` summed."""
-        raise NotImplementedError
-
-    def recording(self, recorder: Recorder) -> RecordedPasses:
-        """What computes the stage's steps from recorded passes."""
         raise NotImplementedError
 
     def on_train_start(self) -> None:

@@ -11,16 +11,16 @@ from torch import Tensor
 from torch.utils.data import ChainDataset, DataLoader
 
 from relpos.data.objective import Objective, masked
-from relpos.data.steps import MicroBatch, Step, Steps, UnmaskedStep, heldout_batches
+from relpos.data.steps import MicroBatch, Step, Steps, heldout_batches
 from relpos.data.store import Store
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
-from relpos.model.precision import autocast, casting_once
+from relpos.model.precision import autocast
+from relpos.model.tokens import Tokens
 from relpos.train.group import ALONE, Group
 from relpos.train.module import Training
 from relpos.train.prefetch import Prefetched
-from relpos.train.recorded import RecordedStep
-from relpos.train.replay import Recorder
+from relpos.train.replay import Inputs
 
 HELDOUT_EXAMPLES = 2000
 """Held-out examples that are scored; every run scores the same ones under the same masks."""
@@ -34,8 +34,6 @@ class Pretraining(Training):
 
     Chosen tokens are those that are to be predicted: the 15 % that are masked, or in a causal network all tokens of text. With
     `recipe.masking=diffusion` losses, hits and number are weighted: see `relpos.data.objective.diffused`.
-
-    Where passes are recorded, steps come without masks.
     """
 
     model: MaskedLM
@@ -51,34 +49,22 @@ class Pretraining(Training):
         super().on_train_start()
         self.chosen = math.inf if self.global_step else 0.0
 
-    def recording(self, recorder: Recorder) -> RecordedStep:
-        """Its masks are those of plain steps."""
-        steps = self.trainer.datamodule.steps  # type: ignore[attr-defined]
-        with_masks = steps.objective, steps.examples.marks, steps.vocabulary
-        return RecordedStep(self.model, self.seed, self.precision, recorder, *with_masks)
+    def losses(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
+        """The sum of the losses of a micro-batch and the number of tokens predicted right, by the weights of the rows if there are
+        some."""
+        given = batch["input_ids"], batch["labels"], batch["attention_mask"]
+        loss, _, correct = self.model.loss_sum(*given, at=batch.get("at"), weights=batch.get("weights"), held=held)
+        return loss, correct
 
-    def training_step(self, step: Step | UnmaskedStep, _index: int) -> None:
+    def training_step(self, step: Step, _index: int) -> None:
         """Sums the gradients of the passes and updates once."""
-        self.model.encoder.position.begin_step(step.index)
-        if isinstance(step, UnmaskedStep):
-            self.add(**self.recorded(step), tokens=step.tokens)
-        else:
-            self._plain(step)
-        self.update()
-        self.log_step()
-
-    def _plain(self, step: Step) -> None:
         # The mean is over the tokens of all processes, which have different numbers of them.
         chosen = self.group.sums([step.chosen])[0]
-        with casting_once(self.precision, self.device):
-            for microbatch in step.microbatches:
-                assert microbatch.keys is not None
-                with self.forward_scope(step.index, microbatch.keys):
-                    inputs = microbatch.input_ids, microbatch.labels, microbatch.attention_mask
-                    loss, _, correct = self.model.loss_sum(*inputs, weights=microbatch.weights)
-                self.manual_backward(loss / max(1.0, chosen))
-                self.add(loss=loss, correct=correct)
+        for loss, correct in self.gradients(step.index, [part.inputs for part in step.microbatches], max(1.0, chosen)):
+            self.add(loss=loss, correct=correct)
         self.add(chosen=chosen, tokens=step.tokens)
+        self.update()
+        self.log_step()
 
     def summed(self, sums: dict[str, float]) -> dict[str, float]:
         """Adds up losses and hits, which cover the micro-batches of this process; the other sums cover whole steps already."""
@@ -87,11 +73,6 @@ class Pretraining(Training):
 
     def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
         """Loss and accuracy per chosen token, and real tokens (padding not counted) per second."""
-        # Only where a line is logged: reading the number in every step would wait for the device.
-        if sums.get("left_out"):
-            raise RelposError(
-                f"{sums['left_out']:.0f} chosen tokens found no room in a recorded pass; speed.graphs=false has no such limit"
-            )
         self.chosen += sums["chosen"]
         if not self.chosen and self.global_step == self.steps:
             raise RelposError(
@@ -150,7 +131,7 @@ class PretrainingData(pl.LightningDataModule):
         first: training in two phases: `share` of the steps reads `first["batch"]` examples of at most `first["length"]` tokens, the
             other steps `batch` examples of `length`; None: all steps do the latter.
         group: the processes among which the examples of a step, and the held-out ones, are divided.
-        unmasked: masks are drawn on the device, see `relpos.train.recorded`; a thread reads the next steps.
+        few_shapes: for recorded passes; a thread reads the next steps.
         objective: what is predicted in training.
         heldout: what is predicted of the held-out examples.
     """
@@ -168,13 +149,13 @@ class PretrainingData(pl.LightningDataModule):
         pairs: int | None,
         first: Mapping[str, Any] | None = None,
         group: Group = ALONE,
-        unmasked: bool = False,
+        few_shapes: bool = False,
         objective: Objective = masked,
         heldout: Objective = masked,
     ) -> None:
         super().__init__()
         examples = store.examples("train", packing, length, pairs)
-        place: dict[str, Any] = {"rank": group.rank, "world": group.world, "objective": objective, "unmasked": unmasked}
+        place: dict[str, Any] = {"rank": group.rank, "world": group.world, "objective": objective, "few_shapes": few_shapes}
         self.steps = Steps(examples, seed, batch, microbatch, store.vocabulary, stop=steps, **place)
         self.phases = [self.steps]
         if first:
@@ -183,7 +164,6 @@ class PretrainingData(pl.LightningDataModule):
             end = round(first["share"] * steps)
             self.phases.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=end, **place))
         self.heldout, self.of_heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES), heldout
-        self.unmasked = unmasked
         self.microbatch = max(16, microbatch)  # of the held-out examples, which need less memory
 
     def train_dataloader(self) -> DataLoader[Any]:
@@ -193,7 +173,7 @@ class PretrainingData(pl.LightningDataModule):
         for phase in self.phases:
             phase.start, start = start, max(start, phase.stop)
         steps = ChainDataset(self.phases)
-        return DataLoader(Prefetched(steps) if self.unmasked else steps, batch_size=None)
+        return DataLoader(Prefetched(steps) if self.steps.few_shapes else steps, batch_size=None)
 
     def val_dataloader(self) -> DataLoader[MicroBatch]:
         """Held-out examples under fixed masks."""
