@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from jaxtyping import install_import_hook
 from omegaconf import OmegaConf
 
 from awake import Awake
@@ -21,7 +20,7 @@ from linked import link_runs
 from process_state import ProcessState
 from relpos.when_imported import when_imported
 from rooms import pytest_terminal_summary  # noqa: F401  a hook of pytest
-from shapes import CHECKED
+from shapes import install
 
 HELDOUT = 100
 """Held-out examples along a training: two thirds of a training of a few steps would go into all of them."""
@@ -35,12 +34,19 @@ os.environ.setdefault("WANDB_INIT_TIMEOUT", "600")
 os.environ.setdefault("WANDB__SERVICE_WAIT", "600")  # seconds: a busy machine takes its time to start a process
 os.environ["RELPOS_COMPILE"] = "0"  # the same bits with and without a compiler
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background jobs, and all they start, would not hear Ctrl-C
-install_import_hook(CHECKED, "shapes.checked")  # before any of them is imported
+install()  # before any of them is imported
 when_imported("relpos.train.pretrain", lambda: setattr(sys.modules["relpos.train.pretrain"], "HELDOUT_EXAMPLES", HELDOUT))
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # it tells of a slow first start on stderr
 # The same examples each time, however long a busy machine takes over them, and no folder that processes share.
 settings.register_profile("same", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("same")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not os.environ.get("RELPOS_FULL"):
+        for item in items:
+            if item.get_closest_marker("full"):
+                item.add_marker(pytest.mark.skip(reason="RELPOS_FULL=1 runs it, as continuous integration does"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -37,7 +37,8 @@ class ProcessState:
         self._restore_environment()
         sys.path[:], sys.argv[:] = self.path, self.argv
         os.chdir(self.folder)
-        logging.getLogger().setLevel(self.log_level)  # wandb_workspaces raises it as it is imported
+        if logging.getLogger().level != self.log_level:  # wandb_workspaces raises it as it is imported
+            logging.getLogger().setLevel(self.log_level)
         self._forget_modules()
         _restore_torch()
 

@@ -1,6 +1,8 @@
 """All position schemes and convolutions, found by looking: a preset that gets a file in `conf` gets the tests."""
 
 import os
+from collections.abc import Iterable
+from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -38,21 +40,29 @@ def presets(group: str) -> list[str]:
 
 
 POSITIONS, CONVS = presets("position"), presets("conv")
+SAMPLE = {
+    "none", "absolute", "composite_key", "cope", "deberta", "dual_triangle", "fox", "modernbert", "pope", "randomized", "shaw",
+    "synthesizer_dense", "window", "xl", "canon", "convbert", "depthwise", "qkv",
+}  # fmt: skip
+"""Presets that between them come into the attention in every way: for laws that follow for the others from code that is shared."""
+
+
+def sampled(names: list[str]) -> list[str]:
+    """Those of the sample; all with RELPOS_FULL=1."""
+    return [name for name in names if FULL or name in SAMPLE]
 
 
 def node(group: str, name: str, **changes: Any) -> dict[str, Any]:
     """The settings of a preset, with the dials as above; `changes` turn dials or replace the preset's own keys."""
-    dials = {key: changes.pop(key, value) for key, value in DIALS.items()}
-    cfg = OmegaConf.create(dials | {group: _settings(group, name)})
-    content = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(content, dict)
-    assert changes.keys() <= content[group].keys(), f"{name} has no {sorted(changes.keys() - content[group].keys())}"
-    return {**content[group], **changes}
+    settings = _settings(group, name, **{key: changes.pop(key, value) for key, value in DIALS.items()})
+    assert changes.keys() <= settings.keys(), f"{name} has no {sorted(changes.keys() - settings.keys())}"
+    return {**deepcopy(settings), **changes}
 
 
 @cache
-def _settings(group: str, name: str) -> Any:
-    return OmegaConf.to_container(OmegaConf.load(conf_dir() / group / f"{name}.yaml"))
+def _settings(group: str, name: str, **dials: Any) -> Any:
+    cfg = OmegaConf.create(dials | {group: OmegaConf.load(conf_dir() / group / f"{name}.yaml")})
+    return OmegaConf.to_container(cfg[group], resolve=True)
 
 
 def reads(group: str, name: str, dial: str) -> bool:
@@ -100,8 +110,18 @@ def network(
 
 def model_of(position: str = "none", conv: str = "none", *, conv_keys: dict[str, Any] | None = None, **keys: Any) -> MaskedLM:
     """The `network` of presets. `keys` are arguments of `network`, keys of SIZE or of the scheme."""
+    try:
+        return deepcopy(_model_of(position, conv, *(tuple(sorted(each.items())) for each in (conv_keys or {}, keys))))
+    except TypeError:  # a list among the keys
+        return _model_of.__wrapped__(position, conv, (conv_keys or {}).items(), keys.items())
+
+
+@cache
+def _model_of(position: str, conv: str, conv_keys: Iterable[tuple[str, Any]], more: Iterable[tuple[str, Any]]) -> MaskedLM:
+    """Made once and copied: most laws look at the same network of a preset."""
+    keys = dict(more)
     own = {key: keys.pop(key) for key in list(keys) if key in SIZE or key in ("kernel", "seed", "spread", "vocabulary")}
-    return network(preset("position", position, **keys), preset("conv", conv, **(conv_keys or {})), **own)
+    return network(preset("position", position, **keys), preset("conv", conv, **dict(conv_keys)), **own)
 
 
 def check_loops(*encoders: Any, ids: list[int], real: list[bool], types: list[int] | None = None, gradients: bool = True) -> None:

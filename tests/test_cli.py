@@ -13,7 +13,6 @@ import pytest
 
 from relpos.cli import main
 from relpos.config.conf import commands
-from schemes import FULL
 
 
 @dataclass
@@ -168,7 +167,7 @@ def test_too_little_memory_is_one_line(relpos: Relpos, monkeypatch: pytest.Monke
     assert (done.returncode, done.stderr) == (1, "relpos: there is not enough memory\n")
 
 
-@pytest.mark.skipif(not FULL, reason="RELPOS_FULL=1 starts real processes, which take their memory from the start")
+@pytest.mark.full  # real processes, which take their memory from the start
 def test_a_process_without_memory_ends_with_one_line(tmp_path: Path) -> None:
     # 300 MB hold Python and Hydra, and never torch, whose library alone is larger. What comes beyond ends where each machine likes.
     shell = f"ulimit -v 300000; exec {sys.executable} -m relpos.cli pretrain steps=1 batch=2"
@@ -208,7 +207,7 @@ def test_an_option_file_of_ones_own(relpos: Relpos, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["position"] == 12 * (4 + 64) * 7
 
 
-@pytest.mark.skipif(not FULL, reason="RELPOS_FULL=1 runs sweeps through Hydra's launchers, which import torch in every process")
+@pytest.mark.full  # torch is imported in every process
 @pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
 def test_a_sweep_goes_through_the_launchers_of_hydra(launcher: str, toy_runs: Path, tmp_path: Path) -> None:
     pytest.importorskip(

@@ -34,7 +34,7 @@ def _there() -> None:
 
 
 KERNELS = ("auto", "fused", "eager")
-SAMPLE = [*(("composite", "none", kernel) for kernel in KERNELS), ("window", "none", "auto"), ("none", "qkv", "auto")]
+SAMPLE = [("composite", "none", "auto"), ("window", "none", "auto"), ("none", "qkv", "fused"), ("none", "none", "eager")]
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,10 @@ def test_a_pass_without_most_of_its_padding(position: str, conv: str, weighted: 
 
 
 @of_presets
-@pytest.mark.parametrize("kind", get_args(ClassifierKind))
-@pytest.mark.parametrize("held", [None, 40])
+@pytest.mark.parametrize(
+    ("kind", "held"),
+    [(kind, held) for place, kind in enumerate(get_args(ClassifierKind)) for held in (None, 40) if FULL or bool(held) == place % 2],
+)
 def test_a_recorded_fine_tuning(position: str, conv: str, kind: ClassifierKind, held: int | None) -> None:
     check(lambda: fake_cuda.recorded(Classifier(model_of(position, conv).float().encoder, 2, kind=kind), held=held))
 

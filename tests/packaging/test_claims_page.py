@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from schemes import FULL
 from tests.packaging.links import ROOT
 
 sys.path.insert(0, str(ROOT / "docs"))
@@ -15,7 +14,7 @@ import claims_page
 from relpos.claims.claim import load
 
 
-@pytest.mark.skipif(not FULL, reason="takes 15 s; RELPOS_FULL=1 runs it")
+@pytest.mark.full
 def test_the_page_of_claims_is_not_stale(tmp_path: Path) -> None:
     page = claims_page.PAGE.read_text(encoding="utf-8")
     assert page == claims_page.page(claims_page.verdicts(tmp_path)), "make claims"

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 import torch
 
-from schemes import FULL
-
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -30,7 +28,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-@pytest.mark.skipif(not FULL, reason="half a minute: RELPOS_FULL=1")
+@pytest.mark.full
 def test_it_rehearses_without_a_gpu_and_goes_on_where_it_was_stopped(
     gpu: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,7 +73,7 @@ def test_tasks_side_by_side_survive_what_aborts_one_of_them(gpu: ModuleType) -> 
     assert list(workers.side_by_side({"stays": lambda: time.sleep(600)}, 1, 0.5)) == [("stays", {"fault": "unfinished"})]
 
 
-@pytest.mark.skipif(not FULL, reason="half a minute: RELPOS_FULL=1")
+@pytest.mark.full
 def test_what_is_right_is_rehearsed_without_a_gpu(gpu: ModuleType, tmp_path: Path) -> None:
     command = [
         sys.executable,
@@ -95,7 +93,7 @@ def test_what_is_right_is_rehearsed_without_a_gpu(gpu: ModuleType, tmp_path: Pat
     assert found["train position=tisa"]["losses"]
 
 
-@pytest.mark.skipif(not FULL, reason="a minute: RELPOS_FULL=1")
+@pytest.mark.full
 def test_real_pairs_are_rehearsed_with_the_toy_language_and_carried_on(gpu: ModuleType, tmp_path: Path) -> None:
     command = [sys.executable, BENCHMARKS / "gpu_real.py", "--rehearse", "--out", tmp_path / "out"]
     subprocess.run(command, env=environment() | {"RELPOS_RUNS": str(tmp_path / "first")}, check=True)

@@ -96,6 +96,7 @@ def block(language: str, holding: str) -> str:
     return next(text for text in blocks if holding in text)
 
 
+@pytest.mark.full
 def test_the_scheme_of_ones_own_works_as_written(
     toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -113,22 +113,26 @@ def test_the_page_names_the_files(recipe: Recipe) -> None:
     assert set(named(recipe)) == recipe.files.keys() | made
 
 
+@pytest.mark.full
 @EVERY
 def test_what_it_adds_works(recipe: Recipe, followed: Followed) -> None:
     word, least = recipe.tests
     assert len([name for name in followed.passed if word in name]) >= least
 
 
+@pytest.mark.full
 def test_no_other_file_is_written(followed: Followed) -> None:
     changed = {name for name, content in followed.after.items() if followed.before.get(name) != content}
     assert changed == MADE.union(*(recipe.files for recipe in RECIPES))
 
 
+@pytest.mark.full
 def test_golden_values_of_the_others_stay(followed: Followed) -> None:
     before, after = (json.loads(files["tests/golden/schemes.json"]) for files in (followed.before, followed.after))
     assert after == before | {name: after[name] for name in ("position=tilt", "conv=peek")}
 
 
+@pytest.mark.full
 def test_the_page_of_mechanisms_has_their_entries(followed: Followed) -> None:
     page = followed.after["docs/mechanisms.md"].decode()
     assert "- `relpos pretrain position=tilt`" in page

@@ -11,7 +11,6 @@ import pytest
 
 from relpos.claims.claim import experiments, pilot_seeds, rows
 from relpos.tables.estimate import scheme
-from schemes import FULL
 from tests.packaging.links import ROOT
 
 SCRIPT = ROOT / "benchmarks" / "recompute.py"
@@ -41,7 +40,7 @@ def test_every_interval_of_claims_txt_is_computed_again(tmp_path: Path) -> None:
     assert printed - computed_again(tmp_path) == set()
 
 
-@pytest.mark.skipif(not FULL, reason="takes 20 s; RELPOS_FULL=1 runs it")
+@pytest.mark.full
 def test_every_interval_of_the_page_of_claims_is_computed_again_from_all_committed_records(tmp_path: Path) -> None:
     for archive in RESULT.parent.glob("*/records.tar.xz"):
         subprocess.run(["tar", "-x", "-f", archive, "-C", tmp_path], check=True)

@@ -15,6 +15,7 @@ import pytest
 
 from tests.packaging.links import ROOT
 
+pytestmark = [pytest.mark.full, pytest.mark.slow]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -50,7 +51,6 @@ def pages(site: Path) -> dict[Path, Page]:
     return {path: Page(path) for path in site.rglob("*.html")}
 
 
-@pytest.mark.slow
 def test_no_link_is_dead(pages: dict[Path, Page]) -> None:
     dead = []
     for path, page in pages.items():
@@ -65,12 +65,10 @@ def test_no_link_is_dead(pages: dict[Path, Page]) -> None:
     assert dead == []
 
 
-@pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Page]) -> None:
     assert {address for page in pages.values() for address in page.loaded if re.match(r"[a-z]+:|//", address)} <= {"data:,"}
 
 
-@pytest.mark.slow
 def test_every_scheme_has_its_page_with_formula_picture_and_code(site: Path) -> None:
     names = [path.stem for path in (ROOT / "conf" / "position").glob("*.yaml") if "???" not in path.read_text(encoding="utf-8")]
     for name in names:
@@ -95,7 +93,6 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
-@pytest.mark.slow
 def test_no_page_scrolls_sideways_on_a_telephone(site: Path, pages: dict[Path, Page], browser: Any) -> None:
     shown = [page for page in sorted(pages) if "reference" not in page.parts] + sorted(site.glob("reference/**/*.html"))[::9]
     wide = {}
@@ -108,7 +105,6 @@ def test_no_page_scrolls_sideways_on_a_telephone(site: Path, pages: dict[Path, P
     assert wide == {}
 
 
-@pytest.mark.slow
 def test_the_search_finds_pages_without_a_server(site: Path, browser: Any) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.set_default_timeout(400_000.0)

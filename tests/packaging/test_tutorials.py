@@ -24,6 +24,7 @@ FEWER = {
 """Subcommand → overrides that make it a matter of seconds."""
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_tutorial_runs(

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from schemes import FULL
-
+pytestmark = pytest.mark.full
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -165,7 +164,6 @@ EXTRAS = {
 """Extra -> what works with it, and what is refused without it, naming which package."""
 
 
-@pytest.mark.skipif(not FULL, reason="fresh environments, in which torch is imported many times: RELPOS_FULL=1")
 def test_without_extras_all_works_but_what_an_extra_is_for(elsewhere: Path, tmp_path: Path) -> None:
     python = elsewhere / "python"
     for package in ("transformers", "submitit", "wandb_workspaces", "triton", "pytest"):
@@ -182,7 +180,6 @@ def test_without_extras_all_works_but_what_an_extra_is_for(elsewhere: Path, tmp_
         assert said.stderr.splitlines()[-1].endswith(f"pip install {package}")
 
 
-@pytest.mark.skipif(not FULL, reason="fresh environments: RELPOS_FULL=1")
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_an_extra_brings_what_its_commands_need(extra: str, wheel: Path, tmp_path: Path) -> None:
     try:

@@ -11,7 +11,7 @@ import reference_absolute
 import relpos
 from linked import link_runs
 from relpos.model.position import Floater
-from schemes import FULL, SHAPE, model_of
+from schemes import SHAPE, model_of
 
 
 def floater(refresh: int = 3) -> Floater:
@@ -141,8 +141,8 @@ def test_vectors_are_added_to_q_k_and_v_of_each_layer() -> None:
             torch.testing.assert_close((after - before)[0].transpose(0, 1)[0].flatten(), scheme.start[part, layer])
 
 
+@pytest.mark.full
 @pytest.mark.slow
-@pytest.mark.skipif(not FULL, reason="three trainings; RELPOS_FULL=1 adds them")
 def test_an_interrupted_training_goes_on_bit_for_bit(toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped between two solutions, after the parameters have moved away from the one that is in use."""
     from relpos.train.pretrain import Pretraining
