@@ -89,16 +89,14 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """$RELPOS_RUNS with the toy language, its tokenizer and its store made once; copy or link from it."""
+    """$RELPOS_RUNS with the toy language, its tokenizer and its store made once for all workers; copy or link from it."""
     from relpos.runs import compose, execute, plan
 
-    root = tmp_path_factory.mktemp("prepared")
-    before = os.environ.get("RELPOS_RUNS")
-    os.environ["RELPOS_RUNS"] = str(root)
-    try:
-        execute(plan(compose("data")))
-    finally:
-        os.environ.pop("RELPOS_RUNS") if before is None else os.environ.__setitem__("RELPOS_RUNS", before)
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "prepared"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RELPOS_RUNS", str(root))
+        execute(plan(compose("data")))  # a worker that comes while another makes it waits, and then finds it
     return root
 
 

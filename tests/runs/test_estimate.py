@@ -110,6 +110,7 @@ def test_a_damaged_file_of_rates_is_measured_anew(content: str) -> None:
     assert len(Estimate().measured) == 1
 
 
+@pytest.mark.full
 def test_busy_processes_change_no_estimate_by_more_than_half() -> None:
     """With twice as many of them as there are cores, the clock would say three times as much and more."""
     run = pretraining("data=files")

@@ -1,5 +1,5 @@
 """Whatever operation on a file fails, and why: one line that says so, no record that claims to be running, and the same command
-goes on to the same bits. RELPOS_FULL=1 tries 300 places, else 12 spread over them."""
+goes on to the same bits. RELPOS_FULL=1 tries 300 places, else 7 spread over them."""
 
 import errno
 import hashlib
@@ -20,10 +20,11 @@ from relpos.errors import RelposError
 from relpos.runs import Run, compose, execute, plan
 from relpos.runs.stages import STAGES
 from relpos.train.checkpoint import WholeCheckpoints
+from schemes import FULL
 
 OVERRIDES = ["steps=4", "batch=4", "checkpoint_every=1", "log_every=1", "evaluations=2", "snapshots=[50]", "position=fixed"]
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EINTR)
-PLACES = 300 if os.environ.get("RELPOS_FULL") else 12
+PLACES = 300 if FULL else 7
 
 
 class Failing:

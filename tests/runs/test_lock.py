@@ -15,6 +15,7 @@ from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.runs.lock import is_locked, locked
 
+pytestmark = pytest.mark.usefixtures("python")
 HOLD = """
 import sys, time
 from pathlib import Path

@@ -31,6 +31,7 @@ OVERRIDES = [
     "log_every=1",
     "evaluations=2",
 ]
+WHOLE = [["size.attention=causal"], ["recipe.masking=diffusion"], ["block=modern", "training=modern"]]
 PAUSING = """
 import sys, time
 from relpos.cli import main
@@ -57,11 +58,9 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
     "more",
     [
         [],
-        ["size.attention=causal"],
-        ["recipe.masking=diffusion"],
         ["recipe.masking=[0.3,0.15]"],
-        ["block=modern", "training=modern"],
         ["position=randomized"],
+        *(pytest.param(more, marks=pytest.mark.full) for more in WHOLE),
     ],
 )
 def test_killed_and_continued_equals_uninterrupted(

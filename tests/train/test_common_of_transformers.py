@@ -133,7 +133,7 @@ sys.meta_path.insert(0, Refusing())
 """
 
 
-@pytest.mark.parametrize("name", [*(NETWORKS if FULL else ["composite"]), "without relpos", *(["bert"] if FULL else [])])
+@pytest.mark.parametrize("name", [*NETWORKS, "without relpos", "bert"] if FULL else ["composite"])
 def test_the_common_tests_of_transformers_hold(name: str, source: Path, folders: Path, tmp_path: Path) -> None:
     folder = name if name == "bert" else str(folders / ("composite" if name == "without relpos" else name))
     results = common(source, folder, tmp_path, HIDDEN if name == "without relpos" else "import relpos")

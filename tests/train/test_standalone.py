@@ -19,7 +19,7 @@ from relpos.errors import RelposError
 from relpos.train import standalone
 from relpos.train.described import network
 from relpos.train.export import export
-from schemes import CONVS, POSITIONS, SIZE, node
+from schemes import CONVS, FULL, POSITIONS, SIZE, node
 
 transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")
 transformers.utils.logging.disable_progress_bar()
@@ -38,6 +38,8 @@ NETWORKS: dict[str, tuple[Any, Any, int | None]] = {
     "classifier": (node("position", "shaw"), node("conv", "qk"), 3),
 }
 """Position scheme, convolution, outputs of a classifier."""
+if not FULL:
+    NETWORKS = {name: NETWORKS[name] for name in ("composite", "tisa", "merged_convbert", "causal", "classifier")}
 MODERN = {"norm_first": True, "norm": "rms", "glu": True, "bias": False, "qk_norm": True}
 LAYERS = {
     "causal": {"attention": "causal", **MODERN},
