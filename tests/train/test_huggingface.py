@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import relpos
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier
-from schemes import CONVS, FULL, POSITIONS, SIZE, node
+from schemes import CONVS, POSITIONS, SIZE, node
 
 transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")
 transformers.utils.logging.disable_progress_bar()
@@ -349,9 +349,8 @@ def test_networks_compile_as_one_graph_and_as_a_program_for_texts_of_any_size(wh
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.parametrize(
-    "name", ["RobertaModel", *(["AutoModel", "Trainer", "modeling_layers", "PreTrainedModel"] if FULL else [])]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["RobertaModel", "AutoModel", "Trainer", "modeling_layers", "PreTrainedModel"])
 def test_whatever_of_transformers_comes_first_is_imported(name: str) -> None:
     line = f"import relpos, transformers; transformers.{name}; from transformers import AutoModelForMaskedLM, BertModel"
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=False)
