@@ -341,7 +341,7 @@ for scheme in sys.argv[2:]:
 """
 
 
-@pytest.mark.skipif(not FULL, reason="a compiler's minute: RELPOS_FULL=1")
+@pytest.mark.full
 @pytest.mark.parametrize("what", ["compile", "export"])
 def test_networks_compile_as_one_graph_and_as_a_program_for_texts_of_any_size(what: str) -> None:
     """In a process of its own: here annotations are checked, which a compiler would have to understand."""
