@@ -17,29 +17,29 @@ from relpos.runs.lock import is_locked, locked
 
 pytestmark = pytest.mark.usefixtures("python")
 HOLD = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 from relpos.runs.lock import locked
 
 with locked(Path(sys.argv[1])):
-    print("held", flush=True)
+    print(os.getpid(), flush=True)
     time.sleep(600)
 """
 
 
-def holder(folder: Path) -> subprocess.Popen[str]:
+def holder(folder: Path) -> tuple[subprocess.Popen[str], int]:
+    """What was started, and the process that has the lock."""
     process = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
-    return process
+    return process, int(process.stdout.readline())
 
 
 def test_a_locked_run_is_not_taken_until_its_holder_is_killed(tmp_path: Path) -> None:
-    process = holder(tmp_path)
+    process, pid = holder(tmp_path)
     with locked(tmp_path, wait=False) as held:
         assert not held
     assert is_locked(tmp_path)
-    process.send_signal(signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
     process.wait()
     assert not is_locked(tmp_path)
     with locked(tmp_path) as held:
@@ -99,7 +99,7 @@ def test_a_file_system_without_locks_is_refused_and_nothing_is_left_to_wait_for(
 
 @pytest.mark.parametrize("content", ["[]", "{", "{}", "[" * 100_000])
 def test_a_holder_that_is_not_known_is_another_process(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    process = holder(tmp_path)
+    process, _ = holder(tmp_path)
     (tmp_path / "claim.json").write_text(content, encoding="utf-8")
     threading.Timer(0.5, process.kill).start()
     with locked(tmp_path):
